@@ -1,0 +1,1 @@
+"""What wakes the pipeline, how often it retries, how it stops."""

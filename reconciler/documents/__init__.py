@@ -1,0 +1,1 @@
+"""Bytes in, Documents out: values with their places, bounded; for manifests and settings alike."""

@@ -1,0 +1,1 @@
+"""Plan in, Outcomes out; the only package that changes the world."""

@@ -1,0 +1,87 @@
+"""The tree of expected errors; anything outside it is a bug and keeps its traceback.
+
+ReconcilerError
+├── UsageError            the command line or the settings ask for something that cannot be (exit 2)
+├── RefusedError          a rule says no: findings, a protected resource, an unknown digest (exit 1)
+├── LockedError           another daemon holds the state directory
+├── RecordsError          the records cannot be opened, are newer than this program, or cannot be written
+├── SourceError           Git cannot give what was asked for; never a reason to delete
+│   ├── SourceUnreachable   the remote does not answer, or not in time
+│   ├── SourceGone          the repository, branch, tag, commit or path is not there
+│   ├── SourceEmpty         the path holds no manifest at all
+│   └── SourceRewritten     the branch moved to a commit that does not contain the last one
+└── EngineError           a location refused or failed a step; ``retry`` says whether trying again can help
+"""
+
+from __future__ import annotations
+
+
+class ReconcilerError(Exception):
+    """An expected failure: ``reason`` is one CamelCase word for conditions, ``str()`` is for people."""
+
+    reason = "Failed"
+
+
+class UsageError(ReconcilerError):
+    """The command line or the settings ask for something that cannot be."""
+
+    reason = "Usage"
+
+
+class RefusedError(ReconcilerError):
+    """A rule says no; the message says which and what would help."""
+
+    reason = "Refused"
+
+
+class LockedError(ReconcilerError):
+    """Another process holds the state directory."""
+
+    reason = "Locked"
+
+
+class RecordsError(ReconcilerError):
+    """The records cannot be opened or written, or were made by a newer program."""
+
+    reason = "RecordsUnavailable"
+
+
+class SourceError(ReconcilerError):
+    """Git cannot give what was asked for; what is applied stays applied."""
+
+    reason = "SourceFailed"
+
+
+class SourceUnreachable(SourceError):
+    """The remote does not answer, refuses the credentials, or takes too long."""
+
+    reason = "SourceUnreachable"
+
+
+class SourceGone(SourceError):
+    """The repository, branch, tag, commit or path is not there (any more)."""
+
+    reason = "SourceGone"
+
+
+class SourceEmpty(SourceError):
+    """The path of the source holds no manifest; read as a mistake, never as "delete everything"."""
+
+    reason = "SourceEmpty"
+
+
+class SourceRewritten(SourceError):
+    """The branch moved to a commit that does not contain the last one; followed only with ``allowRewrite``."""
+
+    reason = "SourceRewritten"
+
+
+class EngineError(ReconcilerError):
+    """A location refused or failed a step."""
+
+    reason = "EngineFailed"
+
+    def __init__(self, message: str, *, reason: str = "EngineFailed", retry: bool = True) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retry = retry

@@ -1,0 +1,1 @@
+"""Documents in, Resources and Findings out; knows nothing of Git."""

@@ -1,0 +1,1 @@
+"""The nouns of the project: frozen values without behaviour that touches the world."""

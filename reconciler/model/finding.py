@@ -1,0 +1,52 @@
+"""Faults and findings: what is wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Severity(StrEnum):
+    """Only an error keeps a revision from being applied."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTICE = "notice"
+
+
+class Fault(msgspec.Struct, frozen=True, gc=False):
+    """Something wrong in the bytes of one file; line and column count from 1, 0 means the file as a whole."""
+
+    rule: str
+    message: str
+    line: int = 0
+    column: int = 0
+    suggestion: str = ""
+    severity: Severity = Severity.ERROR
+    key: str = ""
+
+
+class Finding(msgspec.Struct, frozen=True, order=True, gc=False):
+    """A fault with the file that it is in; ``path`` is relative to the source's root. Sorts by place."""
+
+    path: str
+    line: int
+    column: int
+    rule: str
+    severity: Severity
+    message: str
+    suggestion: str = ""
+    key: str = ""
+
+    @classmethod
+    def at(cls, path: str, fault: Fault) -> Finding:
+        """``fault`` as found in the file ``path``."""
+        return cls(
+            path, fault.line, fault.column, fault.rule, fault.severity, fault.message, fault.suggestion, fault.key
+        )
+
+
+def has_errors(findings: list[Finding]) -> bool:
+    """Whether any of ``findings`` keeps the revision from being applied."""
+    return any(finding.severity is Severity.ERROR for finding in findings)

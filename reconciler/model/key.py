@@ -1,0 +1,65 @@
+"""Kinds and keys: what identifies a resource (4-fields.md, section 1)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+import msgspec
+
+
+class Kind(StrEnum):
+    """Every kind of the platform (document 3 and 4-fields.md, sections 1 and 8)."""
+
+    ORG = "org"
+    AGENT = "agent"
+    AUDITCTX = "auditctx"
+    CLOUDACCOUNT = "cloudaccount"
+    DOMAIN = "domain"
+    GROUP = "group"
+    GVC = "gvc"
+    IDENTITY = "identity"
+    IMAGE = "image"
+    IPSET = "ipset"
+    LOCATION = "location"
+    MK8S = "mk8s"
+    POLICY = "policy"
+    QUOTA = "quota"
+    SECRET = "secret"
+    SERVICEACCOUNT = "serviceaccount"
+    USER = "user"
+    VOLUMESET = "volumeset"
+    WORKLOAD = "workload"
+
+
+KINDS = {str(kind): kind for kind in Kind}
+"""Text to kind, for the border."""
+
+GVC_SCOPED = frozenset({Kind.WORKLOAD, Kind.IDENTITY, Kind.VOLUMESET})
+"""Kinds that live in a GVC; every other belongs to the org."""
+
+PLACED = frozenset({Kind.WORKLOAD, Kind.VOLUMESET})
+"""Kinds that exist once per location of their GVC."""
+
+
+class Key(msgspec.Struct, frozen=True, order=True, gc=False):
+    """Identity of a resource: ``workload/shop/api``, or ``gvc/shop`` and ``secret/db`` for what the org owns."""
+
+    kind: Kind
+    gvc: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.gvc}/{self.name}" if self.gvc else f"{self.kind}/{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """``workload/shop/api`` → Key. Raises ValueError that says what a key looks like."""
+        parts = text.split("/")
+        kind = KINDS.get(parts[0])
+        if kind is not None and all(parts):
+            if len(parts) == 3 and kind in GVC_SCOPED:
+                return cls(kind, parts[1], parts[2])
+            if len(parts) == 2 and kind not in GVC_SCOPED:
+                return cls(kind, "", parts[1])
+        raise ValueError(f"{text!r} is not a key; keys look like workload/GVC/NAME, gvc/NAME or secret/NAME")

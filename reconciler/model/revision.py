@@ -1,0 +1,28 @@
+"""A revision: one commit of a source, and what changed between two."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Revision(msgspec.Struct, frozen=True):
+    """One commit of a source; ``tree`` is the id of the tree at the source's path, so equal trees mean equal input."""
+
+    source: str
+    ref: str
+    commit: str
+    tree: str
+    author: str = ""
+    subject: str = ""
+    time: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.ref}@sha1:{self.commit}"
+
+
+class FileChange(msgspec.Struct, frozen=True, order=True, gc=False):
+    """One manifest file that differs between two trees: blob ids before and after, empty where there is none."""
+
+    path: str
+    before: str
+    after: str

@@ -1,0 +1,1 @@
+"""Desired and recorded in, Plan out; pure."""

@@ -1,0 +1,1 @@
+"""Git in; Revision and changed files out. Reads objects, never a work tree."""

@@ -1,0 +1,1 @@
+"""Outcomes in; conditions, health, status files and events out."""
