@@ -1,0 +1,61 @@
+"""What every engine is: observe, perform, command; and the Outcome of a step."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from reconciler.model.key import Key
+from reconciler.model.record import Health
+from reconciler.planning.plan import Step, StepId
+
+
+class Result(StrEnum):
+    """How a step ended: waiting means that nothing is wrong and something else has to happen first."""
+
+    APPLIED = "applied"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    WAITING = "waiting"
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What an engine sees of one resource at its location; ``state`` is JSON in the shapes of 4-fields.md, 5 and 6."""
+
+    key: Key
+    location: str
+    health: Health
+    state: bytes = b"{}"
+    digest: str = ""
+    version: int = 0
+    alias: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The end of one step. ``seen`` is the resource itself (None after a delete), ``also`` what else changed with it."""
+
+    id: StepId
+    result: Result
+    reason: str = ""
+    message: str = ""
+    retry: bool = True
+    seen: Seen | None = None
+    also: tuple[Seen, ...] = ()
+
+
+class Engine(Protocol):
+    """One location's way of making things so. ``perform`` must be safe to repeat; it raises EngineError to fail."""
+
+    name: str
+    parallel: int
+
+    async def observe(self) -> list[Seen]:
+        """What exists at the location; changes nothing."""
+
+    async def perform(self, step: Step) -> Outcome:
+        """Carry ``step`` out, however often it is asked to; raises EngineError."""
+
+    async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+        """An imperative command (documents 1 and 2); raises EngineError."""

@@ -1,0 +1,53 @@
+"""What was last applied and last seen: one record per resource, or per resource and location for placed kinds."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from reconciler.model.key import Key
+
+
+class Health(StrEnum):
+    """Health in the platform's words (document 1, Workload health)."""
+
+    LOADING = "Loading"
+    HEALTHY = "Healthy"
+    UNHEALTHY = "Unhealthy"
+    DELETING = "Deleting"
+    UNKNOWN = "Unknown"
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One applied resource at one location (``""`` for kinds without a place, or a workload placed nowhere yet).
+
+    ``body`` is the desired body as it was applied, ``digest`` its digest, ``state`` what the engine saw, as JSON.
+    ``version`` counts what had to be applied anew (document 1, Versioning). ``alias`` is set on GVCs only.
+    """
+
+    key: Key
+    location: str
+    source: str
+    digest: str
+    body: bytes
+    version: int
+    engine: str
+    health: Health
+    state: bytes = b"{}"
+    alias: str = ""
+    revision: str = ""
+    applied_at: float = 0.0
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A step that failed and is owed another try at ``next_attempt`` (seconds since the epoch)."""
+
+    key: Key
+    location: str
+    reason: str
+    message: str
+    attempts: int
+    since: float
+    next_attempt: float
+    retry: bool = True

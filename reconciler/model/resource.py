@@ -1,0 +1,62 @@
+"""What a manifest asks for: first as one document says it, then as a resource of a revision."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from reconciler.model.key import Key, Kind
+
+OPEN_GVC = "\0"
+"""Stands for the GVC in a manifest that leaves it to its directory. No document can contain it: the reader refuses NUL."""
+
+
+class Bond(StrEnum):
+    """What a reference means for the order of work."""
+
+    NONE = "none"
+    ORDER = "order"
+    HEALTHY = "healthy"
+
+
+class Reference(msgspec.Struct, frozen=True, order=True, gc=False):
+    """A link out of a resource: ``target`` is a key as text, or a full link (leading slash) into another org.
+
+    ``pointer`` is the JSON pointer of the value that says it, for findings.
+    """
+
+    target: str
+    pointer: str
+    bond: Bond = Bond.ORDER
+
+
+class Manifest(msgspec.Struct, frozen=True, gc=False):
+    """One document, whatever file it lies in: the same bytes always give the same Manifest, so it can be cached.
+
+    ``body`` is the normal form as canonical JSON: defaults filled, links full, order-free lists sorted. ``gvc`` is
+    ``OPEN_GVC`` where the directory decides. ``seal`` holds the data of a secret, which ``body`` shows masked.
+    """
+
+    kind: Kind
+    gvc: str
+    name: str
+    body: bytes
+    references: tuple[Reference, ...]
+    position: int
+    line: int
+    seal: bytes = b""
+
+
+class Resource(msgspec.Struct, frozen=True, gc=False):
+    """A manifest with its place in a revision and its GVC known. ``digest`` covers ``body``."""
+
+    key: Key
+    digest: str
+    body: bytes
+    references: tuple[Reference, ...]
+    path: str
+    line: int
+    position: int
+    blob: str
+    seal: bytes = b""

@@ -1,0 +1,117 @@
+"""The plan and its parts, as values (design: Step, FieldChange, Plan)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from reconciler.model.key import Key
+
+
+class Action(StrEnum):
+    """What a step does to a key at a location."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    REPLACE = "replace"
+    DELETE = "delete"
+
+
+class ChangeClass(StrEnum):
+    """What a changed field costs; ordered from cheap to dear by ``COST``."""
+
+    IN_PLACE = "in-place"
+    SCALE_ONLY = "scale-only"
+    NEW_VERSION = "new-version"
+    REPLACE = "replace"
+
+
+COST = {ChangeClass.IN_PLACE: 0, ChangeClass.SCALE_ONLY: 1, ChangeClass.NEW_VERSION: 2, ChangeClass.REPLACE: 3}
+
+
+class Hold(StrEnum):
+    """Why a step waits for ``reconciler approve``; ``NONE`` for one that just goes."""
+
+    NONE = ""
+    BUDGET = "prune-budget"
+    VOLUMES = "deletes-volumes"
+    REPLACE = "replace"
+
+
+class FieldChange(msgspec.Struct, frozen=True):
+    """One field that differs: ``path`` as ``spec.containers[main].image``; None stands for "not there"."""
+
+    path: str
+    before: Any
+    after: Any
+    change: ChangeClass = msgspec.field(name="class")
+
+
+class StepId(msgspec.Struct, frozen=True, order=True, gc=False):
+    """A step's identity in its plan: there is at most one per key and location."""
+
+    key: Key
+    location: str
+
+    def __str__(self) -> str:
+        return f"{self.key}@{self.location}" if self.location else str(self.key)
+
+
+class Step(msgspec.Struct, frozen=True, gc=False):
+    """An action on a key at a location (``""``: of the resource itself).
+
+    ``body`` and ``digest`` are what shall be there (of a delete: what is there now), ``before`` the digest it
+    replaces. ``version`` is the number that the record will carry. ``waits_for`` are steps of the same plan;
+    ``needs_healthy`` are keys that must be Healthy before this step begins.
+    """
+
+    action: Action
+    key: Key
+    location: str
+    engine: str
+    version: int
+    digest: str
+    body: bytes
+    before: str = ""
+    changes: tuple[FieldChange, ...] = ()
+    waits_for: tuple[StepId, ...] = ()
+    needs_healthy: tuple[Key, ...] = ()
+    hold: Hold = Hold.NONE
+    alias: str = ""
+
+    @property
+    def id(self) -> StepId:
+        """Key and location."""
+        return StepId(self.key, self.location)
+
+
+class Kept(msgspec.Struct, frozen=True, order=True):
+    """A resource that is no longer in Git and stays all the same, and why."""
+
+    key: Key
+    reason: str
+
+
+class Rename(msgspec.Struct, frozen=True, order=True):
+    """A delete and a create with an equal spec: shown as what it is."""
+
+    before: Key
+    after: Key
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """All steps in an order that respects every dependency.
+
+    ``digest`` covers the steps and not the commit; ``held`` is the digest of the steps that wait for approval
+    alone (empty where none does) and is what an approval is recorded under.
+    """
+
+    source: str
+    revision: str
+    steps: tuple[Step, ...]
+    digest: str
+    held: str = ""
+    kept: tuple[Kept, ...] = ()
+    renames: tuple[Rename, ...] = ()
