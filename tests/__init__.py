@@ -1,0 +1,1 @@
+"""Everything that the reconciler is held to."""
