@@ -1,0 +1,86 @@
+"""The `reconciler` command: one file per subcommand, imported when it is called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from reconciler import __version__
+from reconciler.cli.common import complain
+from reconciler.errors import ReconcilerError, UsageError
+
+COMMANDS = {
+    "init": "Make a new repository of manifests from the shipped example.",
+    "validate": "Check manifests and say every fault, with its place.",
+    "plan": "Show what a run would do; changes nothing.",
+    "apply": "Do one run and exit.",
+    "approve": "Let the deletes of a plan go.",
+    "diff": "Show what would change between two commits.",
+    "run": "Run the daemon.",
+    "get": "Show what is recorded.",
+    "describe": "Show all that is known about one resource.",
+    "events": "Show what happened.",
+}
+"""Subcommand to its line in the help; the module of the same name in this package holds ``command``."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a subcommand only when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Subcommands in the order of work."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The subcommand ``cmd_name``, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"reconciler.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The list of subcommands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: reconciler init manifests && reconciler validate manifests",
+)
+@click.version_option(__version__, "-V", "--version", prog_name="reconciler")
+def cli() -> None:
+    """Make the manifests of a Git repository so, and write back what was done.
+
+    Settings are read from --settings FILE, $RECONCILER_SETTINGS or /etc/reconciler/settings.yaml.
+    Exit codes: 0 done; 1 refused, failed or findings; 2 usage.
+    """
+
+
+def main() -> None:
+    """Run the command line and exit; a command returns its exit code, None being 0."""
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        code = cli.main(prog_name="reconciler", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except ReconcilerError as error:
+        complain(str(error))
+        return 2 if isinstance(error, UsageError) else 1
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        # Whoever read has gone; without this the interpreter complains about it once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code if isinstance(code, int) else 0

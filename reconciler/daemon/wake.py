@@ -1,0 +1,104 @@
+"""Wake-ups: many become one, and other processes can send them through a socket in the state directory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+_NAME = "wake.sock"
+_LONGEST_ADDRESS = 107
+_LONGEST_MESSAGE = 1024
+
+
+class Wakes:
+    """Wake-ups that nobody has taken yet, by source; ``None`` stands for every source. For the loop's thread only."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str | None, set[str]] = {}
+        self._some = asyncio.Event()
+
+    def add(self, source: str | None, reason: str) -> None:
+        """Ask for a run of ``source`` because of ``reason``."""
+        self._waiting.setdefault(source, set()).add(reason)
+        self._some.set()
+
+    def waiting(self) -> bool:
+        """Whether a wake-up has come that nobody has taken."""
+        return bool(self._waiting)
+
+    async def take(self) -> dict[str | None, set[str]]:
+        """All wake-ups since the last call, as source → reasons; waits for the first."""
+        while not self._waiting:
+            self._some.clear()
+            await self._some.wait()
+        taken, self._waiting = self._waiting, {}
+        return taken
+
+
+class WakeSocket:
+    """Receives the wake-ups of other processes at ``state``/wake.sock. Only who holds the state lock opens one."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._socket: socket.socket | None = None
+
+    def open(self, call: Callable[[str | None, str], None]) -> None:
+        """Call ``call(source, reason)`` on the running event loop for every wake-up that arrives."""
+        (self._state / _NAME).unlink(missing_ok=True)
+        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        receiver.setblocking(False)
+        # Before bind, so that the file never exists with wider rights.
+        os.fchmod(receiver.fileno(), 0o600)
+        with _address(self._state) as address:
+            receiver.bind(address)
+        self._socket = receiver
+        asyncio.get_running_loop().add_reader(receiver, self._receive, receiver, call)
+
+    def close(self) -> None:
+        """Stop listening; nothing happens where it is not open."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+            (self._state / _NAME).unlink(missing_ok=True)
+
+    @staticmethod
+    def _receive(receiver: socket.socket, call: Callable[[str | None, str], None]) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                words = receiver.recv(_LONGEST_MESSAGE).decode(errors="replace")
+                reason, _, source = words.partition("\n")
+                call(source or None, reason)
+
+
+def wake(state: Path, source: str | None = None, reason: str = "operator") -> bool:
+    """Wake the daemon on ``state`` for ``source`` (None: all); False when none listens. Never blocks."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.setblocking(False)
+        try:
+            with _address(state) as address:
+                sender.sendto(f"{reason}\n{source or ''}".encode()[:_LONGEST_MESSAGE], address)
+        except BlockingIOError:
+            # Its queue is full of wake-ups, so it will wake.
+            return True
+        except OSError:
+            return False
+    return True
+
+
+@contextlib.contextmanager
+def _address(state: Path) -> Iterator[str]:
+    """The socket's address; one too long for the kernel goes by way of the open directory."""
+    path = str(state / _NAME)
+    if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
+        yield path
+        return
+    directory = os.open(state, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{directory}/{_NAME}"
+    finally:
+        os.close(directory)

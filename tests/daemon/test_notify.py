@@ -1,0 +1,118 @@
+"""What the service manager hears."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from reconciler.clock import SystemClock
+from reconciler.daemon.notify import Notifier, Watchdog
+
+
+class StoppedClock(SystemClock):
+    """A clock that a test sets."""
+
+    time = 100.0
+
+    def monotonic(self) -> float:
+        return self.time
+
+
+@contextmanager
+def service_manager(address: str) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind("\0" + address[1:] if address.startswith("@") else address)
+        receiver.setblocking(False)
+        yield receiver
+
+
+def heard(receiver: socket.socket) -> list[str]:
+    messages = []
+    while True:
+        try:
+            messages.append(receiver.recv(4096).decode())
+        except BlockingIOError:
+            return messages
+
+
+@pytest.mark.parametrize("form", ["a file", "an abstract name"])
+def test_the_service_manager_hears_every_state(tmp_path: Path, form: str) -> None:
+    address = str(tmp_path / "notify") if form == "a file" else f"@reconciler-test-{os.getpid()}"
+    with service_manager(address) as receiver:
+        notifier = Notifier({"NOTIFY_SOCKET": address})
+        notifier.ready("main@sha1:1234")
+        notifier.status("applying\n3 of 5")
+        clock = StoppedClock()
+        notifier.reloading(clock)
+        notifier.stopping()
+        assert heard(receiver) == [
+            "READY=1\nSTATUS=main@sha1:1234",
+            "STATUS=applying 3 of 5",
+            "RELOADING=1\nMONOTONIC_USEC=100000000",
+            "STOPPING=1",
+        ]
+
+
+@pytest.mark.parametrize("environ", [{}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
+def test_nobody_listening_is_no_error(environ: dict[str, str]) -> None:
+    Notifier(environ).ready("up")
+
+
+def test_a_full_socket_does_not_block(tmp_path: Path) -> None:
+    with service_manager(str(tmp_path / "notify")):
+        notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        for _ in range(2_000):
+            notifier.status("busy")
+
+
+@pytest.mark.parametrize(
+    ("environ", "seconds"),
+    [
+        ({"WATCHDOG_USEC": "60000000"}, 60.0),
+        ({"WATCHDOG_USEC": "500000", "WATCHDOG_PID": str(os.getpid())}, 0.5),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "1"}, 0.0),
+        ({"WATCHDOG_USEC": "soon"}, 0.0),
+        ({}, 0.0),
+    ],
+)
+def test_the_watchdog_interval_is_what_the_service_manager_asks_of_this_process(
+    environ: dict[str, str], seconds: float
+) -> None:
+    assert Notifier(environ).watchdog_seconds == seconds
+
+
+def test_the_watchdog_is_fed_only_while_the_loop_gets_on(tmp_path: Path) -> None:
+    with service_manager(str(tmp_path / "notify")) as receiver:
+        clock = StoppedClock()
+        notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000000"})
+        watchdog = Watchdog(notifier, clock)
+        assert watchdog.interval == 20.0
+        clock.time += 60
+        watchdog.beat()
+        assert heard(receiver) == ["WATCHDOG=1"]
+        clock.time += 1
+        watchdog.beat()
+        assert heard(receiver) == [], "a run that hangs must be restarted"
+        watchdog.progress()
+        watchdog.beat()
+        assert heard(receiver) == ["WATCHDOG=1"]
+
+
+def test_waiting_for_a_wake_up_counts_as_getting_on(tmp_path: Path) -> None:
+    with service_manager(str(tmp_path / "notify")) as receiver:
+        clock = StoppedClock()
+        notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000000"})
+        watchdog = Watchdog(notifier, clock)
+        watchdog.rest()
+        clock.time += 3_600
+        watchdog.beat()
+        assert heard(receiver) == ["WATCHDOG=1"]
+        watchdog.progress()
+        clock.time += 61
+        watchdog.beat()
+        assert heard(receiver) == []

@@ -1,0 +1,114 @@
+"""Many wake-ups become one, from this process or from another."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+from reconciler.daemon.wake import Wakes, WakeSocket, wake
+
+SAY = """
+import sys
+from pathlib import Path
+from reconciler.daemon.wake import wake
+sys.exit(not wake(Path(sys.argv[1]), "main", "approve"))
+"""
+
+LEAVE = """
+import os, socket, sys
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).bind(sys.argv[1])
+os._exit(9)
+"""
+
+
+def test_many_wake_ups_become_one() -> None:
+    async def scenario() -> None:
+        wakes = Wakes()
+        for _ in range(100):
+            wakes.add("main", "poll")
+        wakes.add("main", "ref")
+        wakes.add(None, "operator")
+        assert wakes.waiting()
+        assert await wakes.take() == {"main": {"poll", "ref"}, None: {"operator"}}
+        assert not wakes.waiting()
+
+    asyncio.run(scenario())
+
+
+def test_taking_waits_for_the_next_wake_up() -> None:
+    async def scenario() -> None:
+        wakes = Wakes()
+        wakes.add("main", "start")
+        await wakes.take()
+        waiting = asyncio.create_task(wakes.take())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        wakes.add("main", "ref")
+        assert await asyncio.wait_for(waiting, 5) == {"main": {"ref"}}
+
+    asyncio.run(scenario())
+
+
+def test_another_process_wakes_the_daemon(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        wakes, listening = Wakes(), WakeSocket(tmp_path)
+        listening.open(wakes.add)
+        assert stat.S_IMODE((tmp_path / "wake.sock").stat().st_mode) == 0o600
+        other = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", SAY, str(tmp_path)], check=False)
+        assert other.returncode == 0
+        assert wake(tmp_path)
+        taken: dict[str | None, set[str]] = {}
+        while len(taken) < 2:
+            taken |= await wakes.take()
+        assert taken == {"main": {"approve"}, None: {"operator"}}
+        listening.close()
+        listening.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))
+
+
+def test_nobody_is_woken_where_none_listens(tmp_path: Path) -> None:
+    assert not wake(tmp_path)
+    assert not wake(tmp_path / "nowhere")
+
+
+def test_a_socket_left_behind_is_no_listener_and_hinders_none(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        subprocess.run([sys.executable, "-c", LEAVE, str(tmp_path / "wake.sock")], check=False)
+        assert (tmp_path / "wake.sock").exists()
+        assert not wake(tmp_path)
+        wakes, listening = Wakes(), WakeSocket(tmp_path)
+        listening.open(wakes.add)
+        assert wake(tmp_path, "main", "sync")
+        assert await asyncio.wait_for(wakes.take(), 5) == {"main": {"sync"}}
+        listening.close()
+
+    asyncio.run(scenario())
+
+
+def test_waking_never_blocks_however_busy_the_daemon_is(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        wakes, listening = Wakes(), WakeSocket(tmp_path)
+        listening.open(wakes.add)
+        assert all(wake(tmp_path, "main", "poll") for _ in range(2_000))
+        assert await asyncio.wait_for(wakes.take(), 5) == {"main": {"poll"}}
+        listening.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_long_path_to_the_state_directory_is_no_obstacle(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        state = tmp_path / ("long" * 30)
+        state.mkdir()
+        wakes, listening = Wakes(), WakeSocket(state)
+        listening.open(wakes.add)
+        assert wake(state, "main", "poll")
+        assert await asyncio.wait_for(wakes.take(), 5) == {"main": {"poll"}}
+        listening.close()
+        assert not wake(state)
+
+    asyncio.run(scenario())
