@@ -1,0 +1,61 @@
+"""What the url of a source says: a path on this machine, or a remote and how to speak to it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from reconciler.errors import UsageError
+
+if TYPE_CHECKING:
+    from reconciler.settings import SourceSettings
+
+_SCP = re.compile(r"^(?:[^/:@]+@)?[^/:]+:(?!//)")
+_REMOTE = frozenset({"https", "http", "ssh", "git"})
+
+
+class Address(msgspec.Struct, frozen=True):
+    """``path`` for a repository on this machine, else ``url`` with the ``scheme`` Git will use."""
+
+    url: str
+    scheme: str
+    path: Path | None = None
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port: the only place a token may be shown to."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def parse_address(url: str) -> Address:
+    """Tell paths and ``file://`` from ``https``, ``http``, ``ssh``, ``git`` and ``user@host:path``.
+
+    Raises UsageError for other schemes, and for a password in the url: it would show up in lists of processes.
+    """
+    if "://" not in url:
+        return Address(url, "ssh") if _SCP.match(url) else Address(url, "file", Path(url).expanduser())
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        return Address(url, "file", Path(unquote(parts.path)))
+    if parts.scheme not in _REMOTE or not parts.hostname:
+        raise UsageError(
+            f"source url {parts.scheme}://… is not understood; use a path, https://, ssh:// or git@host:path"
+        )
+    if parts.password is not None:
+        raise UsageError(
+            f"the url of the source at {parts.hostname} holds a password; put it into a file and name that as "
+            "credentials.tokenFile"
+        )
+    return Address(url, parts.scheme)
+
+
+def wanted_ref(settings: SourceSettings) -> str:
+    """The full name of the ref a source follows; a pinned commit follows none and gives a ref that never is."""
+    if settings.commit:
+        return "refs/reconciler/commit"
+    return f"refs/tags/{settings.tag}" if settings.tag else f"refs/heads/{settings.branch or 'main'}"

@@ -1,0 +1,228 @@
+"""Read side of one repository: revisions, changed files and blobs, straight from Git's objects."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+import pygit2
+from pygit2.enums import ConfigLevel, ObjectType, Option, RepositoryOpenFlag
+
+from reconciler.errors import SourceError, SourceGone, SourceRewritten
+from reconciler.model.revision import FileChange, Revision
+from reconciler.source.address import wanted_ref
+from reconciler.source.comparison import CONTROL, Comparison, is_manifest, judge
+from reconciler.source.selection import IGNORE_FILE, Selection
+from reconciler.source.walk import Walk, parse_tree
+
+if TYPE_CHECKING:
+    from reconciler.settings import SourceSettings
+
+Answer = TypeVar("Answer")
+
+_GIT_FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
+_CACHE_BYTES = 32 * 1024 * 1024
+
+
+class Repository:
+    """A bare repository, the ``.git`` of a work tree, or our mirror of a remote; opened once and kept open.
+
+    Belongs to whoever it may: nothing of a repository is ever run, so libgit2's check of the owner is off, and so is
+    its reading of the machine's and the user's Git configuration (design: Source).
+    """
+
+    def __init__(self, path: Path, settings: SourceSettings) -> None:
+        """Raises SourceGone where there is no repository at ``path``."""
+        pygit2.option(Option.SET_OWNER_VALIDATION, 0)
+        pygit2.settings.cache_max_size(_CACHE_BYTES)
+        for level in (ConfigLevel.SYSTEM, ConfigLevel.GLOBAL, ConfigLevel.XDG):
+            pygit2.settings.search_path[level] = ""
+        try:
+            self._git = pygit2.Repository(str(path), RepositoryOpenFlag.NO_SEARCH)
+        except _GIT_FAULTS as fault:
+            raise SourceGone(f"source {settings.name}: no Git repository can be read at {path}: {fault}") from None
+        self._odb = self._git.odb
+        self._path = path
+        self.settings = settings
+        self._last: tuple[str, Revision] | None = None
+        self._selections: dict[str, Selection] = {}
+
+    @property
+    def gitdir(self) -> Path:
+        """The directory that holds HEAD."""
+        return Path(self._git.path)
+
+    @property
+    def commondir(self) -> Path:
+        """The directory that holds refs and objects: ``gitdir``, but for additional work trees of ``git worktree``."""
+        pointer = self.gitdir / "commondir"
+        return (self.gitdir / pointer.read_text().strip()).resolve() if pointer.is_file() else self.gitdir
+
+    def resolve(self, expression: str = "") -> Revision:
+        """The revision the source stands at, or the one that ``expression`` (anything Git understands) names.
+
+        Sees what other programs did to the refs, packed or not. Raises SourceGone where the branch, tag, commit or
+        path is not there, SourceError where objects are missing or damaged.
+        """
+        name = expression or self.settings.commit or wanted_ref(self.settings)
+        target = self._find(name)
+        if self._last is None or self._last[0] != target or self._last[1].ref != _short(name):
+            self._last = (target, self._revision(_short(name), target))
+        return self._last[1]
+
+    def contains(self, newer: str, older: str) -> bool:
+        """Whether commit ``older`` is ``newer`` or one of its ancestors; an unknown commit is neither."""
+        if newer == older:
+            return True
+        if not older or older not in self._git:
+            return False
+        return self._ask(lambda: self._git.descendant_of(newer, older))
+
+    def compare(self, before: str, after: str) -> Comparison:
+        """Manifest files that differ between two trees (``""``: no tree), at a cost that follows the change.
+
+        Which files are manifests is decided as ``after`` says; see ``selection`` for when that changes. Raises
+        SourceError where objects are missing, damaged or beyond the bounds of Walk.
+        """
+        takes = self._selection(after or before).takes
+        return judge(Walk(self._tree).differences(_raw(before), _raw(after)), takes)
+
+    def changes(self, before: str, after: str) -> Iterator[FileChange]:
+        """The changes of ``compare``."""
+        yield from self.compare(before, after).changes
+
+    def has_manifests(self, tree: str) -> bool:
+        """Whether ``tree`` holds at least one manifest; looks no further than the first."""
+        takes = self._selection(tree).takes
+        return any(is_manifest(found, takes) for found in Walk(self._tree).differences(b"", _raw(tree)))
+
+    def selection(self, tree: str) -> str:
+        """Digest of all that decides which files are taken: where it changes, everything is to be loaded again."""
+        chosen = (self.settings.path, tuple(self.settings.include), tuple(self.settings.exclude))
+        return hashlib.sha256(msgspec.json.encode((*chosen, self._ignore_blob(tree)))).hexdigest()
+
+    def size(self, blob: str) -> int:
+        """Bytes in ``blob``, found without loading it. Raises SourceError where it is missing."""
+        return self._ask(lambda: self._odb.read_header(blob)[1])
+
+    def read(self, blob: str) -> bytes:
+        """The content of ``blob``; ask for its size first. Raises SourceError where it is missing or damaged."""
+        return self._ask(lambda: self._odb.read(blob)[1])
+
+    def _ask(self, question: Callable[[], Answer]) -> Answer:
+        try:
+            return question()
+        except _GIT_FAULTS as fault:
+            self._still_there()
+            raise SourceError(
+                f"source {self.settings.name}: an object is missing or damaged in {self._path}: {fault}; "
+                "run git fsck there"
+            ) from None
+
+    def _still_there(self) -> None:
+        if not self.gitdir.is_dir():
+            raise SourceGone(f"source {self.settings.name}: the repository {self._path} is not there any more")
+
+    def _tree(self, raw: bytes) -> bytes:
+        kind, content = self._ask(lambda: self._odb.read(pygit2.Oid(raw=raw)))
+        if kind != ObjectType.TREE:
+            raise SourceError(f"source {self.settings.name}: object {raw.hex()} should be a tree and is not")
+        return bytes(content)
+
+    def _find(self, name: str) -> str:
+        """Id of the object that ``name`` stands for; refs are asked directly, since a poll does only this."""
+        try:
+            if name.startswith("refs/"):
+                return str(self._git.lookup_reference(name).resolve().target)
+            return str(self._git.revparse_single(name).id)
+        except _GIT_FAULTS:
+            self._still_there()
+            raise SourceGone(f"source {self.settings.name}: {self._missing(name)}") from None
+
+    def _missing(self, name: str) -> str:
+        kind, _, short = name.removeprefix("refs/").partition("/")
+        if not name.startswith("refs/"):
+            return f"revision {name!r} is not in the repository"
+        known = sorted(ref.removeprefix(f"refs/{kind}/") for ref in self._git.references if f"/{kind}/" in ref)
+        noun = {"heads": "branch", "tags": "tag"}.get(kind, kind)
+        near = difflib.get_close_matches(short, known, 1)
+        if near:
+            return f"{noun} {short!r} is not there; did you mean {near[0]!r}?"
+        there = ", ".join(known[:5]) if known else f"no {noun} at all"
+        return f"{noun} {short!r} is not there; the repository has {there}"
+
+    def _revision(self, ref: str, target: str) -> Revision:
+        found = self._ask(lambda: self._git[target])
+        try:
+            commit = found.peel(pygit2.Commit)
+        except _GIT_FAULTS:
+            raise SourceGone(f"source {self.settings.name}: {ref} is not a commit") from None
+        tree = self._descend(bytes(commit.tree_id.raw), ref)
+        subject = commit.raw_message.decode("utf-8", "replace").strip().partition("\n")[0]
+        author = commit.author.raw_name.decode("utf-8", "replace")
+        return Revision(
+            source=self.settings.name,
+            ref=ref,
+            commit=str(commit.id),
+            tree=tree.hex(),
+            author=CONTROL.sub("?", author),
+            subject=CONTROL.sub("?", subject),
+            time=commit.commit_time,
+        )
+
+    def _descend(self, tree: bytes, ref: str) -> bytes:
+        for name in self.settings.path.split("/"):
+            if name in ("", "."):
+                continue
+            entry = parse_tree(self._tree(tree)).get(name.encode() + b"/")
+            if entry is None:
+                raise SourceGone(
+                    f"source {self.settings.name}: {ref} has no directory {self.settings.path!r}; "
+                    "check the path of the source in the settings"
+                )
+            tree = entry.id
+        return tree
+
+    def _ignore_blob(self, tree: str) -> str:
+        content = self._tree(_raw(tree)) if tree else b""
+        name = IGNORE_FILE.encode()
+        entry = parse_tree(content).get(name) if name in content else None
+        if entry is None:
+            return ""
+        if entry.symlink or entry.submodule:
+            raise SourceError(f"source {self.settings.name}: {IGNORE_FILE} must be a file of its own, not a link")
+        return entry.id.hex()
+
+    def _selection(self, tree: str) -> Selection:
+        blob = self._ignore_blob(tree)
+        if blob not in self._selections:
+            ignored = self.read(blob) if blob else b""
+            self._selections = {blob: Selection(self.settings.include, self.settings.exclude, ignored)}
+        return self._selections[blob]
+
+
+def check_rewrite(repository: Repository, previous: str, revision: Revision) -> None:
+    """Raises SourceRewritten where the branch left the commit ``previous`` behind (``""``: none yet) without leave.
+
+    Tags and commits are the operator's own choice and may go back.
+    """
+    settings = repository.settings
+    chosen = settings.allow_rewrite or settings.tag or settings.commit
+    if chosen or not previous or repository.contains(revision.commit, previous):
+        return
+    raise SourceRewritten(
+        f"source {settings.name}: {revision.ref} moved to {revision.commit[:12]}, which does not contain the last "
+        f"commit {previous[:12]}; push a commit that does, or set allowRewrite to follow"
+    )
+
+
+def _raw(tree: str) -> bytes:
+    return bytes.fromhex(tree)
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("refs/heads/").removeprefix("refs/tags/")

@@ -1,0 +1,102 @@
+"""Which paths are manifests: by suffix, the operator's globs and the repository's ``.reconcilerignore``."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from reconciler.errors import SourceError
+
+IGNORE_FILE = ".reconcilerignore"
+SUFFIXES = (".yaml", ".yml")
+MOST_IGNORE_BYTES = 64 * 1024
+MOST_PATTERNS = 256
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """One glob, a segment a part; ``None`` stands for ``**``."""
+
+    segments: tuple[re.Pattern[str] | None, ...]
+    negated: bool = False
+    directory: bool = False
+
+    def covers(self, names: list[str]) -> bool:
+        """Whether the path of these names, or a directory above it, matches.
+
+        Steps through all ways to match at once: a repository cannot slow this down with its patterns.
+        """
+        end = len(self.segments)
+        reached = self._through({0})
+        for name in names:
+            if end in reached:
+                return True
+            reached = self._through({step for at in reached for step in self._after(at, name)})
+        return end in reached and not self.directory
+
+    def _through(self, reached: set[int]) -> set[int]:
+        return reached | {at + 1 for at in reached if at < len(self.segments) and self.segments[at] is None}
+
+    def _after(self, at: int, name: str) -> tuple[int, ...]:
+        segment = self.segments[at]
+        if segment is None:
+            return (at,)
+        return (at + 1,) if segment.match(name) else ()
+
+
+class Selection:
+    """Decides path by path (relative to the source's path, ``/`` between names) what is read.
+
+    Taken are ``**/*.yaml`` and ``**/*.yml`` outside of dot-directories that some ``include`` covers (none given: all),
+    no ``exclude`` covers, and ``.reconcilerignore`` does not name. All patterns are written as in a ``.gitignore``:
+    one without an inner slash matches at any depth, one with a slash from the root; ``*``, ``?`` and ``[a-z]`` stay
+    within a name, ``**`` spans directories, a trailing slash asks for a directory, and what matches a directory covers
+    all below it. In the ignore file ``#`` begins a comment and ``!`` takes back; the last line that matches decides,
+    also inside an ignored directory (which Git would not look into).
+    """
+
+    def __init__(self, include: Iterable[str] = (), exclude: Iterable[str] = (), ignored: bytes = b"") -> None:
+        self._include = tuple(_pattern(text) for text in include)
+        self._exclude = tuple(_pattern(text) for text in exclude)
+        self._ignored = _ignore_patterns(ignored)
+
+    def takes(self, path: str) -> bool:
+        """Whether the file at ``path`` is read as manifests."""
+        names = path.split("/")
+        if not names[-1].endswith(SUFFIXES) or any(name.startswith(".") for name in names[:-1]):
+            return False
+        if self._include and not any(pattern.covers(names) for pattern in self._include):
+            return False
+        if any(pattern.covers(names) for pattern in self._exclude):
+            return False
+        return next((pattern.negated for pattern in self._ignored if pattern.covers(names)), True)
+
+
+def _ignore_patterns(content: bytes) -> tuple[Pattern, ...]:
+    """The patterns of an ignore file, the one that decides first. Raises SourceError where it is too large."""
+    lines = [line.strip() for line in content.decode("utf-8", "replace").splitlines()]
+    wanted = [line for line in lines if line and not line.startswith("#")]
+    if len(content) > MOST_IGNORE_BYTES or len(wanted) > MOST_PATTERNS:
+        raise SourceError(
+            f"{IGNORE_FILE} is too large: at most {MOST_PATTERNS} patterns and {MOST_IGNORE_BYTES // 1024} KiB; "
+            "name directories instead of files"
+        )
+    return tuple(_pattern(line.removeprefix("!"), negated=line.startswith("!")) for line in reversed(wanted))
+
+
+def _pattern(text: str, *, negated: bool = False) -> Pattern:
+    """``text`` as a pattern. ``\\#`` and ``\\!`` stand for the signs themselves."""
+    plain = text.removeprefix("\\") if text.startswith(("\\#", "\\!")) else text
+    names = [name for name in plain.split("/") if name not in ("", ".")]
+    if "/" not in plain.rstrip("/"):
+        names.insert(0, "**")
+    segments = [None if name == "**" else re.compile(fnmatch.translate(name)) for name in names]
+    return Pattern(_without_repeats(segments), negated, plain.endswith("/"))
+
+
+def _without_repeats(segments: list[re.Pattern[str] | None]) -> tuple[re.Pattern[str] | None, ...]:
+    """Two ``**`` in a row say what one says."""
+    kept = [segment for at, segment in enumerate(segments) if segment or at == 0 or segments[at - 1]]
+    return tuple(kept)

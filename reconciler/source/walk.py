@@ -1,0 +1,107 @@
+"""Two trees side by side: what differs, found without looking into what is equal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from reconciler.errors import SourceError
+
+DEEPEST = 64
+MOST_ENTRIES = 2_000_000
+
+_TREE, _LINK, _MODULE = b"40000", b"120000", b"160000"
+_ENTRY = re.compile(rb"([0-7]+) ([^\0/]+)\0(.{20})", re.DOTALL)
+_WHOLE = re.compile(rb"(?>[0-7]+ [^\0/]+\0.{20})*+", re.DOTALL)
+_MANIFEST = (b".yaml", b".yml")
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """What a tree has under a name: its mode and the raw id of the object."""
+
+    mode: bytes
+    id: bytes
+
+    @property
+    def symlink(self) -> bool:
+        """Whether it is a symbolic link, to a file or to a directory."""
+        return self.mode == _LINK
+
+    @property
+    def submodule(self) -> bool:
+        """Whether it is a commit of another repository."""
+        return self.mode == _MODULE
+
+    @property
+    def tree(self) -> bool:
+        """Whether it is a directory."""
+        return self.mode == _TREE
+
+
+class Difference(msgspec.Struct, frozen=True, gc=False):
+    """One path, as bytes, that the two trees do not agree on; ``None`` where a side has nothing there."""
+
+    path: bytes
+    before: Entry | None
+    after: Entry | None
+
+
+def parse_tree(content: bytes) -> dict[bytes, Entry]:
+    """The entries of a tree object by name, directories with a slash behind. Raises SourceError if malformed."""
+    return _by_name(_split(content))
+
+
+def _split(content: bytes) -> list[tuple[bytes, bytes, bytes]]:
+    # A tree that cannot be read whole must not pass for one that holds less.
+    if not _WHOLE.fullmatch(content):
+        raise SourceError("a tree object is malformed; run git fsck on the repository")
+    return _ENTRY.findall(content)
+
+
+def _by_name(entries: Iterable[tuple[bytes, bytes, bytes]]) -> dict[bytes, Entry]:
+    return {name + b"/" if mode == _TREE else name: Entry(mode, id_) for mode, name, id_ in entries}
+
+
+class Walk:
+    """One comparison. ``read`` gives a tree object's bytes for its raw id; an empty id stands for an empty tree.
+
+    Bounded: at most 64 directories deep and 2,000,000 entries, since a few hundred bytes of Git objects can spell more
+    files than there are atoms. Raises SourceError beyond.
+    """
+
+    def __init__(self, read: Callable[[bytes], bytes]) -> None:
+        self._read = read
+        self._visited = 0
+
+    def differences(self, before: bytes, after: bytes) -> Iterator[Difference]:
+        """What may be a manifest (by its suffix) or a submodule and differs, in path order, without dot-directories."""
+        if before != after:
+            yield from self._below(before, after, b"")
+
+    def _below(self, before: bytes, after: bytes, prefix: bytes) -> Iterator[Difference]:
+        old, new = self._entries(before), self._entries(after)
+        left, right = _by_name(old - new), _by_name(new - old)
+        self._count(len(left) + len(right), prefix)
+        for name in sorted(left.keys() | right.keys()):
+            one, other = left.get(name), right.get(name)
+            if not name.endswith(b"/"):
+                if _matters(name, one, other):
+                    yield Difference(prefix + name, one, other)
+            elif not name.startswith(b"."):
+                yield from self._below(one.id if one else b"", other.id if other else b"", prefix + name)
+
+    def _entries(self, id_: bytes) -> set[tuple[bytes, bytes, bytes]]:
+        return set(_split(self._read(id_))) if id_ else set()
+
+    def _count(self, entries: int, prefix: bytes) -> None:
+        self._visited += entries
+        if self._visited > MOST_ENTRIES:
+            raise SourceError(f"the repository has more than {MOST_ENTRIES:,} files below the path; narrow the path")
+        if prefix.count(b"/") > DEEPEST:
+            raise SourceError(f"directories are nested more than {DEEPEST} deep below {prefix[:60]!r}")
+
+
+def _matters(name: bytes, one: Entry | None, other: Entry | None) -> bool:
+    return name.endswith(_MANIFEST) or any(entry is not None and entry.submodule for entry in (one, other))
