@@ -5,6 +5,7 @@ ReconcilerError
 ├── RefusedError          a rule says no: findings, a protected resource, an unknown digest (exit 1)
 ├── LockedError           another daemon holds the state directory
 ├── RecordsError          the records cannot be opened, are newer than this program, or cannot be written
+│   └── DiskFull            there is no room left for the records; goes on when there is
 ├── SourceError           Git cannot give what was asked for; never a reason to delete
 │   ├── SourceUnreachable   the remote does not answer, or not in time
 │   ├── SourceGone          the repository, branch, tag, commit or path is not there
@@ -44,6 +45,12 @@ class RecordsError(ReconcilerError):
     """The records cannot be opened or written, or were made by a newer program."""
 
     reason = "RecordsUnavailable"
+
+
+class DiskFull(RecordsError):
+    """No room is left where the records are; what was committed before is safe."""
+
+    reason = "DiskFull"
 
 
 class SourceError(ReconcilerError):

@@ -1,0 +1,44 @@
+"""Which held steps people let go, and which plan held which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reconciler.records.database import Database
+
+KEEP = 1000
+"""Plans remembered, so that the digest somebody read on a screen can still be approved."""
+
+
+class Approvals:
+    """An approval is recorded under the digest of the held steps alone (``Plan.held``)."""
+
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+        self._db = database
+        self._now = now
+
+    def approve(self, digest: str, by: str, expires: float | None = None) -> None:
+        """Let the steps with this held digest go, until ``expires`` (seconds since the epoch; None: for good)."""
+        self._db.write("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?, ?)", (digest, by, self._now(), expires))
+
+    def valid(self, now: float) -> frozenset[str]:
+        """Held digests that are approved at ``now``."""
+        rows = self._db.all("SELECT digest FROM approvals WHERE expires IS NULL OR expires > ?", (now,))
+        return frozenset(digest for (digest,) in rows)
+
+    def consume(self, digest: str) -> None:
+        """The approved steps are done: the same steps, wanted again some day, need a new approval."""
+        self._db.write("DELETE FROM approvals WHERE digest = ?", (digest,))
+
+    def remember_plan(self, digest: str, held: str) -> None:
+        """Note that the plan ``digest`` held the steps ``held`` (``""``: none)."""
+        with self._db.transaction():
+            self._db.write("INSERT OR REPLACE INTO plans (digest, held) VALUES (?, ?)", (digest, held))
+            self._db.write("DELETE FROM plans WHERE seq <= (SELECT max(seq) FROM plans) - ?", (KEEP,))
+
+    def held_of(self, digest: str) -> str | None:
+        """The held digest of the plan ``digest`` (or ``digest`` itself where it is one); None where nobody knows it."""
+        held: str | None = self._db.value(
+            "SELECT held FROM plans WHERE digest = ?1 OR (held = ?1 AND held <> '') LIMIT 1", (digest,)
+        )
+        return held

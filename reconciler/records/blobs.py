@@ -1,0 +1,39 @@
+"""The cache of parsed documents by blob id: a restart parses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from reconciler.records.database import Database
+
+
+class Blobs:
+    """Blob id to whatever bytes the decoder made of the file; holds no secrets (those are in the seals)."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def get_many(self, oids: Iterable[str]) -> dict[str, bytes]:
+        """What is cached of ``oids``; one that is not is left out."""
+        asked = msgspec.json.encode(list(oids)).decode()
+        return dict(
+            self._db.all("SELECT oid, parsed FROM blobs WHERE oid IN (SELECT value FROM json_each(?))", (asked,))
+        )
+
+    def put_many(self, pairs: Iterable[tuple[str, bytes]]) -> None:
+        """Cache (blob id, bytes) pairs."""
+        self._db.write_many("INSERT OR REPLACE INTO blobs (oid, parsed) VALUES (?, ?)", pairs)
+
+    def keep(self, decoder: str) -> None:
+        """Drop everything that another decoder (another version of it) made."""
+        if self._db.value("SELECT value FROM meta WHERE name = 'decoder'") == decoder:
+            return
+        with self._db.transaction():
+            self._db.write("DELETE FROM blobs")
+            self._db.write("INSERT OR REPLACE INTO meta VALUES ('decoder', ?)", (decoder,))
+
+    def sweep(self) -> int:
+        """Drop what no desired resource comes from; returns how many."""
+        return self._db.write("DELETE FROM blobs WHERE oid NOT IN (SELECT blob FROM desired)").rowcount

@@ -1,0 +1,61 @@
+"""Between SQL and types: keys as text and back, ranges of keys, sqlite3's errors in our own words."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import TypeAlias
+
+from reconciler.errors import DiskFull, RecordsError
+from reconciler.model.key import GVC_SCOPED, KINDS, Key
+
+AnyKey: TypeAlias = Key | str
+"""A key, or its text where the caller has it already: 100,000 of them are not worth parsing to look one up."""
+
+ROOM = 1 << 20
+"""Bytes: with less than this free, an input/output error is the disk being full (SQLite does not always say so)."""
+
+_WORDS = {
+    sqlite3.SQLITE_BUSY: "another process has been writing to them for too long; try again",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; stop the daemon and restore a backup",
+    sqlite3.SQLITE_NOTADB: "the file is not a database of the reconciler; move it away or restore a backup",
+    sqlite3.SQLITE_READONLY: "they are open for reading only, or this user may not write there",
+    sqlite3.SQLITE_CANTOPEN: (
+        "this user may not open the file, or not write to its directory (which even reading needs);"
+        " run the command as the user of the daemon or as root"
+    ),
+    sqlite3.SQLITE_PERM: "this user may not; run the command as the user of the daemon or as root",
+}
+
+
+def key_of(text: str) -> Key:
+    """A key as the records hold it, without the checks of ``Key.parse``: what was written was a Key."""
+    parts = text.split("/")
+    return Key(KINDS[parts[0]], parts[1] if len(parts) == 3 else "", parts[-1])
+
+
+def below(prefix: str) -> tuple[str, str]:
+    """The range of text, first and behind the last, that begins with ``prefix`` (which ends in a slash)."""
+    return prefix, prefix[:-1] + chr(ord("/") + 1)
+
+
+def members(gvc: str) -> list[tuple[str, str]]:
+    """The ranges of keys that live in ``gvc``, in key order."""
+    return [below(f"{kind}/{gvc}/") for kind in sorted(GVC_SCOPED)]
+
+
+def records_error(error: sqlite3.Error, path: Path | None) -> RecordsError:
+    """What went wrong, for people; DiskFull where room is what is missing."""
+    where = f"the records ({path})" if path else "the records in memory"
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and path is not None and _is_full(path)):
+        return DiskFull(f"{where}: the disk is full; what was recorded before is safe, make room and it goes on")
+    return RecordsError(f"{where} cannot be used: {_WORDS.get(code, str(error))}")
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        return shutil.disk_usage(path.parent).free < ROOM
+    except OSError:
+        return False

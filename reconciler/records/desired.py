@@ -1,0 +1,147 @@
+"""The index of desired resources: what the last good revision of each source asks for, and where it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from reconciler.model.key import Kind
+from reconciler.model.resource import Bond, Reference
+from reconciler.records.border import AnyKey, below, members
+from reconciler.records.database import Database
+
+COLUMNS = "key, source, path, position, line, blob, digest, links"
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[tuple[str, str, Bond]]).decode
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """Where a desired resource is said (``path``, ``line``, ``position`` in the file, ``blob``) and its references."""
+
+    key: str
+    source: str
+    path: str
+    position: int
+    line: int
+    blob: str
+    digest: str
+    references: tuple[Reference, ...] = ()
+
+
+class Desired:
+    """One row a key. Key order is the order of the keys' text, here and in the applied records."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def get(self, key: AnyKey) -> Entry | None:
+        """The entry of ``key`` with its references, None where nobody asks for it."""
+        row = self._db.one(f"SELECT {COLUMNS} FROM desired WHERE key = ?", (str(key),))
+        return None if row is None else _entry(row)
+
+    def at_paths(self, source: str, paths: Iterable[str]) -> list[Entry]:
+        """What the files at ``paths`` ask for, in order of path and position."""
+        asked = msgspec.json.encode(list(paths)).decode()
+        rows = self._db.all(
+            f"""SELECT {COLUMNS} FROM desired WHERE source = ? AND path IN (SELECT value FROM json_each(?))
+            ORDER BY path, position""",
+            (source, asked),
+        )
+        return [_entry(row) for row in rows]
+
+    def referrers(self, target: AnyKey) -> list[str]:
+        """Keys of all that refer to ``target``, whatever the bond, in key order."""
+        return [
+            key for (key,) in self._db.all("SELECT key FROM referrers WHERE target = ? ORDER BY key", (str(target),))
+        ]
+
+    def references(self, key: AnyKey) -> tuple[Reference, ...]:
+        """What ``key`` refers to; empty where it is unknown."""
+        packed = self._db.value("SELECT links FROM desired WHERE key = ?", (str(key),))
+        return () if packed is None else _references(packed)
+
+    def gvcs_in(self, source: str, directory: str) -> list[str]:
+        """Names of the GVCs declared directly in ``directory`` (``""``: the root), sorted."""
+        rows = self._db.all(
+            "SELECT key FROM desired WHERE source = ? AND directory = ? AND is_gvc ORDER BY key", (source, directory)
+        )
+        return [str(key).partition("/")[2] for (key,) in rows]
+
+    def paths_below(self, source: str, directory: str) -> list[str]:
+        """Files in ``directory`` or deeper (``""``: all) that ask for anything, sorted."""
+        sql = "SELECT DISTINCT path FROM desired WHERE source = ?"
+        if not directory:
+            return [path for (path,) in self._db.all(f"{sql} ORDER BY path", (source,))]
+        first, end = below(f"{directory}/")
+        rows = self._db.all(f"{sql} AND path >= ? AND path < ? ORDER BY path", (source, first, end))
+        return [path for (path,) in rows]
+
+    def replace(self, source: str, removed: Iterable[str], added: Iterable[Entry]) -> None:
+        """Take the keys ``removed`` out, then put ``added`` in (an entry that is there is replaced), all or nothing.
+
+        A key that another source has meanwhile taken over is not removed.
+        """
+        with self._db.transaction():
+            for key in removed:
+                self._unlink(key, source)
+                self._db.write("DELETE FROM desired WHERE key = ? AND source = ?", (key, source))
+            for entry in added:
+                self._put(entry)
+
+    def scan(self, source: str | None = None) -> Iterator[tuple[str, str]]:
+        """(key, digest) of all, or of one source, in key order, without holding them in memory."""
+        if source is None:
+            return self._db.stream("SELECT key, digest FROM desired ORDER BY key")
+        # The plus keeps SQLite from the index by source, after which it would have to sort.
+        return self._db.stream("SELECT key, digest FROM desired WHERE +source = ? ORDER BY key", (source,))
+
+    def count(self, source: str) -> int:
+        """How many resources the source asks for; costs the same however many they are."""
+        return int(self._db.value("SELECT n FROM desired_tally WHERE source = ?", (source,)) or 0)
+
+    def keys_of_gvc(self, gvc: str) -> list[str]:
+        """Keys of the workloads, volume sets and identities in ``gvc``, in key order."""
+        sql = "SELECT key FROM desired WHERE key >= ? AND key < ? ORDER BY key"
+        return [key for bounds in members(gvc) for (key,) in self._db.all(sql, bounds)]
+
+    def _put(self, entry: Entry) -> None:
+        self._unlink(entry.key)
+        packed = [(reference.target, reference.pointer, reference.bond) for reference in entry.references]
+        self._db.write(
+            """INSERT INTO desired VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+            source = excluded.source, path = excluded.path, directory = excluded.directory,
+            position = excluded.position, line = excluded.line, blob = excluded.blob, digest = excluded.digest,
+            links = excluded.links""",
+            (
+                entry.key,
+                entry.source,
+                entry.path,
+                entry.path.rpartition("/")[0],
+                entry.position,
+                entry.line,
+                entry.blob,
+                entry.digest,
+                entry.key.startswith(f"{Kind.GVC}/"),
+                _encode(packed),
+            ),
+        )
+        targets = {reference.target for reference in entry.references}
+        self._db.write_many("INSERT INTO referrers VALUES (?, ?)", [(target, entry.key) for target in targets])
+
+    def _unlink(self, key: str, source: str | None = None) -> None:
+        row = self._db.one("SELECT links, source FROM desired WHERE key = ?", (key,))
+        if row is None or source not in (None, row[1]):
+            return
+        rows = [(target, key) for target in {target for target, _, _ in _decode(row[0])}]
+        self._db.write_many("DELETE FROM referrers WHERE target = ? AND key = ?", rows)
+
+
+def _references(packed: bytes) -> tuple[Reference, ...]:
+    return tuple([Reference(*link) for link in _decode(packed)])
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    return Entry(*(*row[:-1], _references(row[-1])))

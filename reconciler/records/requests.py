@@ -1,0 +1,73 @@
+"""What operators ask of the daemon: rows that any command may write, whether or not a daemon runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from reconciler.records.database import Database
+
+KEEP = 1000
+"""Requests remembered after they are done."""
+
+COLUMNS = 'id, kind, args, "by", at, taken, done, result'
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request; ``taken`` and ``done`` are None until then, ``result`` until it is done. Times: seconds, epoch."""
+
+    id: int
+    kind: str
+    args: dict[str, Any]
+    by: str
+    at: float
+    taken: float | None
+    done: float | None
+    result: dict[str, Any] | None
+
+
+class Requests:
+    """Requests in the order in which they came. One that was taken and never done (a crash) is open again."""
+
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+        self._db = database
+        self._now = now
+
+    def add(self, kind: str, args: Mapping[str, Any], by: str) -> int:
+        """Ask for ``kind``; ``args`` must be JSON. Returns the number to ask about later."""
+        with self._db.transaction():
+            cursor = self._db.write(
+                'INSERT INTO requests (kind, args, "by", at) VALUES (?, ?, ?, ?)',
+                (kind, msgspec.json.encode(dict(args)), by, self._now()),
+            )
+            number = int(cursor.lastrowid or 0)
+            self._db.write("DELETE FROM requests WHERE done IS NOT NULL AND id <= ?", (number - KEEP,))
+        return number
+
+    def open(self) -> list[Request]:
+        """What is not done, oldest first."""
+        return [_request(row) for row in self._db.all(f"SELECT {COLUMNS} FROM requests WHERE done IS NULL ORDER BY id")]
+
+    def take(self, number: int) -> None:
+        """Note that work on it begins."""
+        self._db.write("UPDATE requests SET taken = ? WHERE id = ?", (self._now(), number))
+
+    def done(self, number: int, result: Mapping[str, Any]) -> None:
+        """Answer it; ``result`` must be JSON."""
+        self._db.write(
+            "UPDATE requests SET done = ?, result = ? WHERE id = ?",
+            (self._now(), msgspec.json.encode(dict(result)), number),
+        )
+
+    def get(self, number: int) -> Request | None:
+        """One request, None where it was never made or is long done."""
+        row = self._db.one(f"SELECT {COLUMNS} FROM requests WHERE id = ?", (number,))
+        return None if row is None else _request(row)
+
+
+def _request(row: tuple[Any, ...]) -> Request:
+    number, kind, args, by, at, taken, done, result = row
+    answer = None if result is None else msgspec.json.decode(result, type=dict[str, Any])
+    return Request(number, kind, msgspec.json.decode(args, type=dict[str, Any]), by, at, taken, done, answer)

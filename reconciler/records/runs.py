@@ -1,0 +1,74 @@
+"""The history of runs, bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from reconciler.records.database import Database
+
+KEEP = 10_000
+"""Runs remembered; at one a minute, a week."""
+
+COLUMNS = "id, source, revision, reason, started, finished, outcome, digest, counts, message"
+
+_decode = msgspec.json.Decoder(dict[str, int]).decode
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One run of the line; ``finished`` is None while it goes on, or where a crash ended it.
+
+    ``digest`` is the plan's; times are seconds since the epoch.
+    """
+
+    id: int
+    source: str
+    revision: str
+    reason: str
+    started: float
+    finished: float | None
+    outcome: str
+    digest: str
+    counts: dict[str, int]
+    message: str
+
+
+class Runs:
+    """Runs in the order in which they began."""
+
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+        self._db = database
+        self._now = now
+
+    def start(self, source: str, revision: str, reason: str) -> int:
+        """Note that a run begins and why; returns its number."""
+        with self._db.transaction():
+            cursor = self._db.write(
+                "INSERT INTO runs (source, revision, reason, started) VALUES (?, ?, ?, ?)",
+                (source, revision, reason, self._now()),
+            )
+            number = int(cursor.lastrowid or 0)
+            self._db.write("DELETE FROM runs WHERE id <= ?", (number - KEEP,))
+        return number
+
+    def finish(self, run: int, outcome: str, digest: str, counts: Mapping[str, int], message: str = "") -> None:
+        """Note how the run ended, the digest of its plan and what it did."""
+        self._db.write(
+            "UPDATE runs SET finished = ?, outcome = ?, digest = ?, counts = ?, message = ? WHERE id = ?",
+            (self._now(), outcome, digest, msgspec.json.encode(dict(counts)), message, run),
+        )
+
+    def last(self, source: str) -> Run | None:
+        """The latest run of ``source``, finished or not."""
+        row = self._db.one(f"SELECT {COLUMNS} FROM runs WHERE source = ? ORDER BY id DESC LIMIT 1", (source,))
+        return None if row is None else _run(row)
+
+    def list(self, limit: int = 100) -> Sequence[Run]:
+        """The last ``limit`` runs, newest first."""
+        return [_run(row) for row in self._db.all(f"SELECT {COLUMNS} FROM runs ORDER BY id DESC LIMIT ?", (limit,))]
+
+
+def _run(row: tuple[Any, ...]) -> Run:
+    return Run(*(*row[:8], _decode(row[8]), row[9]))

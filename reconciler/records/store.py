@@ -1,0 +1,93 @@
+"""The records: one SQLite file, and a small class for each thing that survives a restart."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from reconciler.errors import RecordsError
+from reconciler.records.applied import Applied
+from reconciler.records.approvals import Approvals
+from reconciler.records.blobs import Blobs
+from reconciler.records.conditions import Conditions
+from reconciler.records.database import Database
+from reconciler.records.desired import Desired
+from reconciler.records.events import Events
+from reconciler.records.failures import Failures
+from reconciler.records.journal import Journal
+from reconciler.records.pending import Pending
+from reconciler.records.requests import Requests
+from reconciler.records.runs import Runs
+from reconciler.records.schema import MIGRATIONS
+from reconciler.records.seals import Seals
+from reconciler.records.sources import Sources
+
+FILE = "records.sqlite"
+"""Name of the file in the state directory."""
+
+
+class Records:
+    """All records over one connection, to be used by one thread at a time.
+
+    Every method that writes is durable when it returns, or is a part of the ``transaction()`` around it. All raise
+    RecordsError, or DiskFull where the disk is full.
+    """
+
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+        self._database = database
+        self.sources = Sources(database)
+        self.blobs = Blobs(database)
+        self.desired = Desired(database)
+        self.applied = Applied(database)
+        self.seals = Seals(database)
+        self.failures = Failures(database)
+        self.journal = Journal(database)
+        self.events = Events(database)
+        self.runs = Runs(database, now)
+        self.requests = Requests(database, now)
+        self.approvals = Approvals(database, now)
+        self.pending = Pending(database)
+        self.conditions = Conditions(database)
+
+    @classmethod
+    def open(cls, path: Path | None, *, read_only: bool = False, clock_now: Callable[[], float] = time.time) -> Records:
+        """The records at ``path`` (None: in memory), made or migrated where needed.
+
+        Raises RecordsError where they cannot be opened, are newer than this program, or (``read_only``) do not exist.
+        """
+        database = Database.open(path, MIGRATIONS, read_only=read_only)
+        if not read_only:
+            database.write("INSERT OR IGNORE INTO meta VALUES ('secret_key', ?)", (secrets.token_bytes(32),))
+        return cls(database, clock_now)
+
+    @property
+    def path(self) -> Path | None:
+        """The file, None in memory."""
+        return self._database.path
+
+    @property
+    def secret_key(self) -> bytes:
+        """32 random bytes, made once with the file: the key of digests over secret data."""
+        key: bytes | None = self._database.value("SELECT value FROM meta WHERE name = 'secret_key'")
+        if key is None:
+            raise RecordsError(f"the records ({self.path}) have lost their secret key; restore a backup")
+        return key
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Everything written within it, or nothing; an inner one joins the outer."""
+        return self._database.transaction()
+
+    def data_version(self) -> int:
+        """A number that changes when another connection has written."""
+        return int(self._database.value("PRAGMA data_version"))
+
+    def backup(self, to: Path) -> None:
+        """A consistent copy of all records, secret data included, while the daemon goes on; mode 0600."""
+        self._database.backup(to)
+
+    def close(self) -> None:
+        """Close the file; harmless twice."""
+        self._database.close()
