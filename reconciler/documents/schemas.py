@@ -1,4 +1,4 @@
-"""The schema files: where they lie, in a source tree or an installed wheel, and their content with references put in."""
+"""The schema files: where they lie, in a source tree or an installed wheel, and their content without references."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def load_schema(name: str) -> dict[str, Any]:
     What stands beside a ``$ref`` (title, description, default) wins. The result is shared: do not change it.
     Raises FileNotFoundError.
     """
-    inlined = _inline(_raw(name), name)
+    inlined: dict[str, Any] = _inline(_raw(name), name)
     inlined.pop("$defs", None)
     return inlined
 

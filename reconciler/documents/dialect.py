@@ -1,0 +1,95 @@
+"""JSON Schema as both validators understand it: what jsonschema does otherwise than jsonschema-rs, put right.
+
+Some keywords also say more here than jsonschema tells: the error of a missing or unknown field carries its name as
+the message, and an error about a field's name carries the field in its path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+from jsonschema.protocols import Validator
+from jsonschema.validators import extend
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    # Python's ``$`` also matches before a closing newline, ECMA's and Rust's do not.
+    return re.compile(pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern)
+
+
+def _pattern(_: Validator, pattern: str, instance: object, __: Any) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and not _compiled(pattern).search(instance):
+        yield ValidationError(pattern)
+
+
+def _required(_: Validator, names: list[str], instance: object, __: Any) -> Iterator[ValidationError]:
+    if isinstance(instance, dict):
+        yield from (ValidationError(name) for name in names if name not in instance)
+
+
+def _additional(validator: Validator, rest: Any, instance: object, schema: Any) -> Iterator[ValidationError]:
+    if not isinstance(instance, dict):
+        return
+    known = schema.get("properties", {})
+    for name in instance:
+        if name in known:
+            continue
+        if rest is False:
+            yield ValidationError(name, path=(name,))
+        else:
+            yield from validator.descend(instance[name], rest, path=name)  # type: ignore[attr-defined]
+
+
+def _property_names(validator: Validator, names: Any, instance: object, _: Any) -> Iterator[ValidationError]:
+    if isinstance(instance, dict):
+        for name in instance:
+            yield from validator.descend(name, names, path=name)  # type: ignore[attr-defined]
+
+
+Dialect = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    {
+        "pattern": _pattern,
+        "required": _required,
+        "additionalProperties": _additional,
+        "propertyNames": _property_names,
+    },
+)
+"""The validator class that words errors."""
+
+
+class Breach(NamedTuple):
+    """One way in which a document does not fit its schema.
+
+    ``keyword`` of ``schema`` asks for ``asked``, and ``value``, at ``path``, is something else. ``field`` is the
+    missing or unknown field; ``naming`` says that the breach is in the name of a field.
+    """
+
+    keyword: str
+    asked: Any
+    value: Any
+    schema: dict[str, Any]
+    path: tuple[str | int, ...]
+    field: str
+    naming: bool
+
+
+def breaches(validator: Validator, value: Any) -> Iterator[Breach]:
+    """Everything in ``value`` that does not fit the schema of ``validator``, which is a ``Dialect``."""
+    for error in validator.iter_errors(value):
+        where: Any = error
+        yield Breach(
+            str(error.validator),
+            where.validator_value,
+            where.instance,
+            where.schema,
+            tuple(error.absolute_path),
+            error.message,
+            "propertyNames" in error.absolute_schema_path,
+        )

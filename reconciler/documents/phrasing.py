@@ -1,0 +1,228 @@
+"""Breaches of a schema as faults for people: what is wrong, what is allowed, and what was probably meant."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any
+
+from reconciler.documents.dialect import Breach
+from reconciler.documents.validation import Places, Pointer
+from reconciler.model.finding import Fault
+
+MOST = 100
+QUOTED = 60
+_KINDS = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}
+_SIZES = {
+    "minLength": ("characters", "at least"),
+    "maxLength": ("characters", "at most"),
+    "minItems": ("entries", "at least"),
+    "maxItems": ("entries", "at most"),
+    "maxProperties": ("entries", "at most"),
+}
+Words = tuple[str, str, str]
+"""Rule, message, suggestion."""
+
+
+def phrased(found: Iterable[Breach], schema: dict[str, Any], places: Places) -> list[Fault]:
+    """Breaches of ``schema`` as faults, sorted by place; the first 100 of them.
+
+    Nothing that stands below ``x-secret`` is quoted.
+    """
+    chosen = _without_echoes(islice(found, MOST))
+    faults = {_fault(breach, _secret(schema, breach.path), places) for breach in chosen}
+    return sorted(faults, key=lambda fault: (fault.line, fault.column, fault.rule, fault.message))
+
+
+def _without_echoes(found: Iterable[Breach]) -> list[Breach]:
+    """Where the type is wrong, say only that: bounds and allowed values would repeat it."""
+    wrong: dict[Pointer, Breach] = {}
+    rest: list[Breach] = []
+    for breach in found:
+        if breach.keyword != "type":
+            rest.append(breach)
+        elif breach.path not in wrong or len(_types(breach)) < len(_types(wrong[breach.path])):
+            wrong[breach.path] = breach
+    return [*wrong.values(), *(breach for breach in rest if breach.naming or breach.path not in wrong)]
+
+
+def _fault(breach: Breach, secret: bool, places: Places) -> Fault:
+    rule, message, suggestion = _PHRASES[breach.keyword](breach, secret)
+    if breach.keyword == "additionalProperties" or breach.naming:
+        line, column = places.key(breach.path)
+    elif rule in ("exactly-one", "exclusive") and (given := _given(breach)):
+        line, column = places.key((*breach.path, given[-1]))
+    else:
+        line, column = places.of(breach.path)
+    return Fault(rule, message, line, column, suggestion)
+
+
+def _unknown(breach: Breach, secret: bool) -> Words:
+    known = sorted(breach.schema.get("properties", {}))
+    near = get_close_matches(breach.field, known, 1)
+    missing = [name for name in known if name not in breach.value]
+    suggestion = _shortened(f"known here: {', '.join(missing)}", 200) if missing else ""
+    if near:
+        suggestion = f"did you mean `{near[0]}`?"
+    message = "unknown field" if secret and not near else f"unknown field {_quoted(breach.field)}"
+    return "unknown-field", message, suggestion
+
+
+def _missing(breach: Breach, _: bool) -> Words:
+    about = breach.schema.get("properties", {}).get(breach.field, {})
+    example = next(iter(about.get("examples") or about.get("enum") or ()), None)
+    suggestion = f"for example `{breach.field}: {_plain(example)}`" if isinstance(example, str | int) else ""
+    return "missing-field", f"missing field `{breach.field}`", suggestion
+
+
+def _wrong_type(breach: Breach, secret: bool) -> Words:
+    value, wanted = breach.value, _types(breach)
+    expected = " or ".join(_KINDS[name] for name in wanted)
+    got = _kind_of(value)
+    if not secret and isinstance(value, bool | int | float | str):
+        got = f"{got} ({_plain(value)})"
+    return "wrong-type", f"expected {expected}, got {got}", _remedy(breach, wanted, secret)
+
+
+def _remedy(breach: Breach, wanted: list[str], secret: bool) -> str:
+    value, schema = breach.value, breach.schema
+    if value is None:
+        return "give it a value, or leave the field out"
+    if "string" in wanted and isinstance(value, bool | int | float):
+        quoted = "put quotes around it" if secret else f'put quotes around it: "{_plain(value)}"'
+        fits = secret or re.search(schema.get("pattern", ""), _plain(value))
+        return quoted if fits else f"write {schema.get('x-pattern-words', 'text')}"
+    if isinstance(value, str) and not secret and _would_fit_unquoted(value, wanted):
+        return f"write {value.lower()} without quotes"
+    return "begin each entry with `- `" if wanted == ["array"] else ""
+
+
+def _would_fit_unquoted(value: str, wanted: list[str]) -> bool:
+    if "boolean" in wanted:
+        return value.lower() in ("true", "false")
+    number = r"-?[0-9]+(\.[0-9]+)?" if "number" in wanted else r"-?[0-9]+"
+    return bool({"integer", "number"} & set(wanted)) and re.fullmatch(number, value) is not None
+
+
+def _not_listed(breach: Breach, secret: bool) -> Words:
+    allowed = [str(item) for item in breach.asked]
+    given = str(breach.value)
+    same = [item for item in allowed if item.lower() == given.lower()]
+    near = same or get_close_matches(given, allowed, 1)
+    suggestion = f"did you mean `{near[0]}`?" if near else ""
+    listed = ", ".join(f"`{item}`" for item in allowed)
+    only = "only " if len(allowed) > 1 else "it must be "
+    return "not-allowed", f"{_shown(breach, secret)} is not allowed here, {only}{listed}", suggestion
+
+
+def _bounds(breach: Breach, secret: bool) -> Words:
+    low, high = breach.schema.get("minimum"), breach.schema.get("maximum")
+    if low is not None and high is not None:
+        span = f"from {low} to {high}"
+    else:
+        span = f"at least {low}" if high is None else f"at most {high}"
+    return "out-of-bounds", f"{_shown(breach, secret)} is out of bounds, allowed is {span}", ""
+
+
+def _size(breach: Breach, _: bool) -> Words:
+    unit, side = _SIZES[breach.keyword]
+    count = len(breach.value)
+    if count == 0:
+        return "out-of-bounds", "must not be empty", ""
+    subject = "the field's name has" if breach.naming else "has"
+    return "out-of-bounds", f"{subject} {count} {unit}, allowed are {side} {breach.asked}", ""
+
+
+def _format(breach: Breach, secret: bool) -> Words:
+    words = breach.schema.get("x-pattern-words", breach.schema.get("description", "another form"))
+    return "bad-format", f"{_shown(breach, secret)} does not fit: expected {words}", ""
+
+
+def _refused(breach: Breach, secret: bool) -> Words:
+    fields = breach.asked.get("required")
+    if fields:
+        return "exclusive", f"`{fields[0]}` and `{fields[1]}` exclude each other", "keep one of them"
+    return "not-allowed", f"{_shown(breach, secret)} is refused: {breach.asked['description']}", ""
+
+
+def _choice(breach: Breach, _: bool) -> Words:
+    fields = [f"`{branch['required'][0]}`" for branch in breach.asked]
+    amount = "exactly one" if breach.keyword == "oneOf" else "at least one"
+    listed = ", ".join(fields[:-1]) + " and " + fields[-1]
+    given = " and ".join(f"`{name}`" for name in _given(breach)) or "none"
+    return "exactly-one", f"{amount} of {listed} must be given, here is {given}", ""
+
+
+_PHRASES: dict[str, Callable[[Breach, bool], Words]] = {
+    "additionalProperties": _unknown,
+    "required": _missing,
+    "type": _wrong_type,
+    "enum": _not_listed,
+    "minimum": _bounds,
+    "maximum": _bounds,
+    **dict.fromkeys(_SIZES, _size),
+    "pattern": _format,
+    "not": _refused,
+    "oneOf": _choice,
+    "anyOf": _choice,
+}
+PHRASED = frozenset(_PHRASES)
+"""Keywords that have words; a schema that uses another one must bring them here."""
+
+
+def _given(breach: Breach) -> list[str]:
+    """The fields of an either-or that are there, in the order of the document."""
+    asked = breach.asked
+    names = asked["required"] if isinstance(asked, dict) else [branch["required"][0] for branch in asked]
+    return [name for name in breach.value if name in names]
+
+
+def _secret(schema: dict[str, Any], path: Pointer) -> bool:
+    """Whether ``path`` leads to or below a place that the schema marks ``x-secret``."""
+    here: Any = schema
+    for part in path:
+        rest = here.get("additionalProperties")
+        here = here.get("properties", {}).get(part, rest) if isinstance(part, str) else here.get("items")
+        if not isinstance(here, dict):
+            return False
+        if here.get("x-secret"):
+            return True
+    return False
+
+
+def _types(breach: Breach) -> list[str]:
+    return [breach.asked] if isinstance(breach.asked, str) else list(breach.asked)
+
+
+def _kind_of(value: Any) -> str:
+    names = {type(None): "nothing", bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list"}
+    return names.get(type(value), "a mapping")
+
+
+def _shown(breach: Breach, secret: bool) -> str:
+    if secret:
+        return "the field's name" if breach.naming else "the value"
+    return _quoted(breach.value)
+
+
+def _quoted(value: Any) -> str:
+    return f"`{_plain(value)}`"
+
+
+def _plain(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _shortened("".join(char if char.isprintable() else "\ufffd" for char in text[: QUOTED + 1]), QUOTED)
+
+
+def _shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

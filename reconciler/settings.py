@@ -1,0 +1,208 @@
+"""The operator's one YAML file: read like a manifest, checked by its schema, turned into types."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from reconciler.documents.places import locate
+from reconciler.documents.reader import read
+from reconciler.documents.schemas import load_schema
+from reconciler.documents.validation import checker
+from reconciler.errors import UsageError
+from reconciler.model.finding import Fault
+
+DEFAULT_PATH = "/etc/reconciler/settings.yaml"
+ENVIRONMENT = "RECONCILER_SETTINGS"
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Credentials(msgspec.Struct, frozen=True, rename="camel"):
+    """How to log in to a repository; files, never the secrets themselves."""
+
+    username: str = ""
+    token_file: Path | None = None
+    key_file: Path | None = None
+    known_hosts: Path | None = None
+
+
+class StatusSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """How what was done is written back; ``interval`` in seconds."""
+
+    branch: str = "reconciler/status"
+    interval: float = 30.0
+    push: bool = True
+
+
+class SourceSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """A branch, tag or commit of a repository: exactly one of the three is not empty. Times in seconds."""
+
+    name: str
+    url: str
+    branch: str = ""
+    tag: str = ""
+    commit: str = ""
+    path: str = "."
+    interval: float = 30.0
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    allow_rewrite: bool = False
+    read_only: bool = False
+    timeout: float = 60.0
+    credentials: Credentials = Credentials()
+    status: StatusSettings = StatusSettings()
+
+    @property
+    def local(self) -> bool:
+        """Whether the repository is a path on this machine, to be opened in place."""
+        return is_local(self.url)
+
+
+class LocationSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """Which engine works at a location."""
+
+    engine: str
+
+
+class RetrySettings(msgspec.Struct, frozen=True, rename="camel"):
+    """When a failed step is tried again; ``base`` and ``cap`` in seconds."""
+
+    base: float = 1.0
+    cap: float = 600.0
+    attempts: int = 3
+
+
+class PruneSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """Whether and how much a run may delete by itself."""
+
+    enabled: bool = True
+    count: int = 10
+    percent: float = 20.0
+
+
+class EventSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """How many events are kept."""
+
+    keep: int = 10_000
+
+
+class LogSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """How the log looks."""
+
+    format: Literal["auto", "console", "json"] = "auto"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Settings(msgspec.Struct, frozen=True, rename="camel"):
+    """Everything that an operator decides. ``stale`` in seconds."""
+
+    org: str
+    sources: tuple[SourceSettings, ...]
+    state: Path = Path("/var/lib/reconciler")
+    scheme: str = "platform"
+    endpoint_domain: str = "platform.local"
+    external: tuple[str, ...] = ()
+    on_invalid: Literal["refuse", "skip"] = "refuse"
+    parallel: int = 16
+    retry: RetrySettings = RetrySettings()
+    prune: PruneSettings = PruneSettings()
+    stale: float = 600.0
+    events: EventSettings = EventSettings()
+    locations: dict[str, LocationSettings] = {}
+    log: LogSettings = LogSettings()
+
+
+def settings_path(option: str | None) -> Path:
+    """The settings file: what ``--settings`` says, else RECONCILER_SETTINGS, else the usual place."""
+    return Path(option or os.environ.get(ENVIRONMENT) or DEFAULT_PATH)
+
+
+def load_settings(path: Path) -> Settings:
+    """Read the settings at ``path``; relative paths in them start at the directory of the file.
+
+    Raises UsageError that names every fault as ``FILE:LINE:COLUMN: message (suggestion)``.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the settings {path}: {error.strerror}; name another file with --settings"
+        ) from None
+    reading = read(raw)
+    if reading.faults:
+        raise _refusal(path, reading.faults)
+    if len(reading.documents) != 1:
+        raise UsageError(f"{path}: settings are one YAML document, and here are {len(reading.documents)}")
+    value = reading.documents[0].value
+    check = checker("settings")
+    if not check.valid(value):
+        raise _refusal(path, check.faults(value, locate(raw, reading.documents[0].index)))
+    if repeated := list(_repeated_names(value["sources"], raw, reading.documents[0].index)):
+        raise _refusal(path, repeated)
+    return _typed(value, path.absolute().parent)
+
+
+def seconds(text: str) -> float:
+    """A duration such as ``500ms``, ``30s``, ``5m``, ``1.5h`` or ``2d`` in seconds. Raises ValueError."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a duration such as 500ms, 30s or 1.5h")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def is_local(url: str) -> bool:
+    """Whether ``url`` is a path on this machine: no scheme, and no ``host:`` before the first slash."""
+    return "://" not in url and ":" not in url.partition("/")[0]
+
+
+def _typed(value: dict[str, Any], base: Path) -> Settings:
+    def convert(wanted: type, text: object) -> object:
+        if wanted is not Path or not isinstance(text, str):
+            raise NotImplementedError(f"settings cannot hold a {wanted}")
+        return base / text
+
+    plain = _in_seconds(load_schema("settings"), value)
+    plain["sources"] = [_followed(source, base) for source in plain["sources"]]
+    return msgspec.convert(plain, Settings, dec_hook=convert)
+
+
+def _followed(source: dict[str, Any], base: Path) -> dict[str, Any]:
+    settled = dict(source)
+    if not any(settled.get(name) for name in ("branch", "tag", "commit")):
+        settled["branch"] = "main"
+    if is_local(settled["url"]):
+        settled["url"] = str(base / settled["url"])
+    return settled
+
+
+def _in_seconds(schema: dict[str, Any], value: Any) -> Any:
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        return {name: _in_seconds(known.get(name, schema["additionalProperties"]), value[name]) for name in value}
+    if isinstance(value, list):
+        return [_in_seconds(schema["items"], item) for item in value]
+    return seconds(value) if schema.get("x-duration") else value
+
+
+def _repeated_names(sources: list[dict[str, Any]], raw: bytes, index: int) -> Iterator[Fault]:
+    seen: set[str] = set()
+    for position, source in enumerate(sources):
+        if source["name"] in seen:
+            line, column = locate(raw, index).of(("sources", position, "name"))
+            yield Fault(
+                "duplicate-name", f"two sources are named `{source['name']}`", line, column, "give each its own"
+            )
+        seen.add(source["name"])
+
+
+def _refusal(path: Path, faults: Sequence[Fault]) -> UsageError:
+    lines = (
+        f"{path}:{fault.line}:{fault.column}: {fault.message}" + (f" ({fault.suggestion})" if fault.suggestion else "")
+        for fault in faults
+    )
+    return UsageError("\n".join(lines))
