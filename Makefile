@@ -1,0 +1,54 @@
+# Needs python3 (3.11 or newer), git and make; everything else is fetched into .venv.
+PYTHON ?= python3
+WORKERS ?= auto
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.complete
+CACHES := .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+.DEFAULT_GOAL := test
+.PHONY: run test bench lint soak packages clean
+
+## Start the daemon on a fresh copy of examples/repo (in DEMO_DIR where that is set) and say what to try next.
+run: $(STAMP)
+	@$(BIN)/python -m reconciler.demo $(DEMO_DIR)
+
+define LINT
+$(BIN)/ruff check --quiet . || status=1; \
+$(BIN)/ruff format --quiet --check . || { echo "These would change: run $(BIN)/ruff format"; status=1; }; \
+$(BIN)/mypy || status=1; \
+$(BIN)/lint-imports --no-logo || status=1
+endef
+
+## Everything that must hold, long forms left out. Tests run even where lint complains, so that one run tells all.
+test: $(STAMP) packages
+	@status=0; $(LINT); \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(TESTS) || status=1; \
+	exit $$status
+
+## Style, types and the import contract.
+lint: $(STAMP)
+	@status=0; $(LINT); exit $$status
+
+## Speed and size, each beside its budget.
+bench: $(STAMP)
+	@$(BIN)/python -m tests.bench $(BENCH)
+
+## The long forms: many kills, large numbers.
+soak: $(STAMP) packages
+	@$(BIN)/python -m pytest -m slow $(TESTS)
+
+packages:
+	@tests/setup-debian.sh tools
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	|| { echo "Python 3.11 or newer is needed; name it: make PYTHON=python3.12" >&2; exit 1; }
+	@$(BIN)/python -c '' 2>/dev/null \
+	|| { PYTHON=$(PYTHON) tests/setup-debian.sh venv && $(PYTHON) -m venv --clear $(VENV); }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(CACHES) build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,73 @@
+"""What lies where, and that what is shipped is right."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reconciler.documents.schemas import SCHEMA_NAMES, shipped
+from tests.project.tree import ROOT
+
+TOP = {
+    ".ci", ".gitignore", ".pre-commit-hooks.yaml", "CHANGELOG.md", "LICENSE", "Makefile", "README.md", "docs",
+    "examples", "pyproject.toml", "reconciler", "schemas", "systemd", "tests",
+}  # fmt: skip
+
+
+def listed(*arguments: str) -> list[str]:
+    """Paths that git would commit, or has."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a checkout: only git knows which files belong to the project")
+    command = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    answer = subprocess.run([*command, *arguments], cwd=ROOT, check=True, capture_output=True, text=True)
+    return [path for path in answer.stdout.split("\0") if path]
+
+
+def test_nothing_new_lies_at_the_top() -> None:
+    assert {path.split("/")[0] for path in listed()} <= TOP
+
+
+def test_examples_hold_one_repository() -> None:
+    assert {path.split("/")[1] for path in listed("examples")} == {"repo"}
+
+
+def test_every_schema_file_is_known_by_name() -> None:
+    assert {path.stem for path in (ROOT / "schemas").glob("*.json")} - set(SCHEMA_NAMES) <= {"common"}
+
+
+def test_the_example_is_found_from_the_checkout() -> None:
+    assert shipped("examples/repo") == ROOT / "examples/repo"
+
+
+def test_scripts_can_be_run() -> None:
+    for script in (".ci/run", "tests/setup-debian.sh"):
+        assert os.access(ROOT / script, os.X_OK), script
+        assert subprocess.run(["bash", "-n", str(ROOT / script)], check=False).returncode == 0
+
+
+def test_ci_promises_that_nothing_is_missing_and_runs_make_test(tmp_path: Path) -> None:
+    fake = tmp_path / "make"
+    fake.write_text('#!/bin/sh\necho "CI=$CI make $*"\n')
+    fake.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if name != "CI"}
+    environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
+    answer = subprocess.run([ROOT / ".ci/run"], env=environment, cwd="/", check=True, capture_output=True, text=True)
+    assert answer.stdout == "CI=true make test\n"
+
+
+def test_the_changelog_speaks_of_this_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_pre_commit_hook_calls_a_command_that_exists() -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    program, subcommand = hook["entry"].split()
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert program in scripts
+    assert (ROOT / f"reconciler/cli/{subcommand}.py").exists()

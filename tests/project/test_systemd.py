@@ -1,0 +1,82 @@
+"""The service unit: understood by systemd to the last key, and as closed as the daemon's work allows."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reconciler.settings import load_settings
+from tests.project.tree import ROOT
+from tests.tools import tool
+
+EXPOSURE = 2.0
+"""On systemd's scale from 0 to 10; 1.5 as shipped, most of which is the network that remotes need."""
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit with programs that exist here, since systemd complains about those that do not."""
+    text = (ROOT / "systemd/reconciler.service").read_text()
+    for program in ("/usr/bin/reconciler", "/bin/kill"):
+        text = text.replace(f"={program} ", f"={shutil.which(program) or sys.executable} ")
+    copy = tmp_path / "reconciler.service"
+    copy.write_text(text)
+    return copy
+
+
+def directives() -> dict[str, str]:
+    """The unit's settings by name; the last one of a name wins."""
+    lines = (ROOT / "systemd/reconciler.service").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if re.match(r"[A-Z]\w+=", line))
+
+
+def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run systemd-analyze, or skip where there is none."""
+    command = [tool("systemd-analyze", "systemd"), "--no-pager", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_systemd_has_nothing_to_say_against_the_unit(unit: Path) -> None:
+    answer = analyze("verify", unit)
+    # An unknown key is only a line on stderr; the exit code stays 0.
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_the_unit_exposes_little(unit: Path) -> None:
+    answer = analyze("security", "--offline=true", unit)
+    score = re.search(r"Overall exposure level for \S+: ([0-9.]+)", answer.stdout)
+    assert score, answer.stderr
+    assert float(score[1]) <= EXPOSURE
+
+
+def test_a_restart_leaves_workloads_alone() -> None:
+    unit = directives()
+    assert unit["KillMode"] == "process"
+    assert unit["OOMPolicy"] == "continue"
+
+
+def test_the_unit_and_the_sample_settings_name_the_same_state_directory() -> None:
+    settings = load_settings(ROOT / "systemd/settings.yaml")
+    assert str(settings.state) == f"/var/lib/{directives()['StateDirectory']}"
+
+
+def test_settings_shown_as_comments_are_right_too(tmp_path: Path) -> None:
+    text = (ROOT / "systemd/settings.yaml").read_text()
+    everything = tmp_path / "settings.yaml"
+    everything.write_text(re.sub(r"(?m)^( *)#(?=\S|  )", r"\1", text))
+    settings = load_settings(everything)
+    assert [source.name for source in settings.sources] == ["main", "platform", "partner"]
+
+
+def test_the_user_of_the_unit_is_the_one_that_sysusers_makes() -> None:
+    sysusers = ROOT / "systemd/reconciler.sysusers.conf"
+    assert directives()["User"] == directives()["Group"] == "reconciler"
+    command = [tool("systemd-sysusers", "systemd"), "--dry-run", str(sysusers)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert re.search(r"(?m)^u reconciler ", sysusers.read_text())

@@ -1,0 +1,63 @@
+"""A wheel built from the tree works in an empty environment, far from the tree."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.project.tree import ROOT
+
+SHIPPED = """
+from reconciler.documents.schemas import SCHEMA_NAMES, load_schema, shipped
+for name in SCHEMA_NAMES:
+    assert load_schema(name), name
+print(load_schema("workload")["title"])
+print(shipped("examples/repo"))
+print(*sorted(str(path.relative_to(shipped("examples/repo"))) for path in shipped("examples/repo").rglob("*.*")))
+"""
+
+
+def outside(*command: object, cwd: Path) -> str:
+    """What ``command`` prints, run where neither the tree nor this environment is in reach."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    answer = subprocess.run(
+        [str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin directory of an environment that holds nothing but the wheel and what it asks for."""
+    place = tmp_path_factory.mktemp("wheel")
+    outside(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", place / "dist", ROOT, cwd=place)
+    venv.create(place / "venv", with_pip=False)
+    (wheel,) = (place / "dist").glob("*.whl")
+    python = place / "venv/bin/python"
+    outside(sys.executable, "-m", "pip", "--quiet", "--python", python, "install", wheel, cwd=place)
+    return python.parent
+
+
+def test_the_command_answers_from_a_wheel(installed: Path, tmp_path: Path) -> None:
+    assert "Usage: reconciler" in outside(installed / "reconciler", "--help", cwd=tmp_path)
+
+
+def test_schemas_and_the_example_come_with_the_wheel(installed: Path, tmp_path: Path) -> None:
+    title, place, names = outside(installed / "python", "-c", SHIPPED, cwd=tmp_path).splitlines()
+    assert title == "Workload"
+    assert Path(place).is_relative_to(installed.parent)
+    example = ROOT / "examples/repo"
+    assert names.split() == sorted(str(path.relative_to(example)) for path in example.rglob("*.*"))
+
+
+def test_the_wheel_says_that_it_is_typed_and_licensed(installed: Path) -> None:
+    (metadata,) = installed.parent.glob("lib/*/site-packages/reconciler-*.dist-info")
+    assert "License-Expression: Apache-2.0" in (metadata / "METADATA").read_text()
+    assert (metadata / "licenses/LICENSE").exists()
+    assert (metadata / "../reconciler/py.typed").exists()

@@ -1,0 +1,91 @@
+"""The project's own source as syntax trees."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "reconciler"
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Definition = Function | ast.ClassDef
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Path relative to the project → syntax tree, for every module of the package."""
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def functions() -> Iterator[tuple[str, Function]]:
+    """Every function and method, nested ones too, each with ``path:line name``."""
+    for path, module in modules().items():
+        for node in ast.walk(module):
+            if isinstance(node, Function):
+                yield f"{path}:{node.lineno} {node.name}", node
+
+
+def classes() -> Iterator[tuple[str, ast.ClassDef]]:
+    """Every class, nested ones too, each with ``path:line name``."""
+    for path, module in modules().items():
+        for node in ast.walk(module):
+            if isinstance(node, ast.ClassDef):
+                yield f"{path}:{node.lineno} {node.name}", node
+
+
+def public(path: str, body: list[ast.stmt]) -> Iterator[tuple[str, Definition]]:
+    """What others can use: definitions of a module and of its classes whose names do not begin with an underscore."""
+    for node in body:
+        if isinstance(node, Definition) and not node.name.startswith("_"):
+            yield f"{path}:{node.lineno} {node.name}", node
+            if isinstance(node, ast.ClassDef):
+                yield from public(path, node.body)
+
+
+def parameters(function: Function) -> list[str]:
+    """Names of the parameters a caller fills."""
+    listed = function.args
+    every = [*listed.posonlyargs, *listed.args, *listed.kwonlyargs]
+    every += [more for more in (listed.vararg, listed.kwarg) if more]
+    return [each.arg for each in every if each.arg not in ("self", "cls")]
+
+
+def length(function: Function) -> int:
+    """Lines from ``def`` to the end, the docstring not counted."""
+    assert function.end_lineno is not None
+    lines = function.end_lineno - function.lineno + 1
+    if ast.get_docstring(function) is None:
+        return lines
+    docstring = function.body[0]
+    assert docstring.end_lineno is not None
+    return lines - (docstring.end_lineno - docstring.lineno + 1)
+
+
+# Not `with`: it holds something open, and the line goes straight on.
+BLOCKS = ast.If | ast.For | ast.AsyncFor | ast.While | ast.Try | ast.TryStar | ast.Match
+
+
+def depth(node: ast.AST) -> int:
+    """Control flow inside control flow, counted; ``elif`` is as deep as its ``if``, inner functions begin anew."""
+    deepest = 0
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Definition):
+            continue
+        below = depth(child)
+        if isinstance(child, BLOCKS) and not is_elif(node, child):
+            below += 1
+        deepest = max(deepest, below)
+    return deepest
+
+
+def is_elif(parent: ast.AST, child: ast.AST) -> bool:
+    """Whether ``child`` is the ``elif`` of the ``if`` that is ``parent``."""
+    return (
+        isinstance(parent, ast.If)
+        and isinstance(child, ast.If)
+        and parent.orelse == [child]
+        and child.col_offset == parent.col_offset
+    )

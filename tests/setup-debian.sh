@@ -1,0 +1,52 @@
+#!/bin/sh
+# Puts in place what pip cannot: `venv` what a virtual environment needs, `tools` what some tests drive.
+# As root it installs Debian packages that are missing. Otherwise it names them: without `venv` nothing works, so that
+# fails; tests without their tool skip themselves and say so, except where CI is set, where nothing may be missing.
+set -eu
+
+missing=""
+
+need() { # package, then the test that holds once it is there
+    package=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing="$missing $package"
+}
+
+command_exists() {
+    PATH="$PATH:/usr/sbin:/sbin" command -v "$1"
+}
+
+case "${1:-}" in
+venv)
+    need python3-venv "${PYTHON:-python3}" -c 'import ensurepip, venv'
+    ;;
+tools)
+    need openssh-server command_exists sshd
+    need openssl command_exists openssl
+    need systemd command_exists systemd-analyze
+    ;;
+*)
+    echo "usage: $0 venv|tools" >&2
+    exit 2
+    ;;
+esac
+
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "Installing$missing"
+    export DEBIAN_FRONTEND=noninteractive
+    log=$(mktemp)
+    # shellcheck disable=SC2086
+    if apt-get update >"$log" 2>&1 && apt-get install --yes --no-install-recommends $missing >>"$log" 2>&1; then
+        rm -f "$log"
+        exit 0
+    fi
+    tail -n 20 "$log" >&2
+    rm -f "$log"
+fi
+
+echo "Missing packages:$missing (install them with: apt-get install$missing)" >&2
+if [ "$1" = venv ] || [ -n "${CI:-}" ]; then
+    exit 1
+fi
