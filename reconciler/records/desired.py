@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -13,6 +14,14 @@ from reconciler.records.border import AnyKey, below, members
 from reconciler.records.database import Database
 
 COLUMNS = "key, source, path, position, line, blob, digest, links"
+
+PUT = """INSERT INTO desired (key, source, path, position, line, blob, digest, directory, is_gvc, links)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET source = excluded.source, path = excluded.path,
+    position = excluded.position, line = excluded.line, blob = excluded.blob, digest = excluded.digest,
+    directory = excluded.directory, links = excluded.links"""
+
+BATCH = 1000
+"""Entries written at once: enough to save time, few enough that 100,000 never stand in memory together."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[tuple[str, str, Bond]]).decode
@@ -85,11 +94,12 @@ class Desired:
         A key that another source has meanwhile taken over is not removed.
         """
         with self._db.transaction():
-            for key in removed:
-                self._unlink(key, source)
-                self._db.write("DELETE FROM desired WHERE key = ? AND source = ?", (key, source))
-            for entry in added:
-                self._put(entry)
+            gone = [(key, source) for key in removed if self._source_of(key) == source]
+            self._unlink(key for key, _ in gone)
+            self._db.write_many("DELETE FROM desired WHERE key = ? AND source = ?", gone)
+            rest = iter(added)
+            while batch := list(islice(rest, BATCH)):
+                self._put({entry.key: entry for entry in batch})
 
     def scan(self, source: str | None = None) -> Iterator[tuple[str, str]]:
         """(key, digest) of all, or of one source, in key order, without holding them in memory."""
@@ -107,36 +117,25 @@ class Desired:
         sql = "SELECT key FROM desired WHERE key >= ? AND key < ? ORDER BY key"
         return [key for bounds in members(gvc) for (key,) in self._db.all(sql, bounds)]
 
-    def _put(self, entry: Entry) -> None:
-        self._unlink(entry.key)
-        packed = [(reference.target, reference.pointer, reference.bond) for reference in entry.references]
-        self._db.write(
-            """INSERT INTO desired VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
-            source = excluded.source, path = excluded.path, directory = excluded.directory,
-            position = excluded.position, line = excluded.line, blob = excluded.blob, digest = excluded.digest,
-            links = excluded.links""",
-            (
-                entry.key,
-                entry.source,
-                entry.path,
-                entry.path.rpartition("/")[0],
-                entry.position,
-                entry.line,
-                entry.blob,
-                entry.digest,
-                entry.key.startswith(f"{Kind.GVC}/"),
-                _encode(packed),
-            ),
-        )
-        targets = {reference.target for reference in entry.references}
-        self._db.write_many("INSERT INTO referrers VALUES (?, ?)", [(target, entry.key) for target in targets])
+    def _source_of(self, key: str) -> str | None:
+        source: str | None = self._db.value("SELECT source FROM desired WHERE key = ?", (key,))
+        return source
 
-    def _unlink(self, key: str, source: str | None = None) -> None:
-        row = self._db.one("SELECT links, source FROM desired WHERE key = ?", (key,))
-        if row is None or source not in (None, row[1]):
-            return
-        rows = [(target, key) for target in {target for target, _, _ in _decode(row[0])}]
-        self._db.write_many("DELETE FROM referrers WHERE target = ? AND key = ?", rows)
+    def _put(self, entries: dict[str, Entry]) -> None:
+        self._unlink(entries)
+        self._db.write_many(PUT, [_row(entry) for entry in entries.values()])
+        links = {(reference.target, key) for key, entry in entries.items() for reference in entry.references}
+        self._db.write_many("INSERT INTO referrers VALUES (?, ?)", sorted(links))
+
+    def _unlink(self, keys: Iterable[str]) -> None:
+        links = {(reference.target, key) for key in keys for reference in self.references(key)}
+        self._db.write_many("DELETE FROM referrers WHERE target = ? AND key = ?", sorted(links))
+
+
+def _row(entry: Entry) -> tuple[Any, ...]:
+    directory = entry.path.rpartition("/")[0]
+    packed = _encode([(reference.target, reference.pointer, reference.bond) for reference in entry.references])
+    return (*msgspec.structs.astuple(entry)[:-1], directory, entry.key.startswith(f"{Kind.GVC}/"), packed)
 
 
 def _references(packed: bytes) -> tuple[Reference, ...]:
