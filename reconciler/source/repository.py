@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import pygit2
-from pygit2.enums import ConfigLevel, ObjectType, Option, RepositoryOpenFlag
+from pygit2.enums import ObjectType
 
 from reconciler.errors import SourceError, SourceGone, SourceRewritten
 from reconciler.model.revision import FileChange, Revision
 from reconciler.source.address import wanted_ref
 from reconciler.source.comparison import CONTROL, Comparison, is_manifest, judge
+from reconciler.source.libgit import open_git
 from reconciler.source.selection import IGNORE_FILE, Selection
 from reconciler.source.walk import Walk, parse_tree
 
@@ -25,24 +26,18 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 _GIT_FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
-_CACHE_BYTES = 32 * 1024 * 1024
 
 
 class Repository:
     """A bare repository, the ``.git`` of a work tree, or our mirror of a remote; opened once and kept open.
 
-    Belongs to whoever it may: nothing of a repository is ever run, so libgit2's check of the owner is off, and so is
-    its reading of the machine's and the user's Git configuration (design: Source).
+    Only objects and refs are read: no work tree, no hook, no filter, no configuration but its own (design: Source).
     """
 
     def __init__(self, path: Path, settings: SourceSettings) -> None:
         """Raises SourceGone where there is no repository at ``path``."""
-        pygit2.option(Option.SET_OWNER_VALIDATION, 0)
-        pygit2.settings.cache_max_size(_CACHE_BYTES)
-        for level in (ConfigLevel.SYSTEM, ConfigLevel.GLOBAL, ConfigLevel.XDG):
-            pygit2.settings.search_path[level] = ""
         try:
-            self._git = pygit2.Repository(str(path), RepositoryOpenFlag.NO_SEARCH)
+            self._git = open_git(path)
         except _GIT_FAULTS as fault:
             raise SourceGone(f"source {settings.name}: no Git repository can be read at {path}: {fault}") from None
         self._odb = self._git.odb
@@ -76,11 +71,13 @@ class Repository:
 
     def contains(self, newer: str, older: str) -> bool:
         """Whether commit ``older`` is ``newer`` or one of its ancestors; an unknown commit is neither."""
-        if newer == older:
-            return True
-        if not older or older not in self._git:
-            return False
+        if newer == older or not self.holds(older):
+            return newer == older
         return self._ask(lambda: self._git.descendant_of(newer, older))
+
+    def holds(self, name: str) -> bool:
+        """Whether the object ``name`` (a full id) is still there; Git forgets what a force push left behind."""
+        return bool(name) and name in self._git
 
     def compare(self, before: str, after: str) -> Comparison:
         """Manifest files that differ between two trees (``""``: no tree), at a cost that follows the change.

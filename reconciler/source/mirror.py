@@ -1,0 +1,101 @@
+"""A bare copy of a remote's ref on this machine, kept up by ``git fetch`` and written back by ``git push``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reconciler.errors import SourceError
+from reconciler.source.address import Address, wanted_ref
+from reconciler.source.command import Answer, Remote
+
+if TYPE_CHECKING:
+    from reconciler.settings import SourceSettings
+
+_FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-gc")
+_NO_REF = "couldn't find remote ref"
+_RACED = ("(stale info)", "(fetch first)", "(non-fast-forward)", "failed to update ref", "cannot lock ref")
+
+
+class PushRaced(SourceError):
+    """Somebody else moved the remote's ref first: fetch it, build on it, push again."""
+
+    reason = "PushRaced"
+
+
+class Mirror:
+    """The copy at ``path``: holds the followed ref under its own name, others under ``refs/remotes/origin/``.
+
+    All methods raise SourceUnreachable where the remote does not answer, refuses or takes too long.
+    """
+
+    def __init__(self, settings: SourceSettings, address: Address, path: Path) -> None:
+        self.path = path
+        self._settings = settings
+        self._remote = Remote(settings, address)
+
+    def prepare(self) -> Path:
+        """Make an empty bare repository where there is none yet, and return its path."""
+        if not (self.path / "HEAD").is_file():
+            import pygit2
+
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            pygit2.init_repository(str(self.path), bare=True)
+        return self.path
+
+    def refresh(self) -> None:
+        """Fetch the followed ref, whatever became of its history.
+
+        Raises SourceGone where the remote has no such repository or ref. What was fetched before stays.
+        """
+        ref = wanted_ref(self._settings)
+        before = self._tip(ref)
+        if before == self._settings.commit != "":
+            return
+        answer = self._fetch(self._settings.commit or ref, ref)
+        if answer.code:
+            raise self._remote.failure(answer)
+        if self._tip(ref) != before:
+            # Housekeeping by its own command: a fetch must not run into its deadline for it. It may fail or wait.
+            self._remote.ask(self.path, ["gc", "--auto", "--quiet"])
+
+    def fetch_ref(self, ref: str) -> str:
+        """Fetch another ref of the remote (``refs/heads/…``): its commit, or ``""`` where the remote has none.
+
+        It is kept as ``refs/remotes/origin/…``; what was written here under the ref's own name is not touched.
+        """
+        kept = f"refs/remotes/origin/{ref.removeprefix('refs/heads/')}"
+        answer = self._fetch(ref, kept)
+        if answer.code == 0:
+            return self._tip(kept)
+        if _NO_REF not in answer.errors:
+            raise self._remote.failure(answer)
+        return ""
+
+    def push(self, refspec: str, expected: str) -> None:
+        """Push ``SOURCE:REF`` if the remote's ref is still at the commit ``expected`` (``""``: still not there).
+
+        Raises PushRaced where it is not, SourceError where the remote declines.
+        """
+        ref = refspec.rpartition(":")[2]
+        lease = f"--force-with-lease={ref}:{expected}"
+        command = ["push", "--porcelain", "--no-verify", "--no-signed", lease, "--", self._remote.address.url, refspec]
+        answer = self._remote.ask(self.prepare(), command)
+        if answer.code == 0:
+            return
+        refusal = next((line for line in answer.output.splitlines() if line.startswith("!")), "")
+        if any(sign in refusal + answer.errors for sign in _RACED):
+            raise PushRaced(f"source {self._settings.name}: {ref} was moved by somebody else since it was read")
+        if refusal:
+            reason = self._remote.clean(refusal.rpartition("\t")[2])
+            raise SourceError(f"source {self._settings.name}: the remote declined {ref}: {reason}")
+        raise self._remote.failure(answer)
+
+    def _fetch(self, source: str, kept: str) -> Answer:
+        return self._remote.ask(self.prepare(), [*_FETCH, "--", self._remote.address.url, f"+{source}:{kept}"])
+
+    def _tip(self, ref: str) -> str:
+        from reconciler.source.libgit import open_git
+
+        found = open_git(self.prepare()).references.get(ref)
+        return str(found.target) if found else ""
