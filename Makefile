@@ -15,7 +15,7 @@ run: $(STAMP)
 
 define LINT
 $(BIN)/ruff check --quiet . || status=1; \
-$(BIN)/ruff format --quiet --check . || { echo "These would change: run $(BIN)/ruff format"; status=1; }; \
+$(BIN)/ruff format --check . || status=1; \
 $(BIN)/mypy || status=1; \
 $(BIN)/lint-imports --no-logo || status=1
 endef
