@@ -105,7 +105,8 @@ class Plan(msgspec.Struct, frozen=True):
     """All steps in an order that respects every dependency.
 
     ``digest`` covers the steps and not the commit; ``held`` is the digest of the steps that wait for approval
-    alone (empty where none does) and is what an approval is recorded under.
+    alone (empty where none does) and is what an approval is recorded under; ``approved`` is the approval that has
+    let steps of this plan go, empty where none was needed.
     """
 
     source: str
@@ -113,5 +114,6 @@ class Plan(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...]
     digest: str
     held: str = ""
+    approved: str = ""
     kept: tuple[Kept, ...] = ()
     renames: tuple[Rename, ...] = ()

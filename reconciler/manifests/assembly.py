@@ -1,0 +1,208 @@
+"""Changed files and their manifests in; which resources come, stay and go out.
+
+Works on a difference: what an index knows of the last good revision, and what the changed files say now.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Protocol
+
+import msgspec
+
+from reconciler.manifests.decoder import Decoded
+from reconciler.model.finding import Finding, Severity
+from reconciler.model.key import GVC_SCOPED, Key, Kind
+from reconciler.model.resource import OPEN_GVC, Manifest, Reference, Resource
+from reconciler.model.revision import FileChange
+
+RULES = {
+    "gvc-missing": "A workload, identity or volume set says its GVC or lies below exactly one.",
+    "gvc-ambiguous": "The nearest directory with a GVC holds exactly one.",
+    "duplicate-resource": "A resource is declared once, in one file of one source.",
+}
+
+_OPEN = msgspec.json.encode(OPEN_GVC)[1:-1]
+Decode = Callable[[Sequence[FileChange]], Iterator[tuple[FileChange, Decoded]]]
+
+
+class Known(Protocol):
+    """A resource of the last good revision, as the index tells of it."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def blob(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+
+
+class Index(Protocol):
+    """What is known of the last good revision of every source."""
+
+    def get(self, key: str) -> Known | None: ...
+    def at_paths(self, source: str, paths: Iterable[str]) -> Sequence[Known]: ...
+    def gvcs_in(self, source: str, directory: str) -> Sequence[str]: ...
+    def paths_below(self, source: str, directory: str) -> Sequence[str]: ...
+
+
+class Delta(msgspec.Struct):
+    """The difference that a revision makes: resources that changed files hold now, and what they held before."""
+
+    added: dict[str, Resource] = {}
+    before: dict[str, Known] = {}
+    findings: list[Finding] = []
+    documents: int = 0
+
+    def removed(self) -> list[str]:
+        """Keys that the changed files held and nothing holds now."""
+        return [key for key in self.before if key not in self.added]
+
+
+def assemble(source: str, changes: Sequence[FileChange], decode: Decode, index: Index) -> Delta:
+    """Decode the changed files, find each manifest's GVC, and tell what is declared twice."""
+    return _Assembly(source, index, decode).run(changes)
+
+
+def directory_of(path: str) -> str:
+    """The directory of a path, "" for the root."""
+    return path.rpartition("/")[0]
+
+
+def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
+    """``manifest`` as a resource of the file ``path``, its open GVC filled in."""
+    body, references = manifest.body, manifest.references
+    if manifest.gvc == OPEN_GVC:
+        body = body.replace(_OPEN, gvc.encode())
+        references = tuple(
+            Reference(reference.target.replace(OPEN_GVC, gvc), reference.pointer, reference.bond)
+            for reference in references
+        )
+    key = Key(manifest.kind, gvc, manifest.name)
+    digest = blake2b(body, digest_size=16).hexdigest()
+    return Resource(key, digest, body, references, path, manifest.line, manifest.position, blob, manifest.seal)
+
+
+class _Assembly:
+    def __init__(self, source: str, index: Index, decode: Decode) -> None:
+        self.source = source
+        self.index = index
+        self.decode = decode
+        self.delta = Delta()
+        self.changed: set[str] = set()
+        self.manifests: list[tuple[str, str, Manifest]] = []
+        self.declared: dict[str, list[str]] = defaultdict(list)
+        self.nearest: dict[str, tuple[str, list[str]]] = {}
+
+    def run(self, changes: Sequence[FileChange]) -> Delta:
+        moved = self._take(changes)
+        if moved:
+            self._take(self._affected(moved))
+        for path, blob, manifest in self.manifests:
+            self._place(path, blob, manifest)
+        self.delta.findings.sort()
+        return self.delta
+
+    def _take(self, changes: Sequence[FileChange]) -> set[str]:
+        """Decode ``changes``; the directories whose set of GVCs is not what it was."""
+        self.changed.update(change.path for change in changes)
+        known = self.index.at_paths(self.source, [change.path for change in changes if change.before])
+        self.delta.before.update((entry.key, entry) for entry in known)
+        fresh: dict[str, list[str]] = defaultdict(list)
+        for change, decoded in self.decode([change for change in changes if change.after]):
+            self.delta.documents += decoded.documents
+            self.delta.findings.extend(Finding.at(change.path, fault) for fault in decoded.faults)
+            for manifest in decoded.manifests:
+                self.manifests.append((change.path, change.after, manifest))
+                if manifest.kind is Kind.GVC:
+                    fresh[directory_of(change.path)].append(manifest.name)
+        stale: dict[str, list[str]] = defaultdict(list)
+        for entry in known:
+            if entry.key.startswith("gvc/"):
+                stale[directory_of(entry.path)].append(entry.key.removeprefix("gvc/"))
+        for directory, names in fresh.items():
+            self.declared[directory].extend(names)
+        return {place for place in {*fresh, *stale} if sorted(fresh[place]) != sorted(stale[place])}
+
+    def _affected(self, directories: Iterable[str]) -> list[FileChange]:
+        """Unchanged files that may now belong to another GVC."""
+        blobs: dict[str, str] = {}
+        for directory in sorted(directories):
+            paths = set(self.index.paths_below(self.source, directory)) - self.changed
+            blobs.update((entry.path, entry.blob) for entry in self.index.at_paths(self.source, paths))
+        return [FileChange(path, blob, blob) for path, blob in sorted(blobs.items())]
+
+    def _place(self, path: str, blob: str, manifest: Manifest) -> None:
+        gvc = manifest.gvc
+        if manifest.kind in GVC_SCOPED and gvc == OPEN_GVC:
+            gvc = self._inferred(path, manifest)
+            if not gvc:
+                return
+        resource = resource_of(manifest, gvc, path, blob)
+        key = str(resource.key)
+        other: Known | Resource | None = self.delta.added.get(key) or self._elsewhere(key)
+        if other is not None:
+            self._duplicate(resource, key, other)
+            return
+        self.delta.added[key] = resource
+
+    def _elsewhere(self, key: str) -> Known | None:
+        known = self.index.get(key)
+        if known is None or (known.source == self.source and known.path in self.changed):
+            return None
+        return known
+
+    def _duplicate(self, resource: Resource, key: str, other: Known | Resource) -> None:
+        source = getattr(other, "source", self.source)
+        where = f"{other.path}:{other.line}" + (f" of source {source}" if source != self.source else "")
+        self._finding(resource.path, resource.line, "duplicate-resource",
+                      f"{key} is declared twice: here and at {where}", "keep one of the two", key)  # fmt: skip
+
+    def _inferred(self, path: str, manifest: Manifest) -> str:
+        place, names = self._gvcs_at(directory_of(path))
+        if len(names) == 1:
+            return names[0]
+        what = f"{manifest.kind} {manifest.name}"
+        if names:
+            found = ", ".join(sorted(names))
+            self._finding(path, manifest.line, "gvc-ambiguous",
+                          f"{what} could belong to any GVC of {place or 'the root'}: {found}",
+                          f"write gvc: {min(names)}, or give each GVC a directory of its own")  # fmt: skip
+        else:
+            self._finding(path, manifest.line, "gvc-missing",
+                          f"{what} does not say its GVC and no directory above it declares one",
+                          "write gvc: NAME, or put a manifest of kind gvc beside it")  # fmt: skip
+        return ""
+
+    def _gvcs_at(self, directory: str) -> tuple[str, list[str]]:
+        """The nearest directory at or above ``directory`` that declares GVCs, and their names."""
+        found = self.nearest.get(directory)
+        if found is None:
+            unchanged = self.index.gvcs_in(self.source, directory)
+            names = [name for name in unchanged if f"gvc/{name}" not in self.delta.before]
+            names += self.declared.get(directory, [])
+            above = directory_of(directory)
+            found = (directory, names) if names or not directory else self._gvcs_at(above)
+            self.nearest[directory] = found
+        return found
+
+    def _finding(self, path: str, line: int, rule: str, message: str, suggestion: str, key: str = "") -> None:
+        self.delta.findings.append(Finding(path, line, 1, rule, Severity.ERROR, message, suggestion, key))
+
+
+def keys_touched(delta: Delta) -> Mapping[str, Resource | None]:
+    """Every key whose resource is not what it was: its resource now, None where it is gone."""
+    touched: dict[str, Resource | None] = dict.fromkeys(delta.removed())
+    for key, resource in delta.added.items():
+        known = delta.before.get(key)
+        if known is None or known.digest != resource.digest:
+            touched[key] = resource
+    return touched

@@ -1,0 +1,154 @@
+"""Checks between resources: links that lead nowhere and dependencies that go in a circle.
+
+Only what a change touches and what refers to it is looked at.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from reconciler.manifests.assembly import Delta
+from reconciler.model.finding import Finding, Severity
+from reconciler.model.key import Key
+from reconciler.model.resource import Bond, Reference, pointer_parts
+
+RULES = {
+    "missing-reference": "A link leads to something that exists: in Git, in the records, or listed as external.",
+    "dependency-cycle": "Resources do not depend on each other in a circle.",
+}
+
+Pointer = tuple[str | int, ...]
+
+
+class Site(msgspec.Struct, frozen=True):
+    """Where a resource is written: enough to find the line of any of its values."""
+
+    path: str
+    blob: str
+    position: int
+
+
+class World(Protocol):
+    """The whole desired state as it would be after the change, and what exists besides."""
+
+    def exists(self, target: str) -> bool:
+        """Whether a link to ``target`` is satisfied."""
+
+    def referrers(self, target: str) -> Sequence[str]:
+        """Keys of unchanged resources that refer to ``target``."""
+
+    def references(self, key: str) -> Sequence[Reference]:
+        """What a resource refers to, changed or not; empty where there is none."""
+
+    def site(self, key: str) -> Site:
+        """Where an existing resource is written."""
+
+    def similar(self, target: str) -> Sequence[str]:
+        """Keys that somebody who wrote ``target`` may have meant."""
+
+    def place(self, site: Site, pointer: Pointer) -> tuple[int, int]:
+        """Line and column of a value."""
+
+
+def check(delta: Delta, world: World) -> list[Finding]:
+    """Every link of what changed, every link to what is gone, and every circle through what changed."""
+    findings = list(_missing(delta, world))
+    findings.extend(_cycles(sorted(delta.added), world))
+    return sorted(set(findings))
+
+
+def _missing(delta: Delta, world: World) -> Iterator[Finding]:
+    answers: dict[str, bool] = {}
+
+    def exists(target: str) -> bool:
+        if target not in answers:
+            answers[target] = world.exists(target)
+        return answers[target]
+
+    for key, resource in delta.added.items():
+        for reference in resource.references:
+            if not exists(reference.target):
+                yield _dangling(key, reference, world)
+    for gone in delta.removed():
+        for key in world.referrers(gone):
+            for reference in world.references(key):
+                if reference.target == gone and not exists(gone):
+                    yield _dangling(key, reference, world)
+
+
+def _dangling(key: str, reference: Reference, world: World) -> Finding:
+    site = world.site(key)
+    line, column = world.place(site, pointer_parts(reference.pointer))
+    near = nearest(reference.target, world.similar(reference.target))
+    hint = f"did you mean {near}? else " if near else ""
+    hint += "add it to Git, or list its link under `external` in the settings"
+    return Finding(site.path, line, column, "missing-reference", Severity.ERROR,
+                   f"{key} refers to {reference.target}, which does not exist", hint, key)  # fmt: skip
+
+
+def nearest(target: str, keys: Iterable[str]) -> str:
+    """The one of ``keys`` that is most likely meant by ``target``: near by name, best in the same GVC; "" for none."""
+    place, _, name = target.rpartition("/")
+    by_name: dict[str, str] = {}
+    for key in sorted(keys, key=lambda key: key.rpartition("/")[0] != place):
+        by_name.setdefault(key.rpartition("/")[2], key)
+    found = difflib.get_close_matches(name, by_name, 1, 0.7)
+    return by_name[found[0]] if found else ""
+
+
+def _cycles(keys: Iterable[str], world: World) -> Iterator[Finding]:
+    done: set[str] = set()
+    for start in keys:
+        for cycle in _search(start, world, done):
+            yield _circle(cycle, world)
+
+
+def _search(start: str, world: World, done: set[str]) -> Iterator[list[str]]:
+    """Depth first from ``start``, without recursion; ``done`` is shared, so everything is walked once."""
+    path: list[str] = []
+    on_path: set[str] = set()
+    stack: list[tuple[str, bool]] = [(start, False)]
+    while stack:
+        key, leaving = stack.pop()
+        if leaving:
+            on_path.discard(path.pop())
+            done.add(key)
+            continue
+        if key in done or key in on_path:
+            continue
+        path.append(key)
+        on_path.add(key)
+        stack.append((key, True))
+        targets = _targets(key, world)
+        yield from ([*path[path.index(target) :], target] for target in targets if target in on_path)
+        stack.extend((target, False) for target in targets if target not in done)
+
+
+def _targets(key: str, world: World) -> list[str]:
+    targets = {ref.target for ref in world.references(key) if ref.bond is not Bond.NONE}
+    return sorted(targets, reverse=True)
+
+
+def _circle(cycle: list[str], world: World) -> Finding:
+    """The circle told from its first key on, at the reference that leads into it."""
+    turn = cycle.index(min(cycle))
+    told = [*cycle[turn:-1], *cycle[: turn + 1]]
+    reference = next(ref for ref in world.references(told[0]) if ref.target == told[1])
+    site = world.site(told[0])
+    line, column = world.place(site, pointer_parts(reference.pointer))
+    return Finding(site.path, line, column, "dependency-cycle", Severity.ERROR,
+                   "these depend on each other in a circle: " + " → ".join(told),
+                   "remove one of these links", told[0])  # fmt: skip
+
+
+def similar_keys(target: str, keys: Callable[[str], Iterable[str]]) -> list[str]:
+    """Keys of the same kind as ``target``; ``keys`` lists those that begin with a text."""
+    try:
+        kind = Key.parse(target).kind
+    except ValueError:
+        return []
+    return list(keys(f"{kind}/"))

@@ -1,0 +1,187 @@
+"""Bytes of one manifest file in; Manifests in normal form and Faults out. Depends on nothing but the bytes."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import msgspec
+
+from reconciler.documents.places import Places, locate
+from reconciler.documents.reader import Document, read
+from reconciler.documents.validation import checker
+from reconciler.manifests import kinds
+from reconciler.manifests.normal import Dialect, Former, depends_on
+from reconciler.manifests.secrets import masked, seal_of
+from reconciler.manifests.shape import shape_of
+from reconciler.model.finding import Fault, Severity
+from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+from reconciler.model.resource import OPEN_GVC, Manifest, Reference, pointer_parts
+
+SUPPORTED = frozenset({Kind.GVC, Kind.WORKLOAD, Kind.VOLUMESET, Kind.IDENTITY, Kind.POLICY, Kind.SECRET, Kind.LOCATION})
+"""Kinds with a schema."""
+
+SERVER_OWNED = frozenset({"id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys"})
+"""Fields that an exported manifest carries and nobody can ask for (4-fields.md, section 1)."""
+
+BUILT_IN_TAGS = frozenset(
+    {"platform/protected", "platform/relaxMemoryToCpuRatio", "platform/deployTimestamp", "platform/release"}
+)
+"""Built-in tags that a manifest may carry (4-fields.md, section 9)."""
+
+RULES = {
+    "not-a-mapping": "A manifest is a mapping of fields to values.",
+    "unknown-kind": "The kind of a manifest is one of the platform's kinds.",
+    "unsupported-kind": "The kind is known to the platform and not yet to this program.",
+    "server-owned-field": "A field that the platform itself sets is ignored in a manifest.",
+    "built-in-tag": "Tags beginning with platform/ belong to the platform, but for a few.",
+    "bad-link": "A link names a kind and a resource in one of the link forms.",
+}
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Decoded(msgspec.Struct, frozen=True, gc=False):
+    """What one file says: its manifests, its faults, and how many documents it holds."""
+
+    manifests: tuple[Manifest, ...]
+    faults: tuple[Fault, ...]
+    documents: int
+
+
+def decode(raw: bytes, dialect: Dialect) -> Decoded:
+    """Read, check and normalise one file; every fault in it is reported, and only sound documents become manifests."""
+    reading = read(raw)
+    manifests: list[Manifest] = []
+    faults = list(reading.faults)
+    owned: list[tuple[Document, str]] = []
+    for document in reading.documents:
+        one = _Decoding(raw, document, dialect)
+        manifest = one.manifest()
+        if manifest is not None:
+            manifests.append(manifest)
+        faults.extend(one.faults)
+        owned.extend((document, name) for name in one.owned)
+    if owned:
+        faults.append(_owned_notice(raw, owned))
+    return Decoded(tuple(manifests), tuple(sorted(faults, key=lambda f: (f.line, f.column))), len(reading.documents))
+
+
+def _owned_notice(raw: bytes, owned: list[tuple[Document, str]]) -> Fault:
+    document, name = owned[0]
+    names = ", ".join(sorted({name for _, name in owned}))
+    line, column = locate(raw, document.index).key((name,))
+    return Fault("server-owned-field", f"ignored, since the platform sets them: {names}", line, column,
+                 "leave them out", Severity.NOTICE)  # fmt: skip
+
+
+class _Decoding:
+    """One document on its way to a manifest; places are looked up only when something is wrong."""
+
+    def __init__(self, raw: bytes, document: Document, dialect: Dialect) -> None:
+        self.raw = raw
+        self.document = document
+        self.dialect = dialect
+        self.faults: list[Fault] = []
+        self.owned: list[str] = []
+        self.key = ""
+        self._places: Places | None = None
+
+    @property
+    def places(self) -> Places:
+        if self._places is None:
+            self._places = locate(self.raw, self.document.index)
+        return self._places
+
+    def manifest(self) -> Manifest | None:
+        value = self.document.value
+        if not isinstance(value, dict):
+            self._fault("not-a-mapping", (), "a manifest is a mapping that begins with `kind:`")
+            return None
+        kind = self._kind(value)
+        if kind is None:
+            return None
+        value = self._translated(self._without_owned(value))
+        check = checker(str(kind))
+        if not check.valid(value):
+            self.faults.extend(msgspec.structs.replace(fault, key=self._key_text(kind, value))
+                               for fault in check.faults(value, self.places))  # fmt: skip
+            return None
+        return self._formed(kind, value)
+
+    def _kind(self, value: dict[str, Any]) -> Kind | None:
+        written = value.get("kind")
+        kind = KINDS.get(written) if isinstance(written, str) else None
+        if kind in SUPPORTED:
+            return kind
+        if "kind" not in value:
+            self._fault("missing-field", (), "the field `kind` is missing", f"one of {_listed()}")
+        elif kind is not None:
+            self._fault("unsupported-kind", ("kind",), f"manifests of kind {kind} are not supported yet")
+        else:
+            near = difflib.get_close_matches(str(written).lower(), [str(kind) for kind in SUPPORTED], 1)
+            hint = f"did you mean {near[0]}?" if near else f"one of {_listed()}"
+            shown = repr(written) if isinstance(written, str) else type(written).__name__
+            self._fault("unknown-kind", ("kind",), f"unknown kind {shown[:60]}", hint)
+        return None
+
+    def _without_owned(self, value: dict[str, Any]) -> dict[str, Any]:
+        self.owned = [name for name in value if name in SERVER_OWNED]
+        return {name: member for name, member in value.items() if name not in SERVER_OWNED} if self.owned else value
+
+    def _translated(self, value: dict[str, Any]) -> dict[str, Any]:
+        tags, scheme = value.get("tags"), self.dialect.scheme
+        if scheme == "platform" or not isinstance(tags, dict):
+            return value
+        own = f"{scheme}/"
+        renamed = {f"platform/{tag[len(own) :]}" if tag.startswith(own) else tag: text for tag, text in tags.items()}
+        return {**value, "tags": renamed}
+
+    def _formed(self, kind: Kind, value: dict[str, Any]) -> Manifest | None:
+        gvc = value.get("gvc", OPEN_GVC) if kind in GVC_SCOPED else ""
+        former = Former(self.dialect, gvc)
+        seal = b""
+        if kind is Kind.SECRET:
+            seal = seal_of(value["data"])
+            value = {**value, "data": masked(value["data"], self.dialect.secret_key)}
+        body = former.form(shape_of(str(kind)), kinds.prepare(kind, value))
+        kinds.complete(kind, body, self.dialect)
+        if gvc:
+            body["gvc"] = gvc
+            former.references.append(Reference(f"gvc/{gvc}", "/gvc"))
+        self._tags(body, former, gvc)
+        for trouble in former.troubles:
+            self.key = self._key_text(kind, value)
+            self._fault("bad-link", pointer_parts(trouble.pointer), trouble.message, trouble.suggestion)
+        if self.faults:
+            return None
+        references = tuple(sorted(set(former.references)))
+        return Manifest(kind, gvc, value["name"], _encode(body), references, self.document.index,
+                        self.document.line, seal)  # fmt: skip
+
+    def _tags(self, body: dict[str, Any], former: Former, gvc: str) -> None:
+        for tag, text in (body.get("tags") or {}).items():
+            if tag.startswith("platform/") and tag not in BUILT_IN_TAGS:
+                allowed = ", ".join(sorted(BUILT_IN_TAGS))
+                self._fault(
+                    "built-in-tag", ("tags", tag), f"the tag {tag} is the platform's own", f"allowed: {allowed}"
+                )
+            elif tag == "reconciler/depends-on":
+                references, troubles = depends_on(text, self.dialect, gvc, "/tags/reconciler~1depends-on")
+                former.references.extend(references)
+                for trouble in troubles:
+                    self._fault("bad-link", ("tags", tag), trouble.message)
+
+    def _key_text(self, kind: Kind, value: dict[str, Any]) -> str:
+        name, gvc = value.get("name"), value.get("gvc", "")
+        if not isinstance(name, str) or not isinstance(gvc, str) or (kind in GVC_SCOPED and not gvc):
+            return ""
+        return str(Key(kind, gvc, name))
+
+    def _fault(self, rule: str, pointer: tuple[str | int, ...], message: str, suggestion: str = "") -> None:
+        line, column = self.places.of(pointer)
+        self.faults.append(Fault(rule, message, line, column, suggestion, key=self.key))
+
+
+def _listed() -> str:
+    return ", ".join(sorted(SUPPORTED))

@@ -1,0 +1,110 @@
+"""What the normal form of each kind needs beyond its schema: defaults that depend on other fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from reconciler.manifests.normal import Dialect, translate
+from reconciler.model.key import Kind
+
+Body = dict[str, Any]
+
+
+def options_at(spec: Body, location: str, org: str) -> Body:
+    """The options in force at ``location``: its own entry replaces the default ones whole (4-fields.md, section 12)."""
+    link = f"/org/{org}/location/{location}"
+    own = next((entry for entry in spec.get("localOptions", ()) if entry.get("location") == link), None)
+    options: Body = own if own is not None else spec.get("defaultOptions", {})
+    return options
+
+
+def complete(kind: Kind, body: Body, dialect: Dialect) -> None:
+    """Fill in place what the schema of ``kind`` cannot: defaults that other fields decide."""
+    body.setdefault("description", body["name"])
+    fill = _COMPLETE.get(kind)
+    if fill is not None:
+        fill(body, dialect)
+
+
+def prepare(kind: Kind, body: Body) -> Body:
+    """``body`` in today's spelling, before the schema's defaults go in: the deprecated ``port`` as ``ports``."""
+    if kind is not Kind.WORKLOAD:
+        return body
+    spec = dict(body["spec"])
+    spec["containers"] = [_with_ports(container) for container in spec["containers"]]
+    written = [spec.get("defaultOptions") or {}, *spec.get("localOptions", ())]
+    for name, options in zip(("defaultOptions", "localOptions"), (written[:1], written[1:]), strict=True):
+        formed = [_with_metric(options_, spec.get("type", "serverless")) for options_ in options]
+        if name == "defaultOptions":
+            spec[name] = formed[0]
+        elif name in spec:
+            spec[name] = formed
+    return {**body, "spec": spec}
+
+
+def _with_ports(container: Body) -> Body:
+    if "port" not in container:
+        return container
+    rest = {name: value for name, value in container.items() if name != "port"}
+    return {**rest, "ports": [{"number": container["port"], "protocol": "http2"}]}
+
+
+def _with_metric(options: Body, workload_type: str) -> Body:
+    """The strategy and Capacity AI that are left out (4-fields.md, section 5, options)."""
+    autoscaling = dict(options.get("autoscaling") or {})
+    capacity_ai = options.get("capacityAI")
+    if "metric" not in autoscaling:
+        by_type = "cpu" if capacity_ai is False else "disabled"
+        autoscaling["metric"] = "concurrency" if workload_type == "serverless" else by_type
+    if autoscaling["metric"] == "latency":
+        autoscaling.setdefault("metricPercentile", "p50")
+    if capacity_ai is None:
+        capacity_ai = autoscaling["metric"] != "cpu" and workload_type != "cron"
+    return {**options, "autoscaling": autoscaling, "capacityAI": capacity_ai}
+
+
+def _workload(body: Body, dialect: Dialect) -> None:
+    spec = body["spec"]
+    for container in spec["containers"]:
+        _container(container, dialect)
+    first = _first_port(spec["containers"])
+    for container in spec["containers"]:
+        for probe in ("readinessProbe", "livenessProbe"):
+            if probe in container:
+                _probe_port(container[probe], _first_port([container]) or first)
+    if spec["type"] == "serverless" and first:
+        exposed = next(container for container in spec["containers"] if container.get("ports"))
+        exposed.setdefault("readinessProbe", {**_PROBE, "tcpSocket": {"port": first}})
+    if spec["type"] == "stateful" and "rolloutOptions" in spec:
+        spec["rolloutOptions"].setdefault("scalingPolicy", "OrderedReady")
+
+
+_PROBE = {
+    "initialDelaySeconds": 0,
+    "periodSeconds": 10,
+    "timeoutSeconds": 1,
+    "successThreshold": 1,
+    "failureThreshold": 3,
+}
+
+
+def _container(container: Body, dialect: Dialect) -> None:
+    image = container["image"]
+    if image.startswith("//"):
+        container["image"] = f"/org/{dialect.org}/{image[2:]}"
+    if dialect.scheme != "platform":
+        container["args"] = [translate(arg, dialect.scheme) for arg in container.get("args", ())]
+
+
+def _first_port(containers: list[Body]) -> int:
+    return next((port["number"] for container in containers for port in container.get("ports", ())), 0)
+
+
+def _probe_port(probe: Body, port: int) -> None:
+    for form in ("httpGet", "tcpSocket", "grpc"):
+        if form in probe and port:
+            probe[form].setdefault("port", port)
+
+
+_COMPLETE: dict[Kind, Callable[[Body, Dialect], None]] = {Kind.WORKLOAD: _workload}

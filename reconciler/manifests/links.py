@@ -1,0 +1,86 @@
+"""Links and URIs: every spelling in, the full form and its target out (4-fields.md, section 2)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+
+BUILT_IN = frozenset(
+    {"group/superusers", "group/viewers"}
+    | {f"policy/{group}-{kind}" for group in ("superusers", "viewers") for kind in Kind}
+)
+"""What exists in every org without a manifest (4-fields.md, section 7)."""
+
+NOT_LOOKED_UP = frozenset({Kind.IMAGE, Kind.USER, Kind.ORG})
+"""Kinds whose existence nobody here can check (4-fields.md, section 2)."""
+
+
+class Link(msgspec.Struct, frozen=True, gc=False):
+    """A link in full form, the kind it leads to, and its target: a key as text, or the full form for another org."""
+
+    full: str
+    kind: Kind
+    target: str
+
+
+class LinkError(ValueError):
+    """The text is no link; the message says what one looks like."""
+
+
+def full_form(key: Key, org: str) -> str:
+    """``workload/shop/api`` → ``/org/acme/gvc/shop/workload/api``."""
+    if key.gvc:
+        return f"/org/{org}/gvc/{key.gvc}/{key.kind}/{key.name}"
+    return f"/org/{org}/{key.kind}/{key.name}"
+
+
+def parse_link(text: str, org: str, gvc: str, bare: Kind | None = None) -> Link:
+    """A link in any spelling, seen from a resource in ``gvc`` ("" outside any); ``bare`` is the kind of a lone name.
+
+    Raises LinkError.
+    """
+    if bare is not None and "/" not in text:
+        return _link(org, org, "", bare, text)
+    owner, parts = org, text.removeprefix("//").split("/")
+    if not text.startswith("//"):
+        parts = text.split("/")
+        if len(parts) < 5 or parts[:2] != ["", "org"]:
+            raise LinkError(f"{_shown(text)} is not a link; links look like //KIND/NAME or /org/{org}/KIND/NAME")
+        owner, parts = parts[2], parts[3:]
+    if not all(parts) or len(parts) not in (2, 4) or (len(parts) == 4 and parts[0] != "gvc"):
+        raise LinkError(f"{_shown(text)} is not a link; links look like //KIND/NAME or //gvc/GVC/KIND/NAME")
+    kind = KINDS.get(parts[-2])
+    if kind is None:
+        raise LinkError(f"{_shown(text)} links to a kind that does not exist: {_shown(parts[-2])}")
+    place = parts[1] if len(parts) == 4 else gvc if kind in GVC_SCOPED else ""
+    if kind in GVC_SCOPED and not place:
+        raise LinkError(f"{_shown(text)} must name the GVC of the {kind}: //gvc/GVC/{kind}/{parts[-1]}")
+    if len(parts) == 4 and kind not in GVC_SCOPED:
+        raise LinkError(f"{_shown(text)}: a {kind} belongs to the org, not to a GVC; write //{kind}/{parts[-1]}")
+    return _link(owner, org, place, kind, parts[-1])
+
+
+def uri_target(text: str, gvc: str) -> str:
+    """The key that a normalised ``platform://secret/NAME[.KEY]`` or ``platform://volumeset/NAME`` names.
+
+    Raises LinkError for any other ``platform://`` address.
+    """
+    kind, _, rest = text.removeprefix("platform://").partition("/")
+    name = rest.partition(".")[0] if kind == Kind.SECRET else rest
+    if kind not in (Kind.SECRET, Kind.VOLUMESET) or not name or "/" in name:
+        raise LinkError(
+            f"{_shown(text)} leads nowhere; write platform://secret/NAME, platform://secret/NAME.KEY "
+            "or platform://volumeset/NAME"
+        )
+    return f"secret/{name}" if kind == Kind.SECRET else f"volumeset/{gvc}/{name}"
+
+
+def _link(owner: str, org: str, gvc: str, kind: Kind, name: str) -> Link:
+    key = Key(kind, gvc, name)
+    full = full_form(key, owner)
+    return Link(full, kind, str(key) if owner == org else full)
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -1,0 +1,130 @@
+"""The normal form: defaults filled, links full, order-free lists sorted; references are collected on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from reconciler.manifests.links import NOT_LOOKED_UP, LinkError, parse_link, uri_target
+from reconciler.manifests.shape import Shape
+from reconciler.model.key import KINDS, Key, Kind
+from reconciler.model.resource import Bond, Reference
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """What the settings say of how manifests are written: the org, and the spelling of ``platform`` in them."""
+
+    org: str
+    scheme: str = "platform"
+    secret_key: bytes = b""
+
+    @property
+    def prefix(self) -> str:
+        """How a URI begins in manifests of this spelling."""
+        return f"{self.scheme}://"
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """A value that the normal form cannot take; ``pointer`` is its JSON pointer."""
+
+    pointer: str
+    message: str
+    suggestion: str = ""
+
+
+class Former:
+    """Brings one document into normal form; ``references`` and ``troubles`` are what it met."""
+
+    __slots__ = ("dialect", "gvc", "references", "troubles")
+
+    def __init__(self, dialect: Dialect, gvc: str) -> None:
+        self.dialect = dialect
+        self.gvc = gvc
+        self.references: list[Reference] = []
+        self.troubles: list[Trouble] = []
+
+    def form(self, shape: Shape, value: Any, pointer: str = "") -> Any:
+        """``value`` in the normal form of ``shape``."""
+        if type(value) is dict:
+            return self._mapping(shape, value, pointer)
+        if type(value) is list:
+            return self._sequence(shape, value, pointer)
+        if type(value) is str:
+            if shape.link:
+                return self._link(shape, value, pointer)
+            if shape.uri:
+                return self._uri(value, pointer)
+        return value
+
+    def _mapping(self, shape: Shape, value: dict[str, Any], pointer: str) -> dict[str, Any]:
+        formed = {}
+        for name, member in value.items():
+            child = shape.member(name)
+            formed[name] = member if child is None or child.plain else self.form(child, member, f"{pointer}/{name}")
+        for name, default in shape.defaults:
+            if name not in formed:
+                formed[name] = self.form(shape.properties[name], default, f"{pointer}/{name}")
+        return formed
+
+    def _sequence(self, shape: Shape, value: list[Any], pointer: str) -> list[Any]:
+        items = shape.items
+        formed = value
+        if items is not None and not items.plain:
+            formed = [self.form(items, item, f"{pointer}/{index}") for index, item in enumerate(value)]
+        if shape.is_set:
+            return sorted(set(formed))
+        if shape.is_sorted:
+            return sorted(formed, key=lambda item: str(item.get(shape.named, "")))
+        return formed
+
+    def _link(self, shape: Shape, value: str, pointer: str) -> str:
+        bare = KINDS.get(shape.link[0]) if len(shape.link) == 1 else None
+        try:
+            link = parse_link(value, self.dialect.org, self.gvc, bare)
+        except LinkError as error:
+            self.troubles.append(Trouble(pointer, str(error)))
+            return value
+        if shape.link != ("*",) and link.kind not in shape.link:
+            wanted = " or ".join(shape.link)
+            self.troubles.append(Trouble(pointer, f"links to a {link.kind} where a link to a {wanted} is wanted"))
+        if link.kind not in NOT_LOOKED_UP:
+            self.references.append(Reference(link.target, pointer, Bond.ORDER if shape.depends else Bond.NONE))
+        return link.full
+
+    def _uri(self, value: str, pointer: str) -> str:
+        if self.dialect.scheme != "platform":
+            value = translate(value, self.dialect.scheme)
+        if value.startswith("platform://"):
+            try:
+                self.references.append(Reference(uri_target(value, self.gvc), pointer))
+            except LinkError as error:
+                self.troubles.append(Trouble(pointer, str(error)))
+        return value
+
+
+def translate(value: str, scheme: str) -> str:
+    """A text of another spelling in ours: its URI, and the built-in variables that it embeds."""
+    if value.startswith(f"{scheme}://"):
+        return "platform" + value[len(scheme) :]
+    return value.replace(f"$({scheme.upper()}_", "$(PLATFORM_")
+
+
+def depends_on(text: str, dialect: Dialect, gvc: str, pointer: str) -> tuple[list[Reference], list[Trouble]]:
+    """The tag ``reconciler/depends-on``: keys or links, parted by commas or blanks; each must be Healthy first."""
+    references, troubles = [], []
+    for word in text.replace(",", " ").split():
+        try:
+            references.append(Reference(_dependency(word, dialect, gvc), pointer, Bond.HEALTHY))
+        except ValueError as error:
+            troubles.append(Trouble(pointer, f"reconciler/depends-on: {error}"))
+    return references, troubles
+
+
+def _dependency(word: str, dialect: Dialect, gvc: str) -> str:
+    if word.startswith("/"):
+        return parse_link(word, dialect.org, gvc).target
+    kind, _, name = word.partition("/")
+    if gvc and kind in (Kind.WORKLOAD, Kind.IDENTITY, Kind.VOLUMESET) and "/" not in name:
+        return str(Key(Kind(kind), gvc, name))
+    return str(Key.parse(word))

@@ -1,0 +1,34 @@
+"""Secret data, parted from its manifest: bodies carry ``***`` and a keyed digest, the data travels as a seal."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+MASK = "***"
+
+
+def seal_of(data: Any) -> bytes:
+    """The data of a secret as canonical JSON; kept apart from every other body."""
+    return msgspec.json.encode(data, order="deterministic")
+
+
+def masked(data: Any, key: bytes) -> Any:
+    """``data`` with each value replaced by ``***`` and a digest keyed with ``key``, so that a change still shows."""
+    if isinstance(data, dict):
+        return {name: masked(value, key) for name, value in data.items()}
+    if isinstance(data, list):
+        return [masked(value, key) for value in data]
+    digest = hashlib.blake2b(msgspec.json.encode(data), key=key[:64], digest_size=8).hexdigest()
+    return f"{MASK}{digest}"
+
+
+def shown(value: Any) -> Any:
+    """A masked value as people may see it: ``***``, without the digest."""
+    if isinstance(value, dict):
+        return {name: shown(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [shown(member) for member in value]
+    return MASK if isinstance(value, str) and value.startswith(MASK) else value

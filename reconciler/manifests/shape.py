@@ -1,0 +1,75 @@
+"""Schemas compiled to what generic code needs of them: defaults, links, list manners, classes of change.
+
+The annotations are ours and validators ignore them: ``x-link``, ``x-depends``, ``x-uri``, ``x-set``, ``x-named``,
+``x-sorted``, ``x-change``, ``x-secret``; docs/schemas.md says what each means.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from reconciler.documents.schemas import load_schema
+
+
+class Shape(msgspec.Struct):
+    """One place in a schema. ``plain``: nothing at or below it is filled, linked or sorted."""
+
+    properties: dict[str, Shape] = {}
+    extra: Shape | None = None
+    items: Shape | None = None
+    defaults: tuple[tuple[str, Any], ...] = ()
+    link: tuple[str, ...] = ()
+    depends: bool = True
+    uri: bool = False
+    is_set: bool = False
+    named: str = ""
+    is_sorted: bool = False
+    change: str = ""
+    secret: bool = False
+    plain: bool = True
+
+    def member(self, name: str) -> Shape | None:
+        """The shape of the field ``name``, None where nothing is known of it."""
+        return self.properties.get(name, self.extra)
+
+
+@cache
+def shape_of(name: str) -> Shape:
+    """The compiled schema of a kind."""
+    return _compile(load_schema(name))
+
+
+def _compile(schema: dict[str, Any]) -> Shape:
+    shape = Shape(
+        link=tuple(schema.get("x-link", ())),
+        depends=schema.get("x-depends", True),
+        uri=schema.get("x-uri", False),
+        is_set=schema.get("x-set", False),
+        named=schema.get("x-named", ""),
+        is_sorted=schema.get("x-sorted", False),
+        change=schema.get("x-change", ""),
+        secret=schema.get("x-secret", False),
+    )
+    if shape.secret:
+        return shape
+    parts = _parts(schema)
+    shape.properties = {name: _compile(child) for part in parts for name, child in part.get("properties", {}).items()}
+    shape.defaults = tuple(
+        (name, child["default"]) for name, child in schema.get("properties", {}).items() if "default" in child
+    )
+    shape.items = next((_compile(part["items"]) for part in reversed(parts) if "items" in part), None)
+    extra = schema.get("additionalProperties")
+    shape.extra = _compile(extra) if isinstance(extra, dict) else None
+    children = [*shape.properties.values(), *filter(None, (shape.items, shape.extra))]
+    active = shape.link or shape.uri or shape.defaults or shape.is_set or shape.is_sorted
+    shape.plain = not active and all(child.plain for child in children)
+    return shape
+
+
+def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """``schema`` and the alternatives in it, the outermost last, so that it wins."""
+    parts = [part for word in ("allOf", "anyOf", "oneOf") for part in schema.get(word, ())]
+    return [*(part for part in parts if isinstance(part, dict)), schema]

@@ -1,0 +1,160 @@
+"""Blobs in, Decoded out: from the cache, here, or side by side in short-lived processes where there are many."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from queue import SimpleQueue
+from threading import Thread
+
+import msgspec
+
+from reconciler.documents.limits import LIMITS
+from reconciler.manifests.decoder import Decoded, decode
+from reconciler.manifests.normal import Dialect
+from reconciler.model.finding import Fault
+from reconciler.model.key import Kind
+from reconciler.model.revision import FileChange
+from reconciler.pipeline.worker import frame, read_frame
+
+MANY = 400
+"""Files from which on starting processes (0.2 s) pays."""
+BATCH = 100
+
+pack = msgspec.msgpack.Encoder().encode
+unpack = msgspec.msgpack.Decoder(Decoded).decode
+
+Packed = tuple[FileChange, bytes]
+
+
+class Blobs(msgspec.Struct, frozen=True):
+    """How to get at the bytes of files: by blob id, with the size known without reading."""
+
+    size: Callable[[str], int]
+    read: Callable[[str], bytes]
+
+
+class Cache(msgspec.Struct, frozen=True):
+    """Where decoded blobs are remembered; ``put`` may throw them away."""
+
+    get: Callable[[Sequence[str]], dict[str, bytes]]
+    put: Callable[[list[tuple[str, bytes]]], None]
+
+
+def decode_all(
+    changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Dialect
+) -> Iterator[tuple[FileChange, Decoded]]:
+    """Every change with what its file says, in no particular order; each blob is read at most once."""
+    missing: list[FileChange] = []
+    for chunk in _chunks(changes, 1000):
+        known = cache.get([change.after for change in chunk])
+        for change in chunk:
+            packed = known.get(change.after)
+            if packed is None:
+                missing.append(change)
+            else:
+                yield change, unpack(packed)
+    fresh: list[tuple[str, bytes]] = []
+    for change, packed in _decode(missing, blobs, dialect):
+        decoded = unpack(packed)
+        if not any(manifest.kind is Kind.SECRET for manifest in decoded.manifests):
+            fresh.append((change.after, packed))
+        if len(fresh) >= 5000:
+            cache.put(fresh)
+            fresh = []
+        yield change, decoded
+    cache.put(fresh)
+
+
+def _decode(changes: list[FileChange], blobs: Blobs, dialect: Dialect) -> Iterator[Packed]:
+    sound: list[FileChange] = []
+    for change in changes:
+        size = blobs.size(change.after)
+        if size > LIMITS.file_bytes:
+            yield change, pack(_too_large(size))
+        else:
+            sound.append(change)
+    if len(sound) >= MANY:
+        yield from _side_by_side(sound, blobs, dialect)
+    else:
+        for change in sound:
+            yield change, pack(decode(blobs.read(change.after), dialect))
+
+
+def _too_large(size: int) -> Decoded:
+    message = f"the file has {size / (1 << 20):.0f} MiB; at most {LIMITS.file_bytes >> 20} MiB are read"
+    return Decoded((), (Fault("too-large", message, 1, 1, "split it, or leave it out with .reconcilerignore"),), 0)
+
+
+def _side_by_side(changes: list[FileChange], blobs: Blobs, dialect: Dialect) -> Iterator[Packed]:
+    """Batches go round the workers; each always has one to do while the answer to the last is read."""
+    batches = _chunks(changes, BATCH)
+    workers = [_Worker(dialect) for _ in range(min(os.cpu_count() or 1, len(changes) // BATCH or 1))]
+    try:
+        busy = [worker for worker in workers for _ in range(2) if worker.give(next(batches, []), blobs)]
+        while busy:
+            worker = busy.pop(0)
+            yield from worker.take()
+            if worker.give(next(batches, []), blobs):
+                busy.append(worker)
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+class _Worker:
+    """One process and what it was given; started by exec, so that it holds neither lock nor memory of ours.
+
+    A thread of its own writes to it: writer and reader in one thread would wait for each other once both pipes are
+    full.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        command = [sys.executable, "-I", "-m", "reconciler.pipeline.worker"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=True)
+        self.given: list[list[FileChange]] = []
+        self.frames: SimpleQueue[bytes] = SimpleQueue()
+        self.frames.put(pack(dialect))
+        Thread(target=self._write, daemon=True).start()
+
+    def give(self, batch: list[FileChange], blobs: Blobs) -> bool:
+        """Hand over a batch; False where there is none."""
+        if batch:
+            self.frames.put(pack([blobs.read(change.after) for change in batch]))
+            self.given.append(batch)
+        return bool(batch)
+
+    def take(self) -> Iterator[Packed]:
+        """The answer to the oldest batch. Raises ChildProcessError where the process ended before its time."""
+        assert self.process.stdout is not None
+        answer = read_frame(self.process.stdout)
+        if answer is None:
+            raise ChildProcessError(f"a decoding process ended with code {self.process.wait()}")
+        yield from zip(self.given.pop(0), msgspec.msgpack.decode(answer, type=list[bytes]), strict=True)
+
+    def stop(self) -> None:
+        """End the process, whatever it is doing."""
+        self.process.kill()
+        self.frames.put(b"")
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+    def _write(self) -> None:
+        assert self.process.stdin is not None
+        with suppress(OSError, ValueError):  # a process that is gone shows itself where its answer is read
+            while body := self.frames.get():
+                self.process.stdin.write(frame(body))
+                self.process.stdin.flush()
+
+
+def _chunks(changes: Sequence[FileChange], size: int) -> Iterator[list[FileChange]]:
+    rest = iter(changes)
+    while chunk := list(islice(rest, size)):
+        yield chunk

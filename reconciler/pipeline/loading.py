@@ -1,0 +1,136 @@
+"""Revision in; the difference it makes and every finding in it out. Writes nothing but the document cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from reconciler import __version__
+from reconciler.manifests.assembly import Delta, assemble
+from reconciler.manifests.crossing import check
+from reconciler.manifests.normal import Dialect
+from reconciler.model.finding import Finding, Severity
+from reconciler.model.resource import Resource
+from reconciler.model.revision import FileChange, Revision
+from reconciler.pipeline.decoding import Blobs, Cache, decode_all
+from reconciler.pipeline.view import View
+from reconciler.records.desired import Entry
+from reconciler.records.sources import SourceRow
+from reconciler.records.store import Records
+from reconciler.source.repository import Repository
+
+PARTIAL = "partial"
+"""Selection of a revision that was taken without its invalid files: the next one is compared with everything."""
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A revision held against the last good one. ``skipped`` are files left as they were (``onInvalid: skip``)."""
+
+    revision: Revision
+    selection: str
+    delta: Delta
+    findings: list[Finding]
+    skipped: frozenset[str] = frozenset()
+
+    @property
+    def refused(self) -> bool:
+        """Whether an error keeps the revision from being applied."""
+        return not self.skipped and any(finding.severity is Severity.ERROR for finding in self.findings)
+
+
+def decoder_id(dialect: Dialect) -> str:
+    """Names everything that a decoded document depends on besides its bytes."""
+    text = f"{__version__} {dialect.org} {dialect.scheme}"
+    return blake2b(text.encode() + dialect.secret_key, digest_size=16).hexdigest()
+
+
+class Loader:
+    """Loads revisions of one source over what the records know of it."""
+
+    def __init__(self, repository: Repository, view: View, *, skip_invalid: bool, keep_cache: bool) -> None:
+        self.repository = repository
+        self.view = view
+        self.records: Records = view.records
+        self.source = view.source
+        self.skip_invalid = skip_invalid
+        put = self.records.blobs.put_many if keep_cache else lambda _: None
+        self.cache = Cache(self.records.blobs.get_many, put)
+
+    def load(self, revision: Revision) -> Loaded:
+        """The difference between ``revision`` and the last good one, with every finding of it in place order."""
+        selection = f"{self.repository.selection(revision.tree)} {decoder_id(self.view.dialect)}"
+        row = self.records.sources.get(self.source)
+        whole = row is None or row.selection != selection
+        comparison = self.repository.compare("" if whole or row is None else row.tree, revision.tree)
+        changes = self._against_index(comparison.changes) if whole else comparison.changes
+        delta, findings = self._assembled(changes)
+        findings = sorted({*comparison.findings, *findings})
+        bad = {finding.path for finding in findings if finding.severity is Severity.ERROR}
+        skipped: set[str] = set()
+        while self.skip_invalid and bad - skipped:
+            skipped |= bad
+            sound = [change for change in changes if change.path not in skipped]
+            delta, more = self._assembled(sound)
+            findings = sorted({*findings, *more})
+            bad = {finding.path for finding in more if finding.severity is Severity.ERROR}
+        return Loaded(revision, PARTIAL if skipped else selection, delta, findings, frozenset(skipped))
+
+    def _assembled(self, changes: Sequence[FileChange]) -> tuple[Delta, list[Finding]]:
+        blobs = self.view.blobs
+        delta = assemble(
+            self.source,
+            changes,
+            lambda wanted: decode_all(wanted, blobs, self.cache, self.view.dialect),
+            self.records.desired,
+        )
+        self.view.overlay(delta)
+        return delta, [*delta.findings, *check(delta, self.view)]
+
+    def _against_index(self, files: Sequence[FileChange]) -> list[FileChange]:
+        """Every file of the tree and every file that the index knows, as one list of changes."""
+        known = dict.fromkeys(self.records.desired.paths_below(self.source, ""), "known")
+        changes = [FileChange(file.path, known.pop(file.path, ""), file.after) for file in files]
+        return sorted([*changes, *(FileChange(path, before, "") for path, before in known.items())])
+
+
+def accept(records: Records, loaded: Loaded, source: str) -> None:
+    """Make ``loaded`` the last good revision: the index, the seals of its secrets and the row of its source."""
+    revision = loaded.revision
+    with records.transaction():
+        records.desired.replace(source, loaded.delta.removed(), (_entry(source, r) for r in _changed(loaded.delta)))
+        for resource in loaded.delta.added.values():
+            if resource.seal:
+                records.seals.put(resource.key, resource.digest, resource.seal)
+        records.sources.put(
+            SourceRow(
+                source,
+                revision.ref,
+                revision.commit,
+                revision.tree,
+                loaded.selection,
+                revision.author,
+                revision.subject,
+                revision.time,
+            )
+        )
+
+
+def _changed(delta: Delta) -> list[Resource]:
+    """Resources whose row in the index has to be written; after a reload of everything, that may be none."""
+    return [resource for key, resource in delta.added.items() if _row(delta.before.get(key)) != _row(resource)]
+
+
+def _row(known: object) -> tuple[object, ...]:
+    return tuple(getattr(known, name, None) for name in ("digest", "path", "line", "blob", "position"))
+
+
+def _entry(source: str, resource: Resource) -> Entry:
+    return Entry(str(resource.key), source, resource.path, resource.position, resource.line, resource.blob,
+                 resource.digest, resource.references)  # fmt: skip
+
+
+def blobs_of(repository: Repository) -> Blobs:
+    """The blobs of a repository."""
+    return Blobs(repository.size, repository.read)

@@ -1,0 +1,133 @@
+"""From a difference to the planner's input: which keys to look at, and what holds around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from reconciler.manifests.assembly import keys_touched
+from reconciler.model.key import PLACED, Key, Kind
+from reconciler.pipeline.view import View
+from reconciler.planning.placement import locations_of
+from reconciler.planning.scope import PrunePolicy, Scope
+from reconciler.settings import Settings
+
+
+class Places:
+    """Locations of each GVC as the view sees it; each is worked out once."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._known: list[dict[str, Any]] | None = None
+        self._by_gvc: dict[str, tuple[str, ...]] = {}
+
+    def of(self, gvc: str) -> tuple[str, ...]:
+        """Every location of ``gvc``, bound here or not; none where the GVC is not desired any more."""
+        found = self._by_gvc.get(gvc)
+        if found is None:
+            resource = self.view.resource(f"gvc/{gvc}")
+            found = () if resource is None else locations_of(msgspec.json.decode(resource.body), self._locations)
+            self._by_gvc[gvc] = found
+        return found
+
+    def _locations(self) -> list[dict[str, Any]]:
+        """Bodies of all location manifests, and a bare one for each that only the settings name."""
+        if self._known is None:
+            indexed = {key for key, _ in self.view.records.desired.scan() if key.startswith(f"{Kind.LOCATION}/")}
+            keys = indexed | {key for key in self.view.delta.added if key.startswith(f"{Kind.LOCATION}/")}
+            found = [self.view.resource(key) for key in sorted(keys)]
+            bodies = [msgspec.json.decode(resource.body) for resource in found if resource is not None]
+            named = {body["name"] for body in bodies}
+            self._known = bodies + [_bare(name) for name in sorted(self.view.around.locations - named)]
+        return self._known
+
+
+def _bare(name: str) -> dict[str, Any]:
+    provider, _, region = name.partition("-")
+    return {"kind": "location", "name": name, "provider": provider, "region": region}
+
+
+def scope_of(view: View, settings: Settings, revision: str, unsettled: Iterable[str], now: float) -> Scope:
+    """The planner's input for what the view's difference touches and for ``unsettled`` keys of earlier runs."""
+    places = Places(view)
+    touched = keys_touched(view.delta)
+    names = {*touched, *unsettled, *_moved_members(view, touched, places)}
+    keys = {Key.parse(name) for name in names}
+    records = {Key.parse(name): found for name, found in view.records.applied.get_many(names).items()}
+    mine = {key for key in keys if all(record.source == view.source for record in records.get(key, ()))}
+    desired = {key: resource for key in keys if (resource := _wanted(view, touched, key)) is not None}
+    gvcs = {key.gvc for key in keys if key.kind in PLACED} | {key.name for key in keys if key.kind is Kind.GVC}
+    return Scope(
+        source=view.source,
+        revision=revision,
+        keys=frozenset(mine | desired.keys()),
+        desired=desired,
+        records=records,
+        locations={gvc: places.of(gvc) for gvc in gvcs},
+        engines=engines_of(settings),
+        inventory=view.records.applied.inventory(view.source),
+        org=settings.org,
+        policy=PrunePolicy(settings.prune.enabled, settings.prune.count, settings.prune.percent),
+        approved=view.records.approvals.valid(now),
+    )
+
+
+def engines_of(settings: Settings) -> dict[str, str]:
+    """Name of the engine by location; what has no place is only recorded."""
+    return {"": "recorded"} | {name: location.engine for name, location in settings.locations.items()}
+
+
+def _wanted(view: View, touched: Any, key: Key) -> Any:
+    name = str(key)
+    return touched[name] if name in touched else view.resource(name)
+
+
+def _moved_members(view: View, touched: Iterable[str], places: Places) -> Iterator[str]:
+    """Members of GVCs whose locations are not those that their recorded bodies name."""
+    gvcs = {name.partition("/")[2] for name in touched if name.startswith(f"{Kind.GVC}/")}
+    if any(name.startswith(f"{Kind.LOCATION}/") for name in touched):
+        gvcs |= {record.key.name for record in view.records.applied.items(Kind.GVC)}
+    for gvc in sorted(gvcs):
+        members = view.members(gvc)
+        if members and _placed_at(view, members) != set(places.of(gvc)):
+            yield from members
+
+
+def _placed_at(view: View, members: Iterable[str]) -> set[str]:
+    """Locations at which the recorded members are."""
+    recorded = view.records.applied.get_many(key for key in members if not key.startswith(f"{Kind.IDENTITY}/"))
+    return {record.location for records in recorded.values() for record in records if record.location}
+
+
+def unsettled_keys(view: View, settings: Settings) -> set[str]:
+    """Keys of the source whose records are not what is desired, found by reading both lists side by side.
+
+    Done once at start; from then on each run leaves what it could not settle.
+    """
+    places = Places(view)
+    engines = engines_of(settings)
+    unsettled = set()
+    recorded = groupby(view.records.applied.scan(view.source), key=lambda row: row[0])
+    name, rows = next(recorded, _END)
+    for key, digest in view.records.desired.scan(view.source):
+        while name and name < key:
+            unsettled.add(name)
+            name, rows = next(recorded, _END)
+        kind, _, rest = key.partition("/")
+        bound = [place for place in places.of(rest.partition("/")[0]) if place in engines] if kind in PLACED else []
+        if name != key:
+            unsettled.add(key)
+            continue
+        if {row[1:] for row in rows} != {(place, digest, engines[place]) for place in bound or [""]}:
+            unsettled.add(key)
+        name, rows = next(recorded, _END)
+    while name:
+        unsettled.add(name)
+        name, rows = next(recorded, _END)
+    return unsettled
+
+
+_END: tuple[str, Iterator[tuple[str, str, str, str]]] = ("", iter(()))

@@ -1,0 +1,113 @@
+"""The desired state as it would be after a change: the difference laid over what the index knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, islice
+
+import msgspec
+
+from reconciler.documents.places import Places, locate
+from reconciler.manifests.assembly import Delta, resource_of
+from reconciler.manifests.crossing import Pointer, Site, similar_keys
+from reconciler.manifests.decoder import decode
+from reconciler.manifests.links import BUILT_IN, parse_link
+from reconciler.manifests.normal import Dialect
+from reconciler.model.key import Key, Kind
+from reconciler.model.resource import Reference, Resource
+from reconciler.pipeline.decoding import Blobs, unpack
+from reconciler.planning.policy import keeps
+from reconciler.records.desired import Entry
+from reconciler.records.store import Records
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What exists without a manifest: locations that the settings bind, and links listed as external."""
+
+    locations: frozenset[str]
+    external: frozenset[str]
+
+    @classmethod
+    def of(cls, locations: Sequence[str], external: Sequence[str], org: str) -> Surroundings:
+        """From the settings' own words. Raises LinkError where an external link is none."""
+        return cls(frozenset(locations), frozenset(parse_link(text, org, "").target for text in external))
+
+
+class View:
+    """Answers every question about one source's next state; satisfies ``crossing.World``."""
+
+    def __init__(self, source: str, records: Records, blobs: Blobs, dialect: Dialect, around: Surroundings) -> None:
+        self.source = source
+        self.records = records
+        self.blobs = blobs
+        self.dialect = dialect
+        self.around = around
+        self.delta = Delta()
+        self.gone: frozenset[str] = frozenset()
+        self._places: dict[tuple[str, int], Places] = {}
+
+    def overlay(self, delta: Delta) -> None:
+        """Take ``delta`` for what has changed."""
+        self.delta = delta
+        self.gone = frozenset(delta.removed())
+
+    def entry(self, key: str) -> Entry | Resource | None:
+        """What is known of where and how ``key`` is desired; None where it is not."""
+        return self.delta.added.get(key) or (None if key in self.gone else self.records.desired.get(key))
+
+    def resource(self, key: str) -> Resource | None:
+        """The desired resource ``key`` with its body; an unchanged one is decoded again from the cache or from Git."""
+        found = self.entry(key)
+        if found is None or isinstance(found, Resource):
+            return found
+        packed = self.records.blobs.get_many([found.blob]).get(found.blob)
+        decoded = unpack(packed) if packed else decode(self.blobs.read(found.blob), self.dialect)
+        manifest = next(manifest for manifest in decoded.manifests if manifest.position == found.position)
+        return resource_of(manifest, Key.parse(key).gvc, found.path, found.blob)
+
+    def exists(self, target: str) -> bool:
+        """Whether a link to ``target`` is satisfied (4-fields.md, section 2)."""
+        if target in self.delta.added or target in self.around.external or target in BUILT_IN:
+            return True
+        if target.startswith(f"{Kind.LOCATION}/") and target.partition("/")[2] in self.around.locations:
+            return True
+        if target not in self.gone and self.records.desired.get(target) is not None:
+            return True
+        return any(record.source != self.source or keeps(record) for record in self.records.applied.get(target))
+
+    def referrers(self, target: str) -> list[str]:
+        """Keys of unchanged resources that refer to ``target``."""
+        touched = self.delta.added.keys() | self.gone
+        return [key for key in self.records.desired.referrers(target) if key not in touched]
+
+    def references(self, key: str) -> Sequence[Reference]:
+        """What ``key`` refers to."""
+        added = self.delta.added.get(key)
+        if added is not None:
+            return added.references
+        return () if key in self.gone else self.records.desired.references(key)
+
+    def site(self, key: str) -> Site:
+        """Where ``key`` is written."""
+        found = self.entry(key)
+        assert found is not None, key
+        return Site(found.path, found.blob, found.position)
+
+    def similar(self, target: str) -> list[str]:
+        """Keys of the same kind; of many, the first thousand."""
+        known = (key for key, _ in self.records.desired.scan() if key not in self.gone)
+        everything = chain(sorted(self.delta.added), known)
+        return similar_keys(target, lambda start: islice((k for k in everything if k.startswith(start)), 1000))
+
+    def place(self, site: Site, pointer: Pointer) -> tuple[int, int]:
+        """Line and column of a value; the file is read once more, since places are not kept."""
+        known = self._places.get((site.blob, site.position))
+        if known is None:
+            known = locate(self.blobs.read(site.blob), site.position)
+            self._places[site.blob, site.position] = known
+        return known.of(pointer)
+
+    def members(self, gvc: str) -> set[str]:
+        """Keys of what is, or shall be, in ``gvc``."""
+        new = {key for key, resource in self.delta.added.items() if resource.key.gvc == gvc}
+        return new | {*self.records.desired.keys_of_gvc(gvc), *self.records.applied.keys_of_gvc(gvc)}

@@ -1,0 +1,53 @@
+"""Desired and recorded in, Plan out; the same input always gives the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import msgspec
+
+from reconciler.planning.order import ordered
+from reconciler.planning.plan import Action, Hold, Kept, Plan, Step
+from reconciler.planning.policy import held, kept_of, renames_in
+from reconciler.planning.scope import Refusal, Scope
+from reconciler.planning.steps import steps_for
+
+
+def make_plan(scope: Scope) -> tuple[Plan, tuple[Refusal, ...]]:
+    """The plan for ``scope``, and what the recorded state forbids (nothing of such a key is planned)."""
+    found = [part for key in sorted(scope.keys) for part in steps_for(scope, key)]
+    refusals = tuple(sorted({part for part in found if isinstance(part, Refusal)}))
+    refused = {refusal.key for refusal in refusals}
+    steps = [part for part in found if isinstance(part, Step) and part.key not in refused]
+    deletes = [step for step in steps if step.action is Action.DELETE]
+    kept = kept_of(scope, deletes) if deletes else {}
+    steps = [step for step in steps if step.action is not Action.DELETE or step.key not in kept]
+    renames = renames_in(steps, scope.records)
+    steps = held(scope, steps, renames) if deletes else steps
+    final = ordered(scope, steps)
+    waiting = [step for step in final if step.hold is not Hold.NONE]
+    hold_digest = digest_of(waiting) if waiting else ""
+    approved = hold_digest if hold_digest in scope.approved else ""
+    if approved:
+        final = tuple(msgspec.structs.replace(step, hold=Hold.NONE) for step in final)
+    plan = Plan(
+        source=scope.source,
+        revision=scope.revision,
+        steps=final,
+        digest=digest_of(final),
+        held="" if approved else hold_digest,
+        approved=approved,
+        kept=tuple(Kept(key, reason) for key, reason in sorted(kept.items())),
+        renames=renames,
+    )
+    return plan, refusals
+
+
+def digest_of(steps: Iterable[Step]) -> str:
+    """32 hex digits over what the steps do; neither the commit, nor the order of work, nor an approval changes it."""
+    digest = hashlib.blake2b(digest_size=16)
+    for step in sorted(steps, key=lambda step: (step.key, step.location)):
+        line = (step.action, str(step.key), step.location, step.engine, step.before, step.digest, step.version)
+        digest.update(msgspec.json.encode(line))
+    return digest.hexdigest()

@@ -1,0 +1,88 @@
+"""What may be deleted, what stays, and what waits for an operator (design, Safety of deletes)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from reconciler.model.key import Key, Kind
+from reconciler.model.record import Record
+from reconciler.planning.plan import Action, Hold, Rename, Step
+from reconciler.planning.references import recorded_targets
+from reconciler.planning.scope import Scope
+
+PROTECTED = "platform/protected"
+PRUNE = "reconciler/prune"
+
+
+def keeps(record: Record) -> str:
+    """Why ``record`` is never deleted, "" where nothing keeps it."""
+    tags = msgspec.json.decode(record.body).get("tags") or {}
+    if tags.get(PROTECTED) == "true":
+        return f"the tag {PROTECTED} keeps it"
+    if tags.get(PRUNE) == "disabled":
+        return f"the tag {PRUNE}: disabled keeps it"
+    return ""
+
+
+def kept_of(scope: Scope, deletes: Iterable[Step]) -> dict[Key, str]:
+    """The keys among ``deletes`` that stay, each with its reason; what they refer to stays with them."""
+    going = {step.key for step in deletes}
+    kept: dict[Key, str] = {}
+    fresh = []
+    for key in sorted(going):
+        reason = "" if scope.policy.enabled else "pruning is switched off"
+        reason = reason or next(filter(None, map(keeps, scope.records.get(key, ()))), "")
+        if reason:
+            kept[key] = reason
+            fresh.append(key)
+    while fresh:
+        key = fresh.pop()
+        targets = {target for record in scope.records[key] for target in recorded_targets(record, scope.org)}
+        for needed in sorted(going - kept.keys()):
+            if str(needed) in targets:
+                kept[needed] = f"{key} stays and needs it"
+                fresh.append(needed)
+    return kept
+
+
+def held(scope: Scope, steps: list[Step], renames: tuple[Rename, ...]) -> list[Step]:
+    """``steps`` with a hold on each that an operator has to let go."""
+    deletes = [step for step in steps if step.action is Action.DELETE]
+    doomed = {step.key for step in deletes}
+    over_budget = len(doomed) > scope.policy.allowance(scope.inventory)
+    with_volumes = {step.key.gvc for step in deletes if step.key.kind is Kind.VOLUMESET}
+    renamed = {rename.after for rename in renames if rename.after.kind is Kind.VOLUMESET}
+
+    def hold(step: Step) -> Hold:
+        if step.action is Action.DELETE:
+            volumes = step.key.kind is Kind.VOLUMESET or (step.key.kind is Kind.GVC and step.key.name in with_volumes)
+            return Hold.VOLUMES if volumes else Hold.BUDGET if over_budget else Hold.NONE
+        return Hold.VOLUMES if step.key in renamed and step.action is Action.CREATE else step.hold
+
+    return [msgspec.structs.replace(step, hold=hold(step)) for step in steps]
+
+
+def renames_in(steps: list[Step], records: Mapping[Key, tuple[Record, ...]]) -> tuple[Rename, ...]:
+    """Deletes and creates whose bodies are equal but for the name."""
+    gone = {step.key: step.body for step in steps if step.action is Action.DELETE}
+    new = {step.key: step.body for step in steps if step.action is Action.CREATE and step.key not in records}
+    if not gone or not new:
+        return ()
+    by_content = {_nameless(key, body): key for key, body in sorted(gone.items(), reverse=True)}
+    found = {}
+    for key, body in sorted(new.items()):
+        before = by_content.pop(_nameless(key, body), None)
+        if before is not None:
+            found[before] = key
+    return tuple(Rename(before, after) for before, after in sorted(found.items()))
+
+
+def _nameless(key: Key, body: bytes) -> tuple[Kind, str, bytes]:
+    content: dict[str, Any] = msgspec.json.decode(body)
+    name = content.pop("name")
+    if content.get("description") == name:
+        del content["description"]
+    return key.kind, key.gvc, msgspec.json.encode(content, order="deterministic")

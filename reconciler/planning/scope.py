@@ -1,0 +1,79 @@
+"""What a plan is made from: the keys in question, as desired and as recorded, and what holds around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from reconciler.model.key import PLACED, Key, Kind
+from reconciler.model.record import Record
+from reconciler.model.resource import Resource
+
+
+class PrunePolicy(msgspec.Struct, frozen=True):
+    """How much one run may delete on its own: ``count`` keys or ``percent`` of the inventory, whichever is smaller."""
+
+    enabled: bool = True
+    count: int = 10
+    percent: float = 20.0
+
+    def allowance(self, inventory: int) -> int:
+        """Keys that may go without approval when the source owns ``inventory``; at least 1."""
+        return max(1, min(self.count, int(inventory * self.percent / 100)))
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """Input of the planner.
+
+    ``keys`` are looked at, nothing else. ``locations`` gives every location of each GVC concerned, ``engines`` the
+    engine by location of those that the settings bind (``""`` for resources without a place). ``inventory`` counts
+    the keys that the source owns. ``approved`` holds the digests that an operator let go.
+    """
+
+    source: str
+    revision: str
+    keys: frozenset[Key]
+    desired: Mapping[Key, Resource]
+    records: Mapping[Key, tuple[Record, ...]]
+    locations: Mapping[str, tuple[str, ...]]
+    engines: Mapping[str, str]
+    inventory: int
+    org: str
+    policy: PrunePolicy = PrunePolicy()
+    approved: frozenset[str] = frozenset()
+
+    def places(self, key: Key) -> tuple[str, ...]:
+        """Where ``key`` shall exist: the bound locations of its GVC, or ``("",)`` where it has no place."""
+        if key.kind not in PLACED:
+            return ("",)
+        return tuple(place for place in self.locations.get(key.gvc, ()) if place in self.engines) or ("",)
+
+
+class Refusal(msgspec.Struct, frozen=True, order=True):
+    """A desired change that the recorded state forbids; ``pointer`` says which value of the manifest asks for it."""
+
+    key: Key
+    pointer: str
+    rule: str
+    message: str
+    suggestion: str
+
+
+APPLY_ORDER = {
+    kind: rank
+    for rank, kind in enumerate(
+        (
+            Kind.AGENT,
+            Kind.SECRET,
+            Kind.CLOUDACCOUNT,
+            Kind.LOCATION,
+            Kind.GVC,
+            Kind.IDENTITY,
+            Kind.VOLUMESET,
+            Kind.POLICY,
+            Kind.WORKLOAD,
+        )
+    )
+}
+"""Rank of each kind among steps that wait for nothing (4-fields.md, section 11); other kinds come last."""

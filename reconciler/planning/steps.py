@@ -1,0 +1,122 @@
+"""One key at a time: which steps bring its records to what is desired, and what cannot be done at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from reconciler.model.key import Key, Kind
+from reconciler.model.record import Record
+from reconciler.model.resource import Resource
+from reconciler.planning.diff import cost, diff
+from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Step
+from reconciler.planning.scope import Refusal, Scope
+
+ALLOW_REPLACE = "reconciler/allow-replace"
+
+RULES = {
+    "immutable-field": "A field that cannot change after creation keeps the value that was applied.",
+    "volume-shrink": "The initial capacity of a volume set never becomes smaller.",
+}
+
+
+def steps_for(scope: Scope, key: Key) -> Iterator[Step | Refusal]:
+    """The steps for ``key``, without their order; a refusal where the recorded state forbids the change."""
+    desired = scope.desired.get(key)
+    records = scope.records.get(key, ())
+    places = scope.places(key) if desired is not None else ()
+    by_place = {record.location: record for record in records}
+    if desired is not None:
+        for place in places:
+            yield from _toward(scope, desired, place, by_place.get(place) or by_place.get(""), records)
+    for record in records:
+        if record.location not in places and _can_go(scope, desired, record):
+            yield _delete(scope, record)
+
+
+def _toward(
+    scope: Scope, desired: Resource, place: str, record: Record | None, records: tuple[Record, ...]
+) -> Iterator[Step | Refusal]:
+    engine = scope.engines[place]
+    step = Step(Action.CREATE, desired.key, place, engine, 1, desired.digest, desired.body)
+    if record is None:
+        yield msgspec.structs.replace(step, version=_version(desired, records, anew=True))
+        return
+    moved = record.engine != engine or record.location != place
+    if record.digest == desired.digest and not moved:
+        return
+    changes = diff(desired.key.kind, record.body, desired.body, place)
+    dearest = cost(changes)
+    refusals = list(_refusals(desired, changes))
+    if refusals:
+        yield from refusals
+        return
+    replaces = dearest is ChangeClass.REPLACE
+    anew = replaces or moved or dearest is ChangeClass.NEW_VERSION
+    yield msgspec.structs.replace(
+        step,
+        action=Action.REPLACE if replaces else Action.UPDATE,
+        version=_version(desired, records, anew=True) if anew else record.version,
+        before=record.digest,
+        changes=changes,
+        hold=Hold.REPLACE if replaces else Hold.NONE,
+        alias=record.alias,
+    )
+
+
+def _version(desired: Resource, records: tuple[Record, ...], *, anew: bool) -> int:
+    """The next version; the one of a sibling that has the same body already, so that a retry does not count twice."""
+    same = [record.version for record in records if record.digest == desired.digest]
+    latest = max((record.version for record in records), default=0)
+    return max(same) if same and max(same) == latest else latest + anew
+
+
+def _delete(scope: Scope, record: Record) -> Step:
+    engine = scope.engines.get(record.location, record.engine)
+    return Step(Action.DELETE, record.key, record.location, engine, record.version, record.digest, record.body,
+                before=record.digest, alias=record.alias)  # fmt: skip
+
+
+def _can_go(scope: Scope, desired: Resource | None, record: Record) -> bool:
+    """Whether the record at its location is to be deleted.
+
+    What lies at a location that the settings no longer bind cannot be reached from here, and the bookkeeping row of
+    a workload without a place goes away with its first placed step.
+    """
+    if record.location and record.location not in scope.engines:
+        return False
+    return bool(record.location) or desired is None
+
+
+def _refusals(desired: Resource, changes: tuple[FieldChange, ...]) -> Iterator[Refusal]:
+    allowed = _tags(desired.body).get(ALLOW_REPLACE) == "true"
+    for change in changes:
+        pointer = "/" + change.path.replace(".", "/")
+        if change.change is ChangeClass.REPLACE and not allowed:
+            yield Refusal(
+                desired.key,
+                pointer,
+                "immutable-field",
+                f"{change.path} cannot change from {change.before!r} to {change.after!r} after creation",
+                f'give it another name, or set the tag {ALLOW_REPLACE}: "true" to delete it and make it anew',
+            )
+        if change.path == "spec.initialCapacity" and desired.key.kind is Kind.VOLUMESET:
+            yield from _shrink(desired, change, pointer)
+
+
+def _shrink(desired: Resource, change: FieldChange, pointer: str) -> Iterator[Refusal]:
+    if change.before is not None and change.after is not None and change.after < change.before:
+        yield Refusal(
+            desired.key,
+            pointer,
+            "volume-shrink",
+            f"volumes cannot shrink from {change.before} GB to {change.after} GB",
+            f"write {change.before} or more, or make a new volume set and copy what you need",
+        )
+
+
+def _tags(body: bytes) -> dict[str, Any]:
+    tags: dict[str, Any] = msgspec.json.decode(body).get("tags") or {}
+    return tags
