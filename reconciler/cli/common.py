@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from reconciler.model.key import Key
+    from reconciler.records.store import Records
     from reconciler.settings import Settings
 
 _DEFAULT_SETTINGS = "/etc/reconciler/settings.yaml"
@@ -38,6 +40,31 @@ def load(settings_file: Path) -> Settings:
     from reconciler.settings import load_settings
 
     return load_settings(settings_file)
+
+
+def read_records(settings: Settings) -> Records:
+    """The records, for reading only; raises RecordsError where there are none yet or they cannot be read."""
+    from reconciler.records.store import FILE, Records
+
+    return Records.open(settings.state / FILE, read_only=True)
+
+
+def parse_key(ctx: click.Context, param: click.Parameter, value: str | None) -> Key | None:
+    """Callback of a parameter that is a key (``workload/GVC/NAME``); raises click's UsageError that says so."""
+    from reconciler.model.key import Key
+
+    try:
+        return None if value is None else Key.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """``; did you mean X?`` where one of ``words`` is close to ``word``, else nothing."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, list(words), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def coloured(stream: TextIO) -> bool:

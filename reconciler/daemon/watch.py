@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 _DEBOUNCE_MS = 20
-_STEP_MS = 5
+_STEP_MS = 10
 _RECHECK_SECONDS = 2.0
 
 _Identities = dict[Path, tuple[int, int]]

@@ -1,0 +1,108 @@
+"""`reconciler describe`: all that is known about one resource."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.common import coloured, load, nearest, paint, parse_key, read_records, settings_option
+from reconciler.errors import RefusedError
+
+if TYPE_CHECKING:
+    from reconciler.model.key import Key
+    from reconciler.records.store import Records
+    from reconciler.status.conditions import Facts
+
+_EVENTS = 10
+
+
+@click.command(epilog="Example: reconciler describe workload/shop/api")
+@click.argument("key", callback=parse_key)
+@settings_option
+def command(settings_file: Path, key: Key) -> None:
+    """Show all that is known about KEY: its fields, conditions, locations and last events.
+
+    Keys look like workload/GVC/NAME, gvc/NAME and secret/NAME.
+    """
+    from reconciler.cli.facts import Gathering
+
+    settings = load(settings_file)
+    records = read_records(settings)
+    facts = Gathering(records, settings).facts(key)
+    if not facts.exists:
+        raise RefusedError(f"nothing is known about {key}{nearest(str(key), _known(records))}")
+    on = coloured(sys.stdout)
+    for title, lines in _sections(facts, records, on):
+        if lines:
+            click.echo("\n" + paint(title, "bold", on) if title else "", nl=bool(title))
+            click.echo(lines)
+
+
+def _known(records: Records) -> set[str]:
+    return {row[0] for row in records.applied.scan()} | {row[0] for row in records.desired.scan()}
+
+
+def _sections(facts: Facts, records: Records, on: bool) -> Iterator[tuple[str, str]]:
+    """Titles with their lines; a section without lines is left out by the caller."""
+    from reconciler.cli.events import as_line
+    from reconciler.cli.show import HEALTH_COLOURS, body, columns
+    from reconciler.status.conditions import conditions
+
+    colours = HEALTH_COLOURS if on else None
+    yield "", paint(str(facts.key), "bold", on) + "\n" + columns(list(_summary(facts)), "  ", colours)
+    held = [(each.type, str(each.status), each.reason, each.message) for each in conditions(facts)]
+    yield "Conditions", columns(held, "  ", {"True": "green", "False": "red"} if on else None) if held else ""
+    places = list(_places(facts))
+    yield "Locations", columns(places, "  ", colours) if places else ""
+    failures = list(_failures(facts))
+    yield "Failures", columns(failures, "  ") if failures else ""
+    fields = {name: value for name, value in body(facts).items() if name not in ("kind", "name", "gvc")}
+    yield "Fields", _yaml(fields) if fields else ""
+    yield "Events", "\n".join("  " + as_line(event, on) for event in records.events.list(facts.key, limit=_EVENTS))
+
+
+def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
+    from reconciler.cli.show import version
+    from reconciler.clock import iso
+
+    yield "Health", str(facts.health)
+    yield "Source", f"{facts.source} ({facts.path})" if facts.path else f"{facts.source} (no longer in Git)"
+    newest = max(facts.records, key=lambda record: record.applied_at, default=None)
+    if newest is None:
+        yield "Version", "not applied yet"
+        return
+    yield "Version", str(version(facts))
+    yield "Revision", newest.revision
+    yield "Applied", iso(newest.applied_at)
+    if newest.alias:
+        yield "Alias", newest.alias
+
+
+def _places(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
+    from reconciler.cli.show import endpoint
+
+    for record in facts.records:
+        if record.location:
+            yield record.location, str(record.health), f"version {record.version}", endpoint(record)
+    for location in facts.unbound:
+        yield location, "-", "not bound here", ""
+
+
+def _failures(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
+    from reconciler.clock import iso
+
+    for failure in facts.failures:
+        again = f"tried {failure.attempts} times"
+        if failure.retry:
+            again += f", again at {iso(failure.next_attempt)}"
+        yield failure.location or "-", failure.reason, failure.message, again
+
+
+def _yaml(fields: object) -> str:
+    from reconciler.cli.show import as_yaml
+
+    return "\n".join("  " + line for line in as_yaml(fields).splitlines())

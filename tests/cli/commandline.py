@@ -1,0 +1,91 @@
+"""Runs the command as users do, on records such as a daemon leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from reconciler.model.key import Key
+from reconciler.model.record import Failure, Health, Record
+from reconciler.records.desired import Entry
+from reconciler.records.events import Event
+from reconciler.records.store import FILE, Records
+
+SETTINGS = """\
+org: acme
+state: state
+sources:
+  - {name: main, url: ./manifests, branch: main}
+locations:
+  aws-us-west-2: {engine: recorded}
+"""
+
+AT = 1_800_000_000.0
+REVISION = "main@sha1:" + "1" * 40
+
+
+def reconciler(*words: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "reconciler.cli", *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env={**os.environ, "RECONCILER_SETTINGS": str(cwd / "settings.yaml"), **environ},
+    )
+
+
+def record(key: str, body: dict[str, object], location: str = "", **fields: object) -> Record:
+    parsed = Key.parse(key)
+    head = {"kind": str(parsed.kind), "name": parsed.name} | ({"gvc": parsed.gvc} if parsed.gvc else {})
+    given: dict[str, object] = {
+        "source": "main",
+        "digest": f"digest of {key}",
+        "version": 1,
+        "engine": "recorded",
+        "health": Health.HEALTHY,
+        "revision": REVISION,
+        "applied_at": AT,
+    }
+    return Record(parsed, location, body=json.dumps(head | body).encode(), **(given | fields))  # type: ignore[arg-type]
+
+
+def shop(directory: Path) -> Records:
+    """Settings and records of a shop: one workload well, one failing, a secret, and what happened."""
+    (directory / "settings.yaml").write_text(SETTINGS)
+    records = Records.open(directory / "state" / FILE)
+    links = [f"/org/acme/location/{name}" for name in ("aws-us-west-2", "gcp-us-east1")]
+    endpoint = {"status": {"endpoint": "https://api-abc.aws-us-west-2.platform.local", "ready": True}}
+    applied = [
+        record("gvc/shop", {"spec": {"staticPlacement": {"locationLinks": links}}}, alias="abcdefghijklm"),
+        record("secret/db", {"type": "dictionary", "data": {"password": "***5f3c", "user": "***77aa"}}),
+        record(
+            "workload/shop/api",
+            {"description": "api", "spec": {"type": "standard"}},
+            "aws-us-west-2",
+            version=3,
+            state=json.dumps(endpoint).encode(),
+        ),
+        record("workload/shop/web", {"spec": {"type": "serverless"}}, "aws-us-west-2", health=Health.UNHEALTHY),
+    ]
+    keys = [str(each.key) for each in applied]
+    with records.transaction():
+        records.applied.put_many(applied)
+        records.desired.replace(
+            "main", [], [Entry(key, "main", f"{key}.yaml", 0, 1, "b", f"digest of {key}") for key in keys]
+        )
+        records.failures.put(
+            Failure(Key.parse("workload/shop/web"), "aws-us-west-2", "ImagePull", "no such image", 2, AT, AT + 60)
+        )
+        records.events.add_many(
+            [
+                Event(AT, 1, "workload/shop/api", "aws-us-west-2", "Normal", "Created", "created"),
+                Event(AT + 1, 1, "workload/shop/web", "aws-us-west-2", "Warning", "ImagePull", "no such image"),
+                Event(AT + 2, 2, "workload/shop/api", "aws-us-west-2", "Normal", "Updated", "image changed"),
+            ]
+        )
+    return records

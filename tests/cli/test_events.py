@@ -1,0 +1,67 @@
+"""`reconciler events` tells what happened, and goes on telling."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from reconciler.records.events import Event
+from tests.cli.commandline import AT, reconciler, shop
+
+
+def test_events_are_told_oldest_first_one_a_line(tmp_path: Path) -> None:
+    shop(tmp_path).close()
+    said = reconciler("events", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    first, second, third = said.stdout.splitlines()
+    assert first.split() == [
+        "2027-01-15T08:00:00Z", "Normal", "Created", "workload/shop/api@aws-us-west-2:", "created",
+    ]  # fmt: skip
+    assert "Warning ImagePull" in second
+    assert third.endswith("image changed")
+
+
+def test_events_of_one_resource_and_the_last_of_them(tmp_path: Path) -> None:
+    shop(tmp_path).close()
+    said = reconciler("events", "workload/shop/api", "--last", "1", "-o", "json", cwd=tmp_path)
+    (event,) = map(json.loads, said.stdout.splitlines())
+    assert event == {
+        "time": "2027-01-15T08:00:02Z", "run": 2, "key": "workload/shop/api", "location": "aws-us-west-2",
+        "type": "Normal", "reason": "Updated", "message": "image changed", "id": 3,
+    }  # fmt: skip
+
+
+def test_following_shows_what_another_process_records(tmp_path: Path) -> None:
+    records = shop(tmp_path)
+    words = ["-m", "reconciler.cli", "events", "--follow", "--last", "1", "-o", "json"]
+    environ = {**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")}
+    following = subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
+    )
+    assert following.stdout is not None
+    try:
+        assert json.loads(following.stdout.readline())["id"] == 3
+        for number in (4, 5):
+            records.events.add_many([Event(AT + number, 3, "", "", "Normal", "Finished", f"run {number}")])
+            assert json.loads(following.stdout.readline())["message"] == f"run {number}"
+    finally:
+        following.send_signal(signal.SIGINT)
+        _, complaint = following.communicate(timeout=10)
+    assert following.returncode == 130
+    assert "Traceback" not in complaint
+
+
+def test_a_reader_that_goes_away_is_no_error_to_shout_about(tmp_path: Path) -> None:
+    records = shop(tmp_path)
+    records.events.add_many(Event(AT, 1, "", "", "Normal", "Finished", "x" * 200) for _ in range(2_000))
+    said = subprocess.run(
+        f"{sys.executable} -m reconciler.cli events --last 2000 | head -n 1",
+        shell=True, capture_output=True, text=True, check=False,
+        env={**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")},
+    )  # fmt: skip
+    assert len(said.stdout.splitlines()) == 1
+    assert said.stderr == ""

@@ -1,0 +1,161 @@
+"""`reconciler get` and `describe` show what is recorded, and never a secret."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reconciler.records.store import FILE
+from tests.cli.commandline import REVISION, reconciler, record, shop
+
+
+def items(directory: Path, *words: str) -> dict[str, dict[str, object]]:
+    said = reconciler("get", *words, "-o", "json", cwd=directory)
+    assert said.returncode == 0, said.stderr
+    return {item["name"]: item for item in json.loads(said.stdout)["items"]}
+
+
+def test_the_table_has_a_line_for_each_resource(tmp_path: Path) -> None:
+    shop(tmp_path).close()
+    said = reconciler("get", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert [line.split() for line in said.stdout.splitlines()] == [
+        ["KEY", "HEALTH", "READY", "VERSION", "LOCATIONS"],
+        ["gvc/shop", "Unhealthy", "yes", "1", "-"],
+        ["secret/db", "Healthy", "yes", "1", "-"],
+        ["workload/shop/api", "Healthy", "yes", "3", "aws-us-west-2"],
+        ["workload/shop/web", "Unhealthy", "ImagePull", "1", "aws-us-west-2"],
+    ]
+    assert "\x1b" not in said.stdout
+
+
+def test_an_item_is_the_manifest_and_what_is_recorded_of_it(tmp_path: Path) -> None:
+    shop(tmp_path).close()
+    api = items(tmp_path, "workload", "api")["api"]
+    conditions = {condition["type"]: condition for condition in api.pop("conditions")}  # type: ignore[attr-defined]
+    assert conditions["Ready"]["status"] is True
+    assert "gcp-us-east1" in conditions["Placed"]["message"]
+    assert api == {
+        "kind": "workload",
+        "name": "api",
+        "gvc": "shop",
+        "description": "api",
+        "spec": {"type": "standard"},
+        "source": "main",
+        "revision": REVISION,
+        "version": 3,
+        "health": "Healthy",
+        "deployments": [
+            {
+                "location": "aws-us-west-2",
+                "engine": "recorded",
+                "health": "Healthy",
+                "version": 3,
+                "status": {"endpoint": "https://api-abc.aws-us-west-2.platform.local", "ready": True},
+            }
+        ],
+    }
+    gvc = items(tmp_path, "gvc")["shop"]
+    assert gvc["alias"] == "abcdefghijklm"
+    assert "gvc" not in gvc
+
+
+def test_what_is_asked_for_narrows_what_is_shown(tmp_path: Path) -> None:
+    shop(tmp_path).close()
+    assert set(items(tmp_path)) == {"shop", "db", "api", "web"}
+    assert set(items(tmp_path, "workload")) == {"api", "web"}
+    assert set(items(tmp_path, "workload", "--gvc", "shop")) == {"api", "web"}
+    assert set(items(tmp_path, "workload", "--gvc", "other")) == set()
+
+
+@pytest.mark.parametrize("output", ["json", "yaml", "text"])
+def test_secret_data_is_shown_by_no_output(tmp_path: Path, output: str) -> None:
+    shop(tmp_path).close()
+    said = reconciler("get", "secret", "db", "-o", output, cwd=tmp_path).stdout
+    assert "5f3c" not in said
+    if output != "text":
+        (item,) = yaml.safe_load(said)["items"]
+        assert item["data"] == {"password": "***", "user": "***"}
+    assert "5f3c" not in reconciler("describe", "secret/db", cwd=tmp_path).stdout
+
+
+def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
+    shop(tmp_path).close()
+    said = [reconciler("get", "-o", form, cwd=tmp_path).stdout for form in ("json", "yaml")]
+    assert json.loads(said[0]) == yaml.safe_load(said[1])
+    none = [reconciler("get", "policy", "-o", form, cwd=tmp_path).stdout for form in ("json", "yaml")]
+    assert json.loads(none[0]) == yaml.safe_load(none[1]) == {"items": []}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (["workload", "apo"], 1, "error: there is no workload 'apo'; did you mean api?"),
+        (["workload", "api", "--gvc", "shap"], 1, "error: there is no workload 'api' in the gvc shap"),
+        (["worklod"], 2, "Error: there is no kind 'worklod'; did you mean workload?"),
+    ],
+)
+def test_what_is_not_there_is_named_with_the_nearest(
+    tmp_path: Path, words: list[str], code: int, complaint: str
+) -> None:
+    shop(tmp_path).close()
+    said = reconciler("get", *words, cwd=tmp_path)
+    assert (said.returncode, said.stdout) == (code, "")
+    assert said.stderr.splitlines()[-1] == complaint
+
+
+def test_records_that_are_not_there_yet_are_an_error_and_stay_so(tmp_path: Path) -> None:
+    shop(tmp_path).close()
+    for file in (tmp_path / "state").iterdir():
+        file.unlink()
+    said = reconciler("get", cwd=tmp_path)
+    assert said.returncode == 1
+    assert said.stderr.startswith("error: there are no records yet")
+    assert not (tmp_path / "state" / FILE).exists()
+
+
+def test_reading_goes_on_while_the_daemon_writes(tmp_path: Path) -> None:
+    records = shop(tmp_path)
+    with records.transaction():
+        records.applied.put(record("secret/new", {"type": "opaque", "data": {"payload": "***00"}}))
+        assert set(items(tmp_path, "secret")) == {"db"}
+    assert set(items(tmp_path, "secret")) == {"db", "new"}
+
+
+def test_get_answers_in_a_quarter_of_a_second(tmp_path: Path) -> None:
+    shop(tmp_path).close()
+
+    def seconds() -> float:
+        begun = time.perf_counter()
+        assert reconciler("get", "-o", "json", cwd=tmp_path).returncode == 0
+        return time.perf_counter() - begun
+
+    assert min(seconds() for _ in range(8)) < 0.25
+
+
+def test_describe_tells_all_that_is_known(tmp_path: Path) -> None:
+    shop(tmp_path).close()
+    said = reconciler("describe", "workload/shop/web", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    sections = said.stdout.split("\n\n")
+    assert [section.splitlines()[0] for section in sections] == [
+        "workload/shop/web", "Conditions", "Locations", "Failures", "Fields", "Events",
+    ]  # fmt: skip
+    assert "main (workload/shop/web.yaml)" in sections[0]
+    assert "ImagePull" in sections[1]
+    assert "gcp-us-east1" in sections[2]
+    assert "tried 2 times, again at 2027-01-15T08:01:00Z" in sections[3]
+    assert yaml.safe_load(sections[4].partition("\n")[2]) == {"spec": {"type": "serverless"}}
+    assert "no such image" in sections[5]
+    assert "image changed" not in sections[5]
+
+
+def test_describing_the_unknown_names_the_nearest(tmp_path: Path) -> None:
+    shop(tmp_path).close()
+    said = reconciler("describe", "workload/shop/wep", cwd=tmp_path)
+    assert said.returncode == 1
+    assert said.stderr == "error: nothing is known about workload/shop/wep; did you mean workload/shop/web?\n"

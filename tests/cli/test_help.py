@@ -1,0 +1,91 @@
+"""Every command explains itself, quickly, and says plainly what is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import reconciler.cli
+from reconciler import __version__
+from reconciler.cli import COMMANDS
+from tests.cli.commandline import reconciler as run
+
+WRITTEN = sorted(path.stem for path in Path(reconciler.cli.__file__).parent.glob("*.py") if path.stem in COMMANDS)
+
+
+@pytest.mark.parametrize("words", [[], *([name] for name in WRITTEN)], ids=lambda words: " ".join(words) or "(none)")
+def test_help_has_an_example_and_fits_a_terminal(tmp_path: Path, words: list[str]) -> None:
+    said = run(*words, "--help", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    lines = said.stdout.splitlines()
+    assert f"Example: reconciler {' '.join(words)}" in said.stdout
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 100
+    assert (tmp_path / "settings.yaml").exists() is False, "help needs no settings"
+
+
+@pytest.mark.parametrize("name", [name for name in WRITTEN if name not in ("init", "diff")])
+def test_every_command_that_needs_settings_takes_the_option(tmp_path: Path, name: str) -> None:
+    assert "--settings FILE" in run(name, "--help", cwd=tmp_path).stdout
+
+
+def test_help_lists_every_command(tmp_path: Path) -> None:
+    said = run("--help", cwd=tmp_path).stdout
+    assert all(f"\n  {name} " in said for name in COMMANDS)
+
+
+def test_help_starts_in_a_tenth_of_a_second(tmp_path: Path) -> None:
+    def seconds(*words: str) -> float:
+        begun = time.perf_counter()
+        subprocess.run([sys.executable, *words], cwd=tmp_path, stdout=subprocess.DEVNULL, check=True)
+        return time.perf_counter() - begun
+
+    # The best of several: this is about what is imported, not about what else the machine does.
+    assert min(seconds("-m", "reconciler.cli", "--help") for _ in range(8)) < 0.1
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "reconciler.cli", "--help"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    imported = {line.rpartition("|")[2].strip() for line in said.stderr.splitlines()}
+    assert "click" in imported
+    assert not imported & {"pygit2", "structlog", "jsonschema", "apscheduler", "watchfiles", "sqlite3", "asyncio"}
+
+
+def test_the_version_is_told(tmp_path: Path) -> None:
+    assert run("--version", cwd=tmp_path).stdout == f"reconciler, version {__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["gett"], ["get", "--nonsense"], ["describe"], ["describe", "nonsense"]])
+def test_a_wrong_command_line_exits_with_2(tmp_path: Path, words: list[str]) -> None:
+    said = run(*words, cwd=tmp_path)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert "Error: " in said.stderr
+
+
+def test_settings_that_are_not_there_exit_with_2_and_one_line(tmp_path: Path) -> None:
+    said = run("get", "--settings", "nowhere.yaml", cwd=tmp_path)
+    assert said.returncode == 2
+    assert said.stderr.startswith("error: ")
+    assert "nowhere.yaml" in said.stderr
+    assert len(said.stderr.splitlines()) == 1
+
+
+def test_a_terminal_is_told_in_red_unless_it_wants_no_colour(tmp_path: Path) -> None:
+    script = f"{sys.executable} -m reconciler.cli get --settings nowhere.yaml"
+
+    def on_a_terminal(environment: str) -> str:
+        ran = subprocess.run(
+            ["script", "--quiet", "--command", f"env {environment} {script}", "/dev/null"],
+            cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        return ran.stdout
+
+    assert "\x1b[31merror: " in on_a_terminal("-u NO_COLOR")
+    assert "\x1b[" not in on_a_terminal("NO_COLOR=1")

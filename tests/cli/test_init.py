@@ -1,0 +1,54 @@
+"""`reconciler init` leaves a repository that one can go on with."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from reconciler.documents.schemas import shipped
+from tests.cli.commandline import reconciler
+
+
+def git(directory: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=directory, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_a_new_repository_holds_the_example_in_one_commit(tmp_path: Path) -> None:
+    said = reconciler("init", "manifests", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "reconciler validate manifests" in said.stdout
+    assert str(tmp_path / "manifests") in said.stdout
+    repository = tmp_path / "manifests"
+    assert git(repository, "log", "--format=%s", "main") == "Begin with the example system"
+    assert git(repository, "status", "--porcelain") == ""
+    committed = set(git(repository, "ls-files").splitlines())
+    example = shipped("examples/repo")
+    assert committed == {str(path.relative_to(example)) for path in example.rglob("*") if path.is_file()}
+
+
+def test_a_user_whom_git_does_not_know_can_begin_too(tmp_path: Path) -> None:
+    unknown = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "GIT_CONFIG_COUNT": "1",
+               "GIT_CONFIG_KEY_0": "user.useConfigOnly", "GIT_CONFIG_VALUE_0": "true"}  # fmt: skip
+    assert reconciler("init", "manifests", cwd=tmp_path, **unknown).returncode == 0
+    assert git(tmp_path / "manifests", "log", "--format=%an") == "reconciler"
+
+
+def test_an_empty_directory_will_do(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert reconciler("init", "empty", cwd=tmp_path).returncode == 0
+
+
+def test_a_directory_with_something_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes").write_text("keep me")
+    said = reconciler("init", "mine", cwd=tmp_path)
+    assert said.returncode == 1
+    assert said.stderr == "error: mine is not empty; name an empty or a new directory\n"
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes"]
+
+
+def test_a_place_where_no_directory_can_be_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said = reconciler("init", "file", cwd=tmp_path)
+    assert said.returncode == 2
+    assert said.stderr.startswith("error: file cannot be written")
