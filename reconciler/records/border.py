@@ -20,7 +20,10 @@ _WORDS = {
     sqlite3.SQLITE_BUSY: "another process has been writing to them for too long; try again",
     sqlite3.SQLITE_CORRUPT: "the file is damaged; stop the daemon and restore a backup",
     sqlite3.SQLITE_NOTADB: "the file is not a database of the reconciler; move it away or restore a backup",
-    sqlite3.SQLITE_READONLY: "they are open for reading only, or this user may not write there",
+    sqlite3.SQLITE_READONLY: (
+        "they were opened for reading only, or this user may not write to their directory (which even reading needs"
+        " while no daemon has them open); run the command as the user of the daemon or as root"
+    ),
     sqlite3.SQLITE_CANTOPEN: (
         "this user may not open the file, or not write to its directory (which even reading needs);"
         " run the command as the user of the daemon or as root"

@@ -1,0 +1,254 @@
+"""Sources, blobs, seals, failures, journal, events, runs, requests, approvals, pending, conditions."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.model.key import Key
+from reconciler.records import requests, runs
+from reconciler.records.sources import SourceRow
+from reconciler.records.store import Records
+from tests.records.samples import entry, event, failure, record
+
+
+def test_a_source_that_is_forgotten_is_loaded_from_nothing(records: Records) -> None:
+    for name in ("web", "main"):
+        records.sources.put(SourceRow(name, "main", "c1", "t1", "s1"))
+    records.sources.put(SourceRow("main", "main", "c2", "t2", "s1"))
+    assert records.sources.names() == ["main", "web"]
+    assert (found := records.sources.get("main")) is not None
+    assert found.commit == "c2"
+    records.sources.forget("main")
+    assert records.sources.get("main") is None
+
+
+def test_another_decoder_empties_the_cache_and_the_same_one_keeps_it(records: Records) -> None:
+    records.blobs.keep("reader 1")
+    records.blobs.put_many([("a", b"1"), ("b", b"2")])
+    records.blobs.keep("reader 1")
+    assert records.blobs.get_many(["b", "a", "c"]) == {"a": b"1", "b": b"2"}
+    records.blobs.keep("reader 2")
+    assert records.blobs.get_many(["a", "b"]) == {}
+
+
+def test_the_cache_keeps_the_blobs_that_something_desired_comes_from(records: Records) -> None:
+    records.desired.replace("main", [], [entry("gvc/shop", "shop.yaml")])
+    records.blobs.put_many([("blob of shop.yaml", b"1"), ("old", b"2")])
+    assert records.blobs.sweep() == 1
+    assert records.blobs.get_many(["blob of shop.yaml", "old"]) == {"blob of shop.yaml": b"1"}
+
+
+def test_a_seal_lives_as_long_as_it_is_desired_or_applied(records: Records) -> None:
+    records.desired.replace("main", [], [entry("secret/db", "db.yaml", digest="new")])
+    records.applied.put(record("secret/db", digest="old"))
+    for digest in ("oldest", "old", "new"):
+        records.seals.put(Key.parse("secret/db"), digest, digest.encode())
+    assert records.seals.sweep() == 1
+    assert [records.seals.get("secret/db", digest) for digest in ("oldest", "old", "new")] == [None, b"old", b"new"]
+    records.applied.put(record("secret/db", digest="new"))
+    assert records.seals.sweep() == 1
+
+
+CANARY = b"correct horse battery staple"
+
+
+def test_the_data_of_secrets_is_in_no_other_table(path: Path, records: Records) -> None:
+    records.desired.replace("main", [], [entry("secret/db", "db.yaml")])
+    records.seals.put("secret/db", "d1", b'{"password":"' + CANARY + b'"}')
+    records.applied.put(record("secret/db"))
+    raw = sqlite3.connect(path)
+    tables = [name for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    holding = {t for t in tables for row in raw.execute(f"SELECT * FROM {t}") if CANARY.decode() in str(row)}
+    raw.close()
+    assert holding == {"seals"}
+
+
+def test_nothing_is_left_in_the_file_of_a_seal_that_was_swept(path: Path, records: Records) -> None:
+    records.seals.put("secret/db", "d1", CANARY)
+    records.seals.sweep()
+    records.close()
+    assert CANARY not in path.read_bytes()
+
+
+def test_failures_are_due_when_their_time_has_come_and_they_may_be_tried_again(records: Records) -> None:
+    later, sooner = failure("workload/a/x", "w", next_attempt=9.0), failure("workload/a/y", "w", next_attempt=4.0)
+    for one in (later, sooner, failure("gvc/a", next_attempt=0.0, retry=False)):
+        records.failures.put(one)
+    assert records.failures.next_attempt() == 4.0
+    assert records.failures.due(3.9) == []
+    assert records.failures.due(9.0) == [sooner, later]
+    assert records.failures.count() == 3
+    records.failures.clear("workload/a/y", "w")
+    records.failures.clear("gvc/a")
+    assert records.failures.all() == [later]
+    records.failures.clear(later.key, "elsewhere")
+    assert records.failures.get(later.key) == (later,)
+
+
+def test_failures_of_a_source_are_those_of_what_it_desires_or_owns(records: Records) -> None:
+    for key in ("gvc/desired", "gvc/owned", "gvc/of-another"):
+        records.failures.put(failure(key))
+    records.desired.replace("main", [], [entry("gvc/desired", "g.yaml")])
+    records.desired.replace("other", [], [entry("gvc/of-another", "g.yaml", source="other")])
+    records.applied.put(record("gvc/owned"))
+    assert [str(one.key) for one in records.failures.all("main")] == ["gvc/desired", "gvc/owned"]
+
+
+def test_the_journal_keeps_the_order_in_which_steps_were_begun(records: Records) -> None:
+    first = records.journal.begin(1, [(f"workload/a/w{n}", "w", "create", b"%d" % n) for n in (3, 1, 2)])
+    second = records.journal.begin(1, [(Key.parse("gvc/a"), "", "delete", b"4")])
+    assert [row.step for row in records.journal.open()] == [b"3", b"1", b"2", b"4"]
+    records.journal.end([first[1], second[0]])
+    assert [(row.id, row.step) for row in records.journal.open()] == [(first[0], b"3"), (first[2], b"2")]
+    assert records.journal.begin(2, []) == []
+
+
+def test_a_step_and_its_outcome_change_places_in_one_commit(path: Path, records: Records) -> None:
+    ids = records.journal.begin(1, [("gvc/a", "", "create", b"")])
+    reader = Records.open(path, read_only=True)
+    with records.transaction():
+        records.applied.put(record("gvc/a"))
+        records.journal.end(ids)
+        assert (len(reader.journal.open()), reader.applied.exists("gvc/a")) == (1, False)
+    assert (len(reader.journal.open()), reader.applied.exists("gvc/a")) == (0, True)
+    reader.close()
+
+
+def test_only_the_newest_events_are_kept_and_their_numbers_go_on(records: Records) -> None:
+    records.events.add_many(event("gvc/a", str(n)) for n in range(10))
+    records.events.trim(3)
+    assert [one.message for one in records.events.list()] == ["7", "8", "9"]
+    last = records.events.list()[-1].id
+    records.events.add_many([event("gvc/b", "10")])
+    assert [(one.key, one.message) for one in records.events.list(after_id=last)] == [("gvc/b", "10")]
+
+
+def test_events_are_listed_by_key_the_last_ones_or_those_that_follow(records: Records) -> None:
+    records.events.add_many(event(f"gvc/{'ab'[n % 2]}", str(n)) for n in range(10))
+    assert [one.message for one in records.events.list(limit=3)] == ["7", "8", "9"]
+    assert [one.message for one in records.events.list(Key.parse("gvc/a"), limit=2)] == ["6", "8"]
+    assert [one.message for one in records.events.list("gvc/a", after_id=3, limit=2)] == ["4", "6"]
+    assert records.events.list("gvc/c") == []
+
+
+def test_a_run_is_open_until_it_is_finished(records: Records) -> None:
+    number = records.runs.start("main", "c1", "poll")
+    assert (begun := records.runs.last("main")) is not None
+    assert (begun.id, begun.started, begun.finished, begun.counts) == (number, 1000.0, None, {})
+    records.runs.finish(number, "applied", "d1", {"applied": 3}, "all is well")
+    assert (ended := records.runs.last("main")) is not None
+    assert (ended.finished, ended.outcome, ended.digest, ended.counts) == (1000.0, "applied", "d1", {"applied": 3})
+    assert ended.message == "all is well"
+    other = records.runs.start("other", "c9", "signal")
+    assert [one.id for one in records.runs.list(limit=1)] == [other]
+
+
+def test_old_runs_are_forgotten(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "KEEP", 2)
+    numbers = [records.runs.start("main", "c1", "poll") for _ in range(5)]
+    assert [one.id for one in records.runs.list()] == numbers[:-3:-1]
+
+
+def test_a_request_is_open_until_it_is_done_even_where_work_on_it_began(records: Records) -> None:
+    first, second = records.requests.add("apply", {"wait": True}, "ann"), records.requests.add("sync", {}, "bob")
+    records.requests.take(first)
+    assert [(one.id, one.taken) for one in records.requests.open()] == [(first, 1000.0), (second, None)]
+    records.requests.done(first, {"run": 7})
+    assert [one.id for one in records.requests.open()] == [second]
+    assert (answered := records.requests.get(first)) is not None
+    assert (answered.kind, answered.args, answered.by, answered.result) == ("apply", {"wait": True}, "ann", {"run": 7})
+    assert records.requests.get(999) is None
+
+
+def test_requests_that_are_long_done_are_forgotten_and_open_ones_never(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "KEEP", 2)
+    waiting, answered = records.requests.add("sync", {}, "ann"), records.requests.add("sync", {}, "ann")
+    records.requests.done(answered, {})
+    for _ in range(3):
+        records.requests.add("sync", {}, "ann")
+    assert records.requests.get(waiting) is not None
+    assert records.requests.get(answered) is None
+
+
+def test_an_approval_holds_until_it_is_used_or_expires(records: Records) -> None:
+    records.approvals.approve("h1", "ann")
+    records.approvals.approve("h2", "ann", expires=50.0)
+    assert records.approvals.valid(49.0) == {"h1", "h2"}
+    assert records.approvals.valid(50.0) == {"h1"}
+    records.approvals.consume("h1")
+    assert records.approvals.valid(49.0) == {"h2"}
+
+
+def test_the_digest_of_a_plan_leads_to_what_it_holds(records: Records) -> None:
+    records.approvals.remember_plan("p1", "h1")
+    records.approvals.remember_plan("p2", "")
+    assert [records.approvals.held_of(digest) for digest in ("p1", "h1", "p2", "p3", "")] == [
+        "h1",
+        "h1",
+        "",
+        None,
+        None,
+    ]
+
+
+def test_a_key_added_while_its_status_is_written_is_written_again(records: Records) -> None:
+    records.pending.add_many("main", ["gvc/b", "gvc/a"])
+    taken = records.pending.take("main")
+    assert taken.keys == ["gvc/a", "gvc/b"]
+    records.pending.add_many("main", [Key.parse("gvc/a")])
+    records.pending.clear("main", taken.keys, taken.upto)
+    assert records.pending.take("main").keys == ["gvc/a"]
+    assert records.pending.count("main") == 1
+
+
+def test_a_number_that_was_cleared_is_never_given_out_again(records: Records) -> None:
+    records.pending.add_many("main", ["gvc/a"])
+    taken = records.pending.take("main")
+    records.pending.clear("main", taken.keys, taken.upto)
+    records.pending.add_many("main", ["gvc/a"])
+    records.pending.clear("main", taken.keys, taken.upto)
+    assert records.pending.take("main").keys == ["gvc/a"]
+
+
+PENDING = st.lists(st.one_of(st.sampled_from("abc"), st.sampled_from(["take", "clear"])), max_size=30)
+
+
+@settings(max_examples=80, deadline=None)
+@given(PENDING)
+def test_no_key_is_lost_however_adding_and_writing_mix(moves: list[str]) -> None:
+    records = Records.open(None)
+    changed: dict[str, int] = {}
+    written: dict[str, int] = {}
+    taken, seen = records.pending.take("main"), dict(changed)
+    for move in moves:
+        if move == "take":
+            taken, seen = records.pending.take("main"), dict(changed)
+        elif move == "clear":
+            records.pending.clear("main", taken.keys, taken.upto)
+            written |= {key: seen[key[-1]] for key in taken.keys}
+        else:
+            changed[move] = changed.get(move, 0) + 1
+            records.pending.add_many("main", [f"gvc/{move}"])
+    behind = [f"gvc/{name}" for name, number in sorted(changed.items()) if written.get(f"gvc/{name}", 0) < number]
+    assert records.pending.take("main").keys == behind
+    records.close()
+
+
+def test_a_condition_tells_whether_it_changed_and_since_when_it_holds(records: Records) -> None:
+    conditions = records.conditions
+    assert conditions.set("main", "Ready", True, "Applied", "all applied", 1.0)
+    assert not conditions.set("main", "Ready", True, "Applied", "all applied", 2.0)
+    assert conditions.set("main", "Ready", True, "Applied", "all 3 applied", 3.0)
+    assert [one.since for one in conditions.get("main")] == [1.0]
+    assert conditions.set("main", "Ready", False, "Failed", "one failed", 4.0)
+    assert conditions.set("main", "Fetched", True, "Fetched", "", 5.0)
+    found = [(one.type, one.status, one.reason, one.since) for one in conditions.get("main")]
+    assert found == [("Fetched", True, "Fetched", 5.0), ("Ready", False, "Failed", 4.0)]
+    assert conditions.get("other") == []
