@@ -11,7 +11,7 @@ import click
 from reconciler.cli.common import load, settings_option
 
 
-@click.command(epilog="Example: reconciler approve sha256:0123456789abcdef")
+@click.command(epilog="Example: reconciler approve 3f6c0b52d1e94a7708c5e1b0a9d2f467")
 @click.argument("digest")
 @settings_option
 def command(settings_file: Path, digest: str) -> None:

@@ -1,92 +1,121 @@
-"""Timers on a real event loop."""
+"""One protocol of timers, whichever way time passes: on a real event loop, or by a test's push."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
+import msgspec
+import pytest
+
+from reconciler.clock import Timers
 from reconciler.daemon.timers import SchedulerTimers
+from tests.fakeclock import FakeClock
 
 
-async def until(reached: Callable[[], bool], seconds: float = 5.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not reached():
-            await asyncio.sleep(0.005)
+class Passage(msgspec.Struct):
+    """Timers, and a way to let seconds pass for them."""
+
+    timers: Timers
+    let_pass: Callable[[float], Awaitable[None]]
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5.0):
+            while not reached():
+                await self.let_pass(0.005)
 
 
-def test_a_call_is_made_again_and_again_until_it_is_cancelled() -> None:
+def scheduled() -> Passage:
+    return Passage(SchedulerTimers(), asyncio.sleep)
+
+
+def faked() -> Passage:
+    clock = FakeClock()
+    return Passage(clock, clock.advance)
+
+
+both = pytest.mark.parametrize("form", [scheduled, faked])
+
+
+@both
+def test_a_call_is_made_again_and_again_until_it_is_cancelled(form: Callable[[], Passage]) -> None:
     async def scenario() -> None:
-        timers, calls, later = SchedulerTimers(), [], []
-        timers.every("poll", 0.01, 0.005, lambda: calls.append(1))
+        time, calls, later = form(), [], []
+        time.timers.every("poll", 0.01, 0.005, lambda: calls.append(1))
+        await time.let_pass(0.03)
         assert calls == [], "nothing is called before the start"
-        timers.start()
-        await until(lambda: len(calls) >= 3)
-        timers.cancel("poll")
-        timers.cancel("poll")
+        time.timers.start()
+        await time.until(lambda: len(calls) >= 3)
+        time.timers.cancel("poll")
+        time.timers.cancel("poll")
         seen = len(calls)
-        timers.after("later", 0.05, lambda: later.append(1))
-        await until(lambda: bool(later))
+        time.timers.after("later", 0.05, lambda: later.append(1))
+        await time.until(lambda: bool(later))
         assert len(calls) == seen
-        timers.stop()
+        time.timers.stop()
 
     asyncio.run(scenario())
 
 
-def test_a_later_call_is_made_once_and_on_the_loop_itself() -> None:
+@both
+def test_a_later_call_is_made_once_and_on_the_loop_itself(form: Callable[[], Passage]) -> None:
     async def scenario() -> None:
-        timers, loops, beats = SchedulerTimers(), [], []
-        timers.start()
-        timers.after("once", 0.01, lambda: loops.append(asyncio.get_running_loop()))
-        timers.every("beat", 0.01, 0.0, lambda: beats.append(1))
-        await until(lambda: len(beats) >= 5)
+        time, loops, beats = form(), [], []
+        time.timers.start()
+        time.timers.after("once", 0.01, lambda: loops.append(asyncio.get_running_loop()))
+        time.timers.every("beat", 0.01, 0.0, lambda: beats.append(1))
+        await time.until(lambda: len(beats) >= 5)
         assert loops == [asyncio.get_running_loop()]
-        timers.stop()
+        time.timers.stop()
 
     asyncio.run(scenario())
 
 
-def test_a_name_stands_for_its_newest_call_alone() -> None:
+@both
+def test_a_name_stands_for_its_newest_call_alone(form: Callable[[], Passage]) -> None:
     async def scenario() -> None:
-        timers, calls = SchedulerTimers(), []
-        timers.start()
-        timers.after("retry", 0.01, lambda: calls.append("old"))
-        timers.after("retry", 0.02, lambda: calls.append("new"))
-        await until(lambda: bool(calls))
-        timers.every("retry", 30.0, 0.0, lambda: calls.append("poll"))
-        timers.after("retry", 0.01, lambda: calls.append("newest"))
-        await until(lambda: len(calls) == 2)
+        time, calls = form(), []
+        time.timers.start()
+        time.timers.after("retry", 0.01, lambda: calls.append("old"))
+        time.timers.after("retry", 0.02, lambda: calls.append("new"))
+        await time.until(lambda: bool(calls))
+        time.timers.every("retry", 30.0, 0.0, lambda: calls.append("poll"))
+        time.timers.after("retry", 0.01, lambda: calls.append("newest"))
+        await time.until(lambda: len(calls) == 2)
         assert calls == ["new", "newest"]
-        timers.stop()
+        time.timers.stop()
 
     asyncio.run(scenario())
 
 
-def test_a_call_that_sets_its_own_timer_anew_goes_on() -> None:
+@both
+def test_a_call_that_sets_its_own_timer_anew_goes_on(form: Callable[[], Passage]) -> None:
     async def scenario() -> None:
-        timers, calls = SchedulerTimers(), []
+        time, calls = form(), []
 
         def again() -> None:
             calls.append(1)
-            timers.after("again", 0.005, again)
+            time.timers.after("again", 0.005, again)
 
-        timers.start()
-        timers.after("again", 0.005, again)
-        await until(lambda: len(calls) >= 4)
-        timers.stop()
+        time.timers.start()
+        time.timers.after("again", 0.005, again)
+        await time.until(lambda: len(calls) >= 4)
+        time.timers.stop()
 
     asyncio.run(scenario())
 
 
-def test_nothing_is_called_after_the_stop() -> None:
+@both
+def test_nothing_is_called_after_the_stop(form: Callable[[], Passage]) -> None:
     async def scenario() -> None:
-        timers, calls = SchedulerTimers(), []
-        timers.start()
-        timers.every("poll", 0.01, 0.0, lambda: calls.append(1))
-        await until(lambda: bool(calls))
-        timers.stop()
-        timers.stop()
+        time, calls = form(), []
+        time.timers.start()
+        time.timers.every("poll", 0.01, 0.0, lambda: calls.append(1))
+        await time.until(lambda: bool(calls))
+        time.timers.stop()
+        time.timers.stop()
         seen = len(calls)
-        await asyncio.sleep(0.05)
+        await time.let_pass(0.05)
         assert len(calls) == seen
 
     asyncio.run(scenario())
@@ -94,15 +123,15 @@ def test_nothing_is_called_after_the_stop() -> None:
 
 def test_a_call_that_fails_is_called_again() -> None:
     async def scenario() -> None:
-        timers, calls = SchedulerTimers(), []
+        time, calls = scheduled(), []
 
         def fail() -> None:
             calls.append(1)
             raise ValueError("a bug")
 
-        timers.start()
-        timers.every("poll", 0.01, 0.0, fail)
-        await until(lambda: len(calls) >= 2)
-        timers.stop()
+        time.timers.start()
+        time.timers.every("poll", 0.01, 0.0, fail)
+        await time.until(lambda: len(calls) >= 2)
+        time.timers.stop()
 
     asyncio.run(scenario())
