@@ -69,11 +69,11 @@ def _fault(breach: Breach, secret: bool, places: Places) -> Fault:
 
 def _unknown(breach: Breach, secret: bool) -> Words:
     known = sorted(breach.schema.get("properties", {}))
-    near = get_close_matches(breach.field, known, 1)
+    near = _nearest(breach.field, known)
     missing = [name for name in known if name not in breach.value]
     suggestion = _shortened(f"known here: {', '.join(missing)}", 200) if missing else ""
     if near:
-        suggestion = f"did you mean `{near[0]}`?"
+        suggestion = f"did you mean `{near}`?"
     message = "unknown field" if secret and not near else f"unknown field {_quoted(breach.field)}"
     return "unknown-field", message, suggestion
 
@@ -116,10 +116,8 @@ def _would_fit_unquoted(value: str, wanted: list[str]) -> bool:
 
 def _not_listed(breach: Breach, secret: bool) -> Words:
     allowed = [str(item) for item in breach.asked]
-    given = str(breach.value)
-    same = [item for item in allowed if item.lower() == given.lower()]
-    near = same or get_close_matches(given, allowed, 1)
-    suggestion = f"did you mean `{near[0]}`?" if near else ""
+    near = _nearest(str(breach.value), allowed)
+    suggestion = f"did you mean `{near}`?" if near else ""
     listed = ", ".join(f"`{item}`" for item in allowed)
     only = "only " if len(allowed) > 1 else "it must be "
     return "not-allowed", f"{_shown(breach, secret)} is not allowed here, {only}{listed}", suggestion
@@ -200,6 +198,15 @@ def _secret(schema: dict[str, Any], path: Pointer) -> bool:
     return False
 
 
+def _nearest(word: str, among: list[str]) -> str:
+    """What ``word`` was probably meant to be; empty where nothing comes near."""
+    # Comparing costs the square of the length.
+    if len(word) > QUOTED:
+        return ""
+    same = [item for item in among if item.lower() == word.lower()]
+    return next(iter(same or get_close_matches(word, among, 1)), "")
+
+
 def _types(breach: Breach) -> list[str]:
     return [breach.asked] if isinstance(breach.asked, str) else list(breach.asked)
 
@@ -216,12 +223,13 @@ def _shown(breach: Breach, secret: bool) -> str:
 
 
 def _quoted(value: Any) -> str:
-    return f"`{_plain(value)}`"
+    return f"`{_plain(value)}`" if value != "" else "an empty text"
 
 
 def _plain(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return _shortened("".join(char if char.isprintable() else "\ufffd" for char in text[: QUOTED + 1]), QUOTED)
+    shown = (char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[: QUOTED + 1])
+    return _shortened("".join(shown), QUOTED)
 
 
 def _shortened(text: str, limit: int) -> str:

@@ -1,0 +1,173 @@
+"""The schema files themselves: complete, explained, and the same in every reader's eyes."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import jsonschema
+import jsonschema_rs
+import pytest
+from referencing import Registry, Resource
+
+from reconciler.documents.dialect import Dialect
+from reconciler.documents.phrasing import PHRASED
+from reconciler.documents.schemas import SCHEMA_NAMES, load_schema, schema_path, shipped
+from reconciler.model.key import GVC_SCOPED, KINDS
+from reconciler.planning.plan import ChangeClass
+from tests.documents.tree import fields, full, met, nodes
+
+KIND_NAMES = [name for name in SCHEMA_NAMES if name in KINDS]
+CONDITIONAL = {"if", "then", "else", "allOf", "properties", "items", "propertyNames", "const"}
+NOTES = {"$schema", "title", "description", "default", "examples", "deprecated"}
+ANNOTATIONS = {
+    "x-link",
+    "x-depends",
+    "x-uri",
+    "x-image",
+    "x-set",
+    "x-named",
+    "x-sorted",
+    "x-change",
+    "x-secret",
+    "x-duration",
+    "x-integer-text",
+    "x-pattern-words",
+}
+SERVER_OWNED = {"id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys"}
+
+every_schema = pytest.mark.parametrize("name", SCHEMA_NAMES)
+
+
+def test_every_schema_file_is_named_and_no_other_lies_there() -> None:
+    assert sorted(path.stem for path in shipped("schemas").glob("*.json")) == sorted([*SCHEMA_NAMES, "common"])
+
+
+def test_what_is_not_shipped_is_said_to_be_missing() -> None:
+    with pytest.raises(FileNotFoundError, match=r"schemas/nonsense\.json is missing"):
+        load_schema("nonsense")
+
+
+@every_schema
+def test_a_schema_is_one(name: str) -> None:
+    schema = load_schema(name)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert jsonschema_rs.meta.is_valid(schema)
+    assert "$ref" not in json.dumps(schema)
+
+
+@every_schema
+def test_every_field_has_a_title_and_a_description(name: str) -> None:
+    schema = load_schema(name)
+    assert schema["title"]
+    assert schema["description"]
+    bare = [place for place, field in fields(schema) if not (field.get("title") and field.get("description"))]
+    assert bare == []
+
+
+@every_schema
+def test_every_default_and_every_example_fits_its_own_field(name: str) -> None:
+    for place, field in fields(load_schema(name)):
+        for value in [*([field["default"]] if "default" in field else []), *field.get("examples", [])]:
+            assert jsonschema_rs.Draft202012Validator(field).is_valid(value), (place, value)
+
+
+@every_schema
+def test_every_keyword_has_words_or_is_only_a_note(name: str) -> None:
+    known = PHRASED | CONDITIONAL | NOTES | ANNOTATIONS
+    assert {word for _, node in nodes(load_schema(name)) for word in node} <= known
+
+
+@every_schema
+def test_either_ors_and_refusals_have_the_shapes_that_can_be_worded(name: str) -> None:
+    for place, node in nodes(load_schema(name)):
+        for keyword in ("oneOf", "anyOf"):
+            if "not()" not in place:
+                assert all(set(branch) == {"required"} for branch in node.get(keyword, ())), place
+        if "not" in node:
+            assert {"required"} == set(node["not"]) or "description" in node["not"], place
+
+
+@every_schema
+def test_patterns_mean_the_same_in_every_dialect(name: str) -> None:
+    for place, node in nodes(load_schema(name)):
+        pattern = node.get("pattern", "")
+        assert not re.search(r"\\[a-zA-Z]|\(\?", pattern), f"{place}: classes and groups that dialects read differently"
+        assert "$" not in pattern.replace(r"\$", "")[:-1], f"{place}: an end that is not at the end"
+        assert not pattern or "x-pattern-words" in node or "not()" in place, f"{place}: says nothing in words"
+
+
+@every_schema
+def test_a_mapping_takes_no_fields_that_are_not_listed(name: str) -> None:
+    for place, node in nodes(load_schema(name)):
+        if node.get("type") == "object":
+            passed_through = place.endswith("/envoy") or (name == "status" and place == "/locations/items()")
+            assert ("additionalProperties" in node) != passed_through, place
+
+
+@every_schema
+def test_annotations_say_what_generic_code_can_read(name: str) -> None:
+    for place, node in nodes(load_schema(name)):
+        assert set(node.get("x-link", ())) <= {*KINDS, "*"}, place
+        assert node.get("x-change", "in-place") in set(ChangeClass), place
+        if "x-named" in node:
+            item = node["items"]
+            assert node["x-named"] in item["required"], place
+        assert "x-sorted" not in node or "x-named" in node, place
+        assert not node.get("x-set") or node["items"]["type"] in ("string", "integer"), place
+
+
+@every_schema
+def test_what_stands_beside_a_reference_changes_no_verdict(name: str) -> None:
+    for path in (schema_path(name), shipped("schemas/common.json")):
+        for reference in _references(json.loads(path.read_bytes())):
+            assert set(reference) - {"$ref"} <= {"title", "description", "default"}
+
+
+@every_schema
+def test_every_field_is_shown_by_a_valid_example(name: str) -> None:
+    schema = load_schema(name)
+    check = jsonschema_rs.Draft202012Validator(schema)
+    documents = full(name)
+    for document in documents:
+        assert list(Dialect(schema).iter_errors(document)) == []
+        assert check.is_valid(document)
+    seen = {place for document in documents for place in met(schema, document)}
+    assert {place for place, _ in fields(schema)} - seen == set()
+
+
+@every_schema
+def test_an_editor_that_follows_references_between_the_files_sees_the_same(name: str) -> None:
+    uri = schema_path(name).as_uri()
+
+    def retrieve(wanted: str) -> Resource[Any]:
+        file = schema_path(wanted.rpartition("/")[2].removesuffix(".json"))
+        return Resource.from_contents(json.loads(file.read_bytes()))
+
+    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": uri}
+    slow = jsonschema.Draft202012Validator(whole, registry=Registry(retrieve=retrieve))
+    quick = jsonschema_rs.Draft202012Validator(whole)
+    for document in full(name):
+        assert slow.is_valid(document)
+        assert quick.is_valid(document)
+        assert not slow.is_valid({**document, "nonsense": 1})
+        assert not quick.is_valid({**document, "nonsense": 1})
+
+
+@pytest.mark.parametrize("name", KIND_NAMES)
+def test_a_kind_takes_what_users_own_and_nothing_that_the_platform_owns(name: str) -> None:
+    schema = load_schema(name)
+    assert {"kind", "name", "description", "tags"} <= set(schema["properties"])
+    assert not SERVER_OWNED & set(schema["properties"])
+    assert ("gvc" in schema["properties"]) == (KINDS[name] in GVC_SCOPED)
+    assert schema["required"][:2] == ["kind", "name"]
+
+
+def _references(node: Any) -> list[dict[str, Any]]:
+    if isinstance(node, list):
+        return [found for item in node for found in _references(item)]
+    if not isinstance(node, dict):
+        return []
+    own = [node] if "$ref" in node else []
+    return own + [found for child in node.values() for found in _references(child)]

@@ -1,0 +1,180 @@
+"""The settings file: what it may say, what follows where it says nothing, and how its faults are told."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from reconciler.documents.schemas import load_schema
+from reconciler.errors import UsageError
+from reconciler.settings import DEFAULT_PATH, Settings, is_local, load_settings, seconds, settings_path
+from tests.documents.tree import full
+
+SMALLEST: dict[str, Any] = {"org": "acme", "sources": [{"name": "main", "url": "/srv/git/manifests.git"}]}
+
+
+def written(path: Path, value: Any) -> Path:
+    path.write_text(value if isinstance(value, str) else yaml.safe_dump(value), encoding="utf-8")
+    return path
+
+
+def refusal(path: Path) -> list[str]:
+    with pytest.raises(UsageError) as caught:
+        load_settings(path)
+    return str(caught.value).splitlines()
+
+
+def with_defaults(schema: dict[str, Any], value: Any) -> Any:
+    """``value`` with every default of ``schema`` written out."""
+    if isinstance(value, list):
+        return [with_defaults(schema["items"], item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    known = schema.get("properties", {})
+    rest = {name: copy.deepcopy(child["default"]) for name, child in known.items() if "default" in child}
+    return {
+        name: with_defaults(known[name], member) if name in known else member
+        for name, member in {**rest, **value}.items()
+    }
+
+
+def test_what_the_schema_calls_a_default_is_what_follows_where_nothing_is_said(tmp_path: Path) -> None:
+    said = with_defaults(load_schema("settings"), SMALLEST)
+    assert {"retry", "state", "parallel", "locations"} <= set(said)
+    assert load_settings(written(tmp_path / "a.yaml", SMALLEST)) == load_settings(written(tmp_path / "b.yaml", said))
+
+
+def test_the_smallest_settings_follow_main_and_are_careful(tmp_path: Path) -> None:
+    settings = load_settings(written(tmp_path / "settings.yaml", SMALLEST))
+    (source,) = settings.sources
+    assert (source.name, source.branch, source.tag, source.commit, source.path) == ("main", "main", "", "", ".")
+    assert (source.interval, source.timeout, source.status.branch) == (30.0, 60.0, "reconciler/status")
+    assert source.credentials.token_file is None
+    assert settings.state == Path("/var/lib/reconciler")
+    assert (settings.on_invalid, settings.prune.count, settings.prune.percent) == ("refuse", 10, 20.0)
+    assert (settings.retry.base, settings.retry.cap, settings.stale) == (1.0, 600.0, 600.0)
+
+
+def test_every_setting_arrives(tmp_path: Path) -> None:
+    settings = load_settings(written(tmp_path / "settings.yaml", full("settings")[0]))
+    main, tagged, pinned = settings.sources
+    assert settings.state == tmp_path / "state"
+    assert settings.external == ("//agent/office", "/org/acme/user/a@example.com")
+    assert (settings.on_invalid, settings.parallel, settings.stale) == ("skip", 4, 86400.0)
+    assert (settings.retry.base, settings.retry.cap, settings.retry.attempts) == (0.5, 3600.0, 5)
+    assert (settings.prune.enabled, settings.prune.count, settings.prune.percent) == (False, 0, 12.5)
+    assert settings.events.keep == 5
+    assert settings.locations["aws-us-west-2"].engine == "recorded"
+    assert (settings.log.format, settings.log.level) == ("json", "debug")
+    assert (main.interval, main.timeout, main.allow_rewrite, main.read_only) == (90.0, 120.0, True, True)
+    assert (main.include, main.exclude) == (("shop/**",), ("**/draft-*",))
+    assert (main.status.branch, main.status.interval, main.status.push) == ("reconciler/status-west", 10.0, False)
+    assert (tagged.branch, tagged.tag) == ("", "v1.2")
+    assert (pinned.branch, pinned.commit) == ("", "0123456789abcdef0123456789abcdef01234567")
+
+
+def test_paths_start_at_the_directory_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "etc").mkdir()
+    written(tmp_path / "etc" / "settings.yaml", full("settings")[0])
+    monkeypatch.chdir(tmp_path)
+    settings = load_settings(Path("etc/settings.yaml"))
+    main, tagged, pinned = settings.sources
+    assert settings.state == tmp_path / "etc" / "state"
+    assert main.credentials.token_file == tmp_path / "etc" / "token"
+    assert main.credentials.key_file == Path("/etc/reconciler/id_ed25519")
+    assert pinned.url == str(tmp_path / "etc" / ".." / "manifests")
+    assert pinned.local
+    assert main.url == "https://git.example.com/ops/manifests.git"
+    assert tagged.url == "git@git.example.com:ops/manifests.git"
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("/srv/git/m.git", True),
+        ("m.git", True),
+        ("./a:b", True),
+        ("https://example.com/m.git", False),
+        ("ssh://git@example.com/m.git", False),
+        ("git@example.com:m.git", False),
+        ("example.com:m.git", False),
+    ],
+)
+def test_a_path_is_told_from_an_address(url: str, local: bool) -> None:
+    assert is_local(url) is local
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("500ms", 0.5), ("30s", 30.0), ("5m", 300.0), ("1.5h", 5400.0), ("2d", 172800.0), ("0s", 0.0)]
+)
+def test_durations_are_seconds(text: str, value: float) -> None:
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "30", "s", "-1s", "1 s", "1w", "1s\n", "1.s"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration such as"):
+        seconds(text)
+
+
+def test_every_fault_is_told_with_its_place_and_a_way_out(tmp_path: Path) -> None:
+    text = """\
+org: acme
+statte: /var/lib/reconciler
+parallel: many
+sources:
+- name: main
+  url: /srv/git/manifests.git
+  interval: 30
+"""
+    path = written(tmp_path / "settings.yaml", text)
+    assert refusal(path) == [
+        f"{path}:2:1: unknown field `statte` (did you mean `state`?)",
+        f"{path}:3:11: expected a whole number, got text (many)",
+        f"{path}:7:13: expected text, got a number (30) "
+        "(write a number with ms, s, m, h or d, such as 500ms, 30s or 1.5h)",
+    ]
+
+
+def test_a_syntax_error_is_told_with_its_place(tmp_path: Path) -> None:
+    path = written(tmp_path / "settings.yaml", "org: [acme\nsources: []\n")
+    (line,) = refusal(path)
+    assert line.startswith(f"{path}:")
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "org: a\n---\norg: b\n"])
+def test_settings_are_one_document(tmp_path: Path, text: str) -> None:
+    assert "one YAML document" in refusal(written(tmp_path / "settings.yaml", text))[0]
+
+
+def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:
+    text = "org: acme\nsources:\n- {name: main, url: /a}\n- {name: main, url: /b}\n"
+    path = written(tmp_path / "settings.yaml", text)
+    assert refusal(path) == [f"{path}:4:10: two sources are named `main` (give each its own)"]
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (line,) = refusal(tmp_path / "none.yaml")
+    assert f"cannot read the settings {tmp_path / 'none.yaml'}" in line
+    assert "--settings" in line
+
+
+def test_the_option_wins_over_the_environment_and_that_over_the_usual_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RECONCILER_SETTINGS", raising=False)
+    assert settings_path(None) == Path(DEFAULT_PATH)
+    monkeypatch.setenv("RECONCILER_SETTINGS", "/tmp/from-environment.yaml")
+    assert settings_path(None) == Path("/tmp/from-environment.yaml")
+    assert settings_path("/tmp/option.yaml") == Path("/tmp/option.yaml")
+
+
+def test_settings_cannot_be_changed(tmp_path: Path) -> None:
+    settings = load_settings(written(tmp_path / "settings.yaml", SMALLEST))
+    with pytest.raises(AttributeError):
+        settings.org = "other"  # type: ignore[misc]
+    assert msgspec.structs.replace(settings, org="other").org == "other"
+    assert isinstance(settings, Settings)
