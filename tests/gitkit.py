@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import getpass
 import os
+import shutil
+import socketserver
+import ssl
 import subprocess
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+
+SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or ""
+"""The absolute path of sshd, or nothing where OpenSSH's server is not installed."""
 
 ENVIRONMENT = {
     "PATH": os.environ["PATH"],
@@ -39,6 +51,9 @@ class Submodule:
 File = str | bytes | Symlink | Submodule | None
 """What a path gets in a commit: text, bytes, something odd, or ``None`` to take it away."""
 
+Files = Mapping[str, File] | Mapping[bytes, File] | Mapping[str | bytes, File]
+"""Files by path; bytes where a path is not UTF-8."""
+
 
 def git(path: Path, *arguments: str, stdin: bytes = b"") -> str:
     """Run git in ``path``, with nobody's configuration; its output without the newline at the end."""
@@ -56,7 +71,7 @@ class GitRepo:
         self._time = 1_700_000_000
 
     @classmethod
-    def create(cls, path: Path, files: Mapping[str | bytes, File] | None = None, *, bare: bool = True) -> GitRepo:
+    def create(cls, path: Path, files: Files | None = None, *, bare: bool = True) -> GitRepo:
         """A new repository at ``path``, with ``files`` in a first commit on ``main`` where there are any."""
         path.mkdir(parents=True, exist_ok=True)
         git(path, "init", "--quiet", "--initial-branch=main", *(["--bare"] if bare else []))
@@ -71,7 +86,7 @@ class GitRepo:
 
     def commit(
         self,
-        files: Mapping[str | bytes, File],
+        files: Files,
         message: str = "Change",
         *,
         branch: str = "main",
@@ -117,3 +132,157 @@ def _change(path: str | bytes, file: File) -> list[bytes]:
     text = file.target if isinstance(file, Symlink) else file
     content = text.encode() if isinstance(text, str) else text
     return [b"M " + mode + b" inline " + quoted, b"data %d" % len(content), content]
+
+
+class _Backend(BaseHTTPRequestHandler):
+    """A bridge from one request to ``git http-backend``."""
+
+    protocol_version = "HTTP/1.0"
+    server: HttpsServer
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self._answer()
+
+    def log_request(self, *_: object) -> None:
+        self.server.lines.append(self.requestline)
+
+    def _answer(self) -> None:
+        login = self.headers.get("Authorization", "").removeprefix("Basic ")
+        user, _, token = base64.b64decode(login).decode().partition(":")
+        if token != self.server.token:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="manifests"')
+            self.end_headers()
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        output = self._run(body, user)
+        head, _, content = output.partition(b"\r\n\r\n")
+        status = next((line[8:11] for line in head.split(b"\r\n") if line.startswith(b"Status: ")), b"200")
+        self.wfile.write(b"HTTP/1.0 " + status + b" Answer\r\n" + head + b"\r\n\r\n")
+        self.wfile.write(self._spoiled(content) if self.command == "POST" else content)
+
+    def _spoiled(self, content: bytes) -> bytes:
+        if self.server.trouble == "hang":
+            self.server.over.wait()
+        return content[: len(content) // 2] if self.server.trouble else content
+
+    def _run(self, body: bytes, user: str) -> bytes:
+        path, _, query = self.path.partition("?")
+        environment = ENVIRONMENT | {
+            "GIT_PROJECT_ROOT": str(self.server.root),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "REQUEST_METHOD": self.command,
+            "REMOTE_USER": user,
+            "REMOTE_ADDR": "127.0.0.1",
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "CONTENT_LENGTH": str(len(body)),
+            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+        }
+        command = ["git", "http-backend"]
+        return subprocess.run(command, env=environment, input=body, capture_output=True, check=True).stdout
+
+
+class HttpsServer(ThreadingHTTPServer):
+    """Serves the repositories below ``root`` over TLS to whoever knows ``token``; use it in a ``with``.
+
+    ``trouble`` makes answers with objects end halfway (``"cut"``) or never come (``"hang"``).
+    """
+
+    def __init__(self, root: Path, scratch: Path, token: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Backend)
+        self.root = root
+        self.token = token
+        self.trouble = ""
+        self.lines: list[str] = []
+        self.over = threading.Event()
+        self.certificate = scratch / "certificate.pem"
+        key = scratch / "certificate.key"
+        command = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -keyout {key} "
+        command += f"-out {self.certificate} -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
+        subprocess.run(command.split(), check=True, capture_output=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, key)
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True)
+
+    def url(self, name: str) -> str:
+        """The url of the repository ``name`` below the root."""
+        return f"https://127.0.0.1:{self.server_port}/{name}"
+
+    def shutdown_request(self, request: Any) -> None:
+        """Say goodbye in TLS before the connection closes, which GnuTLS insists on."""
+        request.settimeout(0)
+        with contextlib.suppress(OSError):
+            request.unwrap()
+        super().shutdown_request(request)
+
+    def handle_error(self, request: object, address: object) -> None:
+        """A client that hangs up, or does not trust the certificate, is what some tests are about."""
+
+    def __enter__(self) -> HttpsServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+
+class _Login(socketserver.BaseRequestHandler):
+    server: SshServer
+
+    def handle(self) -> None:
+        command = [SSHD, "-i", "-e", "-f", str(self.server.config)]
+        subprocess.run(command, stdin=self.request, stdout=self.request, stderr=self.server.log, check=False)
+
+
+class SshServer(socketserver.ThreadingTCPServer):
+    """A real sshd, started for each connection, that lets the holder of ``client_key`` in; use it in a ``with``."""
+
+    daemon_threads = True
+
+    def __init__(self, scratch: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Login)
+        if os.getuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)
+        self.client_key, host_key = scratch / "client", scratch / "host"
+        for key in (self.client_key, host_key):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        self.known_hosts = scratch / "known hosts"
+        public = host_key.with_suffix(".pub").read_text().split()
+        self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {public[0]} {public[1]}\n")
+        self.log = (scratch / "sshd.log").open("w")
+        self.config = scratch / "sshd_config"
+        self.config.write_text(
+            f"HostKey {host_key}\nAuthorizedKeysFile {self.client_key}.pub\nStrictModes no\nUsePAM no\n"
+            "PasswordAuthentication no\nKbdInteractiveAuthentication no\n"
+            "PermitRootLogin prohibit-password\nPidFile none\n"
+        )
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def port(self) -> int:
+        """Where it listens, on 127.0.0.1."""
+        return int(self.server_address[1])
+
+    def url(self, path: Path) -> str:
+        """The url of the repository at ``path``."""
+        return f"ssh://{getpass.getuser()}@127.0.0.1:{self.port}{path}"
+
+    def __enter__(self) -> SshServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+        self.log.close()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from reconciler.settings import SourceSettings
 
 _SCP = re.compile(r"^(?:[^/:@]+@)?[^/:]+:(?!//)")
+_HELPER = re.compile(r"^[\w+.-]+::")
 _REMOTE = frozenset({"https", "http", "ssh", "git"})
 
 
@@ -35,8 +36,13 @@ class Address(msgspec.Struct, frozen=True):
 def parse_address(url: str) -> Address:
     """Tell paths and ``file://`` from ``https``, ``http``, ``ssh``, ``git`` and ``user@host:path``.
 
-    Raises UsageError for other schemes, and for a password in the url: it would show up in lists of processes.
+    Raises UsageError for other schemes, for git's remote helpers (``ext::…``), and for a password in the url: it would
+    show up in lists of processes.
     """
+    if _HELPER.match(url):
+        raise UsageError(
+            f"source url {url.partition('::')[0]}::… names a program to run; use a path, https:// or ssh://"
+        )
     if "://" not in url:
         return Address(url, "ssh") if _SCP.match(url) else Address(url, "file", Path(url).expanduser())
     parts = urlsplit(url)

@@ -41,7 +41,7 @@ _NOISE = (
     "Warning: Permanently added",
 )
 _GONE = re.compile(
-    r"couldn't find remote ref|not our ref|repository '.*' not found|does not appear to be a git repository"
+    r"couldn't find remote ref|repository '.*' not found|does not appear to be a git repository"
     r"|no such remote ref|Repository not found|repository not exported"
 )
 

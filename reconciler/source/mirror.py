@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.errors import SourceError
+from reconciler.errors import SourceError, SourceGone
 from reconciler.source.address import Address, wanted_ref
 from reconciler.source.command import Answer, Remote
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-gc")
 _NO_REF = "couldn't find remote ref"
+_NO_COMMIT = ("not our ref", "expected 'acknowledgments'", "unadvertised object", _NO_REF)
 _RACED = ("(stale info)", "(fetch first)", "(non-fast-forward)", "failed to update ref", "cannot lock ref")
 
 
@@ -53,6 +54,11 @@ class Mirror:
         if before == self._settings.commit != "":
             return
         answer = self._fetch(self._settings.commit or ref, ref)
+        if answer.code and self._settings.commit and any(sign in answer.errors for sign in _NO_COMMIT):
+            raise SourceGone(
+                f"source {self._settings.name}: the remote has no commit {self._settings.commit}, or gives no single "
+                "commits away; name the full id of a commit, or a tag"
+            )
         if answer.code:
             raise self._remote.failure(answer)
         if self._tip(ref) != before:

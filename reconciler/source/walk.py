@@ -10,7 +10,7 @@ import msgspec
 from reconciler.errors import SourceError
 
 DEEPEST = 64
-MOST_ENTRIES = 2_000_000
+MOST_ENTRIES = 1_000_000
 
 _TREE, _LINK, _MODULE = b"40000", b"120000", b"160000"
 _ENTRY = re.compile(rb"([0-7]+) ([^\0/]+)\0(.{20})", re.DOTALL)
@@ -67,7 +67,7 @@ def _by_name(entries: Iterable[tuple[bytes, bytes, bytes]]) -> dict[bytes, Entry
 class Walk:
     """One comparison. ``read`` gives a tree object's bytes for its raw id; an empty id stands for an empty tree.
 
-    Bounded: at most 64 directories deep and 2,000,000 entries, since a few hundred bytes of Git objects can spell more
+    Bounded: at most 64 directories deep and 1,000,000 entries, since a few hundred bytes of Git objects can spell more
     files than there are atoms. Raises SourceError beyond.
     """
 

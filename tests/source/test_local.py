@@ -1,0 +1,188 @@
+"""Repositories on this machine, opened in place: what a poll sees, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import SourceEmpty, SourceError, SourceGone, SourceRewritten, UsageError
+from reconciler.source.repository import check_rewrite
+from tests.gitkit import Files, GitRepo, Symlink, git
+from tests.source.conftest import Opener
+
+
+def test_a_revision_names_the_commit_the_tree_at_the_path_and_who_made_it(repo: GitRepo, opener: Opener) -> None:
+    commit = repo.commit({"shop/api.yaml": "a"}, "Add the API\n\nBecause.")
+    revision = opener(repo.path, path="shop").revision()
+    assert str(revision) == f"main@sha1:{commit}"
+    assert (revision.source, revision.author, revision.subject) == ("main", "Ada", "Add the API")
+    assert revision.tree == repo.git("rev-parse", f"{commit}:shop")
+
+
+def test_a_poll_sees_commits_of_others_packed_or_not(repo: GitRepo, opener: Opener) -> None:
+    source = opener(repo.path)
+    first = source.revision()
+    assert source.revision() is first
+    second = repo.commit({"shop/api.yaml": "a"})
+    assert source.revision().commit == second
+    repo.git("gc", "--quiet")
+    assert not (repo.path / "refs/heads/main").exists()
+    assert source.revision().commit == second
+    third = repo.commit({"shop/api.yaml": "b"})
+    repo.git("pack-refs", "--all")
+    assert source.revision().commit == third
+    [change] = source.repository.changes(first.tree, source.revision().tree)
+    assert source.repository.read(change.after) == b"b"
+
+
+def test_a_work_tree_is_read_at_its_last_commit_whatever_lies_in_it(tmp_path: Path, opener: Opener) -> None:
+    repo = GitRepo.create(tmp_path / "work", bare=False)
+    (repo.path / "gvc.yaml").write_text("committed")
+    repo.git("add", ".")
+    repo.git("commit", "--quiet", "-m", "Begin")
+    (repo.path / "gvc.yaml").write_text("edited")
+    source = opener(repo.path)
+    [change] = source.repository.changes("", source.revision().tree)
+    assert source.repository.read(change.after) == b"committed"
+
+
+def test_an_additional_work_tree_follows_the_refs_of_the_first(tmp_path: Path, repo: GitRepo, opener: Opener) -> None:
+    repo.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "second"), "main")
+    source = opener(tmp_path / "second")
+    commit = repo.commit({"a.yaml": "a"})
+    assert source.revision().commit == commit
+    assert repo.path / "refs/heads" in source.watch_paths()
+
+
+def test_a_file_url_is_a_path(repo: GitRepo, opener: Opener) -> None:
+    source = opener(f"file://{repo.path}")
+    assert source.local
+    assert source.revision().ref == "main"
+
+
+def test_tags_and_commits_are_followed_as_well_as_branches(repo: GitRepo, opener: Opener) -> None:
+    commit = source_commit = repo.git("rev-parse", "main")
+    repo.git("tag", "-a", "v1", "-m", "One")
+    repo.commit({"later.yaml": "l"})
+    assert opener(repo.path, tag="v1").revision().commit == commit
+    assert opener(repo.path, commit=source_commit).revision().commit == commit
+    assert opener(repo.path).repository.resolve("v1^{commit}").commit == commit
+
+
+def test_a_rewritten_branch_is_reported_and_followed_only_with_leave(repo: GitRepo, opener: Opener) -> None:
+    source = opener(repo.path)
+    before = source.revision().commit
+    ahead = repo.commit({"a.yaml": "a"})
+    check_rewrite(source.repository, before, source.revision())
+    repo.commit({"b.yaml": "b"}, parent="")
+    with pytest.raises(SourceRewritten, match="does not contain the last commit " + ahead[:12]):
+        check_rewrite(source.repository, ahead, source.revision())
+    with pytest.raises(SourceRewritten):
+        check_rewrite(source.repository, "f" * 40, source.revision())
+    check_rewrite(source.repository, "", source.revision())
+    check_rewrite(opener(repo.path, allow_rewrite=True).repository, ahead, source.revision())
+    assert not source.repository.holds("f" * 40)
+
+
+def test_a_deleted_branch_is_an_error_that_offers_the_nearest_name(repo: GitRepo, opener: Opener) -> None:
+    source = opener(repo.path)
+    source.revision()
+    repo.git("branch", "-m", "main", "mainline")
+    with pytest.raises(SourceGone, match="branch 'main' is not there; did you mean 'mainline'"):
+        source.revision()
+    with pytest.raises(SourceGone, match="tag 'v9' is not there; the repository has no tag at all"):
+        opener(repo.path, tag="v9").revision()
+    with pytest.raises(SourceGone, match="'nowhere' is not in the repository"):
+        source.repository.resolve("nowhere")
+
+
+def test_a_repository_that_is_gone_is_an_error_until_it_is_back(tmp_path: Path, repo: GitRepo, opener: Opener) -> None:
+    source, absent = opener(repo.path), opener(tmp_path / "absent.git")
+    source.revision()
+    repo.path.rename(tmp_path / "absent.git")
+    with pytest.raises(SourceGone, match="not there any more"):
+        source.revision()
+    assert absent.revision().ref == "main"
+    shutil.copytree(tmp_path / "absent.git", repo.path)
+    assert source.revision() == absent.revision()
+
+
+@pytest.mark.parametrize("path", ["absent", "shop/gvc.yaml", "link", "../manifests.git"])
+def test_a_path_that_is_no_directory_of_the_commit_is_gone(repo: GitRepo, opener: Opener, path: str) -> None:
+    repo.commit({"link": Symlink("shop")})
+    with pytest.raises(SourceGone, match="main has no directory"):
+        opener(repo.path, path=path).revision()
+
+
+@pytest.mark.parametrize(
+    ("files", "settings"),
+    [
+        ({"README.md": "r"}, {}),
+        ({".github/ci.yaml": "c"}, {}),
+        ({"a.yaml": "a"}, {"include": ("prod/",)}),
+        ({"a.yaml": "a", ".reconcilerignore": "*.yaml"}, {}),
+        ({"a.yaml": Symlink("b")}, {}),
+    ],
+)
+def test_a_path_without_manifests_is_empty_and_no_wish_to_delete_all(
+    made: Opener, files: Files, settings: dict[str, object]
+) -> None:
+    with pytest.raises(SourceEmpty, match="holds no manifest"):
+        made(files, **settings).revision()
+
+
+def test_size_is_known_without_the_content_and_missing_objects_are_said(repo: GitRepo, opener: Opener) -> None:
+    repo.commit({"large.yaml": b"x" * 3_000_000})
+    source = opener(repo.path)
+    blob = repo.git("rev-parse", "main:large.yaml")
+    assert source.repository.size(blob) == 3_000_000
+    with pytest.raises(SourceError, match="missing or damaged"):
+        source.repository.read("0" * 40)
+
+
+def test_a_damaged_tree_is_an_error(tmp_path: Path, opener: Opener) -> None:
+    repo = GitRepo.create(tmp_path / "loose.git")
+    blob = git(repo.path, "hash-object", "-w", "--stdin", stdin=b"a")
+    tree = git(repo.path, "mktree", stdin=f"100644 blob {blob}\ta.yaml\n".encode())
+    repo.git("update-ref", "refs/heads/main", repo.git("commit-tree", "-m", "Begin", tree))
+    source = opener(repo.path)
+    source.repository.resolve()
+    (repo.path / "objects" / tree[:2] / tree[2:]).unlink()
+    with pytest.raises(SourceError, match="missing or damaged"):
+        opener(repo.path).repository.compare("", tree)
+
+
+def test_the_watched_directories_hold_whatever_moves_the_ref(repo: GitRepo, opener: Opener) -> None:
+    repo.commit({"a.yaml": "a"}, branch="team/prod")
+    source = opener(repo.path, branch="team/prod")
+    assert source.watch_paths() == sorted([repo.path, repo.path / "refs/heads/team"])
+    assert source.may_move(repo.path / "refs/heads/team/prod")
+    assert source.may_move(repo.path / "packed-refs")
+    assert not source.may_move(repo.path / "refs/heads/main")
+    assert not source.may_move(repo.path / "refs/heads/team/prod.lock")
+    repo.git("pack-refs", "--all")
+    assert repo.path in source.watch_paths()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a repository to somebody else")
+def test_a_repository_of_another_user_is_read(repo: GitRepo, opener: Opener) -> None:
+    for path in [repo.path, *repo.path.rglob("*")]:
+        os.chown(path, 12345, 12345)
+    assert opener(repo.path).revision().ref == "main"
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("https://ada:hunter2@example.com/m.git", "holds a password"),
+        ("ext::sh -c x", "names a program to run"),
+        ("ftp://example.com/m", "not understood"),
+    ],
+)
+def test_urls_that_would_leak_or_run_something_are_refused(opener: Opener, url: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as refusal:
+        opener(url)
+    assert "hunter2" not in str(refusal.value)

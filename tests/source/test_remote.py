@@ -1,0 +1,236 @@
+"""Remotes over https and ssh: what is fetched, what is pushed, and what becomes of trouble."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import SourceError, SourceGone, SourceUnreachable
+from reconciler.settings import Credentials
+from reconciler.source.mirror import Mirror, PushRaced
+from reconciler.source.open import Source
+from tests.gitkit import SSHD, GitRepo, HttpsServer, SshServer
+from tests.source.conftest import Opener
+
+TOKEN = "s3cret-t0ken"
+STATUS = "refs/heads/reconciler/status"
+
+
+@pytest.fixture(autouse=True)
+def direct(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No proxy stands between the tests and this machine."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "127.0.0.1")
+
+
+@pytest.fixture
+def server(tmp_path: Path, repo: GitRepo, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpsServer]:
+    """The repository over https."""
+    with HttpsServer(repo.path.parent, tmp_path, TOKEN) as running:
+        monkeypatch.setenv("GIT_SSL_CAINFO", str(running.certificate))
+        yield running
+
+
+@pytest.fixture
+def https(tmp_path: Path, server: HttpsServer, opener: Opener) -> Opener:
+    """Opens ``manifests.git`` over https with a token of one's choice."""
+
+    def opened(*, token: str = TOKEN, name: str = "manifests.git", **settings: object) -> Source:
+        token_file = tmp_path / "it's a token"
+        token_file.write_text(token + "\n")
+        return opener(server.url(name), credentials=Credentials("ada", token_file=token_file), **settings)
+
+    return opened
+
+
+def _refs(source: Source) -> list[str]:
+    return GitRepo(mirror_of(source).path).git("for-each-ref", "--format=%(refname)").splitlines()
+
+
+def mirror_of(source: Source) -> Mirror:
+    assert source.mirror is not None
+    return source.mirror
+
+
+def test_https_fetches_what_was_committed_force_pushed_or_not(repo: GitRepo, https: Opener) -> None:
+    source = https()
+    with pytest.raises(SourceGone):
+        source.revision()
+    source.refresh()
+    first = source.revision()
+    assert not source.local
+    assert source.watch_paths() == []
+    second = repo.commit({"shop/api.yaml": "a"})
+    source.refresh()
+    assert source.repository.contains(source.revision().commit, first.commit)
+    [change] = source.repository.changes(first.tree, source.revision().tree)
+    assert source.repository.read(change.after) == b"a"
+    repo.commit({"shop/api.yaml": "b"}, parent="")
+    source.refresh()
+    assert not source.repository.contains(source.revision().commit, second)
+
+
+def test_only_the_wanted_ref_is_fetched(repo: GitRepo, https: Opener) -> None:
+    first = repo.git("rev-parse", "main")
+    repo.git("tag", "v1", "main")
+    repo.commit({"a.yaml": "a"}, branch="other")
+    last = repo.commit({"b.yaml": "b"})
+    for settings, commit in (({"branch": "main"}, last), ({"tag": "v1"}, first), ({"commit": first}, first)):
+        source = https(**settings)
+        source.refresh()
+        source.refresh()
+        assert source.revision().commit == commit
+    assert _refs(source) == ["refs/heads/main", "refs/reconciler/commit", "refs/tags/v1"]
+
+
+def test_a_wrong_token_is_unreachable_and_shown_nowhere(https: Opener) -> None:
+    with pytest.raises(SourceUnreachable, match="Authentication failed") as failure:
+        https(token="wr0ng-s3cret").refresh()
+    assert "wr0ng" not in str(failure.value)
+
+
+def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path, server: HttpsServer, opener: Opener) -> None:
+    credentials = Credentials(token_file=tmp_path / "absent")
+    with pytest.raises(SourceUnreachable, match=r"token file .*absent cannot be read: No such file"):
+        opener(server.url("manifests.git"), credentials=credentials).refresh()
+
+
+def test_a_certificate_nobody_vouches_for_is_unreachable(https: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GIT_SSL_CAINFO")
+    with pytest.raises(SourceUnreachable, match="certificate"):
+        https().refresh()
+
+
+def test_a_missing_branch_or_repository_is_gone_and_what_was_fetched_stays(repo: GitRepo, https: Opener) -> None:
+    source = https()
+    source.refresh()
+    repo.git("branch", "-m", "main", "elsewhere")
+    with pytest.raises(SourceGone, match="refs/heads/main"):
+        source.refresh()
+    assert source.revision().ref == "main"
+    with pytest.raises(SourceGone, match="not found"):
+        https(name="absent.git").refresh()
+    with pytest.raises(SourceGone, match="no commit 1111"):
+        https(commit="1" * 40).refresh()
+
+
+def test_a_remote_that_breaks_off_is_unreachable_and_the_next_fetch_works(server: HttpsServer, https: Opener) -> None:
+    source = https()
+    server.trouble = "cut"
+    with pytest.raises(SourceUnreachable):
+        source.refresh()
+    server.trouble = ""
+    source.refresh()
+    assert source.revision().ref == "main"
+
+
+def test_a_remote_that_hangs_is_left_at_the_deadline_with_all_that_was_started(
+    server: HttpsServer, https: Opener
+) -> None:
+    server.trouble = "hang"
+    source = https(timeout=1.0)
+    began = time.monotonic()
+    with pytest.raises(SourceUnreachable, match="did not answer within 1 s"):
+        source.refresh()
+    assert time.monotonic() - began < 5
+    assert not [line for line in _commands() if server.url("manifests.git") in line]
+
+
+def _commands() -> list[str]:
+    """The command lines of all processes that have not ended."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return found
+
+
+def test_no_process_shows_the_token(server: HttpsServer, https: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    begin = subprocess.Popen
+
+    def noted(command: list[str], **options: object) -> subprocess.Popen[bytes]:
+        shown.append(f"{command} {options['env']}")
+        return begin(command, **options)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr("reconciler.source.command.subprocess.Popen", noted)
+    https().refresh()
+    assert shown
+    assert not [line for line in shown if TOKEN in line]
+
+
+def test_nobody_listening_is_unreachable(opener: Opener) -> None:
+    with pytest.raises(SourceUnreachable, match="127"):
+        opener("https://ada@127.0.0.1:1/m.git").refresh()
+
+
+def test_a_push_lands_only_on_what_it_was_built_on(repo: GitRepo, https: Opener) -> None:
+    ours, theirs = (_writer(https, name) for name in ("ours", "theirs"))
+    assert ours.fetch_ref(STATUS) == ""
+    first = _commit(ours, "")
+    ours.push(f"{first}:{STATUS}", "")
+    with pytest.raises(PushRaced, match="moved by somebody else"):
+        theirs.push(f"{_commit(theirs, '')}:{STATUS}", "")
+    assert theirs.fetch_ref(STATUS) == first
+    second = _commit(theirs, first)
+    theirs.push(f"{second}:{STATUS}", first)
+    assert repo.git("rev-parse", STATUS) == second
+    with pytest.raises(PushRaced):
+        ours.push(f"{_commit(ours, first)}:{STATUS}", first)
+    ours.push(f"{_commit(ours, '')}:{STATUS}", second)
+
+
+def _writer(https: Opener, name: str) -> Mirror:
+    mirror = mirror_of(https())
+    mirror.path = mirror.path.with_name(f"{name}.git")
+    mirror.prepare()
+    return mirror
+
+
+def _commit(mirror: Mirror, parent: str) -> str:
+    return GitRepo(mirror.path).commit(
+        {f"{mirror.path.name}.yaml": "s"}, f"Status of {mirror.path.name}", branch="made", parent=parent
+    )
+
+
+def test_a_push_that_the_remote_declines_says_so(repo: GitRepo, https: Opener) -> None:
+    hook = repo.path / "hooks/pre-receive"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    mirror = _writer(https, "ours")
+    with pytest.raises(SourceError, match=r"declined .*pre-receive hook declined"):
+        mirror.push(f"{_commit(mirror, '')}:{STATUS}", "")
+
+
+def test_ssh_fetches_and_pushes_with_the_sources_own_key_and_known_hosts(
+    tmp_path: Path, repo: GitRepo, opener: Opener
+) -> None:
+    if not SSHD:
+        if os.environ.get("CI") == "true":
+            pytest.fail("sshd is not installed")
+        pytest.skip("sshd is not installed")
+    with SshServer(tmp_path) as server:
+        known = Credentials(key_file=server.client_key, known_hosts=server.known_hosts)
+        source = opener(server.url(repo.path), credentials=known)
+        source.refresh()
+        assert source.revision().commit == repo.git("rev-parse", "main")
+        mirror = mirror_of(source)
+        mirror.push(f"{source.revision().commit}:{STATUS}", "")
+        assert mirror.fetch_ref(STATUS) == source.revision().commit
+        (tmp_path / "nobody").touch()
+        stranger = Credentials(key_file=server.client_key, known_hosts=tmp_path / "nobody")
+        with pytest.raises(SourceUnreachable, match="Host key verification failed"):
+            opener(server.url(repo.path), credentials=stranger).refresh()
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "other")], check=True)
+        refused = Credentials(key_file=tmp_path / "other", known_hosts=server.known_hosts)
+        with pytest.raises(SourceUnreachable, match="Permission denied"):
+            opener(server.url(repo.path), credentials=refused).refresh()
+        with pytest.raises(SourceGone, match="does not appear to be a git repository"):
+            opener(server.url(tmp_path / "absent.git"), credentials=known).refresh()

@@ -1,0 +1,241 @@
+"""Which files are manifests, what differs between two trees, and at what cost."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reconciler.errors import SourceError
+from reconciler.model.finding import Finding
+from reconciler.model.revision import FileChange
+from reconciler.source import walk
+from reconciler.source.open import Source
+from reconciler.source.selection import Selection
+from reconciler.source.walk import Walk
+from tests.gitkit import GitRepo, Submodule, Symlink, git
+from tests.source.conftest import Opener
+
+
+def taken(source: Source) -> list[str]:
+    return [change.path for change in source.repository.changes("", source.revision().tree)]
+
+
+def found(findings: list[Finding]) -> list[tuple[str, str]]:
+    return [(finding.rule, finding.path) for finding in findings]
+
+
+def test_manifests_are_yaml_files_outside_of_dot_directories_in_path_order(made: Opener) -> None:
+    files = [
+        "a.yml",
+        "a/x.yaml",
+        "a.yaml",
+        "a-b/x.yaml",
+        "README.md",
+        ".ci/x.yaml",
+        "a/.hid/x.yaml",
+        "x.yaml.bak",
+        "ü.yaml",
+    ]
+    assert taken(made(dict.fromkeys(files, "x"))) == ["a-b/x.yaml", "a.yaml", "a.yml", "a/x.yaml", "ü.yaml"]
+
+
+def test_paths_begin_at_the_path_of_the_source(made: Opener) -> None:
+    files = {
+        "prod/shop/a.yaml": "a",
+        "test/b.yaml": "b",
+        "prod/.reconcilerignore": "/shop/c.yaml",
+        "prod/shop/c.yaml": "c",
+    }
+    assert taken(made(files, path="./prod/")) == ["shop/a.yaml"]
+
+
+def test_include_exclude_and_the_ignore_file_narrow_what_is_taken(made: Opener) -> None:
+    files = {
+        ".reconcilerignore": "# drafts\n*.draft.yaml\n/vendor/\n!vendor/keep.yaml\n",
+        "prod/a.yaml": "a",
+        "prod/a.draft.yaml": "a",
+        "prod/old/b.yaml": "b",
+        "vendor/c.yaml": "c",
+        "vendor/keep.yaml": "k",
+        "test/d.yaml": "d",
+    }
+    assert taken(made(files, include=("prod", "vendor/**"), exclude=("**/old/*",))) == [
+        "prod/a.yaml",
+        "vendor/keep.yaml",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "covered"),
+    [
+        ("x.yaml", "a/b/x.yaml", True),
+        ("/x.yaml", "a/x.yaml", False),
+        ("a/*.yaml", "a/x.yaml", True),
+        ("a/*.yaml", "a/b/x.yaml", False),
+        ("a/**/x.yaml", "a/x.yaml", True),
+        ("a/**/**/x.yaml", "a/b/c/x.yaml", True),
+        ("**/b", "a/b/x.yaml", True),
+        ("b/", "a/b/x.yaml", True),
+        ("x.yaml/", "a/x.yaml", False),
+        ("[!y].yaml", "x.yaml", True),
+        ("a?b/*", "a/b/x.yaml", False),
+        ("\\#x.yaml", "#x.yaml", True),
+    ],
+)
+def test_patterns_mean_what_they_mean_in_a_gitignore(pattern: str, path: str, covered: bool) -> None:
+    assert Selection(ignored=pattern.encode()).takes(path) is not covered
+    assert Selection(include=[pattern]).takes(path) is covered
+
+
+def test_hostile_patterns_take_no_time_and_too_many_are_refused() -> None:
+    began = time.perf_counter()
+    Selection(ignored=b"/".join([b"**"] * 200 + [b"*a" * 200])).takes("/".join(["a" * 200] * 60) + "/x.yaml")
+    assert time.perf_counter() - began < 1
+    with pytest.raises(SourceError, match="too large"):
+        Selection(ignored=b"a\n" * 1000)
+
+
+def test_the_selection_changes_with_the_ignore_file_and_the_settings_only(repo: GitRepo, opener: Opener) -> None:
+    source = opener(repo.path)
+
+    def digest(**settings: object) -> str:
+        return opener(repo.path, **settings).repository.selection(source.revision().tree)
+
+    before = digest()
+    assert digest(exclude=("x",)) != before
+    repo.commit({"b.yaml": "b"})
+    assert digest() == before
+    repo.commit({".reconcilerignore": "b.yaml"})
+    assert digest() != before
+
+
+def test_an_ignore_file_that_is_a_link_is_refused(made: Opener) -> None:
+    with pytest.raises(SourceError, match="must be a file of its own"):
+        made({"a.yaml": "a", ".reconcilerignore": Symlink("/etc/passwd")}).revision()
+
+
+def test_what_stands_where_a_manifest_would_and_is_none_is_a_finding(made: Opener) -> None:
+    source = made(
+        {
+            "a.yaml": "a",
+            "link.yaml": Symlink("a.yaml"),
+            "other": Symlink("a.yaml"),
+            "vendor/lib": Submodule(),
+            "bad\nname.yaml": "b",
+            b"\xff/latin.yaml": "c",
+            "\u202eevil.yaml": "d",
+            "ignored.yaml": Symlink("a.yaml"),
+            ".reconcilerignore": "ignored.yaml",
+        }
+    )
+    comparison = source.repository.compare("", source.revision().tree)
+    assert [change.path for change in comparison.changes] == ["a.yaml"]
+    assert found(comparison.findings) == [
+        ("file-name", "bad\\nname.yaml"),
+        ("symlink", "link.yaml"),
+        ("submodule", "vendor/lib"),
+        ("file-name", "\\u202eevil.yaml"),
+        ("file-name", "\\xff/latin.yaml"),
+    ]
+    assert all(finding.suggestion for finding in comparison.findings)
+
+
+def test_a_finding_is_settled_when_the_entry_goes_or_becomes_a_file(repo: GitRepo, opener: Opener) -> None:
+    source = opener(repo.path)
+    repo.commit({"a.yaml": Symlink("x"), "b.yaml": Symlink("x"), "c/d.yaml": "d"})
+    first = source.revision().tree
+    repo.commit({"a.yaml": "a", "b.yaml": None, "c/d.yaml": Symlink("x")})
+    comparison = source.repository.compare(first, source.revision().tree)
+    assert found(comparison.settled) == [("symlink", "a.yaml"), ("symlink", "b.yaml")]
+    assert found(comparison.findings) == [("symlink", "c/d.yaml")]
+    assert [(change.path, bool(change.before), bool(change.after)) for change in comparison.changes] == [
+        ("a.yaml", False, True),
+        ("c/d.yaml", True, False),
+    ]
+
+
+def test_a_changed_mode_is_no_change(repo: GitRepo, opener: Opener) -> None:
+    source = opener(repo.path)
+    before = source.revision()
+    blob = repo.git("rev-parse", "main:shop/gvc.yaml")
+    shop = git(repo.path, "mktree", stdin=f"100755 blob {blob}\tgvc.yaml\n".encode())
+    tree = git(repo.path, "mktree", stdin=f"040000 tree {shop}\tshop\n".encode())
+    assert list(source.repository.changes(before.tree, tree)) == []
+
+
+NAMES = st.sampled_from(["a", "b", "a.yaml", "b.yaml", "a-", "a.yaml.d", ".d", "n.txt"])
+TREES = st.dictionaries(st.lists(NAMES, min_size=1, max_size=3).map("/".join), st.sampled_from("xyz"), max_size=12)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(before=TREES, after=TREES)
+def test_the_walk_finds_what_two_full_listings_find(
+    repo: GitRepo, opener: Opener, before: dict[str, str], after: dict[str, str]
+) -> None:
+    trees = [_tree_of(repo, files) for files in (before, after)]
+    changes = list(opener(repo.path).repository.changes(*trees))
+    one, other = (_listing(repo, tree) for tree in trees)
+    differing = sorted(path for path in one.keys() | other.keys() if one.get(path) != other.get(path))
+    assert changes == [FileChange(path, one.get(path, ""), other.get(path, "")) for path in differing]
+
+
+def _tree_of(repo: GitRepo, files: dict[str, str]) -> str:
+    directories = {str(parent) for path in files for parent in Path(path).parents}
+    possible = {path: content for path, content in files.items() if path not in directories}
+    return repo.git("rev-parse", repo.commit(possible, whole=True) + "^{tree}")
+
+
+def _listing(repo: GitRepo, tree: str) -> dict[str, str]:
+    """Every manifest of ``tree`` by path, as git itself lists it."""
+    lines = repo.git("ls-tree", "-r", tree).splitlines()
+    files = {path: meta.split()[2] for meta, _, path in (line.partition("\t") for line in lines)}
+    return {path: blob for path, blob in files.items() if path.endswith(".yaml") and "/." not in f"/{path}"}
+
+
+def test_the_cost_of_a_comparison_follows_the_change_and_not_the_repository(tmp_path: Path) -> None:
+    files = {f"{folder}/{name}.yaml": f"{folder} {name}" for folder in range(50) for name in range(20)}
+    repo = GitRepo.create(tmp_path / "large.git", files)
+    before = bytes.fromhex(repo.git("rev-parse", "main^{tree}"))
+    repo.commit({"7/3.yaml": "changed"})
+    after = bytes.fromhex(repo.git("rev-parse", "main^{tree}"))
+    read: list[bytes] = []
+
+    def reading(raw: bytes) -> bytes:
+        read.append(raw)
+        command = ["git", "cat-file", "tree", raw.hex()]
+        return subprocess.run(command, cwd=repo.path, capture_output=True, check=True).stdout
+
+    assert [found.path for found in Walk(reading).differences(before, after)] == [b"7/3.yaml"]
+    assert len(read) == 4
+    assert list(Walk(reading).differences(after, after)) == []
+    assert len(read) == 4
+
+
+def test_trees_that_spell_more_files_than_there_are_atoms_are_refused(
+    tmp_path: Path, opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = GitRepo.create(tmp_path / "bomb.git", {"a.yaml": "a"})
+    inner = repo.git("rev-parse", "main:a.yaml")
+    entry = "100644 blob"
+    for _ in range(12):
+        lines = "".join(f"{entry} {inner}\t{name:04}.yaml\n" for name in range(200))
+        inner, entry = git(repo.path, "mktree", stdin=lines.encode()), "040000 tree"
+    repository = opener(repo.path).repository
+    monkeypatch.setattr(walk, "MOST_ENTRIES", 5000)
+    with pytest.raises(SourceError, match="more than 5,000 files"):
+        repository.compare("", inner)
+    repo.commit({"/".join(["d"] * 80) + "/a.yaml": "a"})
+    with pytest.raises(SourceError, match="nested more than 64"):
+        repository.compare("", repository.resolve().tree)
+
+
+def test_a_tree_that_cannot_be_read_whole_is_an_error_and_not_a_smaller_tree() -> None:
+    whole = b"100644 a.yaml\0" + b"1" * 20
+    for content in (whole + b"rest", whole[:-1], b"100644 a/b.yaml\0" + b"1" * 20):
+        with pytest.raises(SourceError, match="malformed"):
+            list(Walk(lambda _, content=content: content).differences(b"", b"1" * 20))  # type: ignore[misc]
