@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from reconciler.documents.dialect import Breach
-from reconciler.documents.validation import Places, Pointer
+from reconciler.documents.places import Places, Pointer
 from reconciler.model.finding import Fault
 
 MOST = 100

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
+from reconciler.documents.places import Places
 from reconciler.documents.schemas import load_schema
 from reconciler.model.finding import Fault
-
-Pointer = tuple[str | int, ...]
 
 RULES = {
     "unknown-field": "A field that the schema does not know at this place.",
@@ -21,16 +20,6 @@ RULES = {
     "exclusive": "Two fields that must not be given together.",
 }
 """Ids of the rules that a schema can break, with what each means."""
-
-
-class Places(Protocol):
-    """Where the values of a document stand in its file; lines and columns count from 1."""
-
-    def of(self, pointer: Pointer) -> tuple[int, int]:
-        """Line and column of the value, or of the nearest one around it."""
-
-    def key(self, pointer: Pointer) -> tuple[int, int]:
-        """Line and column of the mapping key that leads to the value."""
 
 
 class Checker:

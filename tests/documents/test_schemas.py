@@ -146,7 +146,7 @@ def test_an_editor_that_follows_references_between_the_files_sees_the_same(name:
         return Resource.from_contents(json.loads(file.read_bytes()))
 
     whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": uri}
-    slow = jsonschema.Draft202012Validator(whole, registry=Registry(retrieve=retrieve))
+    slow = jsonschema.Draft202012Validator(whole, registry=Registry(retrieve=retrieve))  # type: ignore[call-arg]
     quick = jsonschema_rs.Draft202012Validator(whole)
     for document in full(name):
         assert slow.is_valid(document)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.documents.places import locate
+from reconciler.documents.places import Places, locate
 from reconciler.documents.reader import read
 from reconciler.documents.schemas import SCHEMA_NAMES, shipped
-from reconciler.documents.validation import RULES, Pointer, checker
+from reconciler.documents.validation import RULES, checker
 from reconciler.model.finding import Fault, Severity
 from tests.documents.tree import CASES, full, pointers
 
@@ -53,14 +53,7 @@ VALUES = [
 ]
 
 
-class Nowhere:
-    """Places for values that were never in a file."""
-
-    def of(self, pointer: Pointer) -> tuple[int, int]:
-        return 1, 1
-
-    def key(self, pointer: Pointer) -> tuple[int, int]:
-        return 1, 1
+NOWHERE = Places()
 
 
 def faults_of(name: str, raw: bytes) -> list[Fault]:
@@ -97,7 +90,7 @@ def test_both_validators_agree_on_every_mutation_of_a_valid_document(name: str) 
     for turn in range(MUTATIONS):
         mutant, change = _mutated(documents[turn % len(documents)], chance)
         valid = check.valid(mutant)
-        assert (check.faults(mutant, Nowhere()) == []) is valid, change
+        assert (check.faults(mutant, NOWHERE) == []) is valid, change
         refused += not valid
     assert MUTATIONS // 10 < refused < MUTATIONS
 
@@ -105,7 +98,7 @@ def test_both_validators_agree_on_every_mutation_of_a_valid_document(name: str) 
 @pytest.mark.parametrize("path", sorted(shipped("examples/repo").rglob("*.yaml")), ids=lambda path: path.stem)
 def test_the_example_repository_is_valid(path: Path) -> None:
     for document in read(path.read_bytes()).documents:
-        assert checker(document.value["kind"]).faults(document.value, Nowhere()) == []
+        assert checker(document.value["kind"]).faults(document.value, NOWHERE) == []
 
 
 @pytest.mark.parametrize("schema_type", ["opaque", "dictionary", "userpass", "tls", "aws", "ecr", "docker", "gcp"])
@@ -117,13 +110,13 @@ def test_no_mutation_makes_a_secret_appear_in_a_message(schema_type: str) -> Non
         mutant, _ = _mutated(base, chance)
         if "data" in mutant:
             mutant["data"] = _marked(mutant["data"], mark)
-        told = " ".join(fault.message + fault.suggestion for fault in checker("secret").faults(mutant, Nowhere()))
+        told = " ".join(fault.message + fault.suggestion for fault in checker("secret").faults(mutant, NOWHERE))
         assert mark not in told
 
 
 def test_a_long_value_is_quoted_in_part() -> None:
     document = {"kind": "gvc", "name": "shop", "spec": {"staticPlacement": {"locationLinks": ["x" * 10_000]}}}
-    (fault,) = checker("gvc").faults(document, Nowhere())
+    (fault,) = checker("gvc").faults(document, NOWHERE)
     assert len(fault.message) < 200
     assert "xxx…" in fault.message
 
@@ -132,7 +125,7 @@ def test_at_most_a_hundred_faults_are_told_and_in_good_time() -> None:
     env = [{"nome": "x" * 100, "value": 1}] * 10_000
     document = {"kind": "workload", "name": "web", "spec": {"containers": [{"name": "a", "image": "b", "env": env}]}}
     began = time.monotonic()
-    assert 0 < len(checker("workload").faults(document, Nowhere())) <= 100
+    assert 0 < len(checker("workload").faults(document, NOWHERE)) <= 100
     assert time.monotonic() - began < 1
 
 
@@ -144,10 +137,11 @@ def _mutated(document: Any, chance: random.Random) -> tuple[Any, str]:
     """A copy of ``document`` with one thing changed, and what."""
     mutant = copy.deepcopy(document)
     pointer = chance.choice(list(pointers(mutant))[1:])
-    *way, last = pointer
-    holder = mutant
+    way, last = pointer[:-1], pointer[-1]
+    holder: Any = mutant
     for part in way:
         holder = holder[part]
+    before = holder[last]
     change = chance.choice(["replace", "replace", "remove", "rename", "add", "repeat", "twist"])
     if change == "remove":
         del holder[last]
@@ -156,7 +150,7 @@ def _mutated(document: Any, chance: random.Random) -> tuple[Any, str]:
     elif change == "add" and isinstance(holder, dict):
         holder[chance.choice(["nonsense", "", "port", "name", "data", "x\n"])] = chance.choice(VALUES)
     elif change == "repeat" and isinstance(holder, list):
-        holder.extend([holder[last]] * chance.choice([1, 8, 260]))
+        holder.extend([before] * chance.choice([1, 8, 260]))
     elif change == "twist" and isinstance(holder[last], str):
         holder[last] = chance.choice(
             [f"{holder[last]}\n", holder[last].upper(), f"{holder[last]}-", f" {holder[last]}"]
