@@ -17,7 +17,7 @@ from reconciler.source import walk
 from reconciler.source.open import Source
 from reconciler.source.selection import Selection
 from reconciler.source.walk import Walk
-from tests.gitkit import GitRepo, Submodule, Symlink, git
+from tests.gitkit import File, GitRepo, Submodule, Symlink, git
 from tests.source.conftest import Opener
 
 
@@ -147,7 +147,8 @@ def test_what_stands_where_a_manifest_would_and_is_none_is_a_finding(made: Opene
 
 def test_a_finding_is_settled_when_the_entry_goes_or_becomes_a_file(repo: GitRepo, opener: Opener) -> None:
     source = opener(repo.path)
-    repo.commit({"a.yaml": Symlink("x"), "b.yaml": Symlink("x"), "c/d.yaml": "d"})
+    odd: dict[str, File] = {"a.yaml": Symlink("x"), "b.yaml": Symlink("x"), "c/d.yaml": "d"}
+    repo.commit(odd)
     first = source.revision().tree
     repo.commit({"a.yaml": "a", "b.yaml": None, "c/d.yaml": Symlink("x")})
     comparison = source.repository.compare(first, source.revision().tree)
