@@ -1,0 +1,119 @@
+"""What a scalar means: YAML 1.2's core schema, with the spellings refused that YAML 1.1 reads otherwise."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import msgspec
+
+Scalar = str | int | float | bool | None
+
+MERGE_KEY = "<<"
+
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_FORMER_BOOLS = {
+    spelling: meaning
+    for word, meaning in {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}.items()
+    for spelling in (word, word.capitalize(), word.upper())
+}
+
+# A plain scalar that is not one of these words and does not begin like a number is text: two cheap tests
+# that spare most scalars the closer look.
+WORDS = _NULLS | _BOOLS.keys() | _FORMER_BOOLS.keys() | {MERGE_KEY}
+NUMERIC = frozenset("0123456789+-.")
+
+_NUMBER = re.compile(
+    r"""
+      (?P<int>       [-+]? (?: 0 | [1-9][0-9]* ))
+    | (?P<hex>       0x [0-9a-fA-F]+ )
+    | (?P<zero>      [-+]? 0 [0-9]+ )
+    | (?P<float>     [-+]? (?: \.[0-9]+ | [0-9]+ (?:\.[0-9]*)? ) (?: [eE][-+]?[0-9]+ )? )
+    | (?P<special>   [-+]? \.(?:inf|Inf|INF) | \.(?:nan|NaN|NAN) )
+    | (?P<prefix>    [-+]? 0 (?: o[0-7_]+ | b[01_]+ | x[0-9a-fA-F_]+ ))
+    | (?P<underline> [-+]? (?: [0-9][0-9_]* (?:\.[0-9_]*)? | \.[0-9][0-9_]* ) (?: [eE][-+]?[0-9]+ )? )
+    | (?P<sixty>     [-+]? [0-9][0-9_]* (?: :[0-5]?[0-9] )+ (?:\.[0-9_]*)? )
+    """,
+    re.VERBOSE,
+)
+_FORMER_NUMBERS = {
+    "zero": "a number that begins with 0 is octal to some readers and decimal to others",
+    "prefix": "a number with this prefix is text to some readers",
+    "underline": "digits with underscores are a number to some readers and text to others",
+    "sixty": "digits with colons are a number to base 60 to some readers and text to others",
+}
+_LARGEST = 2**63 - 1
+_LONGEST = 20
+
+
+class Problem(msgspec.Struct, frozen=True, gc=False):
+    """A scalar that cannot be taken: the rule, what is wrong, and what to write instead. Never quotes free text."""
+
+    rule: str
+    message: str
+    suggestion: str
+
+
+@lru_cache(maxsize=4096)
+def plain(text: str) -> Scalar | Problem:
+    """The value of an unquoted scalar without a tag: null, a boolean, a 64-bit integer, a finite float, or its text."""
+    if text in WORDS:
+        return _word(text)
+    if text[0] not in NUMERIC:
+        return text
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return text
+    form = match.lastgroup or ""
+    if form == "int":
+        return _integer(text, 10)
+    if form == "hex":
+        return _integer(text[2:], 16)
+    if form == "float":
+        return _float(text)
+    if form == "special":
+        return Problem("nan", f"{text} is not a finite number", "write a finite number, or put the text in quotes")
+    return Problem("ambiguous-scalar", _FORMER_NUMBERS[form], "put it in quotes, or write the number in plain decimal")
+
+
+def literal(text: str) -> Scalar | Problem:
+    """The value of an unquoted scalar where text is wanted: ``1.10`` and ``true`` stay as written, null stays null."""
+    if text in _NULLS:
+        return None
+    return _word(text) if text in _FORMER_BOOLS else text
+
+
+def shorten(text: str, width: int = 60) -> str:
+    """``text`` in one line of at most ``width`` characters, control characters escaped."""
+    shown = repr(text)[1:-1]
+    return shown if len(shown) <= width else shown[: width - 1] + "…"
+
+
+def _word(text: str) -> Scalar | Problem:
+    if text in _NULLS:
+        return None
+    if text in _BOOLS:
+        return _BOOLS[text]
+    if text in _FORMER_BOOLS:
+        meant = "true" if _FORMER_BOOLS[text] else "false"
+        return Problem(
+            "ambiguous-scalar",
+            f"{text} is a boolean to some readers and text to others",
+            f'write {meant}, or "{text}" in quotes for the text',
+        )
+    return text
+
+
+def _integer(digits: str, base: int) -> int | Problem:
+    # The length first: converting a million digits takes seconds.
+    if len(digits) <= _LONGEST and -_LARGEST - 1 <= (value := int(digits, base)) <= _LARGEST:
+        return value
+    return Problem("number-range", "this integer does not fit into 64 bits", "put it in quotes if it is text")
+
+
+def _float(text: str) -> float | Problem:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        return Problem("number-range", "this number is too large for 64 bits", "put it in quotes if it is text")
+    return value

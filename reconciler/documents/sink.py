@@ -1,0 +1,40 @@
+"""Where faults gather while a file is read, and what ends the reading early."""
+
+from __future__ import annotations
+
+from typing import Never
+
+from yaml.events import Event
+
+from reconciler.documents.limits import Limits
+from reconciler.model.finding import Fault
+
+
+class Stop(Exception):
+    """Nothing more of the file is read; the reason is among the faults."""
+
+
+class Sink:
+    """The faults of one file, at most ``limits.faults`` of them."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.faults: list[Fault] = []
+
+    def add(self, rule: str, event: Event, message: str, suggestion: str = "") -> None:
+        """Note a fault at ``event``; raises Stop when there are enough of them."""
+        line, column = place(event)
+        self.faults.append(Fault(rule, message, line, column, suggestion))
+        if len(self.faults) >= self.limits.faults:
+            raise Stop
+
+    def end(self, rule: str, event: Event, message: str, suggestion: str = "") -> Never:
+        """Note a fault that leaves nothing to go on with; raises Stop."""
+        self.add(rule, event, message, suggestion)
+        raise Stop
+
+
+def place(event: Event) -> tuple[int, int]:
+    """Line and column where ``event`` begins, counted from 1."""
+    mark = event.start_mark
+    return (mark.line + 1, mark.column + 1) if mark else (1, 1)

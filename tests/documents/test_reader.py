@@ -1,0 +1,79 @@
+"""The reader against files that a user could have written: tests/cases/reading."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.documents.reader import read
+from reconciler.documents.rules import RULES
+from reconciler.model.finding import Fault
+
+FOLDER = Path(__file__).parent.parent / "cases" / "reading"
+
+
+def each_case() -> Iterator[Any]:
+    for path in sorted(FOLDER.glob("*.yaml")):
+        for case in yaml.safe_load(path.read_bytes()):
+            yield pytest.param(case, id=f"{path.stem}: {case['name']}")
+
+
+CASES = list(each_case())
+
+
+def as_json(value: Any) -> str:
+    """Unlike ``==`` this tells 1, 1.0 and true from each other."""
+    return json.dumps(value, sort_keys=True)
+
+
+def words(fault: Fault) -> str:
+    return f"{fault.message} ({fault.suggestion})"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_file_gives_its_values_and_all_its_faults(case: dict[str, Any]) -> None:
+    reading = read(case["input"].encode())
+
+    assert [f"{fault.rule} {fault.line}:{fault.column}" for fault in reading.faults] == case.get("faults", [])
+    assert as_json([document.value for document in reading.documents]) == as_json(case.get("values", []))
+    if "places" in case:
+        assert [f"{document.index} {document.line}" for document in reading.documents] == case["places"]
+    if "says" in case:
+        assert case["says"] in words(reading.faults[0])
+    if "silent" in case:
+        assert not any(case["silent"] in words(fault) for fault in reading.faults)
+
+
+def test_every_rule_is_described_and_every_described_rule_has_a_case() -> None:
+    seen = {fault.rule for param in CASES for fault in read(param.values[0]["input"].encode()).faults}
+
+    assert seen <= RULES.keys()
+    assert RULES.keys() - seen == {
+        "encoding",
+        "too-deep",
+        "too-large",
+        "too-many-aliases",
+        "too-many-directives",
+        "too-many-documents",
+        "too-many-nodes",
+    }, "these need bytes or sizes that a case cannot show: test_reader_bounds.py"
+
+
+def test_every_fault_says_what_to_do() -> None:
+    faults = [fault for param in CASES for fault in read(param.values[0]["input"].encode()).faults]
+
+    assert [fault for fault in faults if not fault.suggestion] == []
+
+
+def test_the_fields_whose_values_stay_text_can_be_chosen() -> None:
+    raw = b"labels: {a: 1.10}\ntags: {a: 1.10}\n"
+
+    assert read(raw, text_fields=frozenset({"labels"})).documents[0].value == {
+        "labels": {"a": "1.10"},
+        "tags": {"a": 1.1},
+    }

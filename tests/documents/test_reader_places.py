@@ -1,0 +1,157 @@
+"""Where values stand: found again by a second parse."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.documents.limits import Limits
+from reconciler.documents.places import Places, Pointer, locate
+from reconciler.documents.reader import read
+
+RAW = b"""# the first line is a comment
+kind: workload
+tags: {a: x,
+       "b": y}
+spec:
+  containers:
+    - name: main
+      env:
+      - {name: A, value: "1"}
+    -
+      name: side
+  defaults: &defaults
+    cpu: 50m
+  local: *defaults
+  empty:
+---
+---
+second: 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("pointer", "value", "key"),
+    [
+        ((), (2, 1), (2, 1)),
+        (("kind",), (2, 7), (2, 1)),
+        (("tags",), (3, 7), (3, 1)),
+        (("tags", "b"), (4, 13), (4, 8)),
+        (("spec",), (6, 3), (5, 1)),
+        (("spec", "containers"), (7, 5), (6, 3)),
+        (("spec", "containers", 0), (7, 7), (7, 7)),
+        (("spec", "containers", 0, "env", 0, "value"), (9, 26), (9, 19)),
+        (("spec", "containers", 1), (11, 7), (11, 7)),
+        (("spec", "containers", 1, "name"), (11, 13), (11, 7)),
+        (("spec", "defaults", "cpu"), (13, 10), (13, 5)),
+        (("spec", "empty"), (15, 9), (15, 3)),
+    ],
+)
+def test_values_and_keys_are_found(pointer: Pointer, value: tuple[int, int], key: tuple[int, int]) -> None:
+    places = locate(RAW, 0)
+
+    assert (places.of(pointer), places.key(pointer)) == (value, key)
+
+
+def test_what_is_not_there_has_the_place_of_what_is_around_it() -> None:
+    places = locate(RAW, 0)
+
+    assert places.of(("spec", "missing", 3, "deep")) == (6, 3)
+    assert places.key(("spec", "missing")) == (5, 1)
+    assert places.of(("spec", "local", "cpu")) == (14, 10)
+    assert places.key(("spec", "containers", 7)) == (6, 3)
+    assert places.key(("missing",)) == (2, 1)
+
+
+def test_documents_are_counted_as_the_reader_counts_them() -> None:
+    for document in read(RAW).documents:
+        assert locate(RAW, document.index).of(())[0] == document.line
+    assert locate(RAW, 1).of(("second",)) == (18, 9)
+    assert locate(RAW, 2).of(("second",)) == (1, 1)
+
+
+def test_a_broken_file_is_located_as_far_as_it_goes() -> None:
+    places = locate(b"a: 1\nb: [2, }\n", 0)
+
+    assert places.of(("b", 0)) == (2, 5)
+    assert locate(b"\xff", 0).of(("a",)) == (1, 1)
+    assert locate(b"{a: {b: {c: 1}}}", 0, Limits(depth=1)).of(("a", "b", "c")) == (1, 5)
+    assert locate(b"{a: 1, [x, y]: 2, a: 3, b: 4}", 0).of(("b",)) == (1, 28)
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\u2028\u2029\ufeff\ufffe\uffff"))
+SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | TEXT
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4))
+
+
+class Quoting(yaml.SafeDumper):
+    """Texts in double quotes, so that nothing about them is open to interpretation; no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+Quoting.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"'))
+
+
+def dumped(value: Any, flow: bool) -> bytes:
+    return yaml.dump(
+        value, Dumper=Quoting, default_flow_style=flow, allow_unicode=True, encoding="utf-8", sort_keys=False
+    )
+
+
+def finite(value: Any) -> bool:
+    return "inf" not in repr(value)
+
+
+@settings(max_examples=150, deadline=None)
+@given(VALUES.filter(finite), st.booleans())
+def test_what_was_dumped_is_read_back(value: Any, flow: bool) -> None:
+    reading = read(dumped(value, flow))
+
+    assert reading.faults == []
+    assert json.dumps([document.value for document in reading.documents]) == json.dumps([value])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=60) | st.text("[]{},:-?&*!|>'\"%#@ \n\ta0~<.", max_size=60).map(str.encode))
+def test_nothing_makes_the_reader_raise(raw: bytes) -> None:
+    reading = read(raw)
+
+    for document in reading.documents:
+        assert locate(raw, document.index).of(())[0] == document.line
+    for fault in reading.faults:
+        assert fault.line >= 1
+        assert fault.column >= 1
+
+
+def pointers(value: Any, at: Pointer = ()) -> list[Pointer]:
+    below = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else [])
+    return [at, *(found for key, member in below for found in pointers(member, (*at, key)))]
+
+
+def changed(value: Any, at: Pointer, mark: str) -> Any:
+    if not at:
+        return mark
+    copy: Any = dict(value) if isinstance(value, dict) else list(value)
+    copy[at[0]] = changed(copy[at[0]], at[1:], mark)
+    return copy
+
+
+@settings(max_examples=100, deadline=None)
+@given(VALUES.filter(finite), st.booleans(), st.data())
+def test_a_marked_scalar_is_found_where_it_stands(value: Any, flow: bool, data: st.DataObject) -> None:
+    pointer = data.draw(st.sampled_from(pointers(value)))
+    raw = dumped(changed(value, pointer, "@MARK@"), flow)
+
+    assert after(raw, locate(raw, 0), pointer).startswith('"@MARK@"')
+
+
+def after(raw: bytes, places: Places, pointer: Pointer) -> str:
+    line, column = places.of(pointer)
+    return raw.decode().split("\n")[line - 1][column - 1 :]
