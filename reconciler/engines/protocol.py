@@ -34,7 +34,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The end of one step. ``seen`` is the resource itself (None after a delete), ``also`` what else changed with it."""
+    """The end of one step. ``seen`` is the resource (None after a delete), ``also`` what else changed with it."""
 
     id: StepId
     result: Result
@@ -46,10 +46,15 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Engine(Protocol):
-    """One location's way of making things so. ``perform`` must be safe to repeat; it raises EngineError to fail."""
+    """One location's way of making things so. ``perform`` must be safe to repeat; it raises EngineError to fail.
+
+    ``parallel`` steps are performed at once. An engine that is ``prompt`` never waits in ``perform``: its steps need
+    no task of their own and do not count against the limit on work in flight.
+    """
 
     name: str
     parallel: int
+    prompt: bool
 
     async def observe(self) -> list[Seen]:
         """What exists at the location; changes nothing."""

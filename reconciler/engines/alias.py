@@ -1,0 +1,18 @@
+"""The alias of a GVC: thirteen lower-case letters and digits, made once and kept (4-fields.md, section 4)."""
+
+from __future__ import annotations
+
+import hashlib
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_LENGTH = 13
+
+
+def make_alias(org: str, gvc: str) -> str:
+    """The alias of a GVC that has none yet; the same for the same names, so that a repeated step makes it again."""
+    number = int.from_bytes(hashlib.sha256(f"{org}/{gvc}".encode()).digest(), "big")
+    text = ""
+    for _ in range(_LENGTH):
+        number, digit = divmod(number, len(_DIGITS))
+        text += _DIGITS[digit]
+    return text

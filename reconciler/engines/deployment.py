@@ -1,0 +1,136 @@
+"""What a deployment looks like when all of it runs as asked: pure, in the shape of 4-fields.md, section 5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from reconciler.engines.effective import Container, WorkloadSpec, replicas_at
+from reconciler.model.key import Key
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a workload is deployed: the location, the alias and version of its GVC, the domain of endpoints."""
+
+    location: str
+    alias: str
+    gvc_version: int
+    endpoint_domain: str
+
+
+class Execution(msgspec.Struct, frozen=True, rename="camel"):
+    """One execution of a cron workload; times are ISO 8601, UTC."""
+
+    name: str
+    workload_version: int
+    status: str
+    start_time: str
+    completion_time: str
+    conditions: tuple[dict[str, str], ...] = ()
+    replica: str = ""
+
+
+class Version(msgspec.Struct, frozen=True):
+    """One version of a workload as deployed."""
+
+    name: str
+    created: str
+    workload: int
+    gvc: int
+    ready: bool
+    message: str
+    containers: dict[str, dict[str, Any]]
+
+
+class Status(msgspec.Struct, frozen=True, rename="camel"):
+    """The status of a deployment."""
+
+    endpoint: str
+    ready: bool
+    deploying: bool
+    last_processed_version: int
+    expected_deployment_version: int
+    message: str
+    versions: tuple[Version, ...]
+    job_executions: tuple[Execution, ...] = ()
+
+
+class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What one location adds to the status of the workload itself."""
+
+    canonical_endpoint: str
+    endpoint: str
+    internal_name: str
+    replica_internal_names: tuple[str, ...]
+    health: str
+    current_replica_count: int
+    domain_endpoints: tuple[str, ...] = ()
+
+
+class Deployment(msgspec.Struct, frozen=True):
+    """A workload at a location; the deployment is named after the location."""
+
+    name: str
+    status: Status
+    workload: WorkloadStatus
+
+
+_decoder = msgspec.json.Decoder(Deployment)
+
+
+def read_deployment(state: bytes) -> Deployment | None:
+    """The deployment that ``state`` describes; None where it describes none."""
+    try:
+        return _decoder.decode(state)
+    except msgspec.ValidationError:
+        return None
+
+
+def deployed(
+    key: Key, version: int, spec: WorkloadSpec, place: Place, created: str, past: Deployment | None
+) -> Deployment:
+    """``key`` running at ``place`` in ``version``. Of ``past`` stay the executions, and when this version was made."""
+    replicas = replicas_at(spec, place.location)
+    served = spec.type != "cron" and any(container.ports for container in spec.containers)
+    host = f"{key.name}-{place.alias}"
+    endpoint = f"{host}.{place.location}.{place.endpoint_domain}" if served else ""
+    made = next((old.created for old in past.status.versions if old.workload == version), created) if past else created
+    containers = {container.name: _container(container, replicas) for container in spec.containers}
+    entry = Version(f"{key.name}-{version:05d}", made, version, place.gvc_version, True, "", containers)
+    executions = past.status.job_executions if past and spec.job else ()
+    names = tuple(f"{key.name}-{index}.{key.name}" for index in range(replicas)) if spec.type == "stateful" else ()
+    canonical = f"{host}.{place.endpoint_domain}" if served else ""
+    status = Status(endpoint, True, False, version, version, "", (entry,), executions)
+    internal = f"{key.name}.{key.gvc}.platform.local"
+    return Deployment(
+        place.location, status, WorkloadStatus(canonical, canonical, internal, names, "Healthy", replicas)
+    )
+
+
+def executed(deployment: Deployment, key: Key, at: str, limit: int) -> tuple[Deployment, Execution]:
+    """``deployment`` after one more successful execution at ``at``, of which the last ``limit`` are kept."""
+    past = deployment.status.job_executions
+    number = int(past[-1].name.rpartition("-")[2]) + 1 if past else 1
+    complete = {"type": "Complete", "status": "True", "message": "", "reason": "", "lastTransitionTime": at}
+    version = deployment.status.last_processed_version
+    name = f"{key.name}-{number}"
+    execution = Execution(name, version, "Success", at, at, (complete,), f"{name}-0")
+    status = msgspec.structs.replace(deployment.status, job_executions=(*past, execution)[-limit:])
+    return msgspec.structs.replace(deployment, status=status), execution
+
+
+def _container(container: Container, replicas: int) -> dict[str, Any]:
+    return {
+        "name": container.name,
+        "image": container.image,
+        "ready": True,
+        "message": "",
+        "resources": {
+            "replicas": replicas,
+            "replicasReady": replicas,
+            "cpu": container.cpu,
+            "memory": container.memory,
+        },
+        "restarts": {"count": 0},
+    }

@@ -1,0 +1,88 @@
+"""Which steps of a plan may begin: every step that it waits for is applied. Pure bookkeeping, nothing is performed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+
+from reconciler.engines.protocol import Result
+from reconciler.planning.plan import Hold, Step
+
+
+class Blocked(msgspec.Struct, frozen=True, order=True):
+    """A step that cannot begin in this run, and the step that is to blame; both by their position in the plan."""
+
+    position: int
+    cause: int
+    result: Result
+
+
+class Order:
+    """The steps of one plan by position, the ones that may begin in ``ready`` by location, in the plan's order.
+
+    A step that the plan does not hold counts as done. Raises ValueError for a plan that breaks its promise to name
+    every step after those it waits for (design: Plan).
+    """
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = steps
+        self._followers: dict[int, list[int]] = {}
+        self._unmet = [0] * len(steps)
+        self._blame: dict[int, tuple[bool, int]] = {}
+        self.ready: dict[str, deque[int]] = {}
+        self.held: list[int] = []
+        positions = {step.id: position for position, step in enumerate(steps)}
+        for position, step in enumerate(steps):
+            for awaited in step.waits_for:
+                self._link(positions.get(awaited), position)
+            if step.hold is not Hold.NONE:
+                self.held.append(position)
+                self._unmet[position] = -1
+            elif not self._unmet[position]:
+                self._release(position)
+
+    def settle(self, position: int, result: Result) -> list[Blocked]:
+        """Note how a step ended. Releases the steps that waited for it alone; returns those that now cannot begin.
+
+        A step is decided when the last of what it waits for is settled, so the answer does not depend on timing: a
+        failure outranks a wait, and of equals the first in the plan is to blame.
+        """
+        blocked: list[Blocked] = []
+        settled = [(position, result)]
+        while settled:
+            done, how = settled.pop()
+            for follower in self._followers.get(done, ()):
+                verdict = self._decide(follower, done, how)
+                if verdict is not None:
+                    blocked.append(verdict)
+                    settled.append((follower, verdict.result))
+        return blocked
+
+    def _link(self, awaited: int | None, position: int) -> None:
+        if awaited is None:
+            return
+        if awaited >= position:
+            step, other = self._steps[position], self._steps[awaited]
+            raise ValueError(f"the plan is out of order: {step.id} comes before {other.id}, which it waits for")
+        self._followers.setdefault(awaited, []).append(position)
+        self._unmet[position] += 1
+
+    def _release(self, position: int) -> None:
+        self.ready.setdefault(self._steps[position].location, deque()).append(position)
+
+    def _decide(self, follower: int, done: int, how: Result) -> Blocked | None:
+        if self._unmet[follower] < 0:
+            return None
+        if how is not Result.APPLIED:
+            blame = (how is Result.WAITING, done)
+            self._blame[follower] = min(blame, self._blame.get(follower, blame))
+        self._unmet[follower] -= 1
+        if self._unmet[follower]:
+            return None
+        if follower not in self._blame:
+            self._release(follower)
+            return None
+        waits, cause = self._blame.pop(follower)
+        return Blocked(follower, cause, Result.WAITING if waits else Result.SKIPPED)

@@ -1,0 +1,153 @@
+"""The volumes of a volume set at one location: pure, in the shape of 4-fields.md, section 6; sizes in GB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import msgspec
+
+from reconciler.errors import EngineError
+
+MOST_CAPACITY = 16384
+"""The largest volume of either performance class, in GB (document 2, Performance classes)."""
+
+
+class Lifecycle(StrEnum):
+    """What a volume is up to: bound to a replica, kept without one, or with its data deleted."""
+
+    UNUSED = "unused"
+    BOUND = "bound"
+    UNBOUND = "unbound"
+    DELETED = "deleted"
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A snapshot of a volume; times are ISO 8601, UTC, ``expires`` empty for one that is kept."""
+
+    name: str
+    created: str
+    size: float
+    expires: str = ""
+    tags: dict[str, str] = {}
+
+
+class Volume(msgspec.Struct, frozen=True, rename="camel"):
+    """The volume of one replica index."""
+
+    index: int
+    lifecycle: Lifecycle
+    current_size: float
+    current_bytes_used: int = 0
+    volume_snapshots: tuple[Snapshot, ...] = ()
+
+
+class VolumeSetState(msgspec.Struct, frozen=True, rename="camel"):
+    """A volume set at the location ``name``; ``used_by_workload`` is a link, empty where nothing uses it."""
+
+    name: str
+    volumes: tuple[Volume, ...] = ()
+    used_by_workload: str = ""
+
+
+_decoder = msgspec.json.Decoder(VolumeSetState)
+
+
+def read_volumes(state: bytes) -> VolumeSetState | None:
+    """The volume set that ``state`` describes; None where it describes none."""
+    try:
+        return _decoder.decode(state)
+    except msgspec.ValidationError:
+        return None
+
+
+def bound(state: VolumeSetState, workload: str, replicas: int, capacity: float) -> VolumeSetState:
+    """``state`` with a volume for each of ``replicas`` of ``workload``; volumes beyond them stay, unbound.
+
+    Every volume holds at least ``capacity``: one that a command or autoscaling grew beyond it keeps its size.
+    """
+    there = {volume.index: _kept(volume, replicas, capacity) for volume in state.volumes}
+    for index in range(replicas):
+        there.setdefault(index, Volume(index, Lifecycle.BOUND, capacity))
+    volumes = tuple(there[index] for index in sorted(there))
+    return VolumeSetState(state.name, volumes, workload)
+
+
+def released(state: VolumeSetState, capacity: float) -> VolumeSetState:
+    """``state`` with no workload: its volumes and what is on them stay."""
+    return bound(state, "", 0, capacity)
+
+
+def _kept(volume: Volume, replicas: int, capacity: float) -> Volume:
+    if volume.index < replicas:
+        return msgspec.structs.replace(
+            volume, lifecycle=Lifecycle.BOUND, current_size=max(volume.current_size, capacity)
+        )
+    if volume.lifecycle is Lifecycle.DELETED:
+        return volume
+    return msgspec.structs.replace(volume, lifecycle=Lifecycle.UNBOUND, current_size=max(volume.current_size, capacity))
+
+
+def on_volume(state: VolumeSetState, index: int, change: Callable[[Volume], Volume]) -> VolumeSetState:
+    """``state`` with one volume changed. Raises EngineError where there is no such volume."""
+    if all(volume.index != index for volume in state.volumes):
+        indexes = ", ".join(str(volume.index) for volume in state.volumes) or "none"
+        raise refused(f"there is no volume {index} at {state.name}; there are: {indexes}", "VolumeNotFound")
+    volumes = tuple(change(volume) if volume.index == index else volume for volume in state.volumes)
+    return msgspec.structs.replace(state, volumes=volumes)
+
+
+def expanded(volume: Volume, size: float) -> Volume:
+    """``volume`` grown to ``size`` (4-fields.md, section 6). Raises EngineError for a size that is no growth."""
+    if volume.current_size >= size:
+        raise refused(f"volume {volume.index} has {volume.current_size:g} GB; newStorageCapacity must be larger")
+    if size > MOST_CAPACITY:
+        raise refused(f"newStorageCapacity is {size:g}; a volume holds at most {MOST_CAPACITY} GB")
+    return msgspec.structs.replace(_with_data(volume), current_size=size)
+
+
+def emptied(volume: Volume, capacity: float) -> Volume:
+    """``volume`` without its data; one in use gets an empty device of ``capacity`` at once (document 2)."""
+    if volume.lifecycle is Lifecycle.BOUND:
+        return msgspec.structs.replace(volume, current_size=capacity, current_bytes_used=0)
+    return msgspec.structs.replace(volume, lifecycle=Lifecycle.DELETED, current_size=0, current_bytes_used=0)
+
+
+def snapshotted(volume: Volume, snapshot: Snapshot) -> Volume:
+    """``volume`` with one more snapshot. Raises EngineError where the name is taken."""
+    if any(one.name == snapshot.name for one in volume.volume_snapshots):
+        raise refused(f"volume {volume.index} has a snapshot {snapshot.name} already", "SnapshotExists")
+    taken = msgspec.structs.replace(snapshot, size=_with_data(volume).current_size)
+    return msgspec.structs.replace(volume, volume_snapshots=(*volume.volume_snapshots, taken))
+
+
+def without_snapshot(volume: Volume, name: str) -> Volume:
+    """``volume`` without the snapshot ``name``. Raises EngineError where there is none."""
+    gone = _snapshot(volume, name)
+    kept = tuple(one for one in volume.volume_snapshots if one is not gone)
+    return msgspec.structs.replace(volume, volume_snapshots=kept)
+
+
+def restored(volume: Volume, name: str) -> Volume:
+    """``volume`` as it was at the snapshot ``name``, never smaller than now. Raises EngineError where there is none."""
+    snapshot = _snapshot(volume, name)
+    lifecycle = Lifecycle.UNBOUND if volume.lifecycle is Lifecycle.DELETED else volume.lifecycle
+    return msgspec.structs.replace(volume, lifecycle=lifecycle, current_size=max(volume.current_size, snapshot.size))
+
+
+def refused(message: str, reason: str = "InvalidCommand") -> EngineError:
+    """A command that can never work as asked."""
+    return EngineError(message, reason=reason, retry=False)
+
+
+def _with_data(volume: Volume) -> Volume:
+    if volume.lifecycle is Lifecycle.DELETED:
+        raise refused(f"the storage of volume {volume.index} is deleted; restore a snapshot or let a replica use it")
+    return volume
+
+
+def _snapshot(volume: Volume, name: str) -> Snapshot:
+    for snapshot in volume.volume_snapshots:
+        if snapshot.name == name:
+            return snapshot
+    raise refused(f"volume {volume.index} has no snapshot {name}", "SnapshotNotFound")

@@ -1,0 +1,86 @@
+"""The words for how steps end: reasons for conditions, messages for people. Paths are named, values never."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reconciler.engines.protocol import Outcome, Result
+from reconciler.errors import EngineError
+from reconciler.planning.plan import Action, Hold, Step, StepId
+
+HOLD_WORDS = {
+    Hold.BUDGET: "it is one of more deletes than a run may make",
+    Hold.VOLUMES: "it deletes volumes and what is on them",
+    Hold.REPLACE: "it deletes the resource and makes it anew",
+}
+
+APPLIED_REASON = {
+    Action.CREATE: "Created",
+    Action.UPDATE: "Updated",
+    Action.REPLACE: "Replaced",
+    Action.DELETE: "Deleted",
+}
+
+_SHOWN_PATHS = 3
+
+
+def applied_message(step: Step) -> str:
+    """What was done, for the event."""
+    done = APPLIED_REASON[step.action].lower()
+    place = f" at {step.location}" if step.location else ""
+    if step.action is Action.DELETE:
+        return f"{done}{place}"
+    text = f"{done}{place}, version {step.version}"
+    paths = [change.path for change in step.changes]
+    if step.action is Action.CREATE or not paths:
+        return text
+    more = f" and {len(paths) - _SHOWN_PATHS} more" if len(paths) > _SHOWN_PATHS else ""
+    return f"{text}: {', '.join(paths[:_SHOWN_PATHS])}{more}"
+
+
+def failed(step_id: StepId, error: EngineError) -> Outcome:
+    """The outcome of a step that its engine refused or failed."""
+    return Outcome(step_id, Result.FAILED, error.reason, str(error), retry=error.retry)
+
+
+def broken(step_id: StepId, engine: str, error: BaseException) -> Outcome:
+    """The outcome of a step that met a bug: its type and place only, since its text may hold anything."""
+    message = f"the engine {engine} met {type(error).__name__} at {bug_place(error)}; this is a bug, please report it"
+    return Outcome(step_id, Result.FAILED, "EngineBug", message)
+
+
+def bug_place(error: BaseException) -> str:
+    """``file.py:120``, where ``error`` was raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else "an unknown place"
+
+
+def held(step: Step, digest: str) -> Outcome:
+    """The outcome of a step that somebody has to approve first."""
+    message = f"waits for approval, since {HOLD_WORDS[step.hold]}: reconciler approve {digest}"
+    return Outcome(step.id, Result.WAITING, "ApprovalRequired", message)
+
+
+def blocked(step: Step, cause: Step, result: Result) -> Outcome:
+    """The outcome of a step that waits for ``cause``, which was not applied."""
+    if result is Result.SKIPPED:
+        return Outcome(step.id, result, "DependencyFailed", f"waits for {cause.id}, which could not be applied")
+    return Outcome(step.id, result, "DependencyWaiting", f"waits for {cause.id}, which waits itself")
+
+
+def not_healthy(step: Step, key: str) -> Outcome:
+    """The outcome of a step that needs ``key`` to be Healthy before it begins."""
+    return Outcome(step.id, Result.WAITING, "DependencyNotHealthy", f"waits until {key} is Healthy")
+
+
+def not_bound(step: Step) -> Outcome:
+    """The outcome of a step at a location that the settings bind to no engine."""
+    message = f"the settings bind no engine to the location {step.location}; add it under `locations`"
+    return Outcome(step.id, Result.WAITING, "LocationNotBound", message)
+
+
+def preempted(step: Step) -> Outcome:
+    """The outcome of a step that was not begun because something newer is to be done first."""
+    return Outcome(step.id, Result.WAITING, "Preempted", "not begun: the run ended early to make way")

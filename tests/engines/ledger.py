@@ -1,0 +1,114 @@
+"""A second engine, for tests: its world is a ledger that only grows and a map of what there is, both files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from reconciler.engines.protocol import Outcome, Result, Seen
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.model.record import Health
+from reconciler.planning.plan import Action, Step
+
+
+class Crash(BaseException):
+    """The program dies here."""
+
+
+class LedgerEngine:
+    """Can be told to fail, to be slow, to break, and to die. ``most`` is how many steps were ever in flight at once.
+
+    ``fail`` counts down the failures of a key, ``refuse`` fails for good, ``bug`` names keys that meet a bug,
+    ``unhealthy`` ones that come up Loading. ``gate`` holds every step until it is set; ``before`` and ``after`` are
+    called around the change of the world.
+    """
+
+    name = "ledger"
+    prompt = False
+
+    def __init__(self, path: Path, location: str = "here", parallel: int = 4) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self._ledger = path / "ledger.jsonl"
+        self._map = path / "world.json"
+        self.location = location
+        self.parallel = parallel
+        self.fail: dict[str, int] = {}
+        self.refuse: set[str] = set()
+        self.bug: set[str] = set()
+        self.unhealthy: set[str] = set()
+        self.gate: asyncio.Event | None = None
+        self.before: Callable[[str], None] = _nothing
+        self.after: Callable[[str], None] = _nothing
+        self.in_flight = 0
+        self.most = 0
+
+    def performed(self) -> list[str]:
+        """Every change of the world so far, as ``action key``, oldest first."""
+        lines = self._ledger.read_text().splitlines() if self._ledger.exists() else []
+        return [f"{line['action']} {line['key']}" for line in map(json.loads, lines)]
+
+    def world(self) -> dict[str, dict[str, Any]]:
+        """Key to what there is."""
+        found: dict[str, dict[str, Any]] = json.loads(self._map.read_text()) if self._map.exists() else {}
+        return found
+
+    async def observe(self) -> list[Seen]:
+        """What the map says."""
+        return [
+            Seen(Key.parse(key), self.location, Health(there["health"]), b"{}", there["digest"], there["version"])
+            for key, there in sorted(self.world().items())
+        ]
+
+    async def perform(self, step: Step) -> Outcome:
+        """Write the step down and change the map."""
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        try:
+            await asyncio.sleep(0)
+            if self.gate is not None:
+                await self.gate.wait()
+            return self._perform(step)
+        finally:
+            self.in_flight -= 1
+
+    async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+        """There are none."""
+        raise EngineError(f"{key} takes no command {name}", retry=False)
+
+    def _perform(self, step: Step) -> Outcome:
+        key = str(step.key)
+        self.before(key)
+        self._trouble(key)
+        health = Health.LOADING if key in self.unhealthy else Health.HEALTHY
+        world = self.world()
+        if step.action is Action.DELETE:
+            world.pop(key, None)
+        else:
+            world[key] = {"digest": step.digest, "version": step.version, "health": health}
+        with self._ledger.open("a") as ledger:
+            ledger.write(json.dumps({"action": step.action, "key": key, "digest": step.digest}) + "\n")
+        part = self._map.with_suffix(".part")
+        part.write_text(json.dumps(world))
+        part.replace(self._map)
+        self.after(key)
+        if step.action is Action.DELETE:
+            return Outcome(step.id, Result.APPLIED)
+        seen = Seen(step.key, step.location, health, b"{}", step.digest, step.version)
+        return Outcome(step.id, Result.APPLIED, seen=seen)
+
+    def _trouble(self, key: str) -> None:
+        if key in self.refuse:
+            raise EngineError("the ledger refuses", reason="Refused", retry=False)
+        if key in self.bug:
+            raise KeyError("what a secret text")
+        if self.fail.get(key, 0):
+            self.fail[key] -= 1
+            raise EngineError("the ledger is out of ink", reason="OutOfInk")
+
+
+def _nothing(_key: str) -> None:
+    pass

@@ -1,0 +1,137 @@
+"""Between the journal and the outcome the program may die at any point; replay makes good."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.engines.recording import Job
+from reconciler.planning.plan import Action
+from tests.engines.ledger import Crash, LedgerEngine
+from tests.engines.plans import Bench, ends, plan, step
+from tests.fakeclock import FakeClock
+
+KEYS = [f"workload/shop/w{n}" for n in range(12)]
+PLAN = plan(*(step(key, waits_for=KEYS[max(0, at - 3) : at : 2]) for at, key in enumerate(KEYS)))
+
+
+def start(path: Path) -> tuple[Bench, LedgerEngine]:
+    """A newly started program over whatever an earlier one left at ``path``."""
+    bench, engine = Bench(path, FakeClock(auto=True)), LedgerEngine(path / "here")
+    bench.engines["here"] = engine
+    return bench, engine
+
+
+pack = msgspec.msgpack.encode
+
+
+def die(_key: str) -> None:
+    raise Crash
+
+
+def check(path: Path) -> None:
+    """What holds after every crash: nothing is recorded that was not performed, nothing performed is forgotten."""
+    bench, engine = start(path)
+    performed, journaled = set(engine.world()), {row.key for row in bench.records.journal.open()}
+    assert set(bench.recorded()) <= performed
+    assert performed <= set(bench.recorded()) | journaled
+    bench.records.close()
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("victim", [KEYS[0], KEYS[5], KEYS[11]])
+def test_a_crash_costs_nothing_but_a_repeated_step(tmp_path: Path, moment: str, victim: str) -> None:
+    bench, engine = start(tmp_path)
+    setattr(engine, moment, lambda key: die(key) if key == victim else None)
+    with pytest.raises(Crash):
+        asyncio.run(bench.run(PLAN))
+    bench.records.close()
+    check(tmp_path)
+
+    bench, engine = start(tmp_path)
+    replayed = asyncio.run(bench.executor().replay())
+    assert victim in ends(replayed)
+    assert bench.records.journal.open() == []
+    assert set(bench.recorded()) == set(engine.world())
+    rest = [one for one in PLAN.steps if str(one.key) not in bench.recorded()]
+    asyncio.run(bench.run(plan(*rest)))
+    assert sorted(bench.recorded()) == sorted(engine.world()) == sorted(KEYS)
+    repeated = len(engine.performed()) - len(KEYS)
+    assert repeated <= (1 if moment == "before" else engine.parallel)
+
+
+def test_a_replayed_step_is_recorded_under_its_own_source_revision_and_version(tmp_path: Path) -> None:
+    bench, engine = start(tmp_path)
+    engine.after = die
+    with pytest.raises(Crash):
+        asyncio.run(bench.run(plan(step(KEYS[0], version=7))))
+    engine.after = lambda _key: None
+    asyncio.run(bench.executor().replay())
+    (record,) = bench.records.applied.get(KEYS[0])
+    assert (record.source, record.revision, record.version) == ("main", "main@sha1:abc", 7)
+
+
+def test_of_two_journaled_steps_of_one_key_the_newest_says_all(tmp_path: Path) -> None:
+    bench, engine = start(tmp_path)
+    for action, version in ((Action.CREATE, 1), (Action.UPDATE, 2)):
+        one = step(KEYS[0], action=action, version=version)
+        bench.records.journal.begin(1, [(one.key, one.location, str(action), pack(Job("main", "r", 1, one)))])
+    assert ends(asyncio.run(bench.executor().replay())) == {KEYS[0]: "applied"}
+    assert engine.performed() == [f"update {KEYS[0]}"]
+    assert bench.recorded() == {KEYS[0]: 2}
+    assert bench.records.journal.open() == []
+
+
+def test_a_step_that_fails_in_replay_is_recorded_as_failed_and_the_journal_is_clear(tmp_path: Path) -> None:
+    bench, engine = start(tmp_path)
+    engine.before = die
+    with pytest.raises(Crash):
+        asyncio.run(bench.run(plan(step(KEYS[0]))))
+    engine.before, engine.refuse = (lambda _key: None), {KEYS[0]}
+    assert ends(asyncio.run(bench.executor().replay())) == {KEYS[0]: "failed/Refused"}
+    assert bench.records.journal.open() == []
+    assert bench.records.failures.get(KEYS[0])[0].reason == "Refused"
+
+
+def test_a_run_begins_with_what_an_earlier_one_left_in_the_journal(tmp_path: Path) -> None:
+    bench, engine = start(tmp_path)
+    engine.before = die
+    with pytest.raises(Crash):
+        asyncio.run(bench.run(plan(step(KEYS[0], action=Action.DELETE))))
+    engine.before = lambda _key: None
+    assert ends(asyncio.run(bench.run(plan(step(KEYS[0], version=2))))) == {KEYS[0]: "applied"}
+    assert engine.performed() == [f"delete {KEYS[0]}", f"create {KEYS[0]}"]
+    assert bench.records.journal.open() == []
+    assert bench.recorded() == {KEYS[0]: 2}
+
+
+def test_a_replay_of_nothing_is_nothing(tmp_path: Path) -> None:
+    bench, _ = start(tmp_path)
+    assert asyncio.run(bench.executor().replay()) == []
+
+
+CHILD = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from tests.engines.test_crash import PLAN, start
+bench, engine = start(Path(sys.argv[1]))
+setattr(engine, sys.argv[2], lambda key: os.kill(os.getpid(), signal.SIGKILL) if key == sys.argv[3] else None)
+asyncio.run(bench.run(PLAN))
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_killed_process_leaves_records_that_replay_completes(tmp_path: Path, moment: str) -> None:
+    root = Path(__file__).parents[2]
+    ended = subprocess.run([sys.executable, "-c", CHILD, str(tmp_path), moment, KEYS[6]], cwd=root, check=False)
+    assert ended.returncode == -9
+    check(tmp_path)
+    bench, engine = start(tmp_path)
+    asyncio.run(bench.executor().replay())
+    assert set(bench.recorded()) == set(engine.world()) >= {KEYS[6]}
+    assert bench.records.journal.open() == []

@@ -1,0 +1,335 @@
+"""The executor over the ledger engine: order, isolation, retry, pre-emption, and what the records say afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.errors import DiskFull
+from reconciler.model.record import Health
+from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Plan
+from tests.engines.ledger import LedgerEngine
+from tests.engines.plans import Bench, ends, plan, step
+from tests.engines.test_ready import Graph, graphs
+from tests.fakeclock import FakeClock
+
+
+class Stage(Bench):
+    """A bench with a ledger at ``here`` and one for resources without a place."""
+
+    def __init__(self, path: Path, *, auto: bool = True, **more: int) -> None:
+        super().__init__(path, FakeClock(auto=auto), **more)
+        self.time: FakeClock = self.clock  # type: ignore[assignment]
+        self.here = LedgerEngine(path / "here", "here")
+        self.org = LedgerEngine(path / "org", "")
+        self.engines.update({"here": self.here, "": self.org})
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+A, B, C, D = (f"workload/shop/{name}" for name in "abcd")
+
+
+def test_steps_are_taken_in_the_order_of_the_plan(stage: Stage) -> None:
+    outcomes = asyncio.run(
+        stage.run(
+            plan(
+                step("gvc/shop", ""),
+                step(A, waits_for=["gvc/shop@"]),
+                step(B, waits_for=[A]),
+                step("secret/gone", "", action=Action.DELETE, waits_for=[f"{B}@here"]),
+            )
+        )
+    )
+    assert ends(outcomes) == {"gvc/shop": "applied", A: "applied", B: "applied", "secret/gone": "applied"}
+    assert stage.here.performed() == [f"create {A}", f"create {B}"]
+    assert stage.org.performed() == ["create gvc/shop", "delete secret/gone"]
+    assert stage.records.journal.open() == []
+
+
+@settings(max_examples=25, deadline=None)
+@given(graph=graphs(), bad=st.sets(st.integers(0, 11), max_size=3))
+def test_a_failure_holds_back_only_what_waits_for_it(
+    tmp_path_factory: pytest.TempPathFactory, graph: Graph, bad: set[int]
+) -> None:
+    stage = Stage(tmp_path_factory.mktemp("stage"))
+    names = [f"workload/shop/w{at}" for at in range(len(graph))]
+    stage.here.refuse = {names[at] for at in bad if at < len(graph)}
+    steps = [step(names[at], waits_for=[names[one] for one in ones]) for at, ones in enumerate(graph)]
+    found = ends(asyncio.run(stage.run(plan(*steps))))
+    undone: set[str] = set()
+    for name, ones in zip(names, graph, strict=True):
+        if undone & {names[one] for one in ones}:
+            assert found[name] == "skipped/DependencyFailed"
+            undone.add(name)
+        elif name in stage.here.refuse:
+            assert found[name] == "failed/Refused"
+            undone.add(name)
+        else:
+            assert found[name] == "applied"
+    assert set(stage.recorded()) == set(names) - undone
+    performed = [line.partition(" ")[2] for line in stage.here.performed()]
+    for name, ones in zip(names, graph, strict=True):
+        for one in ones if name in performed else ():
+            assert performed.index(names[one]) < performed.index(name)
+
+
+def test_as_many_steps_are_in_flight_as_the_engine_and_the_executor_allow(tmp_path: Path) -> None:
+    steps = [step(f"workload/shop/w{n}") for n in range(20)]
+    stage = Stage(tmp_path / "wide")
+    asyncio.run(stage.run(plan(*steps)))
+    assert stage.here.most == stage.here.parallel == 4
+    narrow = Stage(tmp_path / "narrow", parallel=2)
+    asyncio.run(narrow.run(plan(*steps)))
+    assert narrow.here.most == 2
+    assert len(narrow.recorded()) == 20
+
+
+def test_what_was_applied_is_recorded_with_its_event(stage: Stage) -> None:
+    asyncio.run(stage.run(plan(step("workload/shop/a", version=3, body={"spec": 1}))))
+    (record,) = stage.records.applied.get(A)
+    assert (record.version, record.source, record.revision) == (3, "main", "main@sha1:abc")
+    assert (record.body, record.digest, record.health) == (b'{"spec": 1}', "digest-3", Health.HEALTHY)
+    assert record.applied_at == stage.clock.now()
+    (event,) = stage.records.events.list()
+    assert (event.type, event.reason, event.message) == ("Normal", "Created", "created at here, version 3")
+    assert stage.records.pending.take("main").keys == [A]
+    asyncio.run(stage.run(plan(step(A, action=Action.DELETE))))
+    assert stage.records.applied.get(A) == ()
+    assert stage.records.events.list()[-1].message == "deleted at here"
+
+
+def test_an_event_names_changed_fields_and_never_their_values(stage: Stage) -> None:
+    asyncio.run(stage.run(plan(step(A))))
+    paths = ("spec.a", "spec.b", "spec.c", "spec.d", "spec.e")
+    changes = tuple(FieldChange(path, "hush", {"deep": ["hush", None]}, ChangeClass.IN_PLACE) for path in paths)
+    update = msgspec.structs.replace(step(A, action=Action.UPDATE, version=2), changes=changes)
+    asyncio.run(stage.run(plan(update)))
+    assert stage.records.events.list()[-1].message == "updated at here, version 2: spec.a, spec.b, spec.c and 2 more"
+
+
+def test_what_another_try_can_mend_is_tried_again_with_backoff(stage: Stage) -> None:
+    stage.here.fail = {A: 2}
+    assert ends(asyncio.run(stage.run(plan(step(A), step(B))))) == {A: "applied", B: "applied"}
+    assert 0 < sum(stage.time.slept) <= 1 + 2
+    assert stage.records.failures.all() == []
+
+
+def test_when_the_tries_are_used_up_the_failure_is_recorded_and_the_wait_grows(stage: Stage) -> None:
+    stage.here.fail = {A: 1000}
+    bounds = []
+    for round_ in range(1, 9):
+        assert ends(asyncio.run(stage.run(plan(step(A), step(B, waits_for=[A]))))) == {
+            A: "failed/OutOfInk",
+            B: "skipped/DependencyFailed",
+        }
+        (failure,) = stage.records.failures.get(A)
+        assert failure.attempts == round_
+        assert failure.message == "the ledger is out of ink"
+        bounds.append(failure.next_attempt - stage.clock.now())
+    assert all(0 <= wait <= min(60, 2**n) for n, wait in enumerate(bounds))
+    assert max(bounds[4:]) > 2
+    assert stage.here.fail[A] == 1000 - 8 * 3
+    stage.here.fail = {}
+    asyncio.run(stage.run(plan(step(A))))
+    assert stage.records.failures.all() == []
+
+
+def test_a_step_that_fails_the_same_way_again_and_again_does_not_flood_the_events(stage: Stage) -> None:
+    stage.here.refuse = {A}
+    for _ in range(20):
+        asyncio.run(stage.run(plan(step(A))))
+    assert [event.type for event in stage.records.events.list()] == ["Warning"] * 3  # the first, the 10th, the 20th
+    stage.here.refuse, stage.here.bug = set(), {A}
+    asyncio.run(stage.run(plan(step(A))))
+    assert stage.records.events.list()[-1].reason == "EngineBug"
+
+
+def test_what_cannot_be_mended_fails_at_once(stage: Stage) -> None:
+    stage.here.refuse = {A}
+    (outcome,) = asyncio.run(stage.run(plan(step(A))))
+    assert (outcome.reason, outcome.message, outcome.retry) == ("Refused", "the ledger refuses", False)
+    assert stage.time.slept == []
+    assert not stage.records.failures.get(A)[0].retry
+
+
+def test_a_bug_in_an_engine_fails_its_own_step_only_and_tells_no_secrets(stage: Stage) -> None:
+    stage.here.bug = {A}
+    executor = stage.executor()
+    first, second = asyncio.run(executor.run(plan(step(A), step(B)), 1, lambda: False))
+    assert (first.reason, str(second.result)) == ("EngineBug", "applied")
+    assert "KeyError at ledger.py:" in first.message
+    assert "secret text" not in first.message
+    assert [type(bug) for bug in executor.bugs.values()] == [KeyError]
+
+
+def test_held_steps_and_what_waits_for_them_wait_while_the_rest_goes(stage: Stage) -> None:
+    outcomes = asyncio.run(
+        stage.run(
+            plan(
+                step(A, action=Action.DELETE, hold=Hold.VOLUMES),
+                step(B, waits_for=[A]),
+                step(C, waits_for=[B]),
+                step(D),
+            )
+        )
+    )
+    assert ends(outcomes) == {
+        A: "waiting/ApprovalRequired",
+        B: "waiting/DependencyWaiting",
+        C: "waiting/DependencyWaiting",
+        D: "applied",
+    }
+    assert "reconciler approve held-digest" in outcomes[0].message
+    assert outcomes[2].message == f"waits for {B}@here, which waits itself"
+    assert set(stage.records.pending.take("main").keys) == {A, B, C, D}
+    assert stage.records.failures.all() == []
+
+
+def test_a_step_waits_until_what_it_needs_is_healthy(stage: Stage) -> None:
+    stage.here.unhealthy = {A}
+    planned = plan(
+        step(A), step(B, waits_for=[A], needs_healthy=[A]), step(C, waits_for=[B]), step(D, needs_healthy=["secret/x"])
+    )
+    assert ends(asyncio.run(stage.run(planned))) == {
+        A: "applied",
+        B: "waiting/DependencyNotHealthy",
+        C: "waiting/DependencyWaiting",
+        D: "waiting/DependencyNotHealthy",
+    }
+    stage.records.applied.update_seen(A, "here", Health.HEALTHY, b"{}")
+    assert ends(asyncio.run(stage.run(plan(step(B, needs_healthy=[A]))))) == {B: "applied"}
+
+
+def test_what_was_just_applied_healthy_lets_its_dependants_begin(stage: Stage) -> None:
+    planned = plan(step(A), step(B, waits_for=[A], needs_healthy=[A]))
+    assert ends(asyncio.run(stage.run(planned))) == {A: "applied", B: "applied"}
+
+
+def test_a_location_without_an_engine_waits_and_says_what_to_do(stage: Stage) -> None:
+    outcomes = asyncio.run(stage.run(plan(step(A, "mars"), step(B, waits_for=[f"{A}@mars"]))))
+    assert ends(outcomes) == {A: "waiting/LocationNotBound", B: "waiting/DependencyWaiting"}
+    assert "mars" in outcomes[0].message
+
+
+def test_once_preempted_nothing_new_begins_and_what_is_in_flight_ends(stage: Stage) -> None:
+    async def story() -> dict[str, str]:
+        stage.here.gate = asyncio.Event()
+        newer = asyncio.Event()
+        steps = [step(f"workload/shop/w{n}") for n in range(6)]
+        running = asyncio.create_task(stage.run(plan(*steps), newer.is_set))
+        while stage.here.in_flight < 4:
+            await asyncio.sleep(0)
+        newer.set()
+        stage.here.gate.set()
+        return ends(await running)
+
+    found = asyncio.run(story())
+    assert [found[f"workload/shop/w{n}"] for n in range(6)] == ["applied"] * 4 + ["waiting/Preempted"] * 2
+    assert len(stage.recorded()) == 4
+    assert stage.records.journal.open() == []
+
+
+def test_preemption_ends_the_wait_between_two_tries(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, auto=False)
+    stage.here.fail = {A: 5}
+
+    async def story() -> dict[str, str]:
+        newer = asyncio.Event()
+        running = asyncio.create_task(stage.run(plan(step(A)), newer.is_set))
+        while not stage.time.slept:
+            await asyncio.sleep(0)
+        newer.set()
+        await stage.time.advance(1)
+        assert running.done()
+        return ends(await running)
+
+    assert asyncio.run(story()) == {A: "failed/OutOfInk"}
+    assert stage.here.fail[A] == 4
+
+
+def test_a_cancelled_run_leaves_its_journal_to_the_next(stage: Stage) -> None:
+    async def story() -> None:
+        stage.here.gate = asyncio.Event()
+        running = asyncio.create_task(stage.run(plan(step(A), step(B))))
+        while stage.here.in_flight < 2:
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert stage.here.in_flight == 0
+
+    asyncio.run(story())
+    assert stage.recorded() == {}
+    assert [row.key for row in stage.records.journal.open()] == [A, B]
+    stage.here.gate = None
+    assert ends(asyncio.run(stage.executor().replay())) == {A: "applied", B: "applied"}
+    assert stage.records.journal.open() == []
+
+
+def test_a_workload_that_finds_a_place_leaves_its_placeless_record_behind(stage: Stage) -> None:
+    asyncio.run(stage.run(plan(step(A, ""))))
+    assert stage.recorded() == {}
+    asyncio.run(stage.run(plan(step(A, "here"))))
+    assert [record.location for record in stage.records.applied.get(A)] == ["here"]
+
+
+def test_a_step_is_durable_before_it_is_performed_and_recorded_with_its_outcome(stage: Stage) -> None:
+    other = Bench(stage.records.path.parent, stage.clock) if stage.records.path else stage
+    seen: list[tuple[list[str], list[str]]] = []
+
+    def look(_key: str) -> None:
+        journaled = [row.key for row in other.records.journal.open()]
+        seen.append((journaled, sorted(other.recorded())))
+
+    stage.here.before = look
+    asyncio.run(stage.run(plan(step(A), step(B, waits_for=[A]))))
+    assert seen == [([A], []), ([B], [A])]
+
+
+def test_many_steps_share_a_few_transactions(stage: Stage) -> None:
+    stage.here.parallel = stage.parallel = 100
+    assert _commits(stage, plan(*(step(f"workload/shop/w{n}") for n in range(300)))) <= 10
+
+
+def test_one_step_costs_two_transactions(stage: Stage) -> None:
+    assert _commits(stage, plan(step(A))) == 2
+
+
+def test_an_empty_plan_costs_nothing(stage: Stage) -> None:
+    assert _commits(stage, plan()) == 0
+
+
+def _commits(stage: Stage, planned: Plan) -> int:
+    statements: list[str] = []
+    stage.records._database._connection.set_trace_callback(statements.append)
+    asyncio.run(stage.run(planned))
+    return statements.count("COMMIT")
+
+
+def test_a_full_disk_stops_the_run_cleanly_and_replay_repairs_the_records(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.here.parallel = stage.parallel = 20
+    planned = plan(*(step(f"workload/shop/w{n:03}", body={"filling": "x" * 4000}) for n in range(200)))
+    database = stage.records._database
+    database.value(f"PRAGMA max_page_count = {database.value('PRAGMA page_count') + 60}")
+    with pytest.raises(DiskFull):
+        asyncio.run(stage.run(planned))
+    assert stage.here.in_flight == 0
+    recorded, performed = set(stage.recorded()), set(stage.here.world())
+    assert 0 < len(recorded) < len(performed) < 200
+    journaled = {row.key for row in stage.records.journal.open()}
+    assert performed <= recorded | journaled
+    database.value("PRAGMA max_page_count = 1000000")
+    assert all(str(outcome.result) == "applied" for outcome in asyncio.run(stage.executor().replay()))
+    assert set(stage.recorded()) == set(stage.here.world()) >= performed
+    assert all(str(outcome.result) == "applied" for outcome in asyncio.run(stage.run(planned)))
+    assert len(stage.recorded()) == 200

@@ -1,0 +1,375 @@
+"""The recorded engine: what deployments, GVCs and volume sets look like when nothing runs and all is well."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.engines.alias import make_alias
+from reconciler.engines.recorded import RecordedEngine
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.model.record import Health
+from reconciler.model.resource import Reference
+from reconciler.planning.plan import Action, Step
+from reconciler.records.desired import Entry
+from tests.engines.plans import Bench, ends, plan, step
+from tests.fakeclock import FakeClock
+
+WEST, EAST = "aws-us-west-2", "gcp-us-east1"
+ALIAS = make_alias("acme", "shop")
+
+
+class World(Bench):
+    """Recorded engines at two locations, and the GVC ``shop``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, FakeClock(auto=True))
+        self.time: FakeClock = self.clock  # type: ignore[assignment]
+        for location in ("", WEST, EAST):
+            self.engines[location] = RecordedEngine(self.records, location, "acme", "example.net", self.clock)
+        self.apply(recorded_step("gvc/shop", ""))
+
+    def apply(self, *steps: Step) -> None:
+        """Perform and record; everything must be applied."""
+        assert set(ends(asyncio.run(self.run(plan(*steps)))).values()) <= {"applied"}
+
+    def state(self, key: str, location: str = WEST) -> dict[str, Any]:
+        """The recorded state."""
+        found: dict[str, Any] = json.loads(self.record(key, location).state)
+        return found
+
+    def record(self, key: str, location: str = WEST) -> Any:
+        """The record at ``location``."""
+        return next(record for record in self.records.applied.get(key) if record.location == location)
+
+    def command(self, key: str, name: str, location: str = WEST, **spec: Any) -> dict[str, Any]:
+        """Give a command to the engine at ``location``."""
+        ask = {"location": location, **spec}
+        return asyncio.run(self.engines[location].command(Key.parse(key), name, ask))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def recorded_step(key: str, location: str = WEST, **more: Any) -> Step:
+    return step(key, location, engine="recorded", **more)
+
+
+def workload(name: str, kind: str = "standard", *, location: str = WEST, **more: Any) -> Step:
+    """A step on a workload with two replicas; ``spec`` overrides members of its spec."""
+    container = {"name": "main", "image": "app:1", "cpu": "100m", "memory": "256Mi"}
+    container |= {"ports": [{"number": 8080, "protocol": "http"}]} if kind != "cron" else {}
+    container |= {
+        "volumes": [{"uri": f"platform://volumeset/{uri}", "path": f"/{uri}"} for uri in more.pop("mounts", ())]
+    }
+    spec = {
+        "type": kind,
+        "containers": [container],
+        "defaultOptions": {"autoscaling": {"minScale": 2, "maxScale": 5}, "suspend": False},
+        "localOptions": [],
+    }
+    spec |= {"job": {"schedule": "* * * * *", "historyLimit": 3}} if kind == "cron" else {}
+    body = {"kind": "workload", "name": name, "gvc": "shop", "spec": spec | more.pop("spec", {})}
+    return recorded_step(f"workload/shop/{name}", location, body=body, **more)
+
+
+def scaled(least: int, **more: Any) -> dict[str, Any]:
+    return {"defaultOptions": {"autoscaling": {"minScale": least, "maxScale": 9}, **more}}
+
+
+def volumeset(name: str = "disk", capacity: int = 10, **more: Any) -> Step:
+    spec = {"initialCapacity": capacity, "performanceClass": "general-purpose-ssd", "fileSystemType": "ext4"}
+    return recorded_step(f"volumeset/shop/{name}", body={"kind": "volumeset", "name": name, "spec": spec}, **more)
+
+
+def test_a_gvc_gets_an_alias_of_thirteen_letters_and_digits_and_keeps_it(world: World) -> None:
+    alias = world.record("gvc/shop", "").alias
+    assert alias == ALIAS
+    assert len(alias) == 13
+    assert alias.isalnum()
+    assert alias == alias.lower()
+    assert make_alias("acme", "shop2") != alias
+    kept = msgspec.structs.replace(world.record("gvc/shop", ""), alias="abcdefghijklm")
+    world.records.applied.put(kept)
+    world.apply(recorded_step("gvc/shop", "", action=Action.UPDATE, version=2))
+    assert world.record("gvc/shop", "").alias == "abcdefghijklm"
+
+
+def test_a_deployment_is_recorded_in_full(world: World) -> None:
+    world.apply(workload("api"))
+    state = world.state("workload/shop/api")
+    assert state == {
+        "name": WEST,
+        "status": {
+            "endpoint": f"api-{ALIAS}.{WEST}.example.net",
+            "ready": True,
+            "deploying": False,
+            "lastProcessedVersion": 1,
+            "expectedDeploymentVersion": 1,
+            "message": "",
+            "versions": [
+                {
+                    "name": "api-00001",
+                    "created": "2026-01-01T00:00:00Z",
+                    "workload": 1,
+                    "gvc": 1,
+                    "ready": True,
+                    "message": "",
+                    "containers": {
+                        "main": {
+                            "name": "main",
+                            "image": "app:1",
+                            "ready": True,
+                            "message": "",
+                            "resources": {"replicas": 2, "replicasReady": 2, "cpu": "100m", "memory": "256Mi"},
+                            "restarts": {"count": 0},
+                        }
+                    },
+                }
+            ],
+            "jobExecutions": [],
+        },
+        "workload": {
+            "canonicalEndpoint": f"api-{ALIAS}.example.net",
+            "endpoint": f"api-{ALIAS}.example.net",
+            "internalName": "api.shop.platform.local",
+            "replicaInternalNames": [],
+            "health": "Healthy",
+            "currentReplicaCount": 2,
+            "domainEndpoints": [],
+        },
+    }
+
+
+def test_a_change_of_scale_keeps_the_version_and_when_it_was_made(world: World) -> None:
+    world.apply(workload("api"))
+    world.time._passed += 60
+    world.apply(workload("api", action=Action.UPDATE, spec=scaled(4)))
+    (version,) = world.state("workload/shop/api")["status"]["versions"]
+    assert (version["workload"], version["created"]) == (1, "2026-01-01T00:00:00Z")
+    assert version["containers"]["main"]["resources"]["replicas"] == 4
+    world.apply(workload("api", action=Action.UPDATE, version=2))
+    (version,) = world.state("workload/shop/api")["status"]["versions"]
+    assert (version["workload"], version["created"]) == (2, "2026-01-01T00:01:00Z")
+
+
+def test_options_of_a_location_replace_the_default_ones_whole_and_there_only(world: World) -> None:
+    own = {"location": f"/org/acme/location/{EAST}", "timeoutSeconds": 9}
+    options = {**scaled(3, suspend=True), "localOptions": [own]}
+    world.apply(workload("api", spec=options), workload("api", location=EAST, spec=options))
+    assert world.state("workload/shop/api")["workload"]["currentReplicaCount"] == 0
+    assert world.state("workload/shop/api", EAST)["workload"]["currentReplicaCount"] == 1
+
+
+def test_a_suspended_workload_has_no_replicas_and_is_healthy(world: World) -> None:
+    world.apply(workload("api", spec=scaled(3, suspend=True)))
+    assert world.state("workload/shop/api")["status"]["ready"]
+    assert world.record("workload/shop/api").health is Health.HEALTHY
+
+
+def test_stateful_replicas_have_names_of_their_own(world: World) -> None:
+    world.apply(workload("db", "stateful"))
+    assert world.state("workload/shop/db")["workload"]["replicaInternalNames"] == ["db-0.db", "db-1.db"]
+
+
+def test_a_workload_placed_nowhere_is_recorded_with_unknown_health(world: World) -> None:
+    world.apply(workload("api", location=""))
+    assert world.record("workload/shop/api", "").health is Health.UNKNOWN
+    world.apply(workload("api"))
+    assert [record.location for record in world.records.applied.get("workload/shop/api")] == [WEST]
+
+
+def volumes(world: World, name: str = "disk") -> list[tuple[int, str, float]]:
+    state = world.state(f"volumeset/shop/{name}")
+    return [(volume["index"], volume["lifecycle"], volume["currentSize"]) for volume in state["volumes"]]
+
+
+def test_every_replica_gets_its_own_volume(world: World) -> None:
+    world.apply(volumeset())
+    assert world.state("volumeset/shop/disk") == {"name": WEST, "volumes": [], "usedByWorkload": ""}
+    world.records.pending.clear("main", ["volumeset/shop/disk"], 1 << 40)
+    world.apply(workload("db", "stateful", mounts=["disk"]))
+    assert volumes(world) == [(0, "bound", 10), (1, "bound", 10)]
+    assert world.state("volumeset/shop/disk")["usedByWorkload"] == "/org/acme/gvc/shop/workload/db"
+    assert "volumeset/shop/disk" in world.records.pending.take("main").keys
+
+
+def test_volumes_outlive_their_replicas_and_their_workload(world: World) -> None:
+    world.apply(volumeset())
+    world.apply(workload("db", "stateful", mounts=["disk"]))
+    world.apply(workload("db", "stateful", mounts=["disk"], action=Action.UPDATE, spec=scaled(1)))
+    assert volumes(world) == [(0, "bound", 10), (1, "unbound", 10)]
+    world.apply(workload("db", "stateful", mounts=["disk"], action=Action.UPDATE, spec=scaled(3)))
+    assert volumes(world) == [(0, "bound", 10), (1, "bound", 10), (2, "bound", 10)]
+    world.apply(workload("db", "stateful", mounts=["disk"], action=Action.DELETE))
+    assert {lifecycle for _, lifecycle, _ in volumes(world)} == {"unbound"}
+    assert world.state("volumeset/shop/disk")["usedByWorkload"] == ""
+    world.apply(volumeset(action=Action.DELETE))
+    assert world.records.applied.get("volumeset/shop/disk") == ()
+
+
+def test_a_volume_set_moves_from_one_workload_to_another(world: World) -> None:
+    world.apply(volumeset())
+    world.apply(workload("old", "stateful", mounts=["disk"]))
+    world.apply(workload("old", "stateful", action=Action.UPDATE))
+    assert world.state("volumeset/shop/disk")["usedByWorkload"] == ""
+    world.apply(workload("new", "stateful", mounts=["disk"]))
+    assert world.state("volumeset/shop/disk")["usedByWorkload"] == "/org/acme/gvc/shop/workload/new"
+    world.apply(workload("old", "stateful", action=Action.DELETE))
+    assert volumes(world) == [(0, "bound", 10), (1, "bound", 10)]
+
+
+def test_a_larger_capacity_grows_every_volume_and_none_ever_shrinks(world: World) -> None:
+    world.apply(volumeset())
+    world.apply(workload("db", "stateful", mounts=["disk"]))
+    world.command("volumeset/shop/disk", "expandVolume", volumeIndex=1, newStorageCapacity=50)
+    world.apply(volumeset(capacity=20, action=Action.UPDATE))
+    assert volumes(world) == [(0, "bound", 20), (1, "bound", 50)]
+
+
+def test_a_replaced_volume_set_has_new_volumes_for_the_workload_that_uses_it(world: World) -> None:
+    world.apply(volumeset())
+    world.apply(workload("db", "stateful", mounts=["disk"]))
+    world.command("volumeset/shop/disk", "expandVolume", volumeIndex=1, newStorageCapacity=50)
+    world.apply(volumeset(action=Action.REPLACE, version=2))
+    assert volumes(world) == [(0, "bound", 10), (1, "bound", 10)]
+
+
+def test_a_volume_set_finds_the_workload_that_mounts_it_already(world: World) -> None:
+    world.apply(workload("db", "stateful", mounts=["disk"]))
+    reference = Reference("volumeset/shop/disk", "/spec/containers/0/volumes/0/uri")
+    world.records.desired.replace("main", [], [entry("workload/shop/db", reference)])
+    world.apply(volumeset())
+    assert volumes(world) == [(0, "bound", 10), (1, "bound", 10)]
+
+
+def entry(key: str, *references: Reference) -> Entry:
+    return Entry(key, "main", "shop/db.yaml", 0, 1, "blob", "digest-1", references)
+
+
+def cron(**more: Any) -> Step:
+    return workload("report", "cron", **more)
+
+
+def test_a_cron_workload_can_be_run_on_demand_and_keeps_its_history_short(world: World) -> None:
+    world.apply(cron())
+    assert world.state("workload/shop/report")["status"]["endpoint"] == ""
+    for number in range(1, 6):
+        done = world.command(
+            "workload/shop/report", "runCronWorkload", containerOverrides=[{"name": "main", "args": ["-v"]}]
+        )
+        assert (done["name"], done["status"], done["workloadVersion"]) == (f"report-{number}", "Success", 1)
+    names = [one["name"] for one in world.state("workload/shop/report")["status"]["jobExecutions"]]
+    assert names == ["report-3", "report-4", "report-5"]
+    world.apply(cron(action=Action.UPDATE, version=2))
+    assert len(world.state("workload/shop/report")["status"]["jobExecutions"]) == 3
+
+
+def test_a_suspended_cron_workload_can_be_run_on_demand(world: World) -> None:
+    world.apply(cron(spec=scaled(1, suspend=True)))
+    assert world.command("workload/shop/report", "runCronWorkload")["status"] == "Success"
+
+
+def test_snapshots_are_taken_restored_and_deleted(world: World) -> None:
+    world.apply(volumeset())
+    world.apply(workload("db", "stateful", mounts=["disk"]))
+    key, expires = "volumeset/shop/disk", "2027-01-01T00:00:00Z"
+    made = world.command(
+        key, "createVolumeSnapshot", volumeIndex=0, snapshotName="s1", snapshotExpirationDate=expires, tags={"a": "b"}
+    )
+    snapshot = {"name": "s1", "created": "2026-01-01T00:00:00Z", "expires": expires, "size": 10, "tags": {"a": "b"}}
+    assert made["volumeSnapshots"] == [snapshot]
+    assert world.state(key)["volumes"][0]["volumeSnapshots"] == [snapshot]
+    world.command(key, "expandVolume", volumeIndex=0, newStorageCapacity=30)
+    world.command(key, "restoreVolume", volumeIndex=0, snapshotName="s1")
+    assert volumes(world)[0] == (0, "bound", 30)
+    world.command(key, "deleteVolumeSnapshot", volumeIndex=0, snapshotName="s1")
+    assert world.state(key)["volumes"][0]["volumeSnapshots"] == []
+
+
+def test_a_deleted_volume_in_use_is_at_once_a_fresh_one_and_else_a_memory(world: World) -> None:
+    world.apply(volumeset())
+    world.apply(workload("db", "stateful", mounts=["disk"]))
+    world.command("volumeset/shop/disk", "expandVolume", volumeIndex=0, newStorageCapacity=30)
+    world.command("volumeset/shop/disk", "deleteVolume", volumeIndex=0)
+    assert volumes(world)[0] == (0, "bound", 10)
+    world.apply(workload("db", "stateful", mounts=["disk"], action=Action.DELETE))
+    world.command("volumeset/shop/disk", "deleteVolume", volumeIndex=0)
+    assert volumes(world) == [(0, "deleted", 0), (1, "unbound", 10)]
+    world.apply(workload("db", "stateful", mounts=["disk"]))
+    assert volumes(world) == [(0, "bound", 10), (1, "bound", 10)]
+
+
+REFUSED = [
+    ("workload/shop/db", "runCronWorkload", {}, "only a cron workload"),
+    ("workload/shop/db", "restart", {}, "no command restart"),
+    ("workload/shop/none", "runCronWorkload", {}, "there is no workload/shop/none"),
+    ("workload/shop/report", "runCronWorkload", {"containerOverrides": [{"name": "side"}]}, "no container side"),
+    ("workload/shop/report", "runCronWorkload", {"surprise": 1}, "unknown field `surprise`"),
+    ("workload/shop/report", "runCronWorkload", {"location": "mars"}, "for mars"),
+    ("gvc/shop", "runCronWorkload", {}, "a gvc takes no commands"),
+    ("volumeset/shop/disk", "shrinkVolume", {"volumeIndex": 0}, "no command shrinkVolume"),
+    ("volumeset/shop/disk", "deleteVolume", {"volumeIndex": 7}, "no volume 7"),
+    ("volumeset/shop/disk", "deleteVolume", {}, "missing required field `volumeIndex`"),
+    ("volumeset/shop/disk", "expandVolume", {"volumeIndex": 0, "newStorageCapacity": 10}, "must be larger"),
+    ("volumeset/shop/disk", "expandVolume", {"volumeIndex": 0, "newStorageCapacity": 20000}, "at most 16384"),
+    ("volumeset/shop/disk", "createVolumeSnapshot", {"volumeIndex": 0, "snapshotName": "there"}, "already"),
+    ("volumeset/shop/disk", "createVolumeSnapshot", {"volumeIndex": 0, "snapshotName": " "}, "empty"),
+    (
+        "volumeset/shop/disk",
+        "createVolumeSnapshot",
+        {"volumeIndex": 0, "snapshotName": "s", "snapshotExpirationDate": "tomorrow"},
+        "UTC timestamp",
+    ),
+    ("volumeset/shop/disk", "restoreVolume", {"volumeIndex": 0, "snapshotName": "gone"}, "no snapshot gone"),
+    ("volumeset/shop/disk", "deleteVolumeSnapshot", {"volumeIndex": 0, "snapshotName": "gone"}, "no snapshot gone"),
+]
+
+
+def test_nonsense_is_refused_for_good_and_changes_nothing(world: World) -> None:
+    world.apply(volumeset(), cron())
+    world.apply(workload("db", "stateful", mounts=["disk"]))
+    world.command("volumeset/shop/disk", "createVolumeSnapshot", volumeIndex=0, snapshotName="there")
+    before = list(world.records.applied.items())
+    for key, name, spec, words in REFUSED:
+        with pytest.raises(EngineError, match=words) as raised:
+            asyncio.run(world.engines[WEST].command(Key.parse(key), name, {"location": WEST, **spec}))
+        assert not raised.value.retry
+    assert list(world.records.applied.items()) == before
+
+
+def test_observe_sees_one_location(world: World) -> None:
+    world.apply(workload("api"), workload("api", location=EAST), workload("web", location=EAST))
+    seen = asyncio.run(world.engines[EAST].observe())
+    assert [(str(one.key), one.location) for one in seen] == [
+        ("workload/shop/api", EAST),
+        ("workload/shop/web", EAST),
+    ]
+    assert [one.alias for one in asyncio.run(world.engines[""].observe())] == [ALIAS]
+
+
+def test_a_command_given_while_a_run_goes_on_is_not_lost(world: World) -> None:
+    async def story() -> None:
+        steps = [workload(f"w{n}") for n in range(600)]
+        running = asyncio.create_task(world.run(plan(cron(), *steps, cron(location=EAST))))
+        given = 0
+        while not running.done():
+            await asyncio.sleep(0)
+            if world.records.applied.exists("workload/shop/report") and given < 2:
+                given += 1
+                await world.engines[WEST].command(
+                    Key.parse("workload/shop/report"), "runCronWorkload", {"location": WEST}
+                )
+        await running
+        assert given == 2
+
+    asyncio.run(story())
+    assert len(world.state("workload/shop/report")["status"]["jobExecutions"]) == 2

@@ -1,0 +1,119 @@
+"""A clock and timers that stand still until a test pushes them on."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+
+import msgspec
+
+START = 1_767_225_600.0
+"""2026-01-01T00:00:00Z."""
+
+TURNS = 25
+"""Turns of the event loop that whoever was woken gets before the time goes on."""
+
+
+class _Timer(msgspec.Struct):
+    due: float
+    period: float
+    call: Callable[[], None]
+
+
+class FakeClock:
+    """Both protocols of reconciler.clock. ``slept`` lists every sleep asked for, in seconds.
+
+    With ``auto`` a sleep takes no real time at all: the clock jumps to its end and goes on.
+    """
+
+    def __init__(self, now: float = START, *, auto: bool = False) -> None:
+        self._start = now
+        self._passed = 0.0
+        self._auto = auto
+        self._order = 0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._timers: dict[str, _Timer] = {}
+        self._running = False
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._start + self._passed
+
+    def monotonic(self) -> float:
+        """Seconds since the clock was made."""
+        return self._passed
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once the clock was advanced by ``seconds``."""
+        self.slept.append(seconds)
+        if self._auto:
+            self._passed += max(seconds, 0.0)
+            await asyncio.sleep(0)
+            return
+        woken = asyncio.get_running_loop().create_future()
+        self._order += 1
+        heapq.heappush(self._sleepers, (self._passed + max(seconds, 0.0), self._order, woken))
+        await woken
+
+    def every(self, name: str, seconds: float, jitter: float, call: Callable[[], None]) -> None:
+        """Call every ``seconds``; a fake clock has no jitter."""
+        self._timers[name] = _Timer(self._passed + seconds, seconds, call)
+
+    def after(self, name: str, seconds: float, call: Callable[[], None]) -> None:
+        """Call once in ``seconds``."""
+        self._timers[name] = _Timer(self._passed + seconds, 0.0, call)
+
+    def cancel(self, name: str) -> None:
+        """Forget ``name``."""
+        self._timers.pop(name, None)
+
+    def start(self) -> None:
+        """Begin to call."""
+        self._running = True
+
+    def stop(self) -> None:
+        """Never call again."""
+        self._running = False
+        self._timers.clear()
+
+    async def advance(self, seconds: float) -> None:
+        """Let ``seconds`` pass: sleepers wake and timers call in the order in which they are due."""
+        target = self._passed + seconds
+        await self.settle()
+        while (due := self._next_due()) is not None and due <= target:
+            self._passed = max(self._passed, due)
+            self._wake()
+            self._call()
+            await self.settle()
+        self._passed = target
+
+    async def settle(self) -> None:
+        """Let everything that can go on without time passing go on."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+
+    def _next_due(self) -> float | None:
+        self._sleepers = [sleeper for sleeper in self._sleepers if not sleeper[2].done()]
+        heapq.heapify(self._sleepers)
+        dues = [timer.due for timer in self._timers.values()] if self._running else []
+        return min([*dues, *(due for due, _, _ in self._sleepers[:1])], default=None)
+
+    def _wake(self) -> None:
+        while self._sleepers and self._sleepers[0][0] <= self._passed:
+            woken = heapq.heappop(self._sleepers)[2]
+            if not woken.done():
+                woken.set_result(None)
+
+    def _call(self) -> None:
+        if not self._running:
+            return
+        for name, timer in sorted(self._timers.items(), key=lambda item: item[1].due):
+            if timer.due > self._passed or self._timers.get(name) is not timer:
+                continue
+            if timer.period:
+                timer.due += timer.period
+            else:
+                del self._timers[name]
+            timer.call()

@@ -1,0 +1,61 @@
+"""The fake clock keeps the promises of the real one, as far as tests lean on them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from reconciler.clock import Clock, Timers
+from tests.fakeclock import FakeClock
+
+
+def test_it_is_a_clock_and_timers() -> None:
+    clock: Clock = FakeClock()
+    timers: Timers = FakeClock()
+    assert clock.now() > clock.monotonic()
+    timers.cancel("nobody")
+
+
+def test_sleepers_wake_in_the_order_in_which_they_are_due() -> None:
+    async def story() -> list[str]:
+        clock, woke = FakeClock(), []
+
+        async def sleeper(name: str, naps: list[float]) -> None:
+            for nap in naps:
+                await clock.sleep(nap)
+                woke.append(f"{name}@{clock.monotonic():g}")
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(sleeper("a", [3, 3]))
+            tasks.create_task(sleeper("b", [2, 2]))
+            await clock.advance(1)
+            assert woke == []
+            await clock.advance(9)
+        return woke
+
+    assert asyncio.run(story()) == ["b@2", "a@3", "b@4", "a@6"]
+
+
+def test_timers_call_again_and_again_until_cancelled() -> None:
+    async def story() -> list[float]:
+        clock, called = FakeClock(), []
+        clock.every("poll", 10, 5, lambda: called.append(clock.monotonic()))
+        clock.after("once", 15, lambda: clock.cancel("poll"))
+        await clock.advance(5)
+        clock.start()
+        await clock.advance(100)
+        return called
+
+    assert asyncio.run(story()) == [10.0]
+
+
+def test_a_stopped_clock_calls_nobody() -> None:
+    async def story() -> list[float]:
+        clock, called = FakeClock(), []
+        clock.start()
+        clock.every("poll", 1, 0, lambda: called.append(clock.monotonic()))
+        await clock.advance(2)
+        clock.stop()
+        await clock.advance(10)
+        return called
+
+    assert asyncio.run(story()) == [1.0, 2.0]
