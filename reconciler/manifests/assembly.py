@@ -32,26 +32,44 @@ class Known(Protocol):
     """A resource of the last good revision, as the index tells of it."""
 
     @property
-    def key(self) -> str: ...
+    def key(self) -> str:
+        """The key as text."""
+
     @property
-    def source(self) -> str: ...
+    def source(self) -> str:
+        """Name of the source that asks for it."""
+
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """The file that says it."""
+
     @property
-    def line(self) -> int: ...
+    def line(self) -> int:
+        """Where in the file its document begins, from 1."""
+
     @property
-    def blob(self) -> str: ...
+    def blob(self) -> str:
+        """Id of the file's content."""
+
     @property
-    def digest(self) -> str: ...
+    def digest(self) -> str:
+        """Digest of its body."""
 
 
 class Index(Protocol):
     """What is known of the last good revision of every source."""
 
-    def get(self, key: str) -> Known | None: ...
-    def at_paths(self, source: str, paths: Iterable[str]) -> Sequence[Known]: ...
-    def gvcs_in(self, source: str, directory: str) -> Sequence[str]: ...
-    def paths_below(self, source: str, directory: str) -> Sequence[str]: ...
+    def get(self, key: str) -> Known | None:
+        """What is known of ``key``, of whatever source."""
+
+    def at_paths(self, source: str, paths: Iterable[str]) -> Sequence[Known]:
+        """What the files at ``paths`` ask for."""
+
+    def gvcs_in(self, source: str, directory: str) -> Sequence[str]:
+        """Names of the GVCs declared directly in ``directory``."""
+
+    def paths_below(self, source: str, directory: str) -> Sequence[str]:
+        """Files in ``directory`` or deeper that ask for anything."""
 
 
 class Delta(msgspec.Struct):

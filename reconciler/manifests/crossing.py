@@ -22,6 +22,8 @@ RULES = {
 }
 
 Pointer = tuple[str | int, ...]
+MOST_GUESSES = 50
+"""Missing targets of one revision for which the nearest existing one is looked for."""
 
 
 class Site(msgspec.Struct, frozen=True):
@@ -56,38 +58,53 @@ class World(Protocol):
 
 def check(delta: Delta, world: World) -> list[Finding]:
     """Every link of what changed, every link to what is gone, and every circle through what changed."""
-    findings = list(_missing(delta, world))
+    findings = list(_Links(world).missing(delta))
     findings.extend(_cycles(sorted(delta.added), world))
     return sorted(set(findings))
 
 
-def _missing(delta: Delta, world: World) -> Iterator[Finding]:
-    answers: dict[str, bool] = {}
+class _Links:
+    """Answers once for each target, since thousands may lead to the same."""
 
-    def exists(target: str) -> bool:
-        if target not in answers:
-            answers[target] = world.exists(target)
-        return answers[target]
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.answers: dict[str, bool] = {}
+        self.hints: dict[str, str] = {}
 
-    for key, resource in delta.added.items():
-        for reference in resource.references:
-            if not exists(reference.target):
-                yield _dangling(key, reference, world)
-    for gone in delta.removed():
-        for key in world.referrers(gone):
-            for reference in world.references(key):
-                if reference.target == gone and not exists(gone):
-                    yield _dangling(key, reference, world)
+    def missing(self, delta: Delta) -> Iterator[Finding]:
+        """Links of changed resources that lead nowhere, and links of others to what is gone."""
+        for key, resource in delta.added.items():
+            yield from self._dangling(key, resource.references)
+        for gone in delta.removed():
+            if self._exists(gone):
+                continue
+            for key in self.world.referrers(gone):
+                yield from self._dangling(key, [ref for ref in self.world.references(key) if ref.target == gone])
 
+    def _dangling(self, key: str, references: Iterable[Reference]) -> Iterator[Finding]:
+        for reference in references:
+            target = reference.target
+            if self._exists(target):
+                continue
+            site = self.world.site(key)
+            line, column = self.world.place(site, pointer_parts(reference.pointer))
+            message = f"{key} refers to {target}, which does not exist"
+            yield Finding(
+                site.path, line, column, "missing-reference", Severity.ERROR, message, self._hint(target), key
+            )
 
-def _dangling(key: str, reference: Reference, world: World) -> Finding:
-    site = world.site(key)
-    line, column = world.place(site, pointer_parts(reference.pointer))
-    near = nearest(reference.target, world.similar(reference.target))
-    hint = f"did you mean {near}? else " if near else ""
-    hint += "add it to Git, or list its link under `external` in the settings"
-    return Finding(site.path, line, column, "missing-reference", Severity.ERROR,
-                   f"{key} refers to {reference.target}, which does not exist", hint, key)  # fmt: skip
+    def _exists(self, target: str) -> bool:
+        if target not in self.answers:
+            self.answers[target] = self.world.exists(target)
+        return self.answers[target]
+
+    def _hint(self, target: str) -> str:
+        if target not in self.hints:
+            # Looking for the one that was meant reads many keys; whoever has so many faults needs no more guesses.
+            near = nearest(target, self.world.similar(target)) if len(self.hints) < MOST_GUESSES else ""
+            meant = f"did you mean {near}? else " if near else ""
+            self.hints[target] = f"{meant}add it to Git, or list its link under `external` in the settings"
+        return self.hints[target]
 
 
 def nearest(target: str, keys: Iterable[str]) -> str:
@@ -137,7 +154,8 @@ def _circle(cycle: list[str], world: World) -> Finding:
     """The circle told from its first key on, at the reference that leads into it."""
     turn = cycle.index(min(cycle))
     told = [*cycle[turn:-1], *cycle[: turn + 1]]
-    reference = next(ref for ref in world.references(told[0]) if ref.target == told[1])
+    bound = (ref for ref in world.references(told[0]) if ref.bond is not Bond.NONE)
+    reference = next(ref for ref in bound if ref.target == told[1])
     site = world.site(told[0])
     line, column = world.place(site, pointer_parts(reference.pointer))
     return Finding(site.path, line, column, "dependency-cycle", Severity.ERROR,

@@ -10,18 +10,18 @@ import msgspec
 MASK = "***"
 
 
-def seal_of(data: Any) -> bytes:
+def seal_of(content: Any) -> bytes:
     """The data of a secret as canonical JSON; kept apart from every other body."""
-    return msgspec.json.encode(data, order="deterministic")
+    return msgspec.json.encode(content, order="deterministic")
 
 
-def masked(data: Any, key: bytes) -> Any:
-    """``data`` with each value replaced by ``***`` and a digest keyed with ``key``, so that a change still shows."""
-    if isinstance(data, dict):
-        return {name: masked(value, key) for name, value in data.items()}
-    if isinstance(data, list):
-        return [masked(value, key) for value in data]
-    digest = hashlib.blake2b(msgspec.json.encode(data), key=key[:64], digest_size=8).hexdigest()
+def masked(content: Any, key: bytes) -> Any:
+    """``content`` with each value replaced by ``***`` and a digest keyed with ``key``, so that a change still shows."""
+    if isinstance(content, dict):
+        return {name: masked(value, key) for name, value in content.items()}
+    if isinstance(content, list):
+        return [masked(value, key) for value in content]
+    digest = hashlib.blake2b(msgspec.json.encode(content), key=key[:64], digest_size=8).hexdigest()
     return f"{MASK}{digest}"
 
 

@@ -65,11 +65,10 @@ def _backward(scope: Scope, steps: list[Step], by_key: dict[str, list[Step]], ed
     if not doomed:
         return
     for step in steps:
-        for target in _targets_before(scope, step) & doomed:
-            for other in by_key[target]:
-                near = not other.location or other.location == step.location
-                if other.action is Action.DELETE and near and other.key != step.key:
-                    edges[other.id].add(step.id)
+        for other in (other for target in _targets_before(scope, step) & doomed for other in by_key[target]):
+            near = not other.location or other.location == step.location
+            if other.action is Action.DELETE and near and other.key != step.key:
+                edges[other.id].add(step.id)
 
 
 def _targets_before(scope: Scope, step: Step) -> frozenset[str]:
@@ -94,11 +93,13 @@ def _hand_over(scope: Scope, steps: list[Step], edges: Edges) -> None:
         after[step.id] = set() if gone else _volume_sets(ref.target for ref in scope.desired[step.key].references)
         for target in _volume_sets(_targets_before(scope, step)) - after[step.id]:
             before[target, step.location].append(step.id)
-    for taker in sorted(after):
-        for target in sorted(after[taker]):
-            for giver in sorted(before[target, taker.location]):
-                if giver != taker and not _reaches(giver, taker, edges):
-                    edges[taker].add(giver)
+    pairs = [
+        (taker, giver) for taker, taken in after.items() for name in taken for giver in before[name, taker.location]
+    ]
+    for taker, giver in sorted(set(pairs)):
+        # Two that swap would wait for each other: the first of them goes ahead.
+        if giver != taker and not _reaches(giver, taker, edges):
+            edges[taker].add(giver)
 
 
 def _volume_sets(targets: Iterable[str]) -> set[str]:
