@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from pathlib import Path
 
 import click
 
-from reconciler.cli.common import load, settings_option
+from reconciler.cli.common import load, operator, settings_option
 
 
 @click.command(epilog="Example: reconciler approve 3f6c0b52d1e94a7708c5e1b0a9d2f467")
@@ -20,16 +18,10 @@ def command(settings_file: Path, digest: str) -> None:
     `reconciler plan` prints the digest of a plan whose deletes wait. It covers what is to be done and not the
     commit, so a later commit that changes nothing about it does not void the approval.
     """
-    from reconciler.pipeline import approve
+    from reconciler.daemon.wake import wake
+    from reconciler.pipeline.approval import approve
 
-    click.echo(approve(load(settings_file), digest, _operator()))
-
-
-def _operator() -> str:
-    """Who approves, for the records."""
-    if user := os.environ.get("SUDO_USER"):
-        return user
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"
+    settings = load(settings_file)
+    click.echo(approve(settings, digest, operator()))
+    told = wake(settings.state, None, "approval")
+    click.echo("the daemon goes on with it" if told else "no daemon runs; the next `reconciler apply` goes on with it")

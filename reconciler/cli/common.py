@@ -49,6 +49,14 @@ def read_records(settings: Settings) -> Records:
     return Records.open(settings.state / FILE, read_only=True)
 
 
+def records_or_none(settings: Settings) -> Records:
+    """The records, for reading only; empty ones in memory where nothing was ever recorded. Raises RecordsError."""
+    from reconciler.records.store import FILE, Records
+
+    path = settings.state / FILE
+    return Records.open(path, read_only=True) if path.exists() else Records.open(None)
+
+
 def parse_key(ctx: click.Context, param: click.Parameter, value: str | None) -> Key | None:
     """Callback of a parameter that is a key (``workload/GVC/NAME``); raises click's UsageError that says so."""
     from reconciler.model.key import Key
@@ -65,6 +73,18 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
     close = get_close_matches(word, list(words), n=1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def operator() -> str:
+    """Who is at the keyboard, for the records."""
+    if user := os.environ.get("SUDO_USER"):
+        return user
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
 
 
 def coloured(stream: TextIO) -> bool:

@@ -21,7 +21,7 @@ class Result(StrEnum):
     WAITING = "waiting"
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Seen(msgspec.Struct, frozen=True, gc=False):
     """What an engine sees of one resource at its location; ``state`` is JSON in the shapes of 4-fields.md, 5 and 6."""
 
     key: Key
@@ -33,7 +33,7 @@ class Seen(msgspec.Struct, frozen=True):
     alias: str = ""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """The end of one step. ``seen`` is the resource (None after a delete), ``also`` what else changed with it."""
 
     id: StepId

@@ -9,7 +9,7 @@ import msgspec
 from reconciler.model.key import Key, Kind
 
 OPEN_GVC = "\0"
-"""Stands for the GVC in a manifest that leaves it to its directory. No document can contain it: the reader refuses NUL."""
+"""Stands for the GVC where a manifest leaves it to its directory; no document contains it, the reader refuses NUL."""
 
 
 class Bond(StrEnum):
@@ -29,6 +29,12 @@ class Reference(msgspec.Struct, frozen=True, order=True, gc=False):
     target: str
     pointer: str
     bond: Bond = Bond.ORDER
+
+
+def pointer_parts(pointer: str) -> tuple[str | int, ...]:
+    """A JSON pointer as the steps that it takes: ``/env/0/value`` → ("env", 0, "value")."""
+    steps = (step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
+    return tuple(int(step) if step.isdigit() else step for step in steps)
 
 
 class Manifest(msgspec.Struct, frozen=True, gc=False):

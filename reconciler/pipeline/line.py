@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -13,17 +12,21 @@ from reconciler.engines.executor import Executor
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.manifests.normal import Dialect
 from reconciler.model.finding import Finding, Severity
+from reconciler.model.key import Kind
 from reconciler.model.revision import Revision
+from reconciler.pipeline import report
 from reconciler.pipeline.loading import Loaded, Loader, accept, blobs_of, decoder_id
+from reconciler.pipeline.report import Report
 from reconciler.pipeline.scoping import scope_of, unsettled_keys
 from reconciler.pipeline.view import Surroundings, View
-from reconciler.planning.plan import Action, Plan
+from reconciler.planning.plan import Plan
 from reconciler.planning.planner import make_plan
-from reconciler.planning.scope import Refusal
+from reconciler.planning.scope import Refusal, Scope
 from reconciler.records.store import Records
 from reconciler.settings import Settings, SourceSettings
 from reconciler.source.open import Source, open_source
 from reconciler.source.repository import check_rewrite
+from reconciler.status import waits
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -37,29 +40,6 @@ class Prepared(msgspec.Struct, frozen=True):
     def revision(self) -> Revision:
         """The revision that was read."""
         return self.loaded.revision
-
-
-class Report(msgspec.Struct, frozen=True):
-    """How a run ended: ``unchanged``, ``applied``, ``waiting`` (for approval or health), ``failed`` or ``refused``."""
-
-    source: str
-    revision: str
-    outcome: str
-    findings: list[Finding] = []
-    plan: Plan | None = None
-    outcomes: list[Outcome] = []
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Applied steps by action, and the other outcomes by result; absent where zero."""
-        if self.plan is None:
-            return {"errors": sum(f.severity is Severity.ERROR for f in self.findings)}
-        pairs = zip(self.plan.steps, self.outcomes, strict=True)
-        words = (_DONE[s.action] if o.result is Result.APPLIED else str(o.result) for s, o in pairs)
-        return dict(sorted(Counter(words).items()))
-
-
-_DONE = {Action.CREATE: "created", Action.UPDATE: "updated", Action.REPLACE: "replaced", Action.DELETE: "deleted"}
 
 
 class Line:
@@ -79,10 +59,11 @@ class Line:
         """The source's name."""
         return self.source.name
 
-    def prepare(self, expression: str = "", *, keep_cache: bool = False) -> Prepared:
+    def prepare(self, expression: str = "", *, keep_cache: bool = False, whole: bool = False) -> Prepared:
         """Read and plan the source's revision, or the one that ``expression`` names; changes nothing in the world.
 
-        Raises SourceError. ``keep_cache`` remembers decoded documents, which only the holder of the lock should do.
+        Raises SourceError. ``keep_cache`` remembers decoded documents, which only the holder of the lock should do;
+        ``whole`` looks at every file again.
         """
         repository = self.source.repository
         row = self.records.sources.get(self.name)
@@ -93,19 +74,26 @@ class Line:
             check_rewrite(repository, row.commit if row else "", revision)
         if keep_cache:
             self.records.blobs.keep(decoder_id(self.dialect))
-        view = View(self.name, self.records, blobs_of(repository), self.dialect, self.around)
+        view = self.view()
         skip = self.settings.on_invalid == "skip"
-        loaded = Loader(repository, view, skip_invalid=skip, keep_cache=keep_cache).load(revision)
+        loaded = Loader(repository, view, skip_invalid=skip, keep_cache=keep_cache).load(revision, whole=whole)
         if loaded.refused:
             return Prepared(loaded, loaded.findings, None)
         return self._planned(view, loaded)
 
-    def _planned(self, view: View, loaded: Loaded) -> Prepared:
+    def view(self) -> View:
+        """The desired state as it is indexed, ready to lay a difference over. Raises SourceGone."""
+        blobs = blobs_of(self.source.repository)
+        return View(self.name, self.records, blobs, self.dialect, self.around)
+
+    def scope(self, view: View, loaded: Loaded) -> Scope:
+        """The planner's input for a loaded revision."""
         if self.unsettled is None:
             self.unsettled = unsettled_keys(view, self.settings)
-        now = self.clock.now()
-        scope = scope_of(view, self.settings, str(loaded.revision), self.unsettled, now)
-        plan, refusals = make_plan(scope)
+        return scope_of(view, self.settings, str(loaded.revision), self.unsettled, self.clock.now())
+
+    def _planned(self, view: View, loaded: Loaded) -> Prepared:
+        plan, refusals = make_plan(self.scope(view, loaded))
         found = [_finding(view, refusal) for refusal in refusals]
         findings = sorted([*loaded.findings, *found])
         refused = bool(found) and self.settings.on_invalid == "refuse"
@@ -119,7 +107,6 @@ class Line:
             if prepared.plan.held:
                 self.records.approvals.remember_plan(prepared.plan.digest, prepared.plan.held)
                 self.records.approvals.remember_plan(prepared.plan.held, prepared.plan.held)
-            self.records.pending.add_many(self.name, (str(kept.key) for kept in prepared.plan.kept))
 
     async def perform(
         self, prepared: Prepared, executor: Executor, reason: str, preempted: Callable[[], bool]
@@ -128,39 +115,30 @@ class Line:
         revision = str(prepared.revision)
         plan = prepared.plan
         if plan is None:
-            return Report(self.name, revision, "refused", prepared.findings)
+            return report.refused(self.name, revision, prepared.findings)
         with self.records.transaction():
             self.accept(prepared)
             run = self.records.runs.start(self.name, revision, reason) if plan.steps else 0
-        self.unsettled = {*map(str, {step.key for step in plan.steps}), *(str(kept.key) for kept in plan.kept)}
+        kept = {str(kept.key) for kept in plan.kept}
+        self.unsettled = kept | {str(step.key) for step in plan.steps}
         outcomes = await executor.run(plan, run, preempted) if plan.steps else []
-        self.unsettled = _unsettled(plan, outcomes)
-        report = Report(self.name, revision, _outcome(outcomes), prepared.findings, plan, outcomes)
-        if plan.steps:
-            self._finish(run, report)
-        return report
+        self.unsettled = kept | {str(one.id.key) for one in outcomes if one.result is not Result.APPLIED}
+        ended = report.of_plan(self.name, revision, plan, outcomes, prepared.findings)
+        if plan.steps or plan.kept:
+            self._finish(run, plan, outcomes, ended)
+        return ended
 
-    def _finish(self, run: int, report: Report) -> None:
-        assert report.plan is not None
+    def _finish(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report) -> None:
         with self.records.transaction():
-            self.records.runs.finish(run, report.outcome, report.plan.digest, report.counts)
+            news = waits.remember(self.records, outcomes, plan.kept, self.clock.now())
+            self.records.pending.add_many(self.name, news)
+            if run:
+                self.records.runs.finish(run, ended.outcome, plan.digest, ended.counts)
             self.records.events.trim(self.settings.events.keep)
-            if report.plan.approved and report.outcome == "applied":
-                self.records.approvals.consume(report.plan.approved)
-
-
-def _unsettled(plan: Plan, outcomes: Iterable[Outcome]) -> set[str]:
-    left = {str(outcome.id.key) for outcome in outcomes if outcome.result is not Result.APPLIED}
-    return left | {str(kept.key) for kept in plan.kept}
-
-
-def _outcome(outcomes: list[Outcome]) -> str:
-    results = {outcome.result for outcome in outcomes}
-    if Result.FAILED in results:
-        return "failed"
-    if Result.WAITING in results or Result.SKIPPED in results:
-        return "waiting"
-    return "applied" if results else "unchanged"
+            if any(step.key.kind is Kind.SECRET for step in plan.steps):
+                self.records.seals.sweep()
+            if plan.approved and ended.good:
+                self.records.approvals.consume(plan.approved)
 
 
 def _finding(view: View, refusal: Refusal) -> Finding:

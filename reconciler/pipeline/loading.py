@@ -58,11 +58,14 @@ class Loader:
         put = self.records.blobs.put_many if keep_cache else lambda _: None
         self.cache = Cache(self.records.blobs.get_many, put)
 
-    def load(self, revision: Revision) -> Loaded:
-        """The difference between ``revision`` and the last good one, with every finding of it in place order."""
+    def load(self, revision: Revision, *, whole: bool = False) -> Loaded:
+        """The difference between ``revision`` and the last good one, with every finding of it in place order.
+
+        ``whole`` looks at every file again, so that warnings in unchanged ones are found too.
+        """
         selection = f"{self.repository.selection(revision.tree)} {decoder_id(self.view.dialect)}"
         row = self.records.sources.get(self.source)
-        whole = row is None or row.selection != selection
+        whole = whole or row is None or row.selection != selection
         comparison = self.repository.compare("" if whole or row is None else row.tree, revision.tree)
         changes = self._against_index(comparison.changes) if whole else comparison.changes
         delta, findings = self._assembled(changes)

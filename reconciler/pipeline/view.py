@@ -22,10 +22,14 @@ from reconciler.records.store import Records
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What exists without a manifest: locations that the settings bind, and links listed as external."""
+    """What exists without a manifest: locations that the settings bind, and links listed as external.
 
-    locations: frozenset[str]
-    external: frozenset[str]
+    ``unknown`` stands for "there are no settings here": any location and any other org's resource may exist.
+    """
+
+    locations: frozenset[str] = frozenset()
+    external: frozenset[str] = frozenset()
+    unknown: bool = False
 
     @classmethod
     def of(cls, locations: Sequence[str], external: Sequence[str], org: str) -> Surroundings:
@@ -68,6 +72,8 @@ class View:
     def exists(self, target: str) -> bool:
         """Whether a link to ``target`` is satisfied (4-fields.md, section 2)."""
         if target in self.delta.added or target in self.around.external or target in BUILT_IN:
+            return True
+        if target.startswith((f"{Kind.LOCATION}/", "/")) and self.around.unknown:
             return True
         if target.startswith(f"{Kind.LOCATION}/") and target.partition("/")[2] in self.around.locations:
             return True

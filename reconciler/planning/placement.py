@@ -35,7 +35,7 @@ def _holds(term: Body, body: Body) -> bool:
     if op in ("exists", "!exists"):
         return (found is not None) is (op == "exists")
     if found is None:
-        return op == "!="
+        return bool(op == "!=")
     return bool(_COMPARE[op](_text(found), _text(term.get("value", ""))))
 
 

@@ -1,0 +1,110 @@
+"""`reconciler apply`: one run, here or by the daemon that holds the lock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.common import load, operator, settings_option
+from reconciler.errors import LockedError, RefusedError
+
+if TYPE_CHECKING:
+    from reconciler.pipeline.report import Report
+    from reconciler.pipeline.runner import Runner
+    from reconciler.settings import Settings
+
+
+@click.command(epilog="Example: reconciler apply --wait")
+@click.option("--wait", is_flag=True, help="Go on until everything is healthy, or nothing more can be done.")
+@click.option("--timeout", type=float, default=300.0, metavar="SECONDS", help="How long to wait; default 300.")
+@settings_option
+def command(settings_file: Path, wait: bool, timeout: float) -> int:
+    """Do one run of every source and exit; the status branch is written by then.
+
+    While a daemon holds the state directory, it is asked for the run. Exits with 1 where anything was refused,
+    failed or waits.
+    """
+    from reconciler.daemon.lock import StateLock
+
+    settings = load(settings_file)
+    deadline = time.monotonic() + timeout
+    lock = StateLock(settings.state)
+    try:
+        lock.acquire("reconciler apply")
+    except LockedError:
+        reports = _ask(settings, wait, deadline)
+    else:
+        with lock:
+            reports = asyncio.run(_here(settings, wait, deadline))
+    return _tell(reports)
+
+
+async def _here(settings: Settings, wait: bool, deadline: float) -> list[Report]:
+    from reconciler.clock import SystemClock
+    from reconciler.pipeline.runner import Runner
+    from reconciler.records.store import FILE, Records
+
+    records = Records.open(settings.state / FILE)
+    try:
+        runner = Runner(settings, records, SystemClock())
+        await runner.replay()
+        reports = await _round(runner)
+        while wait and _worth_waiting(runner, reports) and time.monotonic() < deadline:
+            due = runner.next_attempt()
+            await asyncio.sleep(min(max(0.1, (due or 0.0) - time.time()), deadline - time.monotonic()))
+            reports = await _round(runner)
+        return reports
+    finally:
+        records.close()
+
+
+async def _round(runner: Runner) -> list[Report]:
+    reports = [await runner.run(name, "apply") for name in runner.lines]
+    for name in runner.lines:
+        runner.flush(name, force=True)
+    return reports
+
+
+def _worth_waiting(runner: Runner, reports: list[Report]) -> bool:
+    """Whether time alone can help: something failed and may be tried again, or is not healthy yet."""
+    if any(report.outcome in ("refused", "unreadable") for report in reports):
+        return False
+    return runner.next_attempt() is not None or not runner.all_healthy()
+
+
+def _ask(settings: Settings, wait: bool, deadline: float) -> list[Report]:
+    """Ask the daemon for the run and wait for its answer."""
+    from reconciler.daemon.lock import holder
+    from reconciler.daemon.wake import wake
+    from reconciler.pipeline.report import unpacked
+    from reconciler.records.store import FILE, Records
+
+    records = Records.open(settings.state / FILE)
+    try:
+        number = records.requests.add("apply", {"wait": wait, "for": deadline - time.monotonic()}, operator())
+        wake(settings.state, None, "apply")
+        while time.monotonic() < deadline + 5.0:
+            request = records.requests.get(number)
+            if request is not None and request.result is not None:
+                return unpacked(request.result)
+            if holder(settings.state) is None:
+                raise RefusedError("the daemon ended before it did the run; ask again")
+            time.sleep(0.02)
+        raise RefusedError("the daemon did not do the run in time; see its log and `reconciler events`")
+    finally:
+        records.close()
+
+
+def _tell(reports: list[Report]) -> int:
+    from reconciler.cli.findings import print_findings
+    from reconciler.pipeline.report import lines
+
+    for report in reports:
+        print_findings(report.findings)
+        for line in lines(report):
+            click.echo(line)
+    return int(not all(report.good for report in reports))

@@ -1,0 +1,25 @@
+"""`reconciler run`: the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from reconciler.cli.common import load, settings_option
+
+
+@click.command(epilog="Example: reconciler run --settings /etc/reconciler/settings.yaml")
+@settings_option
+def command(settings_file: Path) -> None:
+    """Follow the sources and make their manifests so, until SIGTERM or SIGINT.
+
+    SIGHUP looks at all sources at once. Only one daemon works on a state directory.
+    """
+    from reconciler import logs
+    from reconciler.daemon.loop import serve
+
+    settings = load(settings_file)
+    logs.configure(settings.log.format, settings.log.level)
+    asyncio.run(serve(settings))

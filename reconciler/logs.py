@@ -1,0 +1,73 @@
+"""Structured log lines on standard error: for people on a terminal, JSON elsewhere, secrets in neither."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_SECRET_NAME = re.compile(
+    r"(?i)(?:^|[_.-])(?:token|secret|password|passwd|passphrase|credential|credentials|authorization|seal|data"
+    r"|api_?key|private_?key)$"
+)
+_CREDENTIALS = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/@\s'\"]+@")
+_MASK = "***"
+
+
+def configure(format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:  # noqa: A002
+    """Log from ``level`` (debug, info, warning, error) on to ``stream`` (standard error).
+
+    ``format`` is console, json, or auto: console where the stream is a terminal. May be called again.
+    """
+    import structlog
+
+    out = stream if stream is not None else sys.stderr
+    console = format == "console" or (format == "auto" and out.isatty())
+    people = structlog.dev.ConsoleRenderer(
+        colors=out.isatty(), sort_keys=False, exception_formatter=structlog.dev.plain_traceback
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            masked,
+            people if console else structlog.processors.JSONRenderer(ensure_ascii=False, default=str),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.PrintLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+
+
+def log() -> FilteringBoundLogger:
+    """The logger: ``log().info("run", source="main", applied=3)``; facts are keys, never sentences."""
+    import structlog
+
+    logger: FilteringBoundLogger = structlog.get_logger()
+    return logger
+
+
+def masked(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A structlog processor that hides values under telling names, and credentials in URLs, at any depth."""
+    for name, value in event.items():
+        event[name] = _without_secrets(name, value)
+    return event
+
+
+def _without_secrets(name: str, value: Any) -> Any:
+    if _SECRET_NAME.search(name):
+        return _MASK
+    if isinstance(value, str):
+        return _CREDENTIALS.sub(rf"\1{_MASK}@", value)
+    if isinstance(value, dict):
+        return {key: _without_secrets(str(key), each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_without_secrets("", each) for each in value]
+    return value

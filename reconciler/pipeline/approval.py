@@ -1,0 +1,45 @@
+"""An operator's approval: from a digest somebody read to the held steps that it lets go."""
+
+from __future__ import annotations
+
+from reconciler.clock import SystemClock
+from reconciler.errors import RefusedError, SourceError
+from reconciler.pipeline.line import Line
+from reconciler.records.store import FILE, Records
+from reconciler.settings import Settings
+
+
+def approve(settings: Settings, digest: str, by: str) -> str:
+    """Record that ``by`` lets the held steps of the plan ``digest`` go; returns what to tell the operator.
+
+    ``digest`` is that of a whole plan or of its held steps alone. Raises RefusedError where no such plan is known
+    and none of today's plans has it, or where nothing in it waits.
+    """
+    records = Records.open(settings.state / FILE)
+    try:
+        held = records.approvals.held_of(digest)
+        if held is None:
+            held = _held_today(settings, records, digest)
+        if not held:
+            raise RefusedError(f"nothing in the plan {digest} waits for approval")
+        records.approvals.approve(held, by)
+        return f"approved {held} as {by}"
+    finally:
+        records.close()
+
+
+def _held_today(settings: Settings, records: Records, digest: str) -> str:
+    clock = SystemClock()
+    waiting: list[str] = []
+    for source in settings.sources:
+        try:
+            plan = Line(settings, source, records, clock).prepare().plan
+        except SourceError:
+            continue
+        if plan is None:
+            continue
+        if digest in (plan.digest, plan.held):
+            return plan.held
+        waiting += [plan.held] if plan.held else []
+    now = f"what waits now is {' and '.join(waiting)}" if waiting else "nothing waits now"
+    raise RefusedError(f"no plan has the digest {digest}; {now}")

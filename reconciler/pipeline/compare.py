@@ -1,0 +1,76 @@
+"""What would change between two commits, from Git alone: the first is taken for recorded, the second is planned."""
+
+from __future__ import annotations
+
+import msgspec
+
+from reconciler.clock import SystemClock
+from reconciler.engines.registry import ENGINES
+from reconciler.model.finding import Finding
+from reconciler.model.record import Health, Record
+from reconciler.pipeline.line import Line, Prepared
+from reconciler.pipeline.loading import accept
+from reconciler.pipeline.scoping import Places
+from reconciler.pipeline.view import Surroundings, View
+from reconciler.planning.plan import Plan
+from reconciler.records.store import Records
+from reconciler.settings import LocationSettings, Settings, SourceSettings
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """The plan from one commit to the other; None where the second has errors."""
+
+    findings: list[Finding]
+    plan: Plan | None
+
+
+def compare(settings: Settings, source: SourceSettings, before: str, after: str) -> Compared:
+    """Plan the way from ``before`` to ``after`` (anything Git understands). Raises SourceError.
+
+    Faults in ``before`` do not matter: what is sound in it counts. Every location is taken for bound.
+    """
+    records = Records.open(None)
+    lenient = msgspec.structs.replace(settings, on_invalid="skip", locations={})
+    first = _line(lenient, source, records)
+    base = first.prepare(before)
+    places = _all_places(first, base)
+    bound = {place: LocationSettings(engine=next(iter(ENGINES))) for place in places}
+    strict = msgspec.structs.replace(settings, on_invalid="refuse", locations=bound)
+    _record(_line(strict, source, records), base)
+    second = _line(strict, source, records)
+    extra = _all_places(second, second.prepare(after)) - places
+    if extra:
+        bound |= {place: LocationSettings(engine=next(iter(ENGINES))) for place in extra}
+        second = _line(msgspec.structs.replace(strict, locations=bound), source, records)
+    prepared = second.prepare(after)
+    return Compared(prepared.findings, prepared.plan)
+
+
+def _line(settings: Settings, source: SourceSettings, records: Records) -> Line:
+    line = Line(settings, source, records, SystemClock())
+    line.around = Surroundings(frozenset(settings.locations), line.around.external, unknown=True)
+    return line
+
+
+def _view(line: Line, prepared: Prepared) -> View:
+    view = line.view()
+    view.overlay(prepared.loaded.delta)
+    return view
+
+
+def _all_places(line: Line, prepared: Prepared) -> set[str]:
+    places = Places(_view(line, prepared))
+    gvcs = (key.partition("/")[2] for key in prepared.loaded.delta.added if key.startswith("gvc/"))
+    return {place for gvc in gvcs for place in places.of(gvc)}
+
+
+def _record(line: Line, prepared: Prepared) -> None:
+    """Write ``prepared`` down as if it had been applied."""
+    scope = line.scope(_view(line, prepared), prepared.loaded)
+    with line.records.transaction():
+        accept(line.records, prepared.loaded, line.name)
+        line.records.applied.put_many(
+            Record(key, place, line.name, resource.digest, resource.body, 1, scope.engines[place], Health.HEALTHY)
+            for key, resource in sorted(scope.desired.items())
+            for place in scope.places(key)
+        )

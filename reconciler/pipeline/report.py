@@ -1,0 +1,106 @@
+"""How a run ended, as a document for programs and as lines for people; the same whether a daemon did it or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from reconciler.engines.protocol import Outcome, Result
+from reconciler.errors import ReconcilerError
+from reconciler.model.finding import Finding, Severity
+from reconciler.planning.plan import Action, Plan
+from reconciler.planning.summary import sentence
+
+DONE = {Action.CREATE: "created", Action.UPDATE: "updated", Action.REPLACE: "replaced", Action.DELETE: "deleted"}
+MOST_LINES = 50
+"""Findings and failures told one by one; of the rest only the number."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """How one run of one source ended.
+
+    ``outcome`` is ``unchanged``, ``applied``, ``waiting`` (for an approval, for health, or pre-empted), ``failed``,
+    ``refused`` (findings), or ``unreadable`` (the source cannot be read; ``message`` says why).
+    """
+
+    source: str
+    revision: str
+    outcome: str
+    counts: dict[str, int] = {}
+    digest: str = ""
+    held: str = ""
+    reason: str = ""
+    message: str = ""
+    findings: list[Finding] = []
+    troubles: list[str] = []
+
+    @property
+    def good(self) -> bool:
+        """Whether everything that was asked for is done."""
+        return self.outcome in ("unchanged", "applied")
+
+
+def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], findings: list[Finding]) -> Report:
+    """The report of a plan that was carried out, with one outcome a step."""
+    counts: dict[str, int] = {}
+    for step, outcome in zip(plan.steps, outcomes, strict=True):
+        word = DONE[step.action] if outcome.result is Result.APPLIED else str(outcome.result)
+        counts[word] = counts.get(word, 0) + 1
+    troubles = [f"{o.id}: {o.reason}: {o.message}" for o in outcomes if o.result is not Result.APPLIED]
+    return Report(source, revision, _outcome(outcomes), dict(sorted(counts.items())), plan.digest, plan.held,
+                  message=sentence(plan), findings=findings, troubles=troubles)  # fmt: skip
+
+
+def refused(source: str, revision: str, findings: list[Finding]) -> Report:
+    """The report of a revision that errors keep from being applied."""
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    first = errors[0]
+    message = f"{len(errors)} error{'s' if len(errors) > 1 else ''}; the first: {place(first)}: {first.message}"
+    return Report(source, revision, "refused", {"errors": len(errors)}, reason="InvalidRevision", message=message,
+                  findings=findings)  # fmt: skip
+
+
+def unreadable(source: str, error: ReconcilerError) -> Report:
+    """The report of a source that cannot be read; what is applied stays applied."""
+    return Report(source, "", "unreadable", reason=error.reason, message=str(error))
+
+
+def place(finding: Finding) -> str:
+    """``shop/api.yaml:12:7``."""
+    return f"{finding.path}:{finding.line}:{finding.column}"
+
+
+def _outcome(outcomes: list[Outcome]) -> str:
+    results = {outcome.result for outcome in outcomes}
+    if Result.FAILED in results:
+        return "failed"
+    if Result.WAITING in results or Result.SKIPPED in results:
+        return "waiting"
+    return "applied" if results else "unchanged"
+
+
+def lines(report: Report) -> Iterator[str]:
+    """The report as people read it."""
+    told = ", ".join(f"{count} {word}" for word, count in report.counts.items()) or report.message or "nothing to do"
+    where = f" at {report.revision}" if report.revision else ""
+    if report.outcome in ("refused", "unreadable"):
+        told = report.message
+    yield f"{report.source}: {report.outcome}{where}: {told}"
+    for trouble in report.troubles[:MOST_LINES]:
+        yield f"  {trouble}"
+    if len(report.troubles) > MOST_LINES:
+        yield f"  … and {len(report.troubles) - MOST_LINES} more"
+    if report.held:
+        yield f"  Let what waits go with: reconciler approve {report.held}"
+
+
+def packed(reports: list[Report]) -> dict[str, Any]:
+    """Reports as JSON values, for the answer to a request."""
+    return {"reports": msgspec.to_builtins(reports)}
+
+
+def unpacked(answer: dict[str, Any]) -> list[Report]:
+    """Reports from the answer to a request."""
+    return msgspec.convert(answer["reports"], list[Report])

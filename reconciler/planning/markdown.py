@@ -1,0 +1,60 @@
+"""A plan as Markdown, for the comment on a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.planning.plan import Action, Hold, Plan
+from reconciler.planning.render import NOTES
+from reconciler.planning.summary import HOLD_REASONS, Group, groups, one_line, sentence
+
+WORDS = {Action.CREATE: "create", Action.UPDATE: "update", Action.REPLACE: "**replace**", Action.DELETE: "**delete**"}
+MOST_GROUPS = 200
+"""Forges cut long comments; beyond this many rows only the count is given."""
+
+
+def markdown(plan: Plan) -> str:
+    """A heading, a table of what happens to which resource, and the changed fields folded below it."""
+    lines = [f"### Plan: {sentence(plan)}", "", f"Source `{plan.source}`, revision `{plan.revision}`"]
+    members = [group for _, found in groups(plan) for group in found]
+    if members:
+        lines += ["", "| action | resource | locations | fields |", "|---|---|---|---|"]
+        lines += [_row(group) for group in members[:MOST_GROUPS]]
+        if len(members) > MOST_GROUPS:
+            lines += ["", f"… and {len(members) - MOST_GROUPS} more."]
+        lines += list(_details(members[:MOST_GROUPS]))
+    lines += [f"\n- Renamed: `{rename.before}` → `{rename.after}`" for rename in plan.renames]
+    lines += [f"\n- Kept: `{kept.key}` ({kept.reason})" for kept in plan.kept]
+    if plan.held:
+        lines += ["", f"What waits is let go by `reconciler approve {plan.held}`."]
+    if plan.steps:
+        lines += ["", f"<sub>digest `{plan.digest}`</sub>"]
+    return "\n".join(lines) + "\n"
+
+
+def _row(group: Group) -> str:
+    step = group.step
+    held = f" (waits: {HOLD_REASONS[step.hold]})" if step.hold is not Hold.NONE else ""
+    fields = str(len(group.changes)) if group.changes else ""
+    return f"| {WORDS[step.action]}{held} | `{step.key}` | {', '.join(group.locations)} | {fields} |"
+
+
+def _details(members: list[Group]) -> Iterator[str]:
+    changed = [group for group in members if group.changes]
+    if not changed:
+        return
+    yield "\n<details><summary>Changed fields</summary>\n"
+    for group in changed:
+        yield f"`{group.step.key}`\n\n| field | before | after | |\n|---|---|---|---|"
+        for change in group.changes:
+            before, after = _cell(one_line(change.before)), _cell(one_line(change.after))
+            yield f"| {_cell(change.path)} | {before} | {after} | {NOTES[change.change]} |"
+        yield ""
+    yield "</details>"
+
+
+def _cell(value: str) -> str:
+    """``value`` as code that can neither end the cell nor become a mention or HTML."""
+    fence = "``" if "`" in value else "`"
+    pad = " " if "`" in value else ""
+    return f"{fence}{pad}{value.replace('|', chr(92) + '|')}{pad}{fence}"

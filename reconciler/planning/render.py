@@ -1,0 +1,69 @@
+"""A plan as text for people at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Plan
+from reconciler.planning.summary import HOLD_REASONS, Group, groups, one_line, sentence
+
+SIGNS = {Action.CREATE: "+", Action.UPDATE: "~", Action.REPLACE: "±", Action.DELETE: "-"}
+COLOURS = {Action.CREATE: "32", Action.UPDATE: "33", Action.REPLACE: "35", Action.DELETE: "31"}
+NOTES = {
+    ChangeClass.IN_PLACE: "",
+    ChangeClass.SCALE_ONLY: "scale only",
+    ChangeClass.NEW_VERSION: "new version",
+    ChangeClass.REPLACE: "replaces it",
+}
+
+
+def text(plan: Plan, *, colour: bool = False) -> str:
+    """The whole plan, grouped by GVC; ends with a line that sums it up and a newline."""
+    paint = _Paint(colour)
+    lines = [f"{paint('1', plan.source)}  {plan.revision}", ""]
+    for gvc, members in groups(plan):
+        lines.append(paint("1", f"gvc {gvc}" if gvc else "org"))
+        for group in members:
+            lines.extend(_group(group, paint))
+        lines.append("")
+    lines.extend(_asides(plan))
+    lines.append(f"Plan: {sentence(plan)}." + (f"  digest {plan.digest}" if plan.steps else ""))
+    if plan.held:
+        lines.append(f"Let what waits go with: reconciler approve {plan.held}")
+    return "\n".join(lines) + "\n"
+
+
+def _group(group: Group, paint: _Paint) -> Iterator[str]:
+    step = group.step
+    colour = COLOURS[step.action]
+    places = f"  at {', '.join(group.locations)}" if group.locations else ""
+    held = f"  waits for approval: {HOLD_REASONS[step.hold]}" if step.hold is not Hold.NONE else ""
+    yield f"  {paint(colour, SIGNS[step.action])} {paint(colour, str(step.key))}{paint('2', places)}{paint('35', held)}"
+    width = max((len(change.path) for change in group.changes), default=0)
+    for change in group.changes:
+        yield _change(change, min(width, 60), paint)
+
+
+def _change(change: FieldChange, width: int, paint: _Paint) -> str:
+    note = NOTES[change.change]
+    before, after = one_line(change.before), one_line(change.after)
+    if before == after:
+        after = "(differs)"
+    return f"      {change.path:<{width}}  {before} → {paint('1', after)}" + paint("2", f"  {note}" if note else "")
+
+
+def _asides(plan: Plan) -> Iterator[str]:
+    for rename in plan.renames:
+        yield f"Renamed: {rename.before} → {rename.after} (the rest is equal; it is deleted and made anew)"
+    for kept in plan.kept:
+        yield f"Kept: {kept.key} is not in Git any more; {kept.reason}"
+    if plan.renames or plan.kept:
+        yield ""
+
+
+class _Paint:
+    def __init__(self, on: bool) -> None:
+        self.on = on
+
+    def __call__(self, code: str, words: str) -> str:
+        return f"\x1b[{code}m{words}\x1b[0m" if self.on and words else words

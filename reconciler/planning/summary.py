@@ -1,0 +1,87 @@
+"""A plan told in numbers and groups: what every way of showing it shares."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from reconciler.manifests.secrets import shown
+from reconciler.model.key import Key, Kind
+from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Plan, Step
+
+HOLD_REASONS = {
+    Hold.BUDGET: "more deletes than one run may make",
+    Hold.VOLUMES: "it deletes volumes",
+    Hold.REPLACE: "it deletes what is there first",
+}
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Steps of one key that do the same at several locations."""
+
+    step: Step
+    locations: tuple[str, ...]
+    changes: tuple[FieldChange, ...]
+
+
+def groups(plan: Plan) -> Iterator[tuple[str, list[Group]]]:
+    """The plan's steps by GVC (``""``: the org's own), those of one key and one effect together."""
+
+    def home(step: Step) -> str:
+        return step.key.name if step.key.kind is Kind.GVC else step.key.gvc
+
+    position = {step.id: number for number, step in enumerate(plan.steps)}
+    ranked = sorted(plan.steps, key=lambda step: (home(step), position[step.id]))
+    for gvc, steps in groupby(ranked, key=home):
+        alike: dict[tuple[Key, Action, Hold, bytes], list[Step]] = {}
+        for step in steps:
+            mark = msgspec.json.encode(step.changes)
+            alike.setdefault((step.key, step.action, step.hold, mark), []).append(step)
+        yield gvc, [_group(same) for same in alike.values()]
+
+
+def _group(steps: list[Step]) -> Group:
+    return Group(steps[0], tuple(sorted(step.location for step in steps if step.location)), steps[0].changes)
+
+
+def changes_of(step: Step) -> tuple[FieldChange, ...]:
+    """Every field of a step: of a create and a delete, the fields of the whole body."""
+    if step.action not in (Action.CREATE, Action.DELETE):
+        return step.changes
+    body: dict[str, Any] = msgspec.json.decode(step.body)
+    change = ChangeClass.NEW_VERSION if step.key.kind is Kind.WORKLOAD else ChangeClass.IN_PLACE
+    fields = ((name, shown(value)) for name, value in sorted(body.items()) if name not in ("kind", "name", "gvc"))
+    if step.action is Action.CREATE:
+        return tuple(FieldChange(name, None, value, change) for name, value in fields)
+    return tuple(FieldChange(name, value, None, change) for name, value in fields)
+
+
+def summary(plan: Plan) -> dict[str, int]:
+    """Keys (not steps) by action, how many of all wait for approval, and how many stay though Git dropped them."""
+    keys = Counter(action for action, _ in {(step.action, step.key) for step in plan.steps})
+    held = {step.key for step in plan.steps if step.hold is not Hold.NONE}
+    return {str(action): keys[action] for action in Action} | {"waiting": len(held), "kept": len(plan.kept)}
+
+
+def sentence(plan: Plan) -> str:
+    """``2 to create, 1 to delete (1 waits for approval)``, or that nothing is to be done."""
+    count = summary(plan)
+    parts = [f"{count[action]} to {action}" for action in Action if count[action]]
+    if not parts:
+        return "nothing to do"
+    waiting = count["waiting"]
+    return ", ".join(parts) + (f" ({waiting} {'wait' if waiting > 1 else 'waits'} for approval)" if waiting else "")
+
+
+def one_line(value: Any, width: int = 60) -> str:
+    """A value as JSON on one line, shortened in the middle where it is longer than ``width``."""
+    if value is None:
+        return "(none)"
+    text = value if isinstance(value, str) and value.isprintable() and value else msgspec.json.encode(value).decode()
+    if len(text) <= width:
+        return text
+    return f"{text[: width // 2]} … {text[-(width // 2 - 3) :]}"

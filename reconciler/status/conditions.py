@@ -1,0 +1,174 @@
+"""Outcomes and errors in, conditions out: the one place that decides what counts as ready, at work or stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from reconciler.errors import ReconcilerError
+from reconciler.model.key import Key
+from reconciler.model.record import Failure, Health, Record
+from reconciler.status.health import worst
+
+READY = "Ready"
+RECONCILING = "Reconciling"
+STALLED = "Stalled"
+PLACED = "Placed"
+SOURCE_REACHABLE = "SourceReachable"
+SOURCE_STALE = "SourceStale"
+STATUS_PUSHED = "StatusPushed"
+STATUS_STALE = "StatusStale"
+
+_MESSAGE_LENGTH = 500
+
+
+class Condition(msgspec.Struct, frozen=True, gc=False):
+    """One statement about a resource or a source: whether it holds, why in one CamelCase word, and why for people."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+
+
+class Wait(msgspec.Struct, frozen=True, gc=False):
+    """Why nothing is done about a resource though Git and the record differ: approval, a dependency, protection.
+
+    ``kept`` means that this is how it stays: the resource is no longer in Git and is not deleted either.
+    """
+
+    reason: str
+    message: str
+    kept: bool = False
+
+
+class Facts(msgspec.Struct, frozen=True, gc=False):
+    """All that is known about one resource.
+
+    ``digest`` is the desired one, empty where Git does not ask for the resource (any more). ``unbound`` are the
+    locations of its GVC that this host does not serve, ``members`` the health of what a GVC contains. A failure
+    counts as final after ``attempts`` tries (0: never).
+    """
+
+    key: Key
+    source: str
+    digest: str = ""
+    path: str = ""
+    records: tuple[Record, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    wait: Wait | None = None
+    unbound: tuple[str, ...] = ()
+    members: tuple[Health, ...] = ()
+    attempts: int = 3
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is anything to tell: it is wanted, or still there."""
+        return bool(self.digest or self.records)
+
+    @property
+    def health(self) -> Health:
+        """The worst of its locations, and of its members."""
+        return worst((*(record.health for record in self.records), *self.members))
+
+
+def conditions(facts: Facts) -> tuple[Condition, ...]:
+    """What holds about a resource: Ready always, Reconciling, Stalled and Placed only where they have news.
+
+    Ready: every record has the desired digest and is Healthy. Reconciling: more will happen without anybody doing
+    anything. Stalled: it will not mend itself. Placed is False where locations of the GVC are bound by no engine
+    here (4-fields.md, section 2). Messages carry no counts or times, so that an unchanged state stays unchanged.
+    """
+    if not facts.exists:
+        return ()
+    if facts.failures:
+        found = _failed(facts)
+    elif facts.wait is not None:
+        found = _waiting(facts, facts.wait)
+    elif not facts.digest:
+        found = _at_work("Deleting", "no longer in Git; to be deleted")
+    else:
+        found = _wanted(facts)
+    return (*found, *_unplaced(facts))
+
+
+def ready(facts: Facts) -> bool:
+    """Whether the resource is as Git wants it and well."""
+    return any(condition.type == READY and condition.status for condition in conditions(facts))
+
+
+def of_error(kind: str, fault: ReconcilerError) -> Condition:
+    """The condition ``kind`` that does not hold because of ``fault``."""
+    return Condition(kind, False, fault.reason, shortened(str(fault)))
+
+
+def shortened(text: str) -> str:
+    """``text`` on one line and at most 500 characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= _MESSAGE_LENGTH else line[: _MESSAGE_LENGTH - 1] + "…"
+
+
+def _failed(facts: Facts) -> tuple[Condition, ...]:
+    final = [failure for failure in facts.failures if _is_final(failure, facts.attempts)]
+    first = (final or facts.failures)[0]
+    place = f"at {first.location}: " if first.location else ""
+    message = shortened(place + first.message)
+    not_ready = Condition(READY, False, first.reason, message)
+    return not_ready, Condition(STALLED if final else RECONCILING, True, first.reason, message)
+
+
+def _is_final(failure: Failure, attempts: int) -> bool:
+    return not failure.retry or (0 < attempts <= failure.attempts)
+
+
+def _waiting(facts: Facts, wait: Wait) -> tuple[Condition, ...]:
+    message = shortened(wait.message)
+    if not wait.kept:
+        return _at_work(wait.reason, message)
+    if facts.health is Health.HEALTHY:
+        return (Condition(READY, True, wait.reason, message),)
+    return _by_health(facts)
+
+
+def _wanted(facts: Facts) -> tuple[Condition, ...]:
+    placed = [record for record in facts.records if record.location]
+    if facts.unbound and not placed:
+        return (Condition(READY, False, "LocationNotBound", _not_bound(facts.unbound)),)
+    behind = [record.location for record in facts.records if record.digest != facts.digest]
+    if not facts.records:
+        return _at_work("Pending", "not applied yet")
+    if behind:
+        return _at_work("Pending", f"the latest change is not applied yet{_at(behind)}")
+    return _by_health(facts)
+
+
+def _by_health(facts: Facts) -> tuple[Condition, ...]:
+    """Ready as the engines see it, once the digests agree."""
+    own = worst(record.health for record in facts.records)
+    places = [record.location for record in facts.records if record.health is own]
+    if own is Health.HEALTHY:
+        return (Condition(READY, True, "Applied", f"applied{_at(places)}"),)
+    if own in (Health.LOADING, Health.DELETING):
+        return _at_work(str(own), f"{str(own).lower()}{_at(places)}")
+    words = "health is not known" if own is Health.UNKNOWN else "not healthy"
+    return (Condition(READY, False, f"Health{own}" if own is Health.UNKNOWN else str(own), words + _at(places)),)
+
+
+def _at_work(reason: str, message: str) -> tuple[Condition, ...]:
+    return Condition(READY, False, reason, message), Condition(RECONCILING, True, reason, message)
+
+
+def _unplaced(facts: Facts) -> tuple[Condition, ...]:
+    if not facts.unbound or not facts.digest:
+        return ()
+    return (Condition(PLACED, False, "LocationNotBound", _not_bound(facts.unbound)),)
+
+
+def _not_bound(locations: Iterable[str]) -> str:
+    return f"this host binds no location {', '.join(sorted(locations))}"
+
+
+def _at(locations: Iterable[str]) -> str:
+    names = ", ".join(sorted(filter(None, locations)))
+    return f" at {names}" if names else ""

@@ -1,0 +1,89 @@
+"""All that the records say about a resource, gathered for its conditions."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from reconciler.model.key import PLACED, Key, Kind
+from reconciler.model.record import Health, Record
+from reconciler.planning.placement import locations_of
+from reconciler.records.desired import Entry
+from reconciler.records.store import Records
+from reconciler.settings import Settings
+from reconciler.status.conditions import Facts, Wait
+from reconciler.status.health import worst
+from reconciler.status.waits import recall
+
+
+class Gathering:
+    """Facts by key; what resources share (the locations of their GVC, whether anything failed) is read once.
+
+    With ``source`` only what that source asks for and owns is seen. Meant for one reading: make another for the next.
+    """
+
+    def __init__(self, records: Records, settings: Settings, source: str = "") -> None:
+        self._records = records
+        self._settings = settings
+        self._source = source
+        self._failed = records.failures.count() > 0
+        self._unbound: dict[str, tuple[str, ...]] = {}
+
+    def facts(self, key: Key, members: tuple[Health, ...] | None = None) -> Facts:
+        """What is known of ``key``; ``exists`` is False where nothing is.
+
+        ``members`` are the healths of what a GVC contains where the caller knows them; else they are looked up.
+        """
+        entry, records = self._entry(key), self._owned(key)
+        digest = entry.digest if entry is not None else ""
+        if members is None:
+            members = self._members(key.name) if key.kind is Kind.GVC else ()
+        owner = entry.source if entry is not None else next((record.source for record in records), "")
+        return Facts(
+            key,
+            owner or self._source,
+            digest=digest,
+            path=entry.path if entry is not None else "",
+            records=records,
+            failures=self._records.failures.get(key) if self._failed else (),
+            wait=self._wait(key, digest, records),
+            unbound=self._unbound_of(key.gvc) if key.kind in PLACED else (),
+            members=members,
+            attempts=self._settings.retry.attempts,
+        )
+
+    def _entry(self, key: Key) -> Entry | None:
+        entry = self._records.desired.get(key)
+        return entry if entry is not None and self._source in ("", entry.source) else None
+
+    def _owned(self, key: Key) -> tuple[Record, ...]:
+        records = self._records.applied.get(key)
+        if not self._source or all(record.source == self._source for record in records):
+            return records
+        return tuple(record for record in records if record.source == self._source)
+
+    def _wait(self, key: Key, digest: str, records: tuple[Record, ...]) -> Wait | None:
+        settled = records and all(record.digest == digest for record in records)
+        return None if settled else recall(self._records, key)
+
+    def _unbound_of(self, gvc: str) -> tuple[str, ...]:
+        if gvc not in self._unbound:
+            found = [_body(record) for record in self._records.applied.get(Key(Kind.GVC, "", gvc))]
+            places = locations_of(found[0], lambda: self._locations) if found else ()
+            self._unbound[gvc] = tuple(place for place in places if place not in self._settings.locations)
+        return self._unbound[gvc]
+
+    @cached_property
+    def _locations(self) -> list[dict[str, Any]]:
+        return [_body(record) for record in self._records.applied.items(Kind.LOCATION)]
+
+    def _members(self, gvc: str) -> tuple[Health, ...]:
+        members = self._records.applied.get_many(self._records.applied.keys_of_gvc(gvc))
+        return tuple(worst(record.health for record in records) for records in members.values())
+
+
+def _body(record: Record) -> dict[str, Any]:
+    body: dict[str, Any] = msgspec.json.decode(record.body)
+    return body

@@ -1,0 +1,118 @@
+"""The two files of the status branch about all of a source: ``reconciler.yaml`` and a README for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from reconciler.model.key import Kind
+from reconciler.model.record import Health
+from reconciler.status.conditions import Condition, Facts, conditions
+from reconciler.status.files import conditions_block, status_path
+from reconciler.status.health import worst
+from reconciler.status.yamltext import quoted, word
+
+RUN_FILE = "reconciler.yaml"
+README_FILE = "README.md"
+MOST_LISTED = 100
+
+_COLUMNS = (Health.HEALTHY, Health.LOADING, Health.UNHEALTHY, Health.DELETING, Health.UNKNOWN)
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+_NOT_READY = re.compile(rb"^notReady: (\d+)$", re.MULTILINE)
+_ABNORMAL = ("Stale", "Stalled", "Suspended")
+
+
+class Overview(msgspec.Struct, frozen=True):
+    """A source as a whole. ``counts`` are of recorded resources, ``not_ready`` the first of ``unready`` resources."""
+
+    source: str
+    revision: str
+    counts: Mapping[tuple[Kind, Health], int]
+    conditions: tuple[Condition, ...] = ()
+    unready: int = 0
+    not_ready: Sequence[Facts] = ()
+
+    @property
+    def total(self) -> int:
+        """Recorded resources."""
+        return sum(self.counts.values())
+
+    @property
+    def health(self) -> Health:
+        """The worst of all resources; a source without any is Healthy."""
+        return worst({health for (_, health), count in self.counts.items() if count} or {Health.HEALTHY})
+
+
+def run_file(overview: Overview) -> bytes:
+    """``reconciler.yaml`` (schemas/run-status.json)."""
+    lines = [f"source: {word(overview.source)}"]
+    if overview.revision:
+        lines.append(f"revision: {quoted(overview.revision)}")
+    lines += [f"health: {overview.health}", f"resources: {overview.total}", f"notReady: {overview.unready}"]
+    kinds = sorted({kind for kind, _ in overview.counts})
+    lines.append("kinds:" if kinds else "kinds: {}")
+    for kind in kinds:
+        each = (
+            f"{health}: {overview.counts[kind, health]}" for health in _COLUMNS if overview.counts.get((kind, health))
+        )
+        lines.append(f"  {kind}: {{{', '.join(each)}}}")
+    lines.append(conditions_block(overview.conditions))
+    return ("\n".join(lines) + "\n").encode()
+
+
+def unready_in(file: bytes | None) -> int | None:
+    """The number of resources that are not ready according to a ``reconciler.yaml``; None where it does not say."""
+    found = _NOT_READY.search(file or b"")
+    return int(found[1]) if found else None
+
+
+def readme(overview: Overview) -> bytes:
+    """``README.md``: counts by kind and health, and at most 100 resources that are not ready, each with its reason."""
+    revision = f"`{overview.revision}`" if overview.revision else "no revision yet"
+    total = f"{overview.total} resource{'' if overview.total == 1 else 's'}"
+    lines = [
+        f"# Status of {_plain(overview.source)}",
+        "",
+        f"{revision} · {overview.health} · {total}, {overview.unready or 'none'} not ready",
+        "",
+        "Written by reconciler and rewritten with every change: what is edited here by hand does not stay.",
+    ]
+    bad = [each for each in overview.conditions if _worth_telling(each)]
+    if bad:
+        lines += ["", "## Conditions", "", *(f"- **{each.reason}** {_plain(each.message)}" for each in bad)]
+    if overview.counts:
+        lines += ["", "## Resources", "", *_table(overview)]
+    if overview.not_ready:
+        lines += ["", "## Not ready", "", *_list(overview)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _worth_telling(condition: Condition) -> bool:
+    """Whether something is out of the ordinary: some conditions are so when they hold, the others when they do not."""
+    return condition.status is condition.type.endswith(_ABNORMAL)
+
+
+def _table(overview: Overview) -> list[str]:
+    shown = [health for health in _COLUMNS if any(overview.counts.get((kind, health)) for kind in Kind)]
+    rows = ["| kind | " + " | ".join(shown) + " | all |", "|---|" + "---:|" * (len(shown) + 1)]
+    for kind in sorted({kind for kind, _ in overview.counts}):
+        counts = [overview.counts.get((kind, health), 0) for health in shown]
+        rows.append(f"| {kind} | " + " | ".join(str(count or "") for count in counts) + f" | {sum(counts)} |")
+    return rows
+
+
+def _list(overview: Overview) -> list[str]:
+    rows = ["| resource | reason | message |", "|---|---|---|"]
+    for facts in overview.not_ready[:MOST_LISTED]:
+        ready = conditions(facts)[0]
+        link = f"[{_plain(str(facts.key))}]({status_path(facts.key).replace('%', '%25')})"
+        rows.append(f"| {link} | {ready.reason} | {_plain(ready.message)} |")
+    more = overview.unready - min(len(overview.not_ready), MOST_LISTED)
+    return [*rows, "", f"and {more} more"] if more > 0 else rows
+
+
+def _plain(text: str) -> str:
+    """``text`` as Markdown shows it, so that no message can make links, markup or another row."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))

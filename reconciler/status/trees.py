@@ -1,0 +1,132 @@
+"""Changes to files applied to a Git tree, by objects alone: no index, no work tree."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+
+import pygit2
+from pygit2.enums import FileMode
+
+from reconciler.errors import SourceError
+
+Changes = Mapping[str, bytes | None]
+"""Content by path; None takes the file away."""
+
+Nested = dict[str, "bytes | Nested | None"]
+
+FEW = 200
+"""Up to so many files are written as loose objects; more go through one pack."""
+
+_PIPE = subprocess.PIPE
+_IMPORT_REF = "refs/reconciler/import"
+
+
+def rewritten(git: pygit2.Repository, tree: pygit2.Tree | None, changes: Changes) -> pygit2.Oid:
+    """Id of ``tree`` (None: empty) with ``changes`` applied; all other entries stay as they are.
+
+    A file in the way of a directory gives way to it and the reverse; to take away a path that is a directory, or is
+    not there, changes nothing. Raises SourceError where Git refuses.
+    """
+    if len(changes) > FEW:
+        return _imported(git, tree, changes)
+    return _applied(git, tree, _nested(changes)) or git.TreeBuilder().write()
+
+
+def _nested(changes: Changes) -> Nested:
+    root: Nested = {}
+    for path, content in changes.items():
+        *directories, name = path.split("/")
+        node = root
+        for directory in directories:
+            below = node.get(directory)
+            if isinstance(below, bytes):
+                raise ValueError(f"{path} lies below a path that is a file in the same change")
+            if below is None:
+                below = node[directory] = {}
+            node = below
+        if content is not None or name not in node:
+            node[name] = content
+    return root
+
+
+def _applied(git: pygit2.Repository, tree: pygit2.Tree | None, node: Nested) -> pygit2.Oid | None:
+    """The new tree's id, or None where nothing is left in it."""
+    builder = git.TreeBuilder() if tree is None else git.TreeBuilder(tree)
+    for name, change in node.items():
+        entry = builder.get(name)
+        old = entry if isinstance(entry, pygit2.Tree) else None
+        if isinstance(change, dict):
+            new = _applied(git, old, change)
+            if new is not None:
+                builder.insert(name, new, FileMode.TREE)
+            elif old is not None:
+                builder.remove(name)
+        elif change is not None:
+            builder.insert(name, git.create_blob(change), FileMode.BLOB)
+        elif entry is not None and old is None:
+            builder.remove(name)
+    return builder.write() if len(builder) else None
+
+
+def _imported(git: pygit2.Repository, tree: pygit2.Tree | None, changes: Changes) -> pygit2.Oid:
+    """The same through ``git fast-import``, which writes one pack instead of a file per object."""
+    options = ("-c", "safe.directory=*", "-c", "core.hooksPath=/dev/null", "-c", "pack.compression=1")
+    command = ("git", *options, "fast-import", "--quiet", "--force", "--date-format=raw")
+    try:
+        importer = subprocess.Popen(
+            command, cwd=git.path, env=clean_environment(), stdin=_PIPE, stdout=_PIPE, stderr=_PIPE
+        )
+    except OSError as fault:
+        raise SourceError(f"git fast-import cannot be run: {fault}; is git installed?") from None
+    with importer:
+        assert importer.stdin is not None
+        # A fast-import that stops early is told by its exit status; until the end of its input it says next to nothing.
+        with contextlib.suppress(BrokenPipeError):
+            importer.stdin.writelines(_stream(tree, changes))
+        said, complained = importer.communicate()
+    if importer.returncode:
+        fatal = [line for line in complained.decode(errors="replace").splitlines() if line.startswith("fatal")]
+        raise SourceError(f"git fast-import failed in {git.path}: {'; '.join(fatal)}")
+    git.references.delete(_IMPORT_REF)
+    return pygit2.Oid(hex=said.split()[2].decode())
+
+
+def _stream(tree: pygit2.Tree | None, changes: Changes) -> Iterator[bytes]:
+    """A commit that is never shown: only its tree is wanted, and fast-import answers with that."""
+    yield b"feature done\nreset %b\ncommit %b\n" % ((_IMPORT_REF.encode(),) * 2)
+    yield b"committer reconciler <reconciler@localhost> 0 +0000\ndata 0\n"
+    if tree is not None:
+        yield b'M 040000 %b ""\n' % str(tree.id).encode()
+    for path, content in changes.items():
+        if content is not None:
+            yield b"M 100644 inline %b\ndata %d\n%b\n" % (_quoted(path), len(content), content)
+        elif tree is not None and _is_file(tree, path):
+            yield b"D %b\n" % _quoted(path)
+    yield b'ls ""\ndone\n'
+
+
+def _is_file(tree: pygit2.Tree, path: str) -> bool:
+    try:
+        return not isinstance(tree[path], pygit2.Tree)
+    except KeyError:
+        return False
+
+
+def _quoted(path: str) -> bytes:
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'.encode()
+
+
+def clean_environment() -> dict[str, str]:
+    """An environment in which Git reads nobody's configuration and asks nobody anything."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": "/nonexistent",
+        "LC_ALL": "C.UTF-8",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_TERMINAL_PROMPT": "0",
+    }

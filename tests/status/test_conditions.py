@@ -1,0 +1,159 @@
+"""What counts as ready, at work and stuck."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.errors import SourceUnreachable
+from reconciler.model.record import Health
+from reconciler.status.conditions import Condition, Facts, Wait, conditions, of_error, ready, shortened
+from reconciler.status.health import worst
+from tests.status.samples import API, SHOP, failure, record
+
+HELD = Wait("ApprovalRequired", "waits for approval: reconciler approve abc")
+KEPT = Wait("Kept", "no longer in Git, and not deleted: the tag platform/protected keeps it", kept=True)
+HERE, THERE = record(location="here"), record(location="there")
+
+
+def told(**facts: Any) -> dict[str, tuple[bool, str, str]]:
+    known = {"key": API, "source": "main", "digest": "d1"}
+    return {each.type: (each.status, each.reason, each.message) for each in conditions(Facts(**known | facts))}
+
+
+def test_a_resource_is_ready_when_every_location_has_what_git_asks_for_and_is_well() -> None:
+    assert told(records=(HERE, THERE)) == {"Ready": (True, "Applied", "applied at here, there")}
+    assert told(key=SHOP, records=(record(SHOP),)) == {"Ready": (True, "Applied", "applied")}
+
+
+def test_one_location_that_lags_behind_keeps_it_from_being_ready() -> None:
+    lagging = (HERE, record(location="there", digest="d0"))
+    message = "the latest change is not applied yet at there"
+    assert told(records=lagging) == {"Ready": (False, "Pending", message), "Reconciling": (True, "Pending", message)}
+
+
+def test_what_is_not_recorded_yet_is_pending() -> None:
+    assert told()["Reconciling"] == (True, "Pending", "not applied yet")
+
+
+@pytest.mark.parametrize(
+    ("health", "reason", "message", "at_work"),
+    [
+        (Health.UNHEALTHY, "Unhealthy", "not healthy at there", False),
+        (Health.UNKNOWN, "HealthUnknown", "health is not known at there", False),
+        (Health.LOADING, "Loading", "loading at there", True),
+        (Health.DELETING, "Deleting", "deleting at there", True),
+    ],
+)
+def test_the_worst_location_speaks_for_the_resource(health: Health, reason: str, message: str, at_work: bool) -> None:
+    found = told(records=(HERE, record(location="there", health=health)))
+    assert found["Ready"] == (False, reason, message)
+    assert ("Reconciling" in found) is at_work
+
+
+def test_a_failure_that_is_tried_again_is_work_under_way() -> None:
+    found = told(records=(HERE,), failures=(failure(location="there"),))
+    assert found["Ready"] == (False, "ImagePull", "at there: no such image")
+    assert "Stalled" not in found
+    assert found["Reconciling"][0]
+
+
+@pytest.mark.parametrize("fields", [{"retry": False}, {"attempts": 3}, {"attempts": 40}])
+def test_a_failure_that_will_not_mend_itself_is_stalled(fields: dict[str, Any]) -> None:
+    found = told(failures=(failure(location="a"), failure(location="b", reason="Refused", **fields)))
+    assert found["Stalled"] == (True, "Refused", "at b: no such image")
+    assert "Reconciling" not in found
+
+
+def test_without_a_limit_of_attempts_only_what_cannot_be_tried_again_is_stalled() -> None:
+    assert "Stalled" not in told(failures=(failure(attempts=99),), attempts=0)
+
+
+def test_what_waits_says_for_what() -> None:
+    assert told(digest="", records=(HERE,), wait=HELD)["Ready"] == (False, HELD.reason, HELD.message)
+    assert told(digest="", records=(HERE,), wait=HELD)["Reconciling"][0]
+
+
+def test_what_is_kept_stays_ready_and_says_why() -> None:
+    assert told(digest="", records=(HERE,), wait=KEPT) == {"Ready": (True, "Kept", KEPT.message)}
+    ill = (record(location="here", health=Health.UNHEALTHY),)
+    assert told(digest="", records=ill, wait=KEPT)["Ready"][1] == "Unhealthy"
+
+
+def test_what_git_no_longer_asks_for_is_on_its_way_out() -> None:
+    assert told(digest="", records=(HERE,))["Reconciling"] == (True, "Deleting", "no longer in Git; to be deleted")
+
+
+def test_a_location_that_this_host_does_not_bind_is_told_and_holds_nothing_back() -> None:
+    found = told(records=(HERE,), unbound=("there",))
+    assert found["Ready"][0]
+    assert found["Placed"] == (False, "LocationNotBound", "this host binds no location there")
+
+
+def test_a_resource_whose_every_location_is_elsewhere_is_not_ready_here() -> None:
+    found = told(records=(record(),), unbound=("there", "elsewhere"))
+    assert found["Ready"] == (False, "LocationNotBound", "this host binds no location elsewhere, there")
+    assert "Reconciling" not in found
+
+
+def test_of_what_is_gone_there_is_nothing_to_say() -> None:
+    assert told(digest="") == {}
+    assert told(digest="", failures=(failure(),)) == {}
+
+
+def test_an_error_becomes_a_condition_on_one_line_of_bounded_length() -> None:
+    found = of_error("SourceReachable", SourceUnreachable("no\nanswer " + "x" * 900))
+    assert (found.type, found.status, found.reason) == ("SourceReachable", False, "SourceUnreachable")
+    assert found.message.startswith("no answer xxx")
+    assert len(found.message) == 500
+
+
+RECORDS = st.builds(
+    record,
+    location=st.sampled_from(["", "a", "b"]),
+    digest=st.sampled_from(["d1", "d0"]),
+    health=st.sampled_from(Health),
+)
+FACTS = st.builds(
+    Facts,
+    key=st.just(API),
+    source=st.just("main"),
+    digest=st.sampled_from(["", "d1"]),
+    records=st.lists(RECORDS, max_size=3).map(tuple),
+    failures=st.lists(st.builds(failure, attempts=st.integers(1, 5), retry=st.booleans()), max_size=2).map(tuple),
+    wait=st.sampled_from([None, HELD, KEPT]),
+    unbound=st.sampled_from([(), ("b",)]),
+)
+
+
+@given(FACTS)
+def test_conditions_never_contradict_each_other(facts: Facts) -> None:
+    found: dict[str, Condition] = {each.type: each for each in conditions(facts)}
+    assert bool(found) is facts.exists
+    if not found:
+        return
+    is_ready = found["Ready"].status
+    assert is_ready is ready(facts)
+    assert not (is_ready and {"Reconciling", "Stalled"} & found.keys())
+    assert not {"Reconciling", "Stalled"} <= found.keys()
+    if is_ready:
+        assert not facts.failures
+        assert all(each.health is Health.HEALTHY for each in facts.records)
+        assert all(each.digest == facts.digest for each in facts.records) or facts.wait == KEPT
+
+
+def test_health_rolls_up_to_the_worst() -> None:
+    order = [Health.UNHEALTHY, Health.UNKNOWN, Health.LOADING, Health.DELETING, Health.HEALTHY]
+    for one, other in product(order, order):
+        assert worst((one, other)) is order[min(order.index(one), order.index(other))]
+    assert worst(()) is Health.UNKNOWN
+    gvc = Facts(SHOP, "main", "d1", records=(record(SHOP),), members=(Health.HEALTHY, Health.LOADING))
+    assert gvc.health is Health.LOADING
+
+
+def test_short_text_stays_as_it_is() -> None:
+    assert shortened("a  b\tc") == "a b c"

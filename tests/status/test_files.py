@@ -1,0 +1,194 @@
+"""The documents on the status branch: golden files, and what holds for any of them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.documents.reader import read
+from reconciler.documents.validation import checker
+from reconciler.model.key import GVC_SCOPED, Key, Kind
+from reconciler.model.record import Health
+from reconciler.status.conditions import Condition, Facts, Wait, conditions
+from reconciler.status.files import resource_file, status_path
+from reconciler.status.overview import Overview, readme, run_file, unready_in
+from tests.status.samples import API, COMMIT, SHOP, deployment, failure, record
+
+GOLDEN = Path(__file__).parent / "golden"
+
+WELL = Facts(
+    API,
+    "main",
+    "d1",
+    "shop/api.yaml",
+    records=(
+        record(location="gcp-us-east1", version=3, state=deployment(2, 2)),
+        record(location="aws-us-west-2", version=2, state=deployment(1, 2, version=2), health=Health.LOADING),
+    ),
+)
+GVC = Facts(SHOP, "main", "d1", "gvc.yaml", records=(record(SHOP, alias="a1b2c3d4e5f60"),), members=(Health.UNHEALTHY,))
+FAILED = Facts(
+    API,
+    "main",
+    "d1",
+    "shop/api.yaml",
+    failures=(failure(retry=False, message='no image "shop/api:2"\n| not found\x07 <b>bold</b> [x](http://y)'),),
+    unbound=("elsewhere",),
+)
+VOLUMES = Facts(
+    Key.parse("volumeset/shop/db"),
+    "main",
+    records=(
+        record("volumeset/shop/db", "local", state=b'{"name": "local", "volumes": [{"index": 0}, {"index": 1}]}'),
+    ),
+    wait=Wait("ApprovalRequired", "waits for approval, since it deletes volumes: reconciler approve abc"),
+)
+COUNTS = {
+    (Kind.GVC, Health.HEALTHY): 2,
+    (Kind.WORKLOAD, Health.HEALTHY): 10,
+    (Kind.WORKLOAD, Health.LOADING): 1,
+    (Kind.SECRET, Health.HEALTHY): 3,
+}
+TROUBLED = Overview(
+    "main",
+    COMMIT,
+    COUNTS,
+    (
+        Condition("Ready", False, "StepsFailed", "workload/shop/api: no image"),
+        Condition("SourceReachable", True, "Read", ""),
+        Condition("SourceStale", False, "Fresh", ""),
+    ),
+    102,
+    [FAILED, VOLUMES],
+)
+EMPTY = Overview("main", "", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("workload.yaml", resource_file(WELL)),
+        ("gvc.yaml", resource_file(GVC)),
+        ("failed.yaml", resource_file(FAILED)),
+        ("volumeset.yaml", resource_file(VOLUMES)),
+        ("reconciler.yaml", run_file(TROUBLED)),
+        ("README.md", readme(TROUBLED)),
+        ("empty.yaml", run_file(EMPTY)),
+        ("empty.md", readme(EMPTY)),
+    ],
+)
+def test_a_document_is_written_as_it_was(name: str, content: bytes) -> None:
+    assert content.decode() == (GOLDEN / name).read_text()
+
+
+def parsed(content: bytes, schema: str) -> Any:
+    reading = read(content)
+    assert reading.faults == []
+    value = reading.documents[0].value
+    assert checker(schema).valid(value), value
+    return value
+
+
+@pytest.mark.parametrize("facts", [WELL, GVC, FAILED, VOLUMES])
+def test_a_status_file_reads_back_as_its_schema_says(facts: Facts) -> None:
+    found = parsed(resource_file(facts), "status")
+    assert found["key"] == str(facts.key)
+    assert found["health"] == facts.health
+    shown = [(each["type"], each["status"], each["reason"]) for each in found["conditions"]]
+    assert shown == [(each.type, each.status, each.reason) for each in conditions(facts)]
+
+
+@pytest.mark.parametrize("overview", [TROUBLED, EMPTY])
+def test_the_file_of_the_source_reads_back_as_its_schema_says(overview: Overview) -> None:
+    found = parsed(run_file(overview), "run-status")
+    assert found["notReady"] == overview.unready == unready_in(run_file(overview))
+    assert found["resources"] == overview.total
+
+
+def test_a_file_that_does_not_say_how_many_are_not_ready_is_no_answer() -> None:
+    assert unready_in(None) is None
+    assert unready_in(b"by: hand\n") is None
+
+
+NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
+TEXT = st.text(st.characters(exclude_categories=[]), max_size=40)
+
+
+@given(TEXT, TEXT, TEXT, NAMES)
+def test_any_text_reads_back_and_stays_one_scalar(message: str, revision: str, path: str, name: str) -> None:
+    found = record(Key(Kind.WORKLOAD, name, name), "here", revision=revision)
+    facts = Facts(found.key, "no", "d1", path, (found,), (failure(found.key, message=message),))
+    value = parsed(resource_file(facts).replace(b'revision: ""', b'revision: "?"'), "status")
+    assert value["source"] == "no"
+    assert value["key"] == f"workload/{name}/{name}"
+    assert len(value["conditions"]) == 2
+
+
+@given(TEXT)
+def test_no_message_can_break_out_of_its_row(message: str) -> None:
+    facts = Facts(API, "main", "d1", failures=(failure(message=message),))
+    shown = readme(Overview("main", COMMIT, COUNTS, unready=1, not_ready=[facts])).decode(errors="replace")
+    rows = [line for line in shown.split("\n") if line.startswith("| [")]
+    assert len(rows) == 1
+    assert rows[0].replace("\\|", "").count("|") == 4
+
+
+def test_at_most_a_hundred_resources_are_listed_and_the_rest_is_counted() -> None:
+    many = [Facts(Key(Kind.SECRET, "", f"s{n}"), "main", "d1") for n in range(120)]
+    shown = readme(Overview("main", COMMIT, COUNTS, unready=500, not_ready=many)).decode()
+    assert shown.count("(_org/secret/s") == 100
+    assert shown.endswith("and 400 more\n")
+
+
+@given(st.builds(Key, st.sampled_from(sorted(GVC_SCOPED)), st.text(min_size=1), st.text(min_size=1)))
+def test_no_name_leads_out_of_its_directory(key: Key) -> None:
+    parts = status_path(key).split("/")
+    assert len(parts) == 3
+    assert all(part and not part.startswith(".") and part.isascii() and part.isprintable() for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("workload/shop/api", "shop/workload/api.yaml"),
+        ("gvc/shop", "_org/gvc/shop.yaml"),
+        ("user/ada@example.com", "_org/user/ada@example.com.yaml"),
+        ("image/api:1.2", "_org/image/api%3A1.2.yaml"),
+    ],
+)
+def test_files_lie_by_gvc_and_kind(key: str, path: str) -> None:
+    assert status_path(Key.parse(key)) == path
+
+
+def test_nothing_of_a_body_is_shown() -> None:
+    secret = record("secret/db", body=b'{"data": {"password": "hunter2"}}', state=b'{"data": "hunter2"}')
+    assert b"hunter2" not in resource_file(Facts(secret.key, "main", "d1", records=(secret,)))
+
+
+def test_a_state_of_another_shape_is_left_out() -> None:
+    odd = record(location="here", state=b'{"status": "fine", "volumes": 3}')
+    found = parsed(resource_file(Facts(API, "main", "d1", records=(odd,))), "status")
+    assert found["locations"] == [{"location": "here", "engine": "recorded", "health": "Healthy", "version": 3}]
+
+
+def test_the_order_of_the_records_does_not_matter() -> None:
+    turned = msgspec.structs.replace(WELL, records=WELL.records[::-1])
+    assert resource_file(turned) == resource_file(WELL)
+
+
+def test_a_hundred_thousand_files_take_seconds() -> None:
+    best = min(_timed(WELL) for _ in range(5))
+    assert best < 100e-6
+
+
+def _timed(facts: Facts) -> float:
+    start = time.perf_counter()
+    for _ in range(500):
+        resource_file(facts)
+    return (time.perf_counter() - start) / 500
