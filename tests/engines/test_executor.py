@@ -22,8 +22,8 @@ from tests.fakeclock import FakeClock
 class Stage(Bench):
     """A bench with a ledger at ``here`` and one for resources without a place."""
 
-    def __init__(self, path: Path, *, auto: bool = True, **more: int) -> None:
-        super().__init__(path, FakeClock(auto=auto), **more)
+    def __init__(self, path: Path, *, auto: bool = True, parallel: int = 8) -> None:
+        super().__init__(path, FakeClock(auto=auto), parallel=parallel)
         self.time: FakeClock = self.clock  # type: ignore[assignment]
         self.here = LedgerEngine(path / "here", "here")
         self.org = LedgerEngine(path / "org", "")

@@ -65,7 +65,7 @@ def recorded_step(key: str, location: str = WEST, **more: Any) -> Step:
 
 def workload(name: str, kind: str = "standard", *, location: str = WEST, **more: Any) -> Step:
     """A step on a workload with two replicas; ``spec`` overrides members of its spec."""
-    container = {"name": "main", "image": "app:1", "cpu": "100m", "memory": "256Mi"}
+    container: dict[str, Any] = {"name": "main", "image": "app:1", "cpu": "100m", "memory": "256Mi"}
     container |= {"ports": [{"number": 8080, "protocol": "http"}]} if kind != "cron" else {}
     container |= {
         "volumes": [{"uri": f"platform://volumeset/{uri}", "path": f"/{uri}"} for uri in more.pop("mounts", ())]
@@ -308,7 +308,7 @@ def test_a_deleted_volume_in_use_is_at_once_a_fresh_one_and_else_a_memory(world:
     assert volumes(world) == [(0, "bound", 10), (1, "bound", 10)]
 
 
-REFUSED = [
+REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("workload/shop/db", "runCronWorkload", {}, "only a cron workload"),
     ("workload/shop/db", "restart", {}, "no command restart"),
     ("workload/shop/none", "runCronWorkload", {}, "there is no workload/shop/none"),
