@@ -5,14 +5,15 @@ Works on a difference: what an index knows of the last good revision, and what t
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from reconciler.manifests.decoder import Decoded
+from reconciler.manifests.decoder import Decoded, formed_again
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.resource import OPEN_GVC, Manifest, Reference, Resource
@@ -25,6 +26,9 @@ RULES = {
 }
 
 _OPEN = msgspec.json.encode(OPEN_GVC)[1:-1]
+_OPEN_IN_LIST = re.compile(rb'[\[,]"/org/[^"]*' + re.escape(_OPEN))
+"""A link in a list of links: its place among the others depends on the GVC."""
+
 Decode = Callable[[Sequence[FileChange]], Iterator[tuple[FileChange, Decoded]]]
 
 
@@ -99,14 +103,27 @@ def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
     """``manifest`` as a resource of the file ``path``, its open GVC filled in."""
     body, references = manifest.body, manifest.references
     if manifest.gvc == OPEN_GVC:
+        in_a_list = _OPEN_IN_LIST.search(body)
         body = body.replace(_OPEN, gvc.encode())
+        if in_a_list:
+            body = formed_again(manifest.kind, body)
         references = tuple(
-            Reference(reference.target.replace(OPEN_GVC, gvc), reference.pointer, reference.bond)
-            for reference in references
+            sorted(
+                Reference(reference.target.replace(OPEN_GVC, gvc), reference.pointer, reference.bond)
+                for reference in references
+            )
         )
     key = Key(manifest.kind, gvc, manifest.name)
     digest = blake2b(body, digest_size=16).hexdigest()
     return Resource(key, digest, body, references, path, manifest.line, manifest.position, blob, manifest.seal)
+
+
+class _Claim(NamedTuple):
+    """One of several declarations of a key; without a resource where its file has not changed."""
+
+    path: str
+    line: int
+    resource: Resource | None
 
 
 class _Assembly:
@@ -119,13 +136,17 @@ class _Assembly:
         self.manifests: list[tuple[str, str, Manifest]] = []
         self.declared: dict[str, list[str]] = defaultdict(list)
         self.nearest: dict[str, tuple[str, list[str]]] = {}
+        self.clashes: dict[str, list[_Claim]] = defaultdict(list)
 
     def run(self, changes: Sequence[FileChange]) -> Delta:
         moved = self._take(changes)
         if moved:
             self._take(self._affected(moved))
-        for path, blob, manifest in self.manifests:
+        # In order of place, whatever order they were decoded in: of two claims to a key the first stands.
+        for path, blob, manifest in sorted(self.manifests, key=lambda found: (found[0], found[2].position)):
             self._place(path, blob, manifest)
+        for key, claims in self.clashes.items():
+            self._clash(key, claims)
         self.delta.findings.sort()
         return self.delta
 
@@ -166,9 +187,8 @@ class _Assembly:
                 return
         resource = resource_of(manifest, gvc, path, blob)
         key = str(resource.key)
-        other: Known | Resource | None = self.delta.added.get(key) or self._elsewhere(key)
-        if other is not None:
-            self._duplicate(resource, key, other)
+        if key in self.delta.added or self._elsewhere(key) is not None:
+            self.clashes[key].append(_Claim(path, manifest.line, resource))
             return
         self.delta.added[key] = resource
 
@@ -178,11 +198,25 @@ class _Assembly:
             return None
         return known
 
-    def _duplicate(self, resource: Resource, key: str, other: Known | Resource) -> None:
-        source = getattr(other, "source", self.source)
-        where = f"{other.path}:{other.line}" + (f" of source {source}" if source != self.source else "")
-        self._finding(resource.path, resource.line, "duplicate-resource",
-                      f"{key} is declared twice: here and at {where}", "keep one of the two", key)  # fmt: skip
+    def _clash(self, key: str, claims: list[_Claim]) -> None:
+        """Every claim but the first names the first; that of another source comes before all."""
+        known, placed = self._elsewhere(key), self.delta.added.pop(key, None)
+        where = ""
+        if placed is not None:
+            claims.append(_Claim(placed.path, placed.line, placed))
+        elif known is not None and known.source == self.source:
+            claims.append(_Claim(known.path, known.line, None))
+        elif known is not None:
+            where = f"{known.path}:{known.line} of source {known.source}"
+        claims.sort(key=lambda claim: (claim.path, claim.line))
+        if not where:
+            first = claims.pop(0)
+            where = f"{first.path}:{first.line}"
+            if first.resource is not None:
+                self.delta.added[key] = first.resource
+        for claim in claims:
+            self._finding(claim.path, claim.line, "duplicate-resource",
+                          f"{key} is declared twice: here and at {where}", "keep one of the two", key)  # fmt: skip
 
     def _inferred(self, path: str, manifest: Manifest) -> str:
         place, names = self._gvcs_at(directory_of(path))

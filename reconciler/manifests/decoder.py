@@ -67,6 +67,11 @@ def decode(raw: bytes, dialect: Dialect) -> Decoded:
     return Decoded(tuple(manifests), tuple(sorted(faults, key=lambda f: (f.line, f.column))), len(reading.documents))
 
 
+def formed_again(kind: Kind, body: bytes) -> bytes:
+    """``body``, in normal form but for the order of its links, in normal form."""
+    return _encode(Former(Dialect("")).form(shape_of(str(kind)), msgspec.json.decode(body)))
+
+
 def _owned_notice(raw: bytes, owned: list[tuple[Document, str]]) -> Fault:
     document, name = owned[0]
     names = ", ".join(sorted({name for _, name in owned}))

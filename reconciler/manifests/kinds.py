@@ -11,14 +11,6 @@ from reconciler.model.key import Kind
 Body = dict[str, Any]
 
 
-def options_at(spec: Body, location: str, org: str) -> Body:
-    """The options in force at ``location``: its own entry replaces the default ones whole (4-fields.md, section 12)."""
-    link = f"/org/{org}/location/{location}"
-    own = next((entry for entry in spec.get("localOptions", ()) if entry.get("location") == link), None)
-    options: Body = own if own is not None else spec.get("defaultOptions", {})
-    return options
-
-
 def complete(kind: Kind, body: Body, dialect: Dialect) -> None:
     """Fill in place what the schema of ``kind`` cannot: defaults that other fields decide."""
     body.setdefault("description", body["name"])
@@ -32,14 +24,11 @@ def prepare(kind: Kind, body: Body) -> Body:
     if kind is not Kind.WORKLOAD:
         return body
     spec = dict(body["spec"])
+    kind_of_workload = spec.get("type", "serverless")
     spec["containers"] = [_with_ports(container) for container in spec["containers"]]
-    written = [spec.get("defaultOptions") or {}, *spec.get("localOptions", ())]
-    for name, options in zip(("defaultOptions", "localOptions"), (written[:1], written[1:]), strict=True):
-        formed = [_with_metric(options_, spec.get("type", "serverless")) for options_ in options]
-        if name == "defaultOptions":
-            spec[name] = formed[0]
-        elif name in spec:
-            spec[name] = formed
+    spec["defaultOptions"] = _with_metric(spec.get("defaultOptions", {}), kind_of_workload)
+    if "localOptions" in spec:
+        spec["localOptions"] = [_with_metric(options, kind_of_workload) for options in spec["localOptions"]]
     return {**body, "spec": spec}
 
 
@@ -52,7 +41,7 @@ def _with_ports(container: Body) -> Body:
 
 def _with_metric(options: Body, workload_type: str) -> Body:
     """The strategy and Capacity AI that are left out (4-fields.md, section 5, options)."""
-    autoscaling = dict(options.get("autoscaling") or {})
+    autoscaling = dict(options.get("autoscaling", {}))
     capacity_ai = options.get("capacityAI")
     if "metric" not in autoscaling:
         by_type = "cpu" if capacity_ai is False else "disabled"
@@ -104,7 +93,7 @@ def _first_port(containers: list[Body]) -> int:
 def _probe_port(probe: Body, port: int) -> None:
     for form in ("httpGet", "tcpSocket", "grpc"):
         if form in probe and port:
-            probe[form].setdefault("port", port)
+            probe[form] = {"port": port, **probe[form]}
 
 
 _COMPLETE: dict[Kind, Callable[[Body, Dialect], None]] = {Kind.WORKLOAD: _workload}

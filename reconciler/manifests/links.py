@@ -68,6 +68,8 @@ def uri_target(text: str, gvc: str) -> str:
     """
     kind, _, rest = text.removeprefix("platform://").partition("/")
     name = rest.partition(".")[0] if kind == Kind.SECRET else rest
+    if kind == Kind.VOLUMESET and not gvc:
+        raise LinkError(f"{_shown(text)}: only a resource of a GVC can use a volume set")
     if kind not in (Kind.SECRET, Kind.VOLUMESET) or not name or "/" in name:
         raise LinkError(
             f"{_shown(text)} leads nowhere; write platform://secret/NAME, platform://secret/NAME.KEY "

@@ -38,7 +38,7 @@ class Former:
 
     __slots__ = ("dialect", "gvc", "references", "troubles")
 
-    def __init__(self, dialect: Dialect, gvc: str) -> None:
+    def __init__(self, dialect: Dialect, gvc: str = "") -> None:
         self.dialect = dialect
         self.gvc = gvc
         self.references: list[Reference] = []
@@ -46,25 +46,31 @@ class Former:
 
     def form(self, shape: Shape, value: Any, pointer: str = "") -> Any:
         """``value`` in the normal form of ``shape``."""
-        if type(value) is dict:
+        kind = type(value)
+        if kind is dict:
             return self._mapping(shape, value, pointer)
-        if type(value) is list:
+        if kind is list:
             return self._sequence(shape, value, pointer)
-        if type(value) is str:
+        if kind is str:
             if shape.link:
                 return self._link(shape, value, pointer)
-            if shape.uri:
+            if shape.uri and (self.dialect.scheme != "platform" or value.startswith("platform://")):
                 return self._uri(value, pointer)
         return value
 
     def _mapping(self, shape: Shape, value: dict[str, Any], pointer: str) -> dict[str, Any]:
-        formed = {}
-        for name, member in value.items():
-            child = shape.member(name)
-            formed[name] = member if child is None or child.plain else self.form(child, member, f"{pointer}/{name}")
-        for name, default in shape.defaults:
-            if name not in formed:
-                formed[name] = self.form(shape.properties[name], default, f"{pointer}/{name}")
+        # A first load spends its time here: what can be copied at once is, and only what needs forming is looked at.
+        formed = shape.fill | value
+        for name in shape.fill_open:
+            if name not in value:
+                formed[name] = formed[name].copy()
+        for name, child in shape.active:
+            if name in value:
+                formed[name] = self.form(child, value[name], f"{pointer}/{name}")
+        extra = shape.extra
+        if extra is not None and not extra.plain:
+            others = value.keys() - shape.properties.keys()
+            formed |= {name: self.form(extra, value[name], f"{pointer}/{escaped(name)}") for name in others}
         return formed
 
     def _sequence(self, shape: Shape, value: list[Any], pointer: str) -> list[Any]:
@@ -101,6 +107,11 @@ class Former:
             except LinkError as error:
                 self.troubles.append(Trouble(pointer, str(error)))
         return value
+
+
+def escaped(name: str) -> str:
+    """``name`` as a step of a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1")
 
 
 def translate(value: str, scheme: str) -> str:

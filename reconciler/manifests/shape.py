@@ -15,12 +15,18 @@ from reconciler.documents.schemas import load_schema
 
 
 class Shape(msgspec.Struct):
-    """One place in a schema. ``plain``: nothing at or below it is filled, linked or sorted."""
+    """One place in a schema. ``plain``: nothing at or below it is filled, linked or sorted.
+
+    ``fill`` holds the defaults of its fields in normal form, ``fill_open`` those that are lists or mappings, which
+    need a copy; ``active`` are the fields that are not plain.
+    """
 
     properties: dict[str, Shape] = {}
+    active: tuple[tuple[str, Shape], ...] = ()
     extra: Shape | None = None
     items: Shape | None = None
-    defaults: tuple[tuple[str, Any], ...] = ()
+    fill: dict[str, Any] = {}
+    fill_open: tuple[str, ...] = ()
     link: tuple[str, ...] = ()
     depends: bool = True
     uri: bool = False
@@ -57,16 +63,27 @@ def _compile(schema: dict[str, Any]) -> Shape:
         return shape
     parts = _parts(schema)
     shape.properties = {name: _compile(child) for part in parts for name, child in part.get("properties", {}).items()}
-    shape.defaults = tuple(
-        (name, child["default"]) for name, child in schema.get("properties", {}).items() if "default" in child
-    )
+    shape.active = tuple((name, child) for name, child in shape.properties.items() if not child.plain)
+    shape.fill = {
+        name: _settled(shape.properties[name], child["default"])
+        for name, child in schema.get("properties", {}).items()
+        if "default" in child
+    }
+    shape.fill_open = tuple(name for name, default in shape.fill.items() if isinstance(default, dict | list))
     shape.items = next((_compile(part["items"]) for part in reversed(parts) if "items" in part), None)
     extra = schema.get("additionalProperties")
     shape.extra = _compile(extra) if isinstance(extra, dict) else None
     children = [*shape.properties.values(), *filter(None, (shape.items, shape.extra))]
-    active = shape.link or shape.uri or shape.defaults or shape.is_set or shape.is_sorted
-    shape.plain = not active and all(child.plain for child in children)
+    formed = shape.link or shape.uri or shape.fill or shape.is_set or shape.is_sorted
+    shape.plain = not formed and all(child.plain for child in children)
     return shape
+
+
+def _settled(shape: Shape, default: Any) -> Any:
+    """A default in normal form; no schema has a link in one."""
+    if isinstance(default, dict):
+        return {**shape.fill, **{name: _settled(shape.properties[name], member) for name, member in default.items()}}
+    return sorted(default) if shape.is_set else default
 
 
 def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from reconciler.planning.plan import Action, Hold, Plan
@@ -55,6 +56,6 @@ def _details(members: list[Group]) -> Iterator[str]:
 
 def _cell(value: str) -> str:
     """``value`` as code that can neither end the cell nor become a mention or HTML."""
-    fence = "``" if "`" in value else "`"
+    fence = "`" * (1 + max(map(len, re.findall("`+", value)), default=0))
     pad = " " if "`" in value else ""
     return f"{fence}{pad}{value.replace('|', chr(92) + '|')}{pad}{fence}"

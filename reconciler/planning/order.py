@@ -56,7 +56,9 @@ def _needs_healthy(scope: Scope, step: Step) -> tuple[Key, ...]:
     if step.action is Action.DELETE:
         return ()
     references = scope.desired[step.key].references
-    return tuple(sorted({Key.parse(ref.target) for ref in references if ref.bond is Bond.HEALTHY}))
+    # Nobody here can tell how something in another org is.
+    near = {ref.target for ref in references if ref.bond is Bond.HEALTHY and not ref.target.startswith("/")}
+    return tuple(sorted(map(Key.parse, near)))
 
 
 def _backward(scope: Scope, steps: list[Step], by_key: dict[str, list[Step]], edges: Edges) -> None:

@@ -12,12 +12,14 @@ from reconciler.model.record import Record
 from reconciler.model.resource import Resource
 from reconciler.planning.diff import cost, diff
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Step
+from reconciler.planning.policy import PROTECTED
 from reconciler.planning.scope import Refusal, Scope
 
 ALLOW_REPLACE = "reconciler/allow-replace"
 
 RULES = {
     "immutable-field": "A field that cannot change after creation keeps the value that was applied.",
+    "protected-resource": "What carries the tag platform/protected is never replaced.",
     "volume-shrink": "The initial capacity of a volume set never becomes smaller.",
 }
 
@@ -91,10 +93,19 @@ def _can_go(scope: Scope, desired: Resource | None, record: Record) -> bool:
 
 
 def _refusals(desired: Resource, changes: tuple[FieldChange, ...]) -> Iterator[Refusal]:
-    allowed = _tags(desired.body).get(ALLOW_REPLACE) == "true"
+    tags = _tags(desired.body)
+    allowed, protected = tags.get(ALLOW_REPLACE) == "true", tags.get(PROTECTED) == "true"
     for change in changes:
         pointer = "/" + change.path.replace(".", "/")
-        if change.change is ChangeClass.REPLACE and not allowed:
+        if change.change is ChangeClass.REPLACE and allowed and protected:
+            yield Refusal(
+                desired.key,
+                pointer,
+                "protected-resource",
+                f"{change.path} can change only by a replacement, and the tag {PROTECTED} forbids that",
+                f"remove the tag {PROTECTED} first, or give it another name",
+            )
+        elif change.change is ChangeClass.REPLACE and not allowed:
             yield Refusal(
                 desired.key,
                 pointer,
