@@ -38,8 +38,10 @@ def command(settings_file: Path, wait: bool, timeout: float) -> int:
     except LockedError:
         reports = _ask(settings, wait, deadline)
     else:
-        with lock:
+        try:
             reports = asyncio.run(_here(settings, wait, deadline))
+        finally:
+            lock.release()
     return _tell(reports)
 
 

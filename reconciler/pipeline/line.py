@@ -71,7 +71,8 @@ class Line:
             revision = repository.resolve(expression)
         else:
             revision = self.source.revision()
-            check_rewrite(repository, row.commit if row else "", revision)
+            same_ref = row is not None and row.ref == revision.ref
+            check_rewrite(repository, row.commit if row is not None and same_ref else "", revision)
         if keep_cache:
             self.records.blobs.keep(decoder_id(self.dialect))
         view = self.view()

@@ -65,7 +65,7 @@ class Loader:
         """
         selection = f"{self.repository.selection(revision.tree)} {decoder_id(self.view.dialect)}"
         row = self.records.sources.get(self.source)
-        whole = whole or row is None or row.selection != selection
+        whole = whole or row is None or row.selection != selection or not self.repository.holds(row.tree)
         comparison = self.repository.compare("" if whole or row is None else row.tree, revision.tree)
         changes = self._against_index(comparison.changes) if whole else comparison.changes
         delta, findings = self._assembled(changes)

@@ -29,6 +29,10 @@ FILE = "records.sqlite"
 """Name of the file in the state directory."""
 
 
+_KEY_IN_MEMORY = bytes(32)
+"""Records in memory keep no digests, so their key protects nothing; being fixed it makes plans repeatable."""
+
+
 class Records:
     """All records over one connection, to be used by one thread at a time.
 
@@ -60,7 +64,8 @@ class Records:
         """
         database = Database.open(path, MIGRATIONS, read_only=read_only)
         if not read_only:
-            database.write("INSERT OR IGNORE INTO meta VALUES ('secret_key', ?)", (secrets.token_bytes(32),))
+            key = _KEY_IN_MEMORY if path is None else secrets.token_bytes(32)
+            database.write("INSERT OR IGNORE INTO meta VALUES ('secret_key', ?)", (key,))
         return cls(database, clock_now)
 
     @property
