@@ -12,7 +12,7 @@ from reconciler.model.record import Health
 from reconciler.status.conditions import Condition, Facts, conditions
 from reconciler.status.files import conditions_block, status_path
 from reconciler.status.health import worst
-from reconciler.status.yamltext import quoted, word
+from reconciler.status.yamltext import printable, quoted, word
 
 RUN_FILE = "reconciler.yaml"
 README_FILE = "README.md"
@@ -70,14 +70,14 @@ def unready_in(file: bytes | None) -> int | None:
 
 def readme(overview: Overview) -> bytes:
     """``README.md``: counts by kind and health, and at most 100 resources that are not ready, each with its reason."""
-    revision = f"`{overview.revision}`" if overview.revision else "no revision yet"
+    revision = f"`{printable(overview.revision).replace('`', '?')}`" if overview.revision else "no revision yet"
     total = f"{overview.total} resource{'' if overview.total == 1 else 's'}"
     lines = [
         f"# Status of {_plain(overview.source)}",
         "",
         f"{revision} · {overview.health} · {total}, {overview.unready or 'none'} not ready",
         "",
-        "Written by reconciler and rewritten with every change: what is edited here by hand does not stay.",
+        "Written by reconciler: this file and those of resources change with them, files of others are left alone.",
     ]
     bad = [each for each in overview.conditions if _worth_telling(each)]
     if bad:
@@ -115,4 +115,4 @@ def _list(overview: Overview) -> list[str]:
 
 def _plain(text: str) -> str:
     """``text`` as Markdown shows it, so that no message can make links, markup or another row."""
-    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
+    return _MARKUP.sub(r"\\\1", printable(" ".join(text.split())))

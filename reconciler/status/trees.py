@@ -129,4 +129,6 @@ def clean_environment() -> dict[str, str]:
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_TERMINAL_PROMPT": "0",
+        "GIT_COMMITTER_NAME": "reconciler",
+        "GIT_COMMITTER_EMAIL": "reconciler@localhost",
     }

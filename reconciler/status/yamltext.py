@@ -1,4 +1,4 @@
-"""Scalars as YAML that any reader takes for text; small, since the status files have one fixed shape."""
+"""Text fit for the status files: scalars as YAML that any reader takes for text, and nothing unprintable."""
 
 from __future__ import annotations
 
@@ -20,5 +20,10 @@ def word(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """``text`` on one line in double quotes; what cannot be printed becomes a question mark."""
-    return json.dumps(_UNPRINTABLE.sub("?", text.replace("\n", " ")), ensure_ascii=False)
+    """``text`` on one line in double quotes."""
+    return json.dumps(printable(text), ensure_ascii=False)
+
+
+def printable(text: str) -> str:
+    """``text`` on one line; what cannot be printed becomes a question mark."""
+    return _UNPRINTABLE.sub("?", text.replace("\n", " "))

@@ -21,7 +21,7 @@ HERE, THERE = record(location="here"), record(location="there")
 
 
 def told(**facts: Any) -> dict[str, tuple[bool, str, str]]:
-    known = {"key": API, "source": "main", "digest": "d1"}
+    known: dict[str, Any] = {"key": API, "source": "main", "digest": "d1"}
     return {each.type: (each.status, each.reason, each.message) for each in conditions(Facts(**known | facts))}
 
 

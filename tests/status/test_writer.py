@@ -1,0 +1,421 @@
+"""The status writer over real records and real repositories."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.documents.reader import read
+from reconciler.engines.protocol import Outcome, Result
+from reconciler.model.key import Key
+from reconciler.model.record import Health
+from reconciler.planning.plan import Kept, StepId
+from reconciler.records.sources import SourceRow
+from reconciler.records.store import Records
+from reconciler.settings import LocationSettings, Settings, SourceSettings, StatusSettings
+from reconciler.source.address import Address
+from reconciler.source.mirror import Mirror
+from reconciler.source.open import Source, open_source
+from reconciler.status import waits
+from reconciler.status.writer import StatusWriter
+from tests.fakeclock import FakeClock
+from tests.gitkit import GitRepo
+from tests.status.samples import entry, failure, record
+
+BRANCH = "reconciler/status"
+BODY = b'{"spec": {"staticPlacement": {"locationLinks": ["/org/acme/location/here", "/org/acme/location/away"]}}}'
+
+
+class World:
+    """Records of a small shop, the repository its status goes to, and a clock."""
+
+    def __init__(self, tmp_path: Path, records: Records, **source: Any) -> None:
+        self.path = tmp_path
+        self.repo = GitRepo.create(tmp_path / "r.git", {"gvc.yaml": "kind: gvc\n"})
+        self.records = records
+        self.clock = FakeClock()
+        self.settled = SourceSettings(name="main", url=str(self.repo.path), branch="main", **source)
+        self.source = open_source(self.settled, tmp_path / "state")
+
+    def writer(self, source: Source | None = None) -> StatusWriter:
+        places = {"here": LocationSettings(engine="recorded")}
+        settings = Settings("acme", (self.settled,), self.path / "state", locations=places)
+        return StatusWriter(self.records, source or self.source, settings, self.clock)
+
+    def shop(self, workloads: int = 2) -> list[str]:
+        """Apply a GVC and its workloads; their keys."""
+        keys = ["gvc/shop", *(f"workload/shop/w{n}" for n in range(workloads))]
+        self.records.desired.replace("main", [], [entry(key) for key in keys])
+        for key in keys:
+            where = "" if key == "gvc/shop" else "here"
+            self.records.applied.put(record(key, where, body=BODY))
+        self.touch(*keys)
+        return keys
+
+    def touch(self, *keys: str) -> None:
+        self.records.pending.add_many("main", keys)
+
+    def seen(self, key: str, health: Health, location: str = "here") -> None:
+        self.records.applied.update_seen(key, location, health, b"{}")
+        self.touch(key)
+
+    def pass_time(self, seconds: float) -> None:
+        asyncio.run(self.clock.advance(seconds))
+
+    def files(self, repo: GitRepo | None = None) -> dict[str, str]:
+        at = repo or self.repo
+        names = at.git("ls-tree", "-r", "--name-only", BRANCH).splitlines()
+        return {name: at.git("show", f"{BRANCH}:{name}") for name in names}
+
+    def commits(self, repo: GitRepo | None = None) -> int:
+        return int((repo or self.repo).git("rev-list", "--count", BRANCH))
+
+    def conditions(self) -> dict[str, tuple[bool, str]]:
+        return {each.type: (each.status, each.reason) for each in self.records.conditions.get("main")}
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Iterator[Records]:
+    opened = Records.open(tmp_path / "state" / "records.sqlite")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path, records: Records) -> World:
+    return World(tmp_path, records)
+
+
+def value(text: str) -> Any:
+    return read(text.encode()).documents[0].value
+
+
+def test_what_is_pending_is_written_at_once_and_no_longer_pending(world: World) -> None:
+    world.shop()
+    writer = world.writer()
+    assert writer.next_due() == 0
+    assert writer.flush()
+    assert set(world.files()) == {
+        *("README.md", "reconciler.yaml", "_org/gvc/shop.yaml"),
+        *("shop/workload/w0.yaml", "shop/workload/w1.yaml"),
+    }
+    assert world.records.pending.count("main") == 0
+    assert writer.next_due() is None
+    assert not writer.flush(force=True)
+    assert world.conditions()["StatusPushed"] == (True, "Written")
+    assert "[skip ci]" in world.repo.git("log", "-1", "--format=%s", BRANCH)
+
+
+def test_later_changes_are_written_once_per_interval(world: World) -> None:
+    world.shop()
+    writer = world.writer()
+    writer.flush()
+    world.pass_time(10)
+    world.seen("workload/shop/w0", Health.LOADING)
+    assert not writer.flush()
+    assert writer.next_due() == 20
+    world.seen("workload/shop/w1", Health.LOADING)
+    world.pass_time(20)
+    assert writer.flush()
+    assert world.commits() == 2
+    assert value(world.files()["reconciler.yaml"])["notReady"] == 2
+
+
+def test_force_does_not_wait_for_the_interval(world: World) -> None:
+    world.shop()
+    writer = world.writer()
+    writer.flush()
+    world.seen("workload/shop/w0", Health.LOADING)
+    assert writer.flush(force=True)
+
+
+def test_a_restarted_writer_finds_nothing_to_do_and_commits_nothing(world: World) -> None:
+    world.shop()
+    world.writer().flush()
+    world.writer().flush()
+    assert world.commits() == 1
+
+
+def test_a_gvc_is_as_healthy_as_its_members(world: World) -> None:
+    world.shop()
+    writer = world.writer()
+    writer.flush()
+    world.seen("workload/shop/w1", Health.UNHEALTHY)
+    writer.flush(force=True)
+    assert value(world.files()["_org/gvc/shop.yaml"])["health"] == "Unhealthy"
+    world.seen("workload/shop/w1", Health.HEALTHY)
+    restarted = world.writer()
+    restarted.flush()
+    assert value(world.files()["_org/gvc/shop.yaml"])["health"] == "Healthy"
+    assert value(world.files()["reconciler.yaml"])["health"] == "Healthy"
+
+
+def test_what_is_deleted_loses_its_file(world: World) -> None:
+    world.shop()
+    writer = world.writer()
+    writer.flush()
+    world.records.desired.replace("main", ["workload/shop/w1"], [])
+    world.records.applied.remove("workload/shop/w1")
+    world.touch("workload/shop/w1")
+    writer.flush(force=True)
+    assert "shop/workload/w1.yaml" not in world.files()
+
+
+def test_the_readme_lists_what_is_not_ready_and_why(world: World) -> None:
+    world.shop(3)
+    world.records.failures.put(failure(Key.parse("workload/shop/w0"), "here"))
+    world.seen("workload/shop/w2", Health.UNHEALTHY)
+    writer = world.writer()
+    writer.flush()
+    rows = [line for line in world.files()["README.md"].splitlines() if line.startswith("| [")]
+    assert rows == [
+        "| [workload/shop/w0](shop/workload/w0.yaml) | ImagePull | at here: no such image |",
+        "| [workload/shop/w2](shop/workload/w2.yaml) | Unhealthy | not healthy at here |",
+    ]
+
+
+def test_a_restart_knows_what_was_not_ready_before(world: World) -> None:
+    world.shop(4)
+    world.records.failures.put(failure(Key.parse("workload/shop/w0"), "here"))
+    world.seen("workload/shop/w1", Health.LOADING)
+    world.records.desired.replace("main", [], [entry("workload/shop/w2", "d2"), entry("secret/new")])
+    world.touch("workload/shop/w2", "secret/new")
+    world.writer().flush()
+    before = world.files()
+    world.touch("workload/shop/w3")
+    world.writer().flush()
+    assert world.files() == before
+    assert value(before["reconciler.yaml"])["notReady"] == 4
+    assert value(before["_org/gvc/shop.yaml"])["health"] == "Loading"
+
+
+def test_a_step_that_waits_says_for_what_until_it_is_done(world: World) -> None:
+    world.shop()
+    world.records.desired.replace("main", ["workload/shop/w0", "workload/shop/w1"], [])
+    outcome = Outcome(StepId(Key.parse("workload/shop/w0"), "here"), Result.WAITING, "ApprovalRequired", "approve abc")
+    kept = Kept(Key.parse("workload/shop/w1"), "the tag platform/protected keeps it")
+    changed = waits.remember(world.records, [outcome], [kept], 1.0)
+    assert [str(key) for key in changed] == ["workload/shop/w0", "workload/shop/w1"]
+    assert waits.remember(world.records, [outcome], [kept], 2.0) == []
+    world.writer().flush()
+    ready = {name: value(text)["conditions"][0] for name, text in world.files().items() if "workload" in name}
+    assert ready["shop/workload/w0.yaml"]["reason"] == "ApprovalRequired"
+    assert (ready["shop/workload/w1.yaml"]["reason"], ready["shop/workload/w1.yaml"]["status"]) == ("Kept", True)
+    assert value(world.files()["reconciler.yaml"])["notReady"] == 1
+
+    done = msgspec.structs.replace(outcome, result=Result.APPLIED)
+    waits.remember(world.records, [done], [], 3.0)
+    assert waits.recall(world.records, outcome.id.key) is None
+
+
+def test_a_location_that_nothing_is_bound_to_is_told(world: World) -> None:
+    world.shop(1)
+    world.writer().flush()
+    placed = value(world.files()["shop/workload/w0.yaml"])["conditions"][1]
+    assert (placed["type"], placed["status"], placed["reason"]) == ("Placed", False, "LocationNotBound")
+    assert placed["message"] == "this host binds no location away"
+
+
+def test_a_branch_that_was_taken_away_is_written_whole_again(world: World) -> None:
+    world.shop()
+    writer = world.writer()
+    writer.flush()
+    before = world.files()
+    world.repo.git("branch", "-D", BRANCH)
+    world.touch("workload/shop/w0")
+    writer.flush(force=True)
+    assert world.files() == before
+    assert world.commits() == 1
+
+
+def test_a_new_revision_is_told_though_no_resource_changed(world: World) -> None:
+    world.shop()
+    writer = world.writer()
+    writer.flush()
+    world.records.sources.put(SourceRow("main", "main", "c" * 40, "t" * 40, "s"))
+    world.records.conditions.set("main", "Ready", True, "Applied", "", 5.0)
+    assert writer.next_due() == 30
+    writer.flush(force=True)
+    found = value(world.files()["reconciler.yaml"])
+    assert found["revision"] == "main@sha1:" + "c" * 40
+    assert [each["type"] for each in found["conditions"]] == ["Ready"]
+
+
+def test_two_runs_to_the_same_state_write_the_same_tree(tmp_path: Path, records: Records) -> None:
+    one, other = World(tmp_path / "a", records), World(tmp_path / "b", records)
+    keys = one.shop(30)
+    one.writer().flush()
+    other.pass_time(12_345)
+    writer = other.writer()
+    for key in reversed(keys):
+        other.touch(key)
+        writer.flush(force=True)
+    trees = [world.repo.git("rev-parse", f"{BRANCH}^{{tree}}") for world in (one, other)]
+    assert trees[0] == trees[1]
+
+
+def test_a_branch_that_cannot_be_written_is_a_condition_and_tried_again(world: World) -> None:
+    world.shop()
+    lock = world.repo.path / "refs/heads/reconciler"
+    lock.write_text("in the way")
+    writer = world.writer()
+    assert not writer.flush()
+    assert world.conditions()["StatusPushed"] == (False, "SourceFailed")
+    assert world.records.pending.count("main") == 3
+    assert writer.next_due() == 30
+    world.pass_time(700)
+    assert not writer.flush()
+    assert world.conditions()["StatusStale"] == (True, "SourceFailed")
+    lock.unlink()
+    assert writer.flush(force=True)
+    assert world.conditions()["StatusStale"] == (False, "Written")
+    assert world.conditions()["StatusPushed"] == (True, "Written")
+
+
+def test_the_branch_that_is_followed_is_never_written(tmp_path: Path, records: Records) -> None:
+    world = World(tmp_path, records, status=StatusSettings(branch="main"))
+    world.shop()
+    assert not world.writer().flush()
+    assert "main" in world.records.conditions.get("main")[0].message
+    assert world.repo.git("rev-list", "--count", "main") == "1"
+
+
+def test_the_status_of_a_read_only_source_stays_in_the_state_directory(tmp_path: Path, records: Records) -> None:
+    world = World(tmp_path, records, read_only=True)
+    world.shop()
+    assert world.writer().flush()
+    assert "shop/workload/w0.yaml" in world.files(GitRepo(tmp_path / "state/status/main.git"))
+    assert world.repo.git("for-each-ref", "--format=%(refname)") == "refs/heads/main"
+
+
+Remote = Callable[[str], Source]
+
+
+@pytest.fixture
+def remote(world: World) -> Remote:
+    """The world's repository as a remote, each time through another mirror."""
+
+    def opened(name: str) -> Source:
+        address = Address(str(world.repo.path), "file")
+        return Source(world.settled, None, Mirror(world.settled, address, world.path / name))
+
+    return opened
+
+
+def test_status_is_pushed_to_a_remote(world: World, remote: Remote) -> None:
+    world.shop()
+    writer = world.writer(remote("mirror.git"))
+    assert writer.flush()
+    assert len(world.files()) == 5
+    world.seen("workload/shop/w0", Health.LOADING)
+    assert writer.flush(force=True)
+    assert world.commits() == 2
+
+
+def test_without_push_the_status_of_a_remote_stays_here(tmp_path: Path, records: Records) -> None:
+    world = World(tmp_path, records, status=StatusSettings(push=False))
+    world.shop()
+    address = Address(str(world.repo.path), "file")
+    source = Source(world.settled, None, Mirror(world.settled, address, tmp_path / "mirror.git"))
+    assert world.writer(source).flush()
+    assert len(world.files(GitRepo(tmp_path / "state/status/main.git"))) == 5
+    assert world.repo.git("for-each-ref", "--format=%(refname)") == "refs/heads/main"
+
+
+def test_a_push_that_lost_the_race_is_built_upon_the_winner(world: World, remote: Remote) -> None:
+    world.shop()
+    writer = world.writer(remote("mirror.git"))
+    writer.flush()
+    for number in range(3):
+        world.repo.commit({"NOTES.md": f"by hand {number}"}, branch=BRANCH)
+        world.seen("workload/shop/w0", Health.LOADING if number % 2 == 0 else Health.HEALTHY)
+        assert writer.flush(force=True)
+    assert world.files()["NOTES.md"] == "by hand 2"
+    assert value(world.files()["shop/workload/w0.yaml"])["health"] == "Loading"
+    assert world.commits() == 7
+
+
+def test_two_hosts_on_one_remote_branch_both_land(world: World, remote: Remote) -> None:
+    world.shop()
+    one, other = world.writer(remote("one.git")), world.writer(remote("other.git"))
+    one.flush()
+    world.touch("workload/shop/w0")
+    other.flush()
+    for writer, health in ((one, Health.LOADING), (other, Health.HEALTHY), (one, Health.UNHEALTHY)):
+        world.seen("workload/shop/w0", health)
+        assert writer.flush(force=True)
+    assert value(world.files()["shop/workload/w0.yaml"])["health"] == "Unhealthy"
+
+
+def test_a_remote_that_is_away_is_a_condition_and_nothing_is_lost(world: World, remote: Remote) -> None:
+    world.shop()
+    writer = world.writer(remote("mirror.git"))
+    writer.flush()
+    away = world.repo.path.rename(world.path / "away.git")
+    world.seen("workload/shop/w0", Health.LOADING)
+    assert not writer.flush(force=True)
+    assert world.conditions()["StatusPushed"][0] is False
+    world.seen("workload/shop/w1", Health.UNHEALTHY)
+    assert not writer.flush(force=True)
+    away.rename(world.repo.path)
+    assert writer.flush(force=True)
+    assert value(world.files()["shop/workload/w0.yaml"])["health"] == "Loading"
+    assert value(world.files()["shop/workload/w1.yaml"])["health"] == "Unhealthy"
+    assert world.conditions()["StatusPushed"] == (True, "Written")
+
+
+def test_what_never_arrived_before_a_crash_arrives_after_it(world: World, remote: Remote) -> None:
+    world.shop()
+    writer = world.writer(remote("mirror.git"))
+    writer.flush()
+    away = world.repo.path.rename(world.path / "away.git")
+    world.seen("workload/shop/w0", Health.LOADING)
+    writer.flush(force=True)
+    away.rename(world.repo.path)
+    world.repo.commit({"NOTES.md": "meanwhile"}, branch=BRANCH)
+    assert world.writer(remote("mirror.git")).flush()
+    assert value(world.files()["shop/workload/w0.yaml"])["health"] == "Loading"
+    assert world.files()["NOTES.md"] == "meanwhile"
+
+
+def test_a_branch_taken_away_from_the_remote_is_written_whole_again(world: World, remote: Remote) -> None:
+    world.shop()
+    writer = world.writer(remote("mirror.git"))
+    writer.flush()
+    before = world.files()
+    world.repo.git("branch", "-D", BRANCH)
+    world.touch("workload/shop/w0")
+    world.records.conditions.set("main", "Ready", True, "Applied", "", 5.0)
+    assert not writer.flush(force=True)
+    assert writer.flush(force=True)
+    assert set(world.files()) == set(before)
+
+
+def test_a_crash_between_commit_and_record_writes_the_same_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.shop()
+    writer = world.writer()
+    monkeypatch.setattr(world.records.pending, "clear", _crash)
+    with pytest.raises(KeyboardInterrupt):
+        writer.flush()
+    monkeypatch.undo()
+    assert world.records.pending.count("main") == 3
+    assert world.writer().flush()
+    assert world.commits() == 1
+    assert world.records.pending.count("main") == 0
+
+
+def _crash(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_only_what_belongs_to_the_source_is_told(world: World) -> None:
+    world.shop()
+    world.records.desired.replace("other", [], [entry("secret/theirs", source="other")])
+    world.records.applied.put(record("secret/theirs", source="other"))
+    world.writer().flush()
+    assert not any("secret" in name for name in world.files())
