@@ -28,7 +28,7 @@ def command(settings_file: Path, key: Key) -> None:
 
     Keys look like workload/GVC/NAME, gvc/NAME and secret/NAME.
     """
-    from reconciler.cli.facts import Gathering
+    from reconciler.status.gather import Gathering
 
     settings = load(settings_file)
     records = read_records(settings)

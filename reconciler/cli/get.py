@@ -55,7 +55,7 @@ def _kind(text: str | None) -> Kind | None:
 def _matching(
     records: Records, settings: Settings, kind: Kind | None, gvc: str | None, name: str | None
 ) -> Iterator[Facts]:
-    from reconciler.cli.facts import Gathering
+    from reconciler.status.gather import Gathering
 
     gathering = Gathering(records, settings)
     for key, _ in groupby(records.applied.items(kind, gvc, name), lambda record: record.key):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterable, Mapping
+import traceback
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -22,9 +23,14 @@ from reconciler.pipeline.runner import Runner
 from reconciler.records.requests import Request
 from reconciler.records.store import FILE, Records
 from reconciler.settings import Settings
+from reconciler.source.open import Source
 
 JITTER = 0.1
 """Polls come up to this part of their interval later, so that many hosts do not ask at once."""
+BACKGROUND = frozenset({"poll", "ref"})
+"""Reasons that ask for a look and not for a run."""
+STATUS = "/status"
+"""Woken in the place of a source (whose name has no slash) when only status is to be written."""
 RECORDS_RETRY = 5.0
 """Seconds until the records are tried again after they could not be written (a full disk)."""
 
@@ -42,12 +48,15 @@ class Daemon:
         self.stop = asyncio.Event()
         self._replay = True
         self._last: dict[str, str] = {}
+        self._running: tuple[str, str] | None = None
+        self._fetch: asyncio.Task[None] | None = None
 
     async def follow(self) -> None:
         """Work until ``stop`` is set; the step in flight ends, or stays journaled."""
         for source in self.runner.settings.sources:
-            wake = partial(self.wakes.add, source.name, "poll")
-            self.timers.every(f"poll {source.name}", source.interval, source.interval * JITTER, wake)
+            self.timers.every(
+                f"poll {source.name}", source.interval, source.interval * JITTER, partial(self._poll, source.name)
+            )
         if self.watchdog.interval:
             self.timers.every("watchdog", self.watchdog.interval, 0.0, self.watchdog.beat)
         self.timers.start()
@@ -64,7 +73,10 @@ class Daemon:
                 taken.cancel()
         self.notifier.stopping()
         self.timers.stop()
-        self._guarded(self._flush, force=True)
+        try:
+            await self._flush(force=True)
+        except RecordsError as error:
+            log().error("records", reason=error.reason, message=str(error))
 
     async def _work(self, wakes: Mapping[str | None, set[str]]) -> None:
         """One round: every source that was woken, then what operators asked for, then status and timers."""
@@ -73,11 +85,10 @@ class Daemon:
             if self._replay:
                 await self._recover()
             for name in self._woken(wakes):
-                reasons = wakes.get(name, set()) | wakes.get(None, set())
-                await self._run(name, ",".join(sorted(reasons)))
+                await self._look(name, wakes.get(name, set()) | wakes.get(None, set()))
             for request in self.runner.records.requests.open():
                 await self._answer(request)
-            self._flush()
+            await self._flush()
             self._next_attempt()
         except RecordsError as error:
             self._broken(error)
@@ -92,19 +103,42 @@ class Daemon:
         if replayed:
             log().info("replayed", steps=replayed)
 
-    async def _run(self, name: str, reason: str) -> Report:
-        began = self.clock.monotonic()
-        self.notifier.status(f"{name}: running ({reason})")
-        report = await self.runner.run(name, reason, self._preempted)
-        self.watchdog.progress()
-        self._tell(report, reason, self.clock.monotonic() - began)
-        self.notifier.status(f"{name}: {report.outcome} {report.revision}".rstrip())
-        return report
+    def _poll(self, name: str) -> None:
+        """Time to look at a source. While it is being run, a fetch tells whether something newer pre-empts that."""
+        self.wakes.add(name, "poll")
+        source = self.runner.lines[name].source
+        if self._running and self._running[0] == name and not source.local and self._fetch is None:
+            self._fetch = asyncio.create_task(self._fetched(source))
 
-    def _preempted(self) -> bool:
-        """Whether a run should begin nothing new: somebody woke the loop for another, or it is to stop."""
+    async def _fetched(self, source: Source) -> None:
+        try:
+            await asyncio.to_thread(source.refresh)
+        except SourceError as error:
+            log().debug("fetch", source=source.name, message=str(error))
+        finally:
+            self._fetch = None
+
+    async def _look(self, name: str, reasons: set[str]) -> None:
+        """A run where an operator, a start or a retry asks for one; else only where the source gives reason."""
+        self.notifier.status(f"{name}: looking ({', '.join(sorted(reasons))})")
+        began = self.clock.monotonic()
+        if reasons <= BACKGROUND:
+            report = await self.runner.poll(name, partial(self._preempted, name))
+        else:
+            report = await self._run(name, ",".join(sorted(reasons)))
         self.watchdog.progress()
-        return self.stop.is_set() or self.wakes.waiting()
+        if report is not None:
+            self._tell(report, ",".join(sorted(reasons)), self.clock.monotonic() - began)
+            self.notifier.status(f"{name}: {report.outcome} {report.revision}".rstrip())
+
+    async def _run(self, name: str, reason: str) -> Report:
+        return await self.runner.run(name, reason, partial(self._preempted, name))
+
+    def _preempted(self, name: str, revision: str) -> bool:
+        """Whether the run of ``name`` at ``revision`` should begin nothing new."""
+        self.watchdog.progress()
+        self._running = (name, revision)
+        return self.stop.is_set() or (self.wakes.waiting() and self.runner.moved(name, revision))
 
     def _tell(self, report: Report, reason: str, seconds: float) -> None:
         """One line a run; a run that changed nothing and ends like the one before is told at level debug."""
@@ -118,22 +152,32 @@ class Daemon:
         if report.held:
             facts["approve"] = report.held
         getattr(log(), level)("run", source=report.source, seconds=round(seconds, 4), **facts)
+        for place, error in self.runner.executor.bugs.items():
+            # Without its text, which may hold anything, secrets too.
+            trace = "".join(traceback.format_tb(error.__traceback__))
+            log().error("engine bug", place=place, error=type(error).__name__, traceback=trace)
 
     async def _answer(self, request: Request) -> None:
         """Do what an operator asked for and write the answer down."""
         self.runner.records.requests.take(request.id)
-        reports = [await self._run(name, request.kind) for name in self.runner.lines]
-        self._flush(force=True)
+        reports = []
+        for name in self.runner.lines:
+            began = self.clock.monotonic()
+            reports.append(await self._run(name, request.kind))
+            self._tell(reports[-1], request.kind, self.clock.monotonic() - began)
+        await self._flush(force=True)
         self.runner.records.requests.done(request.id, packed(reports))
 
-    def _flush(self, *, force: bool = False) -> None:
+    async def _flush(self, *, force: bool = False) -> None:
         """Write status that is due, and come back when more is."""
         for name, writer in self.runner.writers.items():
-            if self.runner.flush(name, force=force):
-                log().debug("status", source=name)
             due = writer.next_due()
+            if due is not None and (force or due <= 0):
+                written = await asyncio.to_thread(self.runner.flush, name, force=force)
+                log().debug("status", source=name, written=written)
+                due = writer.next_due()
             if due is not None:
-                self.timers.after(f"status {name}", max(due, 0.05), partial(self._guarded, self._flush))
+                self.timers.after(f"status {name}", max(due, 0.05), partial(self.wakes.add, STATUS, "status"))
 
     def _next_attempt(self) -> None:
         """Come back when a failed step is owed another try; a newer revision does not wait for that."""
@@ -141,12 +185,6 @@ class Daemon:
         if due is not None:
             wait = max(0.05, due - self.clock.now())
             self.timers.after("retry", wait, partial(self.wakes.add, None, "retry"))
-
-    def _guarded(self, call: Callable[..., None], *, force: bool = False) -> None:
-        try:
-            call(force=force)
-        except RecordsError as error:
-            self._broken(error)
 
     def _broken(self, error: RecordsError) -> None:
         """The records cannot be written: nothing goes on until they can, and what was in flight is done again."""

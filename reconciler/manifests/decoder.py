@@ -124,10 +124,11 @@ class _Decoding:
         elif kind is not None:
             self._fault("unsupported-kind", ("kind",), f"manifests of kind {kind} are not supported yet")
         else:
-            near = difflib.get_close_matches(str(written).lower(), [str(kind) for kind in SUPPORTED], 1)
+            text = written if isinstance(written, str) else ""
+            near = difflib.get_close_matches(text.lower(), [str(kind) for kind in SUPPORTED], 1)
             hint = f"did you mean {near[0]}?" if near else f"one of {_listed()}"
-            shown = repr(written) if isinstance(written, str) else type(written).__name__
-            self._fault("unknown-kind", ("kind",), f"unknown kind {shown[:60]}", hint)
+            message = f"unknown kind {text[:60]!r}" if text else "the kind of a manifest is one word"
+            self._fault("unknown-kind", ("kind",), message, hint)
         return None
 
     def _without_owned(self, value: dict[str, Any]) -> dict[str, Any]:
@@ -167,15 +168,22 @@ class _Decoding:
     def _tags(self, body: dict[str, Any], former: Former, gvc: str) -> None:
         for tag, text in (body.get("tags") or {}).items():
             if tag.startswith("platform/") and tag not in BUILT_IN_TAGS:
-                allowed = ", ".join(sorted(BUILT_IN_TAGS))
-                self._fault(
-                    "built-in-tag", ("tags", tag), f"the tag {tag} is the platform's own", f"allowed: {allowed}"
-                )
+                self._built_in(tag)
             elif tag == "reconciler/depends-on":
                 references, troubles = depends_on(text, self.dialect, gvc, "/tags/reconciler~1depends-on")
                 former.references.extend(references)
                 for trouble in troubles:
                     self._fault("bad-link", ("tags", tag), trouble.message)
+
+    def _built_in(self, tag: str) -> None:
+        scheme = self.dialect.scheme
+        written, *allowed = (scheme + one.removeprefix("platform") for one in (tag, *sorted(BUILT_IN_TAGS)))
+        self._fault(
+            "built-in-tag",
+            ("tags", written),
+            f"the tag {written} is the platform's own",
+            f"allowed: {', '.join(allowed)}",
+        )
 
     def _key_text(self, kind: Kind, value: dict[str, Any]) -> str:
         name, gvc = value.get("name"), value.get("gvc", "")

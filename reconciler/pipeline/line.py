@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.executor import Executor
 from reconciler.engines.protocol import Outcome, Result
+from reconciler.errors import SourceError
 from reconciler.manifests.normal import Dialect
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Kind
@@ -27,6 +29,9 @@ from reconciler.settings import Settings, SourceSettings
 from reconciler.source.open import Source, open_source
 from reconciler.source.repository import check_rewrite
 from reconciler.status import waits
+
+RESTLESS = frozenset({"DependencyNotHealthy", "Preempted"})
+"""Reasons to wait that nobody announces the end of: every look at the source is a run while one holds."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -53,11 +58,34 @@ class Line:
         self.dialect = Dialect(settings.org, settings.scheme, records.secret_key)
         self.around = Surroundings.of(tuple(settings.locations), settings.external, settings.org)
         self.unsettled: set[str] | None = None
+        self.refused = ""
+        self.restless = False
 
     @property
     def name(self) -> str:
         """The source's name."""
         return self.source.name
+
+    def idle(self) -> bool:
+        """Whether a look at the source is all that is to be done: nothing moved, and nothing is owed another try.
+
+        What waits for an operator is not looked at again until one says something. Raises SourceError.
+        """
+        row = self.records.sources.get(self.name)
+        if row is None or self.unsettled is None or self.restless:
+            return False
+        revision = self.source.revision()
+        if revision.commit not in (row.commit, self.refused):
+            return False
+        due = self.records.failures.next_attempt()
+        return due is None or due > self.clock.now()
+
+    def moved(self, revision: str) -> bool:
+        """Whether the source stands elsewhere than at ``revision``; one that cannot be read has not moved."""
+        try:
+            return str(self.source.revision()) != revision
+        except SourceError:
+            return False
 
     def prepare(self, expression: str = "", *, keep_cache: bool = False, whole: bool = False) -> Prepared:
         """Read and plan the source's revision, or the one that ``expression`` names; changes nothing in the world.
@@ -78,9 +106,10 @@ class Line:
         view = self.view()
         skip = self.settings.on_invalid == "skip"
         loaded = Loader(repository, view, skip_invalid=skip, keep_cache=keep_cache).load(revision, whole=whole)
-        if loaded.refused:
-            return Prepared(loaded, loaded.findings, None)
-        return self._planned(view, loaded)
+        prepared = Prepared(loaded, loaded.findings, None) if loaded.refused else self._planned(view, loaded)
+        if not expression:
+            self.refused = revision.commit if prepared.plan is None else ""
+        return prepared
 
     def view(self) -> View:
         """The desired state as it is indexed, ready to lay a difference over. Raises SourceGone."""
@@ -100,14 +129,23 @@ class Line:
         refused = bool(found) and self.settings.on_invalid == "refuse"
         return Prepared(loaded, findings, None if refused else plan)
 
-    def accept(self, prepared: Prepared) -> None:
-        """Make the prepared revision the last good one, in one transaction."""
-        assert prepared.plan is not None
+    def accept(self, prepared: Prepared, reason: str) -> int:
+        """Make the prepared revision the last good one, in one transaction; the number of the run that begins.
+
+        0 where nothing is to be performed. Failures of steps that nobody wants any more are forgotten.
+        """
+        plan = prepared.plan
+        assert plan is not None
+        wanted = {(step.key, step.location) for step in plan.steps}
         with self.records.transaction():
             accept(self.records, prepared.loaded, self.name)
-            if prepared.plan.held:
-                self.records.approvals.remember_plan(prepared.plan.digest, prepared.plan.held)
-                self.records.approvals.remember_plan(prepared.plan.held, prepared.plan.held)
+            if plan.held:
+                self.records.approvals.remember_plan(plan.digest, plan.held)
+                self.records.approvals.remember_plan(plan.held, plan.held)
+            for failure in self.records.failures.all(self.name) if self.records.failures.count() else ():
+                if (failure.key, failure.location) not in wanted:
+                    self.records.failures.clear(failure.key, failure.location)
+            return self.records.runs.start(self.name, plan.revision, reason) if plan.steps else 0
 
     async def perform(
         self, prepared: Prepared, executor: Executor, reason: str, preempted: Callable[[], bool]
@@ -117,13 +155,13 @@ class Line:
         plan = prepared.plan
         if plan is None:
             return report.refused(self.name, revision, prepared.findings)
-        with self.records.transaction():
-            self.accept(prepared)
-            run = self.records.runs.start(self.name, revision, reason) if plan.steps else 0
+        run = await asyncio.to_thread(self.accept, prepared, reason)
         kept = {str(kept.key) for kept in plan.kept}
         self.unsettled = kept | {str(step.key) for step in plan.steps}
+        self.restless = True
         outcomes = await executor.run(plan, run, preempted) if plan.steps else []
         self.unsettled = kept | {str(one.id.key) for one in outcomes if one.result is not Result.APPLIED}
+        self.restless = any(one.reason in RESTLESS for one in outcomes)
         ended = report.of_plan(self.name, revision, plan, outcomes, prepared.findings)
         if plan.steps or plan.kept:
             self._finish(run, plan, outcomes, ended)
@@ -138,6 +176,9 @@ class Line:
             self.records.events.trim(self.settings.events.keep)
             if any(step.key.kind is Kind.SECRET for step in plan.steps):
                 self.records.seals.sweep()
+            for one in outcomes:
+                if one.result is Result.APPLIED and one.seen is None:
+                    self.records.conditions.forget(str(one.id.key))
             if plan.approved and ended.good:
                 self.records.approvals.consume(plan.approved)
 

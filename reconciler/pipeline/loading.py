@@ -101,28 +101,28 @@ class Loader:
 def accept(records: Records, loaded: Loaded, source: str) -> None:
     """Make ``loaded`` the last good revision: the index, the seals of its secrets and the row of its source."""
     revision = loaded.revision
+    row = SourceRow(source, revision.ref, revision.commit, revision.tree, loaded.selection, revision.author,
+                    revision.subject, revision.time)  # fmt: skip
+    if not loaded.delta.added and not loaded.delta.before and row == records.sources.get(source):
+        return
     with records.transaction():
         records.desired.replace(source, loaded.delta.removed(), (_entry(source, r) for r in _changed(loaded.delta)))
+        # Steps bring the status of changed resources along; one that only moved to another file has none.
+        records.pending.add_many(source, _moved(loaded.delta))
         for resource in loaded.delta.added.values():
             if resource.seal:
                 records.seals.put(resource.key, resource.digest, resource.seal)
-        records.sources.put(
-            SourceRow(
-                source,
-                revision.ref,
-                revision.commit,
-                revision.tree,
-                loaded.selection,
-                revision.author,
-                revision.subject,
-                revision.time,
-            )
-        )
+        records.sources.put(row)
 
 
 def _changed(delta: Delta) -> list[Resource]:
     """Resources whose row in the index has to be written; after a reload of everything, that may be none."""
     return [resource for key, resource in delta.added.items() if _row(delta.before.get(key)) != _row(resource)]
+
+
+def _moved(delta: Delta) -> list[str]:
+    pairs = ((key, delta.before.get(key), resource) for key, resource in delta.added.items())
+    return [key for key, known, now in pairs if known and known.digest == now.digest and known.path != now.path]
 
 
 def _row(known: object) -> tuple[object, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from reconciler.clock import Clock
 from reconciler.engines.backoff import RetryPolicy
@@ -15,17 +16,22 @@ from reconciler.model.finding import Severity
 from reconciler.model.record import Health
 from reconciler.pipeline import report
 from reconciler.pipeline.line import Line, Prepared
-from reconciler.pipeline.report import Report
+from reconciler.pipeline.report import DONE, Report
 from reconciler.records.events import Event
 from reconciler.records.store import Records
 from reconciler.settings import Settings
+from reconciler.status.conditions import Condition
 from reconciler.status.writer import StatusWriter
 
 MOST_EVENTS = 100
 """Findings of a refused revision that become events; the rest is counted in its condition."""
 
 
-def never() -> bool:
+Preempted = Callable[[str], bool]
+"""Whether the run of a revision (as text) should begin nothing new."""
+
+
+def never(_revision: str) -> bool:
     """Nothing pre-empts."""
     return False
 
@@ -53,7 +59,7 @@ class Runner:
         """Perform again what a crash left without an outcome; how many steps those were. Raises RecordsError."""
         return len(await self.executor.replay())
 
-    async def run(self, name: str, reason: str, preempted: Callable[[], bool] = never) -> Report:
+    async def run(self, name: str, reason: str, preempted: Preempted = never) -> Report:
         """One run of the source ``name``: refresh, read, plan, perform; conditions and events are recorded.
 
         Raises RecordsError; a source that cannot be read, or is refused, is told in the report.
@@ -63,9 +69,29 @@ class Runner:
             prepared = await asyncio.to_thread(self._read, line)
         except SourceError as error:
             return self._unreadable(name, error)
-        ended = await line.perform(prepared, self.executor, reason, preempted)
+        ended = await line.perform(prepared, self.executor, reason, partial(preempted, str(prepared.revision)))
         self._conditions(name, prepared, ended)
+        if any(word in DONE.values() for word in ended.counts):
+            for other in self.lines.values():
+                other.refused = ""
         return ended
+
+    async def poll(self, name: str, preempted: Preempted = never) -> Report | None:
+        """A look at the source that becomes a run only where there is reason for one; else None."""
+        line = self.lines[name]
+        try:
+            if not line.source.local:
+                await asyncio.to_thread(line.source.refresh)
+            if line.idle():
+                self._set(name, _REACHABLE)
+                return None
+        except SourceError as error:
+            return self._unreadable(name, error)
+        return await self.run(name, "poll", preempted)
+
+    def moved(self, name: str, revision: str) -> bool:
+        """Whether the source stands elsewhere than at ``revision`` as far as this machine knows."""
+        return self.lines[name].moved(revision)
 
     def flush(self, name: str, *, force: bool = False) -> bool:
         """Write the status of the source ``name`` to its branch where it is due; whether something was written."""
@@ -84,40 +110,51 @@ class Runner:
         return line.prepare(keep_cache=True)
 
     def _unreadable(self, name: str, error: SourceError) -> Report:
-        now = self.clock.now()
-        with self.records.transaction():
-            if self.records.conditions.set(name, "SourceReachable", False, error.reason, str(error), now):
-                self.records.events.add_many([_warning(now, f"source/{name}", error.reason, str(error))])
-            since = next(c.since for c in self.records.conditions.get(name) if c.type == "SourceReachable")
-            if now - since >= self.settings.stale:
-                message = f"no revision could be read for longer than {self.settings.stale:.0f} s"
-                self.records.conditions.set(name, "SourceStale", True, error.reason, message, now)
+        self._set(name, Condition("SourceReachable", False, error.reason, str(error)))
+        since = next(each.since for each in self.records.conditions.get(name) if each.type == "SourceReachable")
+        if self.clock.now() - since >= self.settings.stale:
+            message = f"no revision could be read for longer than {self.settings.stale:.0f} s"
+            self._set(name, Condition("SourceStale", True, error.reason, message))
         return report.unreadable(name, error)
 
     def _conditions(self, name: str, prepared: Prepared, ended: Report) -> None:
-        now = self.clock.now()
-        set_condition = self.records.conditions.set
-        with self.records.transaction():
-            set_condition(name, "SourceReachable", True, "Read", "", now)
-            set_condition(name, "SourceStale", False, "Fresh", "", now)
-            ready, reason, message = _readiness(ended)
-            set_condition(name, "Ready", ready, reason, message, now)
-            if ended.outcome == "refused" and self._refused.get(name) != ended.revision:
-                errors = [finding for finding in prepared.findings if finding.severity is Severity.ERROR]
-                told = ((f.key or f"source/{name}", f"{report.place(f)}: {f.message}") for f in errors[:MOST_EVENTS])
-                self.records.events.add_many(_warning(now, key, "InvalidRevision", message) for key, message in told)
+        if ended.outcome == "refused" and self._refused.get(name) != ended.revision:
+            now = self.clock.now()
+            errors = [finding for finding in prepared.findings if finding.severity is Severity.ERROR]
+            told = ((f.key or f"source/{name}", f"{report.place(f)}: {f.message}") for f in errors[:MOST_EVENTS])
+            self.records.events.add_many(_warning(now, key, "InvalidRevision", message) for key, message in told)
         self._refused[name] = ended.revision if ended.outcome == "refused" else ""
+        self._set(name, _REACHABLE, _readiness(ended))
+
+    def _set(self, name: str, *wanted: Condition) -> None:
+        """Note how the source stands; what stays as it was costs no write. Trouble with reading it is an event."""
+        known = {each.type: (each.status, each.reason, each.message) for each in self.records.conditions.get(name)}
+        fresh = [each for each in wanted if known.get(each.type) != (each.status, each.reason, each.message)]
+        if _REACHABLE in fresh and known.get("SourceStale", (False,))[0]:
+            fresh.append(Condition("SourceStale", False, "Fresh", ""))
+        if not fresh:
+            return
+        now = self.clock.now()
+        bad = [each for each in fresh if each.type == "SourceReachable" and not each.status]
+        with self.records.transaction():
+            for each in fresh:
+                self.records.conditions.set(name, each.type, each.status, each.reason, each.message, now)
+            self.records.events.add_many(_warning(now, f"source/{name}", each.reason, each.message) for each in bad)
 
 
-def _readiness(ended: Report) -> tuple[bool, str, str]:
+_REACHABLE = Condition("SourceReachable", True, "Read", "")
+
+
+def _readiness(ended: Report) -> Condition:
     if ended.outcome == "refused":
-        return False, ended.reason, ended.message
+        return Condition("Ready", False, ended.reason, ended.message)
     if ended.held:
-        return False, "ApprovalRequired", f"let what waits go with: reconciler approve {ended.held}"
+        message = f"let what waits go with: reconciler approve {ended.held}"
+        return Condition("Ready", False, "ApprovalRequired", message)
     if not ended.good:
-        first = ended.troubles[0] if ended.troubles else ended.message
-        return False, "StepsFailed" if ended.outcome == "failed" else "StepsWaiting", first
-    return True, "Applied", ""
+        reason = "StepsFailed" if ended.outcome == "failed" else "StepsWaiting"
+        return Condition("Ready", False, reason, ended.troubles[0] if ended.troubles else ended.message)
+    return Condition("Ready", True, "Applied", "")
 
 
 def _warning(at: float, key: str, reason: str, message: str) -> Event:

@@ -38,3 +38,7 @@ class Conditions:
         """The conditions of ``scope``, by type."""
         sql = "SELECT type, status, reason, message, since FROM conditions WHERE scope = ? ORDER BY type"
         return [ScopeCondition(kind, bool(status), *rest) for kind, status, *rest in self._db.all(sql, (scope,))]
+
+    def forget(self, scope: str) -> None:
+        """Drop every condition of ``scope``, which exists no more."""
+        self._db.write("DELETE FROM conditions WHERE scope = ?", (scope,))
