@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from reconciler.documents.places import Places, locate
+from reconciler.documents.places import Locator, Places
 from reconciler.documents.reader import Document, read
 from reconciler.documents.validation import checker
 from reconciler.manifests import kinds
-from reconciler.manifests.normal import Dialect, Former, depends_on
+from reconciler.manifests.normal import Dialect, Former, depends_on, whole_numbers
 from reconciler.manifests.secrets import masked, seal_of
 from reconciler.manifests.shape import shape_of
 from reconciler.model.finding import Fault, Severity
@@ -55,15 +55,16 @@ def decode(raw: bytes, dialect: Dialect) -> Decoded:
     manifests: list[Manifest] = []
     faults = list(reading.faults)
     owned: list[tuple[Document, str]] = []
+    site = _Site(raw)
     for document in reading.documents:
-        one = _Decoding(raw, document, dialect)
+        one = _Decoding(site, document, dialect)
         manifest = one.manifest()
         if manifest is not None:
             manifests.append(manifest)
         faults.extend(one.faults)
         owned.extend((document, name) for name in one.owned)
     if owned:
-        faults.append(_owned_notice(raw, owned))
+        faults.append(_owned_notice(site, owned))
     return Decoded(tuple(manifests), tuple(sorted(faults, key=lambda f: (f.line, f.column))), len(reading.documents))
 
 
@@ -72,31 +73,37 @@ def formed_again(kind: Kind, body: bytes) -> bytes:
     return _encode(Former(Dialect("")).form(shape_of(str(kind)), msgspec.json.decode(body)))
 
 
-def _owned_notice(raw: bytes, owned: list[tuple[Document, str]]) -> Fault:
+class _Site:
+    """The file, parsed again for places only when something is wrong."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._locator: Locator | None = None
+
+    def places(self, document: Document) -> Places:
+        if self._locator is None:
+            self._locator = Locator(self._raw)
+        return self._locator.of(document.index)
+
+
+def _owned_notice(site: _Site, owned: list[tuple[Document, str]]) -> Fault:
     document, name = owned[0]
     names = ", ".join(sorted({name for _, name in owned}))
-    line, column = locate(raw, document.index).key((name,))
+    line, column = site.places(document).key((name,))
     return Fault("server-owned-field", f"ignored, since the platform sets them: {names}", line, column,
                  "leave them out", Severity.NOTICE)  # fmt: skip
 
 
 class _Decoding:
-    """One document on its way to a manifest; places are looked up only when something is wrong."""
+    """One document on its way to a manifest."""
 
-    def __init__(self, raw: bytes, document: Document, dialect: Dialect) -> None:
-        self.raw = raw
+    def __init__(self, site: _Site, document: Document, dialect: Dialect) -> None:
+        self.site = site
         self.document = document
         self.dialect = dialect
         self.faults: list[Fault] = []
         self.owned: list[str] = []
         self.key = ""
-        self._places: Places | None = None
-
-    @property
-    def places(self) -> Places:
-        if self._places is None:
-            self._places = locate(self.raw, self.document.index)
-        return self._places
 
     def manifest(self) -> Manifest | None:
         value = self.document.value
@@ -110,7 +117,7 @@ class _Decoding:
         check = checker(str(kind))
         if not check.valid(value):
             self.faults.extend(msgspec.structs.replace(fault, key=self._key_text(kind, value))
-                               for fault in check.faults(value, self.places))  # fmt: skip
+                               for fault in check.faults(value, self.site.places(self.document)))  # fmt: skip
             return None
         return self._formed(kind, value)
 
@@ -162,7 +169,10 @@ class _Decoding:
         if self.faults:
             return None
         references = tuple(sorted(set(former.references)))
-        return Manifest(kind, gvc, value["name"], _encode(body), references, self.document.index,
+        written = _encode(body)
+        if b".0" in written:
+            written = _encode(whole_numbers(body))
+        return Manifest(kind, gvc, value["name"], written, references, self.document.index,
                         self.document.line, seal)  # fmt: skip
 
     def _tags(self, body: dict[str, Any], former: Former, gvc: str) -> None:
@@ -192,7 +202,7 @@ class _Decoding:
         return str(Key(kind, gvc, name))
 
     def _fault(self, rule: str, pointer: tuple[str | int, ...], message: str, suggestion: str = "") -> None:
-        line, column = self.places.of(pointer)
+        line, column = self.site.places(self.document).of(pointer)
         self.faults.append(Fault(rule, message, line, column, suggestion, key=self.key))
 
 

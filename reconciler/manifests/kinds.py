@@ -65,6 +65,10 @@ def _workload(body: Body, dialect: Dialect) -> None:
     if spec["type"] == "serverless" and first:
         exposed = next(container for container in spec["containers"] if container.get("ports"))
         exposed.setdefault("readinessProbe", {**_PROBE, "tcpSocket": {"port": first}})
+    for field in ("maxSurgeReplicas", "maxUnavailableReplicas"):
+        count = spec.get("rolloutOptions", {}).get(field)
+        if isinstance(count, str) and count.isdigit():
+            spec["rolloutOptions"][field] = int(count)
     if spec["type"] == "stateful" and "rolloutOptions" in spec:
         spec["rolloutOptions"].setdefault("scalingPolicy", "OrderedReady")
 

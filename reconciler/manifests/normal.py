@@ -106,6 +106,9 @@ class Former:
                 self.references.append(Reference(uri_target(value, self.gvc), pointer))
             except LinkError as error:
                 self.troubles.append(Trouble(pointer, str(error)))
+        elif pointer.endswith("/uri") and value.partition("://")[2].startswith(("secret/", "volumeset/")):
+            ours = f"{self.dialect.prefix}{value.partition('://')[2]}"
+            self.troubles.append(Trouble(pointer, "mounts from a scheme that does not exist", f"did you mean {ours}?"))
         return value
 
 
@@ -119,6 +122,15 @@ def translate(value: str, scheme: str) -> str:
     if value.startswith(f"{scheme}://"):
         return "platform" + value[len(scheme) :]
     return value.replace(f"$({scheme.upper()}_", "$(PLATFORM_")
+
+
+def whole_numbers(value: Any) -> Any:
+    """``value`` with 80.0 as 80, which validators hold to be the same."""
+    if isinstance(value, dict):
+        return {name: whole_numbers(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [whole_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def depends_on(text: str, dialect: Dialect, gvc: str, pointer: str) -> tuple[list[Reference], list[Trouble]]:
