@@ -56,16 +56,41 @@ class Places:
             self._keys.setdefault(pointer, key)
 
 
+_ENDED = 1 << 62
+"""More documents than there are: a parser at its end answers no more, so that whatever is asked next begins anew."""
+
+
+class Locator:
+    """The places in the documents of one file; asked for them in their order it parses the file once."""
+
+    def __init__(self, raw: bytes, limits: Limits = LIMITS) -> None:
+        self._raw = raw if refuse(raw, limits) is None else b""
+        self._limits = limits
+        self._begin()
+
+    def of(self, index: int) -> Places:
+        """The places in the document ``index``, counted as ``Document.index``; as far as it can be parsed."""
+        if index < self._passed:
+            self._begin()
+        if index > self._passed:
+            self._places = Places()
+            skipped, self._passed = index - self._passed - 1, _ENDED
+            with suppress(YAMLError):
+                root = _root(self._get, skipped)
+                if root is not None:
+                    _walk(self._get, root, self._limits, self._places)
+                    self._passed = index
+        return self._places
+
+    def _begin(self) -> None:
+        self._get: Any = CParser(self._raw).get_event
+        self._passed: int = -1
+        self._places: Places = Places()
+
+
 def locate(raw: bytes, index: int, limits: Limits = LIMITS) -> Places:
-    """The places in the document ``index`` of ``raw``, counted as ``Document.index``; as far as it can be parsed."""
-    places = Places()
-    if refuse(raw, limits) is None:
-        get = CParser(raw).get_event
-        with suppress(YAMLError):
-            root = _root(get, index)
-            if root is not None:
-                _walk(get, root, limits, places)
-    return places
+    """The places in one document of a file; see Locator."""
+    return Locator(raw, limits).of(index)
 
 
 def _root(get: Any, index: int) -> Any:

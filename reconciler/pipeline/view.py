@@ -7,7 +7,7 @@ from itertools import chain, islice
 
 import msgspec
 
-from reconciler.documents.places import Places, locate
+from reconciler.documents.places import Locator
 from reconciler.manifests.assembly import Delta, resource_of
 from reconciler.manifests.crossing import Pointer, Site, similar_keys
 from reconciler.manifests.decoder import decode
@@ -19,6 +19,9 @@ from reconciler.pipeline.decoding import Blobs, unpack
 from reconciler.planning.policy import keeps
 from reconciler.records.desired import Entry
 from reconciler.records.store import Records
+
+FILES_OPEN = 32
+"""Files kept for finding places in them; a file with many faults is parsed once for all of them."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -48,7 +51,7 @@ class View:
         self.around = around
         self.delta = Delta()
         self.gone: frozenset[str] = frozenset()
-        self._places: dict[tuple[str, int], Places] = {}
+        self._locators: dict[str, Locator] = {}
 
     def overlay(self, delta: Delta) -> None:
         """Take ``delta`` for what has changed."""
@@ -107,11 +110,12 @@ class View:
 
     def place(self, site: Site, pointer: Pointer) -> tuple[int, int]:
         """Line and column of a value; the file is read once more, since places are not kept."""
-        known = self._places.get((site.blob, site.position))
-        if known is None:
-            known = locate(self.blobs.read(site.blob), site.position)
-            self._places[site.blob, site.position] = known
-        return known.of(pointer)
+        locator = self._locators.get(site.blob)
+        if locator is None:
+            if len(self._locators) >= FILES_OPEN:
+                self._locators.clear()
+            locator = self._locators[site.blob] = Locator(self.blobs.read(site.blob))
+        return locator.of(site.position).of(pointer)
 
     def members(self, gvc: str) -> set[str]:
         """Keys of what is, or shall be, in ``gvc``."""

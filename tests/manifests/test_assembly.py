@@ -1,0 +1,82 @@
+"""Revision after revision: which resources there are, and what does not fit together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.casefiles import cases
+from tests.gitkit import File
+from tests.pipeline.way import BASE, Way, shown
+
+WORKLOAD = "kind: workload\nname: {name}\nspec: {{containers: [{{name: main, image: nginx}}]}}\n"
+
+
+def text_of(content: Any) -> File:
+    """What a case gives for a file: text as it is, and documents as JSON, one a line (JSON is YAML)."""
+    if content is None or isinstance(content, str):
+        return content
+    documents = content if isinstance(content, list) else [content]
+    return "\n---\n".join(json.dumps(document) for document in documents)
+
+
+def desired(way: Way) -> dict[str, str]:
+    """Every desired key and the file that asks for it."""
+    keys = [key for key, _ in way.records.desired.scan()]
+    return {key: way.records.desired.get(key).path for key in keys}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("case", cases("manifests/assembly.yaml"))
+def test_revisions_come_out_as_their_case_says(case: dict[str, Any], tmp_path: Path) -> None:
+    revisions = [{path: text_of(one) for path, one in revision["files"].items()} for revision in case["revisions"]]
+    way = Way(tmp_path, revisions[0], external=tuple(case.get("external", ())))
+    before: dict[str, str] = {}
+    for number, revision in enumerate(case["revisions"]):
+        if number:
+            way.commit(revisions[number])
+        prepared = way.prepare()
+        assert shown(prepared.findings) == revision.get("findings", [])
+        if prepared.plan is not None:
+            way.accept(prepared)
+            before = revision["desired"]
+        assert desired(way) == before
+
+
+def test_a_resource_in_two_sources_is_told_of_with_both_places(tmp_path: Path) -> None:
+    first = Way(tmp_path / "one", {"shop/gvc.yaml": BASE, "shop/web.yaml": WORKLOAD.format(name="web")})
+    first.applied()
+    second = Way(
+        tmp_path / "two",
+        {"z.yaml": "kind: identity\nname: a\ngvc: shop\n---\n" + WORKLOAD.format(name="web") + "gvc: shop\n"},
+        records=first.records,
+        name="second",
+    )
+    assert shown(second.prepare().findings) == [
+        "z.yaml:5:1 duplicate-resource | workload/shop/web is declared twice: here and at shop/web.yaml:1"
+        " of source main | keep one of the two"
+    ]
+
+
+def test_a_resource_of_one_source_may_refer_to_that_of_another(tmp_path: Path) -> None:
+    first = Way(tmp_path / "one", {"shop/gvc.yaml": BASE})
+    first.applied()
+    files = {"z.yaml": "kind: identity\nname: a\ngvc: shop\n"}
+    second = Way(tmp_path / "two", files, records=first.records, name="second")
+    second.applied()
+    assert {"gvc/shop", "identity/shop/a"} <= second.recorded().keys()
+
+
+def test_a_thousand_links_to_what_is_gone_are_told_of_in_a_second(tmp_path: Path) -> None:
+    secret = "kind: secret\nname: db\ntype: dictionary\ndata: {}\n"
+    names = [f"web-{number:04d}" for number in range(1000)]
+    uses = "{{name: main, image: nginx, env: [{{name: A, value: platform://secret/db}}]}}"
+    workload = f"kind: workload\nname: {{name}}\nspec: {{{{containers: [{uses}]}}}}\n"
+    documents = "---\n".join(workload.format(name=name) for name in names)
+    way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/all.yaml": documents, "secret.yaml": secret})
+    way.accept(way.prepare())
+    way.commit({"secret.yaml": None})
+    found = way.prepare().findings
+    assert [finding.key for finding in found] == [f"workload/shop/{name}" for name in names]

@@ -1,0 +1,182 @@
+"""One file at a time: its normal form, what it refers to, and what is wrong with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.manifests.assembly import resource_of
+from reconciler.manifests.decoder import Decoded, decode
+from reconciler.manifests.normal import Dialect
+from reconciler.model.finding import Fault
+from reconciler.model.key import GVC_SCOPED, Kind
+from reconciler.model.resource import OPEN_GVC, Reference, Resource
+from tests.casefiles import cases
+from tests.documents.tree import full
+from tests.project.tree import ROOT
+
+KEY = b"k" * 32
+KINDS = ("gvc", "workload", "volumeset", "identity", "policy", "location")
+
+
+def resources(decoded: Decoded, gvc: str = "shop") -> list[Resource]:
+    """Every manifest as a resource; those that leave it open are in ``gvc``."""
+    return [
+        resource_of(found, gvc if found.gvc == OPEN_GVC else found.gvc, "a.yaml", "blob") for found in decoded.manifests
+    ]
+
+
+def at(body: Any, path: str) -> Any:
+    """The value at ``path``, such as ``spec.containers.0.image``."""
+    for step in path.split("."):
+        body = body[int(step)] if step.isdigit() else body[step]
+    return body
+
+
+def told(fault: Fault) -> str:
+    """A fault as a case writes it."""
+    words = [fault.rule, fault.message, fault.suggestion]
+    return f"{fault.line}:{fault.column} " + " | ".join(word for word in words if word)
+
+
+def listed(reference: Reference) -> str:
+    """A reference as a case writes it."""
+    return f"{reference.target} {reference.bond} {reference.pointer}"
+
+
+@pytest.mark.parametrize("case", cases("manifests/forms.yaml"))
+def test_a_document_comes_out_as_its_case_says(case: dict[str, Any]) -> None:
+    decoded = decode(case["input"].encode(), Dialect("acme", case.get("scheme", "platform"), KEY))
+    wanted = case.get("faults", [])
+    assert [told(fault)[: len(words)] for fault, words in zip(decoded.faults, wanted, strict=False)] == wanted
+    assert len(decoded.faults) == len(wanted), [told(fault) for fault in decoded.faults]
+    if "form" not in case and "references" not in case:
+        assert not decoded.manifests
+        return
+    [resource] = resources(decoded)
+    body = msgspec.json.decode(resource.body)
+    assert {path: at(body, path) for path in case.get("form", {})} == case.get("form", {})
+    if "references" in case:
+        assert [listed(reference) for reference in resource.references] == case["references"]
+
+
+def manifests_of(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """``value``, and ``value`` again and again with one of its optional fields left out."""
+    yield value
+    for holder, name in optional(value):
+        member = holder.pop(name)
+        yield value
+        holder[name] = member
+
+
+def optional(value: Any) -> list[tuple[dict[str, Any], str]]:
+    """Every mapping in ``value`` with each of its fields."""
+    found: list[tuple[dict[str, Any], str]] = []
+    if isinstance(value, dict):
+        found += [(value, name) for name in value]
+    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        found += optional(child)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_normal_form_of_a_normal_form_is_itself(kind: str) -> None:
+    dialect = Dialect("acme")
+    several = 0
+    for document in full(kind):
+        for value in manifests_of(document):
+            decoded = decode(msgspec.json.encode(value), dialect)
+            if not decoded.manifests:
+                continue
+            [once] = resources(decoded)
+            again = decode(once.body, dialect)
+            assert again.faults == ()
+            [twice] = resources(again, "another")
+            assert twice.body == once.body
+            assert {ref.target for ref in twice.references} == {ref.target for ref in once.references}
+            several += 1
+    assert several > 3
+
+
+def test_saying_the_gvc_that_would_be_found_changes_nothing() -> None:
+    example = (ROOT / "examples/repo/shop/api.yaml").read_bytes()
+    for text in (example, *(msgspec.json.encode(document) for document in full("workload"))):
+        [found] = resources(decode(text, Dialect("acme")))
+        said = text.replace(b"name:", b"gvc: shop\nname:", 1)
+        if text is not example:
+            said = msgspec.json.encode(msgspec.json.decode(text) | {"gvc": found.key.gvc})
+        [explicit] = resources(decode(said, Dialect("acme")))
+        assert (explicit.key, explicit.body, explicit.digest) == (found.key, found.body, found.digest)
+        assert explicit.references == found.references
+
+
+def test_the_order_of_fields_and_spellings_does_not_change_the_digest() -> None:
+    one = b"kind: gvc\nname: g\nspec: {staticPlacement: {locationLinks: [//location/a, //location/b]}, env: []}\n"
+    other = b"""{"spec": {"staticPlacement": {"locationLinks": ["/org/acme/location/b", "//location/a"]}},
+        "kind": "gvc", "description": "g", "name": "g", "tags": {}}"""
+    digests = {resources(decode(raw, Dialect("acme")))[0].digest for raw in (one, other)}
+    assert len(digests) == 1
+
+
+def test_every_document_of_a_file_is_told_of_and_the_sound_ones_are_taken() -> None:
+    raw = b"kind: identity\nname: a\n---\nkind: identity\nnam: b\n---\n---\nkind: identity\nname: c\n"
+    decoded = decode(raw, Dialect("acme"))
+    assert [(found.name, found.position, found.line) for found in decoded.manifests] == [("a", 0, 1), ("c", 2, 8)]
+    assert [fault.line for fault in decoded.faults] == [4, 5]
+    assert decoded.documents == 3
+
+
+def test_a_fault_of_the_schema_names_the_resource_where_it_can() -> None:
+    decoded = decode(b"kind: secret\nname: db\ntype: opaqe\ndata: {payload: x}\n", Dialect("acme"))
+    assert {fault.key for fault in decoded.faults} == {"secret/db"}
+
+
+@pytest.mark.parametrize("document", full("secret"), ids=lambda value: value["type"])
+def test_no_value_of_a_secret_is_in_its_body(document: dict[str, Any]) -> None:
+    values = sorted(texts(document["data"]), key=len)
+    decoded = decode(msgspec.json.encode(document), Dialect("acme", secret_key=KEY))
+    [manifest] = decoded.manifests
+    body = msgspec.json.decode(manifest.body)
+    assert all(text.startswith("***") for text in texts(body["data"]))
+    assert not [text for text in values if text in manifest.body.decode() and len(text) > 5]
+    assert msgspec.json.decode(manifest.seal) == document["data"]
+    assert manifest.kind is Kind.SECRET
+    assert Kind.SECRET not in GVC_SCOPED
+
+
+def texts(value: Any) -> list[str]:
+    """Every text and number in ``value``, as text."""
+    if isinstance(value, dict):
+        return [text for member in value.values() for text in texts(member)]
+    if isinstance(value, list):
+        return [text for member in value for text in texts(member)]
+    return [str(value)]
+
+
+def test_a_changed_secret_shows_in_its_digest_and_another_key_hides_it_anew() -> None:
+    def digest(payload: str, key: bytes) -> str:
+        raw = f"kind: secret\nname: s\ntype: opaque\ndata: {{payload: {payload}}}\n".encode()
+        return resources(decode(raw, Dialect("acme", secret_key=key)))[0].digest
+
+    assert digest("one", KEY) == digest("one", KEY)
+    assert len({digest("one", KEY), digest("two", KEY), digest("one", b"other")}) == 3
+
+
+def test_a_fault_in_a_secret_does_not_quote_its_value() -> None:
+    raw = b"kind: secret\nname: s\ntype: dictionary\ndata: {a: [hush-hush], b: {c: hush-hush}, 'e f': hush-hush}\n"
+    decoded = decode(raw, Dialect("acme", secret_key=KEY))
+    assert decoded.faults
+    assert "hush" not in repr(decoded.faults)
+
+
+def test_a_file_full_of_faults_is_parsed_once_for_their_places() -> None:
+    one = b"kind: workload\nname: w\nspec: {containers: [{name: main, image: nginx, ports: [{numbr: 1}]}]}\n"
+    raw = b"---\n".join([one] * 1000)
+    began = time.process_time()
+    decoded = decode(raw, Dialect("acme"))
+    assert [fault.line for fault in decoded.faults[::2]] == list(range(3, 4000, 4))
+    assert time.process_time() - began < 4.0

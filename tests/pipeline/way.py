@@ -1,0 +1,113 @@
+"""A whole way from commits to records, over real Git, real SQLite and a real executor, in few words."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from reconciler.engines.backoff import RetryPolicy
+from reconciler.engines.executor import Executor
+from reconciler.engines.protocol import Engine
+from reconciler.engines.recorded import RecordedEngine
+from reconciler.model.finding import Finding
+from reconciler.model.record import Record
+from reconciler.pipeline.line import Line, Prepared
+from reconciler.pipeline.loading import accept
+from reconciler.pipeline.report import Report
+from reconciler.planning.plan import Plan, Step
+from reconciler.records.store import Records
+from reconciler.settings import LocationSettings, Settings, SourceSettings
+from tests.fakeclock import FakeClock
+from tests.gitkit import File, GitRepo
+
+PLACES = ("here", "there")
+
+BASE = """kind: gvc
+name: shop
+spec: {staticPlacement: {locationLinks: [//location/here, //location/there]}}
+"""
+"""A GVC at both places, for ``shop/gvc.yaml``."""
+
+
+class Way:
+    """One repository and the line of its source. Further sources can share the records: pass those of another."""
+
+    def __init__(
+        self, path: Path, files: Mapping[str | bytes, File], *, records: Records | None = None, name: str = "main",
+        **settings: Any,
+    ) -> None:  # fmt: skip
+        path.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.repo = GitRepo.create(path / f"{name}.git", files)
+        self.clock = FakeClock(auto=True)
+        source = SourceSettings(name=name, url=str(self.repo.path), branch="main")
+        self.places = {place: LocationSettings("recorded") for place in PLACES}
+        options: dict[str, Any] = {"org": "acme", "locations": self.places, "state": path, **settings}
+        self.settings = Settings(sources=(source,), **options)
+        self.records = records or Records.open(None, clock_now=self.clock.now)
+        self.engines: dict[str, Engine] = {place: self._recorded(place) for place in ("", *self.settings.locations)}
+        self.line = self.fresh_line()
+
+    def fresh_line(self) -> Line:
+        """A line as a newly started program makes it."""
+        return Line(self.settings, self.settings.sources[0], self.records, self.clock)
+
+    def commit(self, files: Mapping[str | bytes, File], **how: Any) -> str:
+        """One more commit on the source's branch."""
+        return self.repo.commit(files, **how)
+
+    def prepare(self) -> Prepared:
+        """Read and plan what the branch holds now."""
+        return self.line.prepare(keep_cache=True)
+
+    def plan(self) -> Plan:
+        """The plan for what the branch holds now, which must be sound."""
+        prepared = self.prepare()
+        assert prepared.plan is not None, shown(prepared.findings)
+        return prepared.plan
+
+    def accept(self, prepared: Prepared) -> None:
+        """Take what was read for the last good revision, without applying it."""
+        accept(self.records, prepared.loaded, self.line.name)
+
+    def apply(self) -> Report:
+        """One run."""
+        executor = Executor(self.records, self.engines, self.clock, RetryPolicy(attempts=1), 8, random.Random(1))
+        return asyncio.run(self.line.perform(self.prepare(), executor, "test", _never))
+
+    def applied(self) -> None:
+        """One run that must end well."""
+        ended = self.apply()
+        assert ended.outcome in ("applied", "unchanged"), (ended.outcome, shown(ended.findings), ended)
+
+    def approve(self, digest: str) -> None:
+        """Let the deletes of a plan go."""
+        self.records.approvals.approve(digest, by="ada")
+
+    def recorded(self) -> dict[str, Record]:
+        """Every record by ``key@location``."""
+        return {placed(record): record for record in self.records.applied.items()}
+
+    def _recorded(self, place: str) -> RecordedEngine:
+        return RecordedEngine(self.records, place, self.settings.org, "example.com", self.clock)
+
+
+def placed(thing: Record | Step) -> str:
+    """``workload/shop/api@here``, or the key alone where there is no place."""
+    return f"{thing.key}@{thing.location}" if thing.location else str(thing.key)
+
+
+def shown(findings: list[Finding]) -> list[str]:
+    """Findings as a case writes them: ``PATH:LINE:COLUMN RULE | MESSAGE | SUGGESTION``."""
+    lines = []
+    for found in findings:
+        words = [found.message, found.suggestion] if found.suggestion else [found.message]
+        lines.append(f"{found.path}:{found.line}:{found.column} {' | '.join([found.rule, *words])}")
+    return lines
+
+
+def _never() -> bool:
+    return False
