@@ -66,7 +66,9 @@ class Locator:
     def __init__(self, raw: bytes, limits: Limits = LIMITS) -> None:
         self._raw = raw if refuse(raw, limits) is None else b""
         self._limits = limits
-        self._begin()
+        self._get: Any = None
+        self._passed = _ENDED
+        self._places = Places()
 
     def of(self, index: int) -> Places:
         """The places in the document ``index``, counted as ``Document.index``; as far as it can be parsed."""
@@ -83,9 +85,8 @@ class Locator:
         return self._places
 
     def _begin(self) -> None:
-        self._get: Any = CParser(self._raw).get_event
-        self._passed: int = -1
-        self._places: Places = Places()
+        self._get = CParser(self._raw).get_event
+        self._passed = -1
 
 
 def locate(raw: bytes, index: int, limits: Limits = LIMITS) -> Places:
