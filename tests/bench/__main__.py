@@ -1,0 +1,70 @@
+"""``python -m tests.bench``: each figure of design.md, section 7, measured here and now, beside its budget."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.bench.ground import Ground
+from tests.bench.measure import Failed, disk_flush
+from tests.bench.rows import ROWS, others
+from tests.bench.table import HEADING, cells, line
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table; 0 however the figures are, 1 where something could not be measured, 2 for wrong arguments."""
+    options = _parser().parse_args(arguments)
+    unknown = set(options.only) - ROWS.keys()
+    if unknown:
+        print(f"no such measurement: {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}", file=sys.stderr)
+        return 2
+    kept = options.dir.absolute()
+    kept.mkdir(parents=True, exist_ok=True)
+    count = options.count or (5_000 if options.quick else 100_000)
+    scratch = Path(tempfile.mkdtemp(prefix="run-", dir=kept))
+    try:
+        return _print_rows(Ground(kept, scratch, count, options.quick), options.only, options.peers)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _print_rows(ground: Ground, only: list[str], with_peers: bool) -> int:
+    flush = f"{1000 * disk_flush(ground.scratch):.2f} ms"
+    python = platform.python_version()
+    print(f"{ground.count:,} manifests; {os.cpu_count()} CPUs, Python {python}; a durable write takes {flush} here")
+    print(line(HEADING).rstrip(), flush=True)
+    chosen = [(name, rows) for name, rows in ROWS.items() if name in only or not only]
+    failed = 0
+    for name, rows in [*chosen, ("peers", others)] if with_peers else chosen:
+        began = time.perf_counter()
+        try:
+            for row in rows(ground):
+                print(line(cells(row)).rstrip(), flush=True)
+        except Failed as error:
+            failed += 1
+            print(f"{name} could not be measured: {error}", flush=True)
+        if ground.quick:
+            continue
+        print(f"  ({name}: {time.perf_counter() - began:.0f} s)", file=sys.stderr, flush=True)
+    return int(failed > 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m tests.bench", description=__doc__)
+    parser.add_argument("--count", type=int, default=0, help="manifests in the large one; 100000, or 5000 if quick")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help=f"some of: {', '.join(ROWS)}")
+    parser.add_argument("--quick", action="store_true", help="less, and less often: does it work at all")
+    parser.add_argument("--peers", action="store_true", help="other programs too, fetched where missing")
+    kept = Path(tempfile.gettempdir()) / "reconciler-bench"
+    parser.add_argument("--dir", type=Path, default=kept, help=f"where repositories are kept; {kept}")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

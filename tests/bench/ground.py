@@ -1,0 +1,85 @@
+"""What is measured on: repositories made once and kept, and copies of them that a state directory follows."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.bench.generate import LOCATIONS
+from tests.bench.measure import BIN, Measured, run
+
+SETTINGS = """org: acme
+state: {state}
+sources:
+  - {{name: main, url: {repository}, branch: main, interval: 1h}}
+locations:
+"""
+
+
+class Site(NamedTuple):
+    """A repository, the settings that follow it and how long its first apply took (None: not applied yet)."""
+
+    repository: Path
+    settings: Path
+    first: Measured | None = None
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment in which commands find the settings."""
+        return {"RECONCILER_SETTINGS": str(self.settings)}
+
+
+class Ground:
+    """``kept`` holds the repositories from one benchmark to the next, ``scratch`` all that one benchmark changes."""
+
+    def __init__(self, kept: Path, scratch: Path, count: int, quick: bool) -> None:
+        self.kept = kept
+        self.scratch = scratch
+        self.count = count
+        self.quick = quick
+        self._applied: dict[int, Site] = {}
+        self._made = 0
+
+    def often(self, times: int) -> int:
+        """How often to measure: ``times``, less where it has to be quick."""
+        return max(2, times // 10) if self.quick else times
+
+    def repository(self, count: int) -> Path:
+        """A bare repository of ``count`` workloads that nobody changes."""
+        path = self.kept / f"manifests-{count}.git"
+        if not path.exists():
+            part = path.with_suffix(".part")
+            shutil.rmtree(part, ignore_errors=True)
+            run([sys.executable, "-m", "tests.bench.generate", part, str(count)])
+            part.rename(path)
+        return path
+
+    def site(self, count: int) -> Site:
+        """A repository of its own with settings and no state."""
+        self._made += 1
+        home = self.scratch / f"site-{self._made}"
+        shutil.copytree(self.repository(count), home / "manifests.git")
+        lines = [SETTINGS.format(state=home / "state", repository=home / "manifests.git")]
+        lines += [f"  {place}: {{engine: recorded}}\n" for place in LOCATIONS]
+        (home / "settings.yaml").write_text("".join(lines))
+        return Site(home / "manifests.git", home / "settings.yaml")
+
+    def applied(self, count: int) -> Site:
+        """A site that was applied once, in this benchmark; always the same one for a count."""
+        if count not in self._applied:
+            site = self.site(count)
+            self._applied[count] = site._replace(first=run([BIN / "reconciler", "apply"], site.env))
+        return self._applied[count]
+
+    def work_tree(self, count: int) -> Path:
+        """A directory of ``count`` workload files, as a checkout leaves them."""
+        path = self.kept / f"files-{count}"
+        if not path.exists():
+            part = path.with_suffix(".part")
+            shutil.rmtree(part, ignore_errors=True)
+            run(["git", "-c", "advice.detachedHead=false", "clone", "--quiet", self.repository(count), part])
+            shutil.rmtree(part / ".git")
+            part.rename(path)
+        return path

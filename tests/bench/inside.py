@@ -1,0 +1,164 @@
+"""Measurements from within: ``python -m tests.bench.inside NAME JSON`` prints what it found as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+BEGAN = time.perf_counter()
+WARM_UP = 5
+"""Commits that are not counted: a daemon has seen some before."""
+
+
+class Pauses:
+    """The longest time for which nothing else could run: the collector's, and the event loop's."""
+
+    def __init__(self) -> None:
+        self.collector = 0.0
+        self.loop = 0.0
+        self._began = 0.0
+        gc.callbacks.append(self._collected)
+
+    def _collected(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._began = time.perf_counter()
+        else:
+            self.collector = max(self.collector, time.perf_counter() - self._began)
+
+    async def beat(self) -> None:
+        """Watch the loop, until cancelled."""
+        while True:
+            began = time.perf_counter()
+            await asyncio.sleep(0.001)
+            self.loop = max(self.loop, time.perf_counter() - began - 0.001)
+
+
+def opened(settings_file: str) -> Any:
+    """A runner over the settings, as the daemon makes it."""
+    from reconciler.clock import SystemClock
+    from reconciler.pipeline.runner import Runner
+    from reconciler.records.store import FILE, Records
+    from reconciler.settings import load_settings
+
+    settings = load_settings(Path(settings_file))
+    return Runner(settings, Records.open(settings.state / FILE), SystemClock())
+
+
+def prepare(settings: str) -> dict[str, float]:
+    """From nothing at all to a plan."""
+    runner = opened(settings)
+    prepared = runner.lines["main"].prepare(keep_cache=True)
+    return {"seconds": time.perf_counter() - BEGAN, "steps": len(prepared.plan.steps)}
+
+
+def restart(settings: str) -> dict[str, float]:
+    """A daemon's start on state that it has, until it knows that nothing is to be done."""
+    pauses = Pauses()
+
+    async def start() -> None:
+        runner = opened(settings)
+        beat = asyncio.create_task(pauses.beat())
+        await runner.replay()
+        ended = await runner.run("main", "start")
+        assert ended.outcome == "unchanged", ended
+        runner.flush("main", force=True)
+        beat.cancel()
+        pauses.kept = runner  # type: ignore[attr-defined]
+
+    asyncio.run(start())
+    seconds = time.perf_counter() - BEGAN
+    gc.collect()
+    status = Path("/proc/self/status").read_text()
+    resident = int(status.partition("VmRSS:")[2].split()[0]) / 1024
+    return {"seconds": seconds, "resident": resident, "collector": pauses.collector, "loop": pauses.loop}
+
+
+def poll(settings: str, times: int) -> list[float]:
+    """Looks at a source that has not moved."""
+
+    async def look() -> list[float]:
+        runner = opened(settings)
+        await runner.run("main", "start")
+        seconds = []
+        for _ in range(times):
+            began = time.perf_counter()
+            assert await runner.poll("main") is None
+            seconds.append(time.perf_counter() - began)
+        return seconds
+
+    return asyncio.run(look())
+
+
+def paths(settings: str, times: int) -> list[float]:
+    """Comparisons of commits that each change one file."""
+    runner = opened(settings)
+    line = runner.lines["main"]
+    ids = made(line.source.settings.url, times, 1, 100_000)
+    seconds = []
+    for before, after in pairwise(ids):
+        old, new = (line.source.repository.resolve(one).tree for one in (before, after))
+        began = time.perf_counter()
+        changes = line.source.repository.compare(old, new).changes
+        seconds.append(time.perf_counter() - began)
+        assert len(changes) == 1
+    return seconds
+
+
+def commits(settings: str, times: int, files: int) -> list[tuple[float, float]]:
+    """Seconds of the run, and of writing the status, for each of several commits of ``files`` files."""
+
+    async def follow() -> list[tuple[float, float]]:
+        runner = opened(settings)
+        repository = runner.lines["main"].source.settings.url
+        ids = made(repository, times + (WARM_UP if files == 1 else 1), files, files * 1000)
+        await step(repository, ids[0], lambda: runner.run("main", "start"))
+        runner.flush("main", force=True)
+        gc.collect()
+        seconds = []
+        for commit in ids[1:]:
+            run, ended = await step(repository, commit, lambda: runner.run("main", "ref"))
+            assert ended.outcome == "applied", ended
+            began = time.perf_counter()
+            assert runner.flush("main", force=True)
+            seconds.append((run, time.perf_counter() - began))
+        return seconds[-times:]
+
+    return asyncio.run(follow())
+
+
+async def step(repository: str, commit: str, run: Callable[[], Awaitable[Any]]) -> tuple[float, Any]:
+    """Move the branch to ``commit``, then run; the seconds of the run alone, and how it ended."""
+    import pygit2
+
+    pygit2.Repository(repository).references["refs/heads/main"].set_target(commit)
+    began = time.perf_counter()
+    ended = await run()
+    return time.perf_counter() - began, ended
+
+
+def made(repository: str, times: int, files: int, seed: int) -> list[str]:
+    """The branch's commit and ``times`` further ones of ``files`` files each; the branch is left where it was."""
+    import pygit2
+
+    from tests.bench.generate import commit_change
+
+    branch = pygit2.Repository(repository).references["refs/heads/main"]
+    first = str(branch.target)
+    ids = [first, *(commit_change(Path(repository), files, seed + number) for number in range(times))]
+    pygit2.Repository(repository).references["refs/heads/main"].set_target(first)
+    return ids
+
+
+NAMES: dict[str, Callable[..., Any]] = {
+    each.__name__: each for each in (prepare, restart, poll, paths, commits)
+}  # fmt: skip
+
+if __name__ == "__main__":
+    print(json.dumps(NAMES[sys.argv[1]](**json.loads(sys.argv[2]))))

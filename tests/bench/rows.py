@@ -1,0 +1,139 @@
+"""What is measured: each function gives rows of design.md, section 7; their names are what ``--only`` takes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from statistics import median
+
+from tests.bench import peers
+from tests.bench.generate import team_name, workload_name
+from tests.bench.ground import Ground
+from tests.bench.measure import BIN, inside, middle, percentile, run
+from tests.bench.table import Row
+
+RECONCILER = BIN / "reconciler"
+SMALL = 1_000
+THOUSANDS = 3_000
+MANY_FILES = 10_000
+
+
+def first(ground: Ground) -> Iterator[Row]:
+    """The first apply of everything, as a whole process."""
+    measured = ground.applied(ground.count).first
+    assert measured is not None
+    yield Row(f"first apply of {ground.count:,}, durable", measured.wall, 60, note=measured.note())
+
+
+def cold(ground: Ground) -> Iterator[Row]:
+    """From nothing cached to a plan."""
+    found, measured = inside("prepare", settings=ground.site(ground.count).settings)
+    assert found["steps"] >= ground.count
+    yield Row("cold start, nothing cached, to Plan", measured.wall, 15, note=measured.note())
+
+
+def warm(ground: Ground) -> Iterator[Row]:
+    """A restart on state that is up to date."""
+    site = ground.applied(ground.count)
+    found = [inside("restart", settings=site.settings) for _ in range(ground.often(5) + 1)][1:]
+    walls = [measured.wall for _, measured in found]
+    yield Row('warm start to "nothing to do", imports included', median(walls), 1.5, note=found[0][1].note())
+    yield Row("resident memory after it", max(each["resident"] for each, _ in found), 400, "MB")
+    collector, loop = (max(each[name] for each, _ in found) for name in ("collector", "loop"))
+    yield Row("longest pause in it", max(collector, loop), 0.05,
+              note=f"collector {1000 * collector:.1f} ms, event loop {1000 * loop:.1f} ms")  # fmt: skip
+
+
+def poll(ground: Ground) -> Iterator[Row]:
+    """A look at a source that has not moved."""
+    found, _ = inside("poll", settings=ground.applied(ground.count).settings, times=ground.often(1000))
+    yield Row("poll that finds nothing new, local source", median(found), 0.001, note=f"p99 {_ms(found, 0.99)}")
+
+
+def paths(ground: Ground) -> Iterator[Row]:
+    """Which files one commit changed."""
+    found, _ = inside("paths", settings=ground.applied(ground.count).settings, times=ground.often(200))
+    yield Row("changed paths of a one-file commit", median(found), 0.002, note=f"p99 {_ms(found, 0.99)}")
+
+
+def commit(ground: Ground) -> Iterator[Row]:
+    """A one-file commit from its ref to its status, where there is much and where there is little."""
+    whole, parts = _commits(ground, ground.count, 1, 200)
+    yield Row("one-file commit to recorded and status committed, p50", median(whole), 0.01, note=parts)
+    yield Row("  the same, p99", percentile(whole, 0.99), 0.025, note=f"the slowest {_ms(whole, 1)}")
+    few, parts = _commits(ground, SMALL, 1, 200)
+    yield Row(f"  the same with {SMALL:,} manifests, p50", median(few), 0, note=parts)
+    yield Row(f"  {ground.count:,} manifests against {SMALL:,}", median(whole) / median(few), 1.5, "times")
+
+
+def large(ground: Ground) -> Iterator[Row]:
+    """A commit that changes a thousand files."""
+    files = min(1000, ground.count // 2)
+    found, parts = _commits(ground, ground.count, files, 5)
+    yield Row(f"{files:,}-file commit to recorded and status committed", median(found), 1, note=parts)
+
+
+def thousands(ground: Ground) -> Iterator[Row]:
+    """Three thousand resources: what the commands take as whole processes, and a daemon for a change."""
+    site = ground.applied(THOUSANDS)
+    assert site.first is not None
+    name = f"{THOUSANDS:,} resources"
+    yield Row(f"{name}: first apply, whole process", site.first.wall, 3, note=site.first.note())
+    measured = middle([RECONCILER, "plan"], ground.often(10), site.env)
+    yield Row(f"{name}: plan without changes, whole process", measured.wall, 0.2, note=measured.note())
+    runs = []
+    for seed in range(ground.often(10)):
+        run([sys.executable, "-c", CHANGE, str(site.repository), str(seed)])
+        runs.append(run([RECONCILER, "apply"], site.env))
+    measured = sorted(runs)[len(runs) // 2]
+    yield Row(f"{name}: apply of one change, whole process", measured.wall, 0.25, note=measured.note())
+    found, parts = _commits(ground, THOUSANDS, 1, 200)
+    yield Row(f"{name}: apply of one change in a daemon", median(found), 0.01, note=parts)
+
+
+CHANGE = """import pathlib, sys
+from tests.bench.generate import commit_change
+commit_change(pathlib.Path(sys.argv[1]), 1, int(sys.argv[2]))
+"""
+
+
+def validate(ground: Ground) -> Iterator[Row]:
+    """Ten thousand files as they lie in a directory."""
+    count = MANY_FILES // (10 if ground.quick else 1)
+    tree = ground.work_tree(count)
+    without_settings = {"RECONCILER_SETTINGS": str(ground.scratch / "none.yaml")}
+    measured = middle([RECONCILER, "validate", tree], ground.often(5), without_settings)
+    yield Row(f"validate {count:,} files, whole process", measured.wall, 2, note=measured.note())
+
+
+def commands(ground: Ground) -> Iterator[Row]:
+    """Commands that people wait for."""
+    measured = middle([RECONCILER, "--help"], ground.often(20))
+    yield Row("reconciler --help", measured.wall, 0.1, note=measured.note())
+    one = ["get", "workload", workload_name(42), "--gvc", team_name(0)]
+    for count in (THOUSANDS, ground.count):
+        measured = middle([RECONCILER, *one], ground.often(20), ground.applied(count).env)
+        yield Row(f"reconciler get of one of {count:,}", measured.wall, 0.25, note=measured.note())
+    measured = middle([RECONCILER, "get"], ground.often(10), ground.applied(THOUSANDS).env)
+    yield Row(f"reconciler get of all {THOUSANDS:,}", measured.wall, 0.25, note=measured.note())
+
+
+def others(ground: Ground) -> Iterator[Row]:
+    """Other programs at work like ours; only with --peers, since they are fetched."""
+    yield from peers.rows(ground)
+
+
+ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {
+    each.__name__: each for each in (first, cold, warm, poll, paths, commit, large, thousands, validate, commands)
+}
+
+
+def _commits(ground: Ground, count: int, files: int, times: int) -> tuple[list[float], str]:
+    site = ground.applied(count)
+    found, _ = inside("commits", settings=site.settings, times=ground.often(times), files=files)
+    run, status = (median(part) for part in zip(*found, strict=True))
+    return [sum(pair) for pair in found], f"run {1000 * run:.1f} ms, status {1000 * status:.1f} ms"
+
+
+def _ms(values: list[float], share: float) -> str:
+    return f"{1000 * percentile(values, share):.2f} ms"
