@@ -48,14 +48,16 @@ def _details(members: list[Group]) -> Iterator[str]:
     for group in changed:
         yield f"`{group.step.key}`\n\n| field | before | after | |\n|---|---|---|---|"
         for change in group.changes:
-            before, after = _cell(one_line(change.before)), _cell(one_line(change.after))
-            yield f"| {_cell(change.path)} | {before} | {after} | {NOTES[change.change]} |"
+            before, after = code(one_line(change.before)), code(one_line(change.after))
+            yield f"| {code(change.path)} | {before} | {after} | {NOTES[change.change]} |"
         yield ""
     yield "</details>"
 
 
-def _cell(value: str) -> str:
-    """``value`` as code that can neither end the cell nor become a mention or HTML."""
+def code(value: str) -> str:
+    """``value`` as code that can neither end a table's cell nor become a mention or HTML; nothing where it is empty."""
+    if not value:
+        return ""
     fence = "`" * (1 + max(map(len, re.findall("`+", value)), default=0))
     pad = " " if "`" in value else ""
     return f"{fence}{pad}{value.replace('|', chr(92) + '|')}{pad}{fence}"

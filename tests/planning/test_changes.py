@@ -1,0 +1,39 @@
+"""What a change costs, case by case: classes, versions, refusals and holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.planning.plan import Step
+from reconciler.settings import LocationSettings, PruneSettings
+from tests.casefiles import cases
+from tests.pipeline.way import BASE, PLACES, Way, placed, shown
+
+
+def told(step: Step) -> str:
+    """A step as a case writes it."""
+    fields = ", ".join(f"{change.path} {change.change}" for change in step.changes)
+    words = f"{step.action} {placed(step)} v{step.version}" + (f": {fields}" if fields else "")
+    return f"{words}, held: {step.hold}" if step.hold else words
+
+
+@pytest.mark.parametrize("case", cases("planning/changes.yaml"))
+def test_a_change_costs_what_its_case_says(case: dict[str, Any], tmp_path: Path) -> None:
+    prune = PruneSettings(**case.get("prune", {}))
+    bound = {place: LocationSettings("recorded") for place in case.get("settings_before", PLACES)}
+    way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/all.yaml": case["before"]}, locations=bound, prune=prune,
+              external=("//location/there",))  # fmt: skip
+    way.applied()
+    way.commit({"shop/gvc.yaml": case.get("gvc", BASE), "shop/all.yaml": case["after"]})
+    if "settings_before" in case:
+        way.settings = msgspec.structs.replace(way.settings, locations=way.places)
+        way.line = way.fresh_line()
+    prepared = way.prepare()
+    assert shown(prepared.findings) == case.get("findings", [])
+    assert (prepared.plan is None) == ("findings" in case)
+    if prepared.plan is not None:
+        assert [told(step) for step in prepared.plan.steps] == case["steps"]

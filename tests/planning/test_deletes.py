@@ -1,0 +1,229 @@
+"""What may go, what stays, and what waits until somebody says yes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.planning.plan import Action, Hold, Plan
+from reconciler.planning.scope import PrunePolicy
+from reconciler.settings import PruneSettings
+from tests.gitkit import File
+from tests.pipeline.way import BASE, Way, placed
+
+FREE = PruneSettings(count=100, percent=100)
+VOLUMES = "kind: volumeset\nname: {name}\nspec: {{initialCapacity: 10, performanceClass: general-purpose-ssd}}\n"
+
+
+def identity(name: str, tags: str = "{}") -> str:
+    """A manifest of the cheapest kind."""
+    return f"kind: identity\nname: {name}\ntags: {tags}\n"
+
+
+def workload(name: str, tags: str = "{}", spec: str = "") -> str:
+    """A standard workload; ``spec`` adds fields."""
+    spec = spec or "containers: [{name: main, image: nginx}]"
+    return f"kind: workload\nname: {name}\ntags: {tags}\nspec: {{type: standard, {spec}}}\n"
+
+
+def stateful(name: str, *volumesets: str) -> str:
+    """A stateful workload that mounts volume sets."""
+    mounts = ", ".join(f"{{uri: 'platform://volumeset/{one}', path: /{one}}}" for one in volumesets)
+    container = f"{{name: main, image: pg, volumes: [{mounts}]}}"
+    return f"kind: workload\nname: {name}\nspec: {{type: stateful, containers: [{container}]}}\n"
+
+
+def shop(*documents: str, gvc: str = BASE) -> dict[str | bytes, File]:
+    """A repository with the GVC shop and ``documents`` in it."""
+    return {"shop/gvc.yaml": gvc, "shop/all.yaml": "---\n".join(documents) or "# nothing\n"}
+
+
+def holds(plan: Plan) -> dict[str, str]:
+    """Every delete with why it is held."""
+    return {placed(step): str(step.hold) for step in plan.steps if step.action is Action.DELETE}
+
+
+@pytest.mark.parametrize(
+    ("inventory", "allowed"), [(0, 1), (1, 1), (5, 1), (9, 1), (10, 2), (49, 9), (50, 10), (51, 10), (100_000, 10)]
+)
+def test_the_budget_is_the_smaller_of_ten_and_a_fifth_and_at_least_one(inventory: int, allowed: int) -> None:
+    assert PrunePolicy().allowance(inventory) == allowed
+
+
+def test_one_delete_over_the_budget_makes_all_wait_and_nothing_else(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(*(identity(f"i{number}") for number in range(9))))
+    way.applied()
+    way.commit(shop(*(identity(f"i{number}") for number in range(2, 9)), identity("new")))
+    assert holds(way.plan()) == {"identity/shop/i0": "", "identity/shop/i1": ""}
+    way.commit(shop(*(identity(f"i{number}") for number in range(3, 9)), identity("new")))
+    plan = way.plan()
+    assert holds(plan) == {f"identity/shop/i{number}": "prune-budget" for number in range(3)}
+    assert way.apply().outcome == "waiting"
+    assert "identity/shop/new" in way.recorded()
+    assert "identity/shop/i0" in way.recorded()
+    way.approve(plan.held)
+    way.applied()
+    assert not {f"identity/shop/i{number}" for number in range(3)} & way.recorded().keys()
+
+
+def test_the_budget_counts_resources_and_not_their_locations(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(workload("a"), workload("b")))
+    way.applied()
+    way.commit(shop(workload("a")))
+    assert holds(way.plan()) == {"workload/shop/b@here": "", "workload/shop/b@there": ""}
+
+
+def test_an_approval_is_for_these_deletes_whatever_else_is_committed(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(*(identity(f"i{number}") for number in range(5))))
+    way.applied()
+    way.commit(shop(*(identity(f"i{number}") for number in range(2, 5))))
+    plan = way.plan()
+    assert plan.held
+    way.approve(plan.held)
+    way.commit(shop(*(identity(f"i{number}") for number in range(2, 5)), identity("unrelated")))
+    again = way.plan()
+    assert (again.held, again.approved) == ("", plan.held)
+    way.commit(shop(*(identity(f"i{number}") for number in range(3, 5)), identity("unrelated")))
+    assert way.plan().held not in ("", plan.held)
+
+
+def test_an_approval_is_used_up(tmp_path: Path) -> None:
+    files, fewer = shop(identity("a"), identity("b"), identity("c")), shop(identity("a"))
+    way = Way(tmp_path, files)
+    way.applied()
+    way.commit(fewer)
+    held = way.plan().held
+    way.approve(held)
+    way.applied()
+    way.commit(files)
+    way.applied()
+    way.commit(fewer)
+    assert way.plan().held == held
+
+
+def test_what_waits_goes_once_it_is_approved_though_no_commit_comes(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(identity("a"), identity("b"), identity("c")))
+    way.applied()
+    way.commit(shop(identity("a")))
+    assert way.apply().outcome == "waiting"
+    way.approve(way.plan().held)
+    way.line = way.fresh_line()
+    way.applied()
+    assert way.recorded().keys() == {"gvc/shop", "identity/shop/a"}
+
+
+@pytest.mark.parametrize("tags", ["{platform/protected: true}", "{reconciler/prune: disabled}"])
+def test_a_tag_keeps_what_left_git_and_all_that_it_needs(tags: str, tmp_path: Path) -> None:
+    uses = "identityLink: //identity/api, containers: [{name: main, image: nginx}]"
+    files = shop(identity("api"), identity("other"), workload("api", tags, uses), workload("web"))
+    way = Way(tmp_path, files | {"z/gvc.yaml": BASE.replace("shop", "z")}, prune=FREE)
+    way.applied()
+    way.commit(dict.fromkeys(files))
+    plan = way.plan()
+    assert holds(plan).keys() == {"identity/shop/other", "workload/shop/web@here", "workload/shop/web@there"}
+    assert {str(kept.key) for kept in plan.kept} == {"gvc/shop", "identity/shop/api", "workload/shop/api"}
+    reasons = {str(kept.key): kept.reason for kept in plan.kept}
+    assert reasons["workload/shop/api"].startswith(f"the tag {tags[1:].partition(':')[0]}")
+    assert reasons["identity/shop/api"] == "workload/shop/api stays and needs it"
+
+
+def test_a_protected_resource_stays_at_a_location_that_its_gvc_leaves(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(workload("a", "{platform/protected: true}"), workload("b")), prune=FREE)
+    way.applied()
+    fewer = BASE.replace(", //location/there", "")
+    way.commit({"shop/gvc.yaml": fewer})
+    plan = way.plan()
+    assert holds(plan) == {"workload/shop/b@there": ""}
+    assert [str(kept.key) for kept in plan.kept] == ["workload/shop/a"]
+
+
+def test_nothing_goes_where_pruning_is_switched_off(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(identity("a"), identity("b")), prune=PruneSettings(enabled=False))
+    way.applied()
+    way.commit(shop(identity("b")))
+    plan = way.plan()
+    assert holds(plan) == {}
+    assert [(str(kept.key), kept.reason) for kept in plan.kept] == [("identity/shop/a", "pruning is switched off")]
+
+
+def test_what_is_kept_is_told_again_by_every_plan(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(identity("a", "{platform/protected: true}"), identity("b")))
+    way.applied()
+    way.commit(shop(identity("b")))
+    way.applied()
+    assert [str(kept.key) for kept in way.plan().kept] == ["identity/shop/a"]
+    way.line = way.fresh_line()
+    assert [str(kept.key) for kept in way.plan().kept] == ["identity/shop/a"]
+
+
+def test_volumes_wait_however_large_the_budget(tmp_path: Path) -> None:
+    files = shop(VOLUMES.format(name="data"), stateful("db", "data"), workload("web"))
+    way = Way(tmp_path, files | {"z/gvc.yaml": BASE.replace("shop", "z")}, prune=FREE)
+    way.applied()
+    way.commit({"shop/all.yaml": stateful("db").replace(", volumes: []", "") + "---\n" + workload("web")})
+    assert set(holds(way.plan()).values()) == {"deletes-volumes"}
+    way.commit(dict.fromkeys(files))
+    assert holds(way.plan()) == {
+        "workload/shop/web@here": "",
+        "workload/shop/web@there": "",
+        "workload/shop/db@here": "",
+        "workload/shop/db@there": "",
+        "volumeset/shop/data@here": "deletes-volumes",
+        "volumeset/shop/data@there": "deletes-volumes",
+        "gvc/shop": "deletes-volumes",
+    }
+
+
+def test_a_renamed_resource_is_shown_as_one(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(workload("old"), workload("other", "{a: b}")), prune=FREE)
+    way.applied()
+    way.commit(shop(workload("new"), workload("other", "{a: b}")))
+    plan = way.plan()
+    assert [(str(rename.before), str(rename.after)) for rename in plan.renames] == [
+        ("workload/shop/old", "workload/shop/new")
+    ]
+    assert not plan.held
+
+
+def test_a_renamed_volume_set_waits_with_all_that_wants_it(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(VOLUMES.format(name="old"), stateful("db", "old")), prune=FREE)
+    way.applied()
+    way.commit(shop(VOLUMES.format(name="new"), stateful("db", "new")))
+    plan = way.plan()
+    assert [str(rename.after) for rename in plan.renames] == ["volumeset/shop/new"]
+    held = {placed(step) for step in plan.steps if step.hold is not Hold.NONE}
+    assert held == {f"volumeset/shop/{name}@{place}" for name in ("old", "new") for place in ("here", "there")}
+    assert way.apply().outcome == "waiting"
+    mounted = {place: record.body for place, record in way.recorded().items() if "db" in place}
+    assert all(b"volumeset/old" in body for body in mounted.values())
+    way.approve(plan.held)
+    way.applied()
+    assert "volumeset/shop/old@here" not in way.recorded()
+
+
+def test_a_replacement_waits_and_is_done_once_it_is_approved(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(workload("a"), workload("b")))
+    way.applied()
+    allowed = workload("a", "{reconciler/allow-replace: true}").replace("standard", "stateful")
+    way.commit(shop(allowed, workload("b")))
+    plan = way.plan()
+    assert way.apply().outcome == "waiting"
+    assert {record.version for record in way.recorded().values()} == {1}
+    way.approve(plan.held)
+    way.applied()
+    assert way.recorded()["workload/shop/a@here"].version == 2
+    assert way.plan().steps == ()
+
+
+def test_a_location_that_is_bound_no_more_deletes_nothing_there(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(workload("a")))
+    way.applied()
+    way.settings = type(way.settings)(
+        org="acme", sources=way.settings.sources, state=tmp_path, locations={"here": way.places["here"]},
+        external=("//location/there",),
+    )  # fmt: skip
+    way.line = way.fresh_line()
+    assert way.plan().steps == ()
+    way.commit(shop(workload("b")))
+    assert holds(way.plan()) == {"workload/shop/a@here": ""}

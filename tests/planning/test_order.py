@@ -1,0 +1,165 @@
+"""What waits for what, and the one order that comes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.planning.plan import Plan, StepId
+from tests.engines.ledger import LedgerEngine
+from tests.pipeline.way import BASE, Way, placed
+from tests.planning.test_deletes import FREE, VOLUMES, identity, shop, stateful, workload
+
+
+def waits(plan: Plan) -> dict[str, set[str]]:
+    """Every step with what it waits for."""
+    return {placed(step): {str(other) for other in step.waits_for} for step in plan.steps}
+
+
+def ids(plan: Plan) -> list[str]:
+    """The steps in their order."""
+    return [f"{step.action} {placed(step)}" for step in plan.steps]
+
+
+def respects(plan: Plan) -> bool:
+    """Whether every step comes after those it waits for."""
+    seen: set[StepId] = set()
+    for step in plan.steps:
+        if not seen.issuperset(step.waits_for):
+            return False
+        seen.add(step.id)
+    return True
+
+
+def test_a_step_waits_for_what_its_links_name_at_its_own_location(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(VOLUMES.format(name="data"), stateful("db", "data")))
+    found = waits(way.plan())
+    assert found["workload/shop/db@here"] == {"gvc/shop", "volumeset/shop/data@here"}
+    assert found["workload/shop/db@there"] == {"gvc/shop", "volumeset/shop/data@there"}
+    assert found["volumeset/shop/data@here"] == {"gvc/shop"}
+
+
+def test_depends_on_waits_for_every_location_and_for_health(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(workload("a"), workload("b", "{reconciler/depends-on: workload/a}")))
+    plan = way.plan()
+    assert waits(plan)["workload/shop/b@here"] == {"gvc/shop", "workload/shop/a@here", "workload/shop/a@there"}
+    assert {str(key) for step in plan.steps for key in step.needs_healthy} == {"workload/shop/a"}
+
+
+def test_a_dependency_in_another_org_is_not_waited_for(tmp_path: Path) -> None:
+    link = "/org/other/gvc/g/workload/w"
+    way = Way(tmp_path, shop(workload("b", f"{{reconciler/depends-on: {link}}}")), external=(link,))
+    way.applied()
+
+
+def test_without_links_the_kinds_go_in_their_order(tmp_path: Path) -> None:
+    secret = "kind: secret\nname: s\ntype: dictionary\ndata: {}\n"
+    policy = "kind: policy\nname: p\ntargetKind: secret\ntarget: all\n"
+    way = Way(tmp_path, {"z.yaml": f"{policy}---\n{secret}", **shop(workload("a"), identity("z"))})
+    assert [step.key.kind for step in way.plan().steps] == [
+        "secret",
+        "gvc",
+        "identity",
+        "policy",
+        "workload",
+        "workload",
+    ]
+
+
+def test_a_deleted_gvc_goes_after_all_that_was_in_it(tmp_path: Path) -> None:
+    files = shop(VOLUMES.format(name="data"), stateful("db", "data"), identity("i"), workload("web"))
+    way = Way(tmp_path, files | {"z/gvc.yaml": BASE.replace("shop", "z")}, prune=FREE)
+    way.applied()
+    way.commit(dict.fromkeys(files))
+    plan = way.plan()
+    assert respects(plan)
+    assert ids(plan)[-1] == "delete gvc/shop"
+    order = ids(plan)
+    for place in ("here", "there"):
+        assert order.index(f"delete workload/shop/db@{place}") < order.index(f"delete volumeset/shop/data@{place}")
+    assert len(waits(plan)["gvc/shop"]) == 7
+
+
+def test_what_refers_to_something_else_now_lets_the_old_one_go_first(tmp_path: Path) -> None:
+    def uses(name: str) -> str:
+        return workload("a", spec=f"identityLink: //identity/{name}, containers: [{{name: main, image: nginx}}]")
+
+    way = Way(tmp_path, shop(identity("old"), uses("old")), prune=FREE)
+    way.applied()
+    way.commit(shop(identity("new"), uses("new")))
+    assert ids(way.plan()) == [
+        "create identity/shop/new",
+        "update workload/shop/a@here",
+        "update workload/shop/a@there",
+        "delete identity/shop/old",
+    ]
+
+
+def test_what_depended_on_a_deleted_workload_goes_before_it(tmp_path: Path) -> None:
+    way = Way(
+        tmp_path, shop(identity("i"), workload("a"), workload("b", "{reconciler/depends-on: workload/a}")), prune=FREE
+    )
+    way.applied()
+    way.commit(shop(identity("i")))
+    plan = way.plan()
+    assert respects(plan)
+    assert "workload/shop/b@here" in waits(plan)["workload/shop/a@here"]
+
+
+def test_a_volume_set_is_released_before_it_is_acquired(tmp_path: Path) -> None:
+    volumes = VOLUMES.format(name="data")
+    way = Way(tmp_path, shop(volumes, stateful("z", "data"), stateful("a")), prune=FREE)
+    way.applied()
+    way.commit(shop(volumes, stateful("z"), stateful("a", "data")))
+    plan = way.plan()
+    assert waits(plan)["workload/shop/a@here"] == {"workload/shop/z@here"}
+    assert ids(plan)[0] == "update workload/shop/z@here"
+    way.applied()
+    assert b'"usedByWorkload":"/org/acme/gvc/shop/workload/a"' in way.recorded()["volumeset/shop/data@here"].state
+
+
+def test_a_deleted_workload_lets_go_of_its_volume_set_first(tmp_path: Path) -> None:
+    volumes = VOLUMES.format(name="data")
+    way = Way(tmp_path, shop(volumes, stateful("old", "data")), prune=FREE)
+    way.applied()
+    way.commit(shop(volumes, stateful("new", "data").replace("pg", "pg2")))
+    assert waits(way.plan())["workload/shop/new@here"] == {"workload/shop/old@here"}
+    way.applied()
+    assert b"workload/new" in way.recorded()["volumeset/shop/data@there"].state
+
+
+@pytest.mark.parametrize("turn", [2, 3])
+def test_workloads_that_swap_volume_sets_do_not_wait_in_a_circle(turn: int, tmp_path: Path) -> None:
+    names = ["a", "b", "c"][:turn]
+    volumes = [VOLUMES.format(name=f"data-{name}") for name in names]
+    way = Way(tmp_path, shop(*volumes, *(stateful(name, f"data-{name}") for name in names)))
+    way.applied()
+    swapped = zip(names, [*names[1:], names[0]], strict=True)
+    way.commit(shop(*volumes, *(stateful(name, f"data-{other}") for name, other in swapped)))
+    plan = way.plan()
+    assert respects(plan)
+    assert sum(len(others) for others in waits(plan).values()) == 2 * (turn - 1)
+    way.applied()
+    assert way.plan().steps == ()
+
+
+def test_a_retry_after_a_half_applied_change_does_not_count_twice(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(workload("a")))
+    way.applied()
+    sound, broken = way.engines["there"], LedgerEngine(tmp_path / "ledger", "there")
+    broken.fail = {"workload/shop/a": 1}
+    way.engines["there"] = broken
+    way.commit(shop(workload("a").replace("nginx", "nginx:2")))
+    assert way.apply().outcome == "failed"
+    assert {place: record.version for place, record in way.recorded().items()} == {
+        "gvc/shop": 1,
+        "workload/shop/a@here": 2,
+        "workload/shop/a@there": 1,
+    }
+    way.engines["there"] = sound
+    [step] = way.plan().steps
+    assert (placed(step), step.version) == ("workload/shop/a@there", 2)
+    way.applied()
+    way.commit(shop(workload("a").replace("nginx", "nginx:3")))
+    assert {step.version for step in way.plan().steps} == {3}

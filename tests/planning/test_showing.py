@@ -1,0 +1,157 @@
+"""A plan as text, as Markdown and as JSON: held against files, and free of secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.model.key import Key
+from reconciler.planning.document import document
+from reconciler.planning.markdown import markdown
+from reconciler.planning.plan import Action, ChangeClass, FieldChange, Plan, Step
+from reconciler.planning.render import text
+from reconciler.planning.summary import one_line
+from tests.casefiles import CASES
+from tests.pipeline.way import BASE, Way
+from tests.planning.test_deletes import VOLUMES, identity, stateful, workload
+
+FORMS = {
+    "txt": text,
+    "md": markdown,
+    "json": lambda plan: json.dumps(document(plan), indent=2) + "\n",
+}
+SECRET = "kind: secret\nname: {name}\ntype: dictionary\ndata: {{user: {value}-user, password: {value}-password}}\n"
+
+
+def org(*documents: str) -> str:
+    """Documents as one file."""
+    return "---\n".join(documents)
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Plan:
+    """A plan with some of everything in it."""
+    way = Way(
+        tmp_path,
+        {
+            "_org/secrets.yaml": org(SECRET.format(name="db", value="hush"), SECRET.format(name="old", value="quiet")),
+            "shop/gvc.yaml": BASE,
+            "shop/all.yaml": org(
+                VOLUMES.format(name="data"),
+                stateful("db", "data"),
+                workload("web"),
+                workload("kept", "{platform/protected: true}"),
+                workload("was", "{a: b}"),
+                identity("i"),
+            ),
+        },
+    )
+    way.applied()
+    way.commit(
+        {
+            "_org/secrets.yaml": org(SECRET.format(name="db", value="shush"), SECRET.format(name="new", value="psst")),
+            "shop/all.yaml": org(
+                workload("web", "{reconciler/allow-replace: true, odd|tag: '`x` <b>@all</b>'}").replace(
+                    "standard", "serverless"
+                ),
+                workload("is", "{a: b}"),
+                identity("i", "{team: front}"),
+                workload("fresh").replace("spec:", "description: New here\nspec:"),
+            ),
+        }
+    )
+    return way.plan()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_plan_is_shown_as_it_always_was(form: str, mixed: Plan) -> None:
+    file = CASES / "planning" / f"mixed.{form}"
+    shown = FORMS[form](mixed)
+    if os.environ.get("REWRITE_CASES"):
+        file.write_text(shown)
+    assert masked(shown) == masked(file.read_text())
+
+
+def masked(shown: str) -> str:
+    """Without the digests, which cover keyed digests of secrets and so are new every time."""
+    return re.sub(r"\b[0-9a-f]{32}\b", "DIGEST", shown)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_secret_is_shown_in_any_form(form: str, mixed: Plan) -> None:
+    shown = FORMS[form](mixed)
+    assert "***" in shown or form == "txt"
+    assert not re.search(r"\*\*\*[0-9a-f]", shown)
+    assert not re.findall("hush|quiet|psst", shown)
+
+
+def test_colours_are_all_that_a_terminal_adds(mixed: Plan) -> None:
+    coloured = text(mixed, colour=True)
+    assert "\x1b[32m+\x1b[0m" in coloured
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == text(mixed)
+
+
+def test_the_document_has_what_scripts_rely_on(mixed: Plan) -> None:
+    shown = document(mixed)
+    assert {"revision", "digest", "steps", "summary"} <= shown.keys()
+    for step in shown["steps"]:
+        assert {"action", "key", "location", "changes", "waits_for"} <= step.keys()
+        for change in step["changes"]:
+            assert change.keys() == {"path", "before", "after", "class"}
+    assert shown["summary"] == {"create": 3, "update": 2, "replace": 1, "delete": 4, "waiting": 5, "kept": 1}
+
+
+def test_a_plan_of_nothing_says_so(tmp_path: Path) -> None:
+    way = Way(tmp_path, {"shop/gvc.yaml": BASE})
+    way.applied()
+    plan = way.plan()
+    assert text(plan).endswith("\nPlan: nothing to do.\n")
+    assert markdown(plan).startswith("### Plan: nothing to do\n")
+    assert document(plan)["steps"] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (None, "(none)"),
+        ("", '""'),
+        ("two\nlines", '"two\\nlines"'),
+        ("\x1b[31m", '"\\u001b[31m"'),
+        (True, "true"),
+        ([1, {"a": None}], '[1,{"a":null}]'),
+        ("a" * 80, "a" * 30 + " … " + "a" * 27),
+    ],
+)
+def test_a_value_takes_one_line(value: object, line: str) -> None:
+    assert one_line(value) == line
+
+
+@pytest.mark.parametrize("value", ["`", "``", "a``b|c", "`` @all ``", "<b>", "|"])
+def test_no_value_breaks_out_of_its_cell(value: str) -> None:
+    change = FieldChange("description", "x", value, ChangeClass.IN_PLACE)
+    step = Step(Action.UPDATE, Key.parse("secret/s"), "", "recorded", 1, "d", b"{}", changes=(change,))
+    [row] = [line for line in markdown(Plan("main", "r", (step,), "d")).splitlines() if "`description`" in line]
+    cell = re.split(r"(?<!\\)\|", row)[3].strip()
+    fence = re.match("`+", cell)
+    assert fence is not None
+    assert cell.endswith(fence[0])
+    inner = cell[len(fence[0]) : -len(fence[0])]
+    assert inner.strip() == value.replace("|", r"\|").strip()
+    assert len(fence[0]) not in map(len, re.findall("`+", inner))
+
+
+def test_a_large_plan_is_cut_where_a_comment_would_be(tmp_path: Path) -> None:
+    files = {"shop/gvc.yaml": BASE, "shop/all.yaml": org(*(identity(f"i{number}") for number in range(300)))}
+    shown = markdown(Way(tmp_path, files).plan())
+    assert "… and 101 more." in shown
+    assert shown.count("| create |") == 200
+
+
+def test_a_plan_survives_msgpack(mixed: Plan) -> None:
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(mixed), type=Plan)
+    assert text(again) == text(mixed)
