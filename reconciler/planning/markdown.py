@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from reconciler.planning.plan import Action, Hold, Plan
 from reconciler.planning.render import NOTES
-from reconciler.planning.summary import HOLD_REASONS, Group, groups, one_line, sentence
+from reconciler.planning.summary import HOLD_REASONS, Group, groups, sentence, shown_pair
 
 WORDS = {Action.CREATE: "create", Action.UPDATE: "update", Action.REPLACE: "**replace**", Action.DELETE: "**delete**"}
 MOST_GROUPS = 200
@@ -48,8 +48,8 @@ def _details(members: list[Group]) -> Iterator[str]:
     for group in changed:
         yield f"`{group.step.key}`\n\n| field | before | after | |\n|---|---|---|---|"
         for change in group.changes:
-            before, after = code(one_line(change.before)), code(one_line(change.after))
-            yield f"| {code(change.path)} | {before} | {after} | {NOTES[change.change]} |"
+            before, after = shown_pair(change)
+            yield f"| {code(change.path)} | {code(before)} | {code(after)} | {NOTES[change.change]} |"
         yield ""
     yield "</details>"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Plan
-from reconciler.planning.summary import HOLD_REASONS, Group, groups, one_line, sentence
+from reconciler.planning.summary import HOLD_REASONS, Group, groups, sentence, shown_pair
 
 SIGNS = {Action.CREATE: "+", Action.UPDATE: "~", Action.REPLACE: "±", Action.DELETE: "-"}
 COLOURS = {Action.CREATE: "32", Action.UPDATE: "33", Action.REPLACE: "35", Action.DELETE: "31"}
@@ -46,9 +46,7 @@ def _group(group: Group, paint: _Paint) -> Iterator[str]:
 
 def _change(change: FieldChange, width: int, paint: _Paint) -> str:
     note = NOTES[change.change]
-    before, after = one_line(change.before), one_line(change.after)
-    if before == after:
-        after = "(differs)"
+    before, after = shown_pair(change)
     return f"      {change.path:<{width}}  {before} → {paint('1', after)}" + paint("2", f"  {note}" if note else "")
 
 

@@ -77,6 +77,12 @@ def sentence(plan: Plan) -> str:
     return ", ".join(parts) + (f" ({waiting} {'wait' if waiting > 1 else 'waits'} for approval)" if waiting else "")
 
 
+def shown_pair(change: FieldChange) -> tuple[str, str]:
+    """Before and after on one line each; what looks the same, since it is secret or long, is said to differ."""
+    before, after = one_line(change.before), one_line(change.after)
+    return before, "(differs)" if before == after else after
+
+
 def one_line(value: Any, width: int = 60) -> str:
     """A value as JSON on one line, shortened in the middle where it is longer than ``width``."""
     if value is None:
