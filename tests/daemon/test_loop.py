@@ -1,0 +1,180 @@
+"""The daemon as its users meet it: a process that commits wake, signals end and commands talk to."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+from reconciler.daemon.lock import holder
+from tests.daemon.kit import SHOP, ServiceManager, Site, eventually, workload
+
+
+def test_a_commit_is_applied_and_told_on_the_status_branch(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    with site.daemon() as daemon:
+        eventually(lambda: "workload/shop/api@here" in site.recorded(), "the first commit is applied")
+        assert sorted(site.recorded()) == ["gvc/shop", "workload/shop/api@here", "workload/shop/api@there"]
+        commit = site.repo.commit({"shop/api.yaml": workload("api", 8081), "shop/web.yaml": workload("web")})
+        eventually(lambda: commit in site.status("shop/workload/web.yaml"), "the second is told")
+        versions = {key: record.version for key, record in site.recorded().items()}
+        assert (versions["workload/shop/api@here"], versions["workload/shop/web@there"]) == (2, 1)
+        eventually(lambda: commit in site.status("reconciler.yaml"), "the run is told")
+        assert daemon.said("run", source="main", outcome="applied", created=3, revision=f"main@sha1:{_first(site)}")
+
+
+def test_a_moved_ref_wakes_at_once(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.configure(sources=[site.source(interval="1h")])
+    ports = iter(range(7000, 7100))
+    with site.daemon() as daemon:
+        eventually(lambda: "workload/shop/api@here" in site.recorded(), "the first commit is applied")
+        # Only what is committed once the kernel watches is noticed, and when that is nobody says.
+        for port in ports:
+            commit = site.repo.commit({"shop/api.yaml": workload("api", port)})
+            if any(_soon(lambda: site.applied(commit)) for _ in range(5)):
+                break
+        eventually(lambda: daemon.said("run", reason="ref", revision=f"main@sha1:{commit}"), "a run for the ref")
+
+
+def test_a_burst_of_commits_becomes_few_runs_that_end_at_the_newest(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    with site.daemon() as daemon:
+        eventually(lambda: "workload/shop/api@here" in site.recorded(), "the first commit is applied")
+        commits = [site.repo.commit({"shop/api.yaml": workload("api", 7000 + n)}) for n in range(20)]
+        eventually(lambda: site.applied(commits[-1]), "the newest is applied")
+        eventually(lambda: commits[-1] in site.status("shop/workload/api.yaml"), "the newest is told")
+        runs = len(daemon.said("run")) - 1
+        assert site.recorded()["workload/shop/api@here"].version == 1 + runs
+        assert runs <= len(commits)
+        log = site.repo.git("log", "--format=%s", "reconciler/status").splitlines()
+        assert len(log) < len(commits)
+
+
+def test_sighup_looks_at_once(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.configure(sources=[site.source(interval="1h")])
+    with site.daemon() as daemon:
+        eventually(lambda: daemon.said("run", reason="start"), "the first run")
+        site.repo.commit({"shop/web.yaml": workload("web")})
+        daemon.signal(signal.SIGHUP)
+        eventually(lambda: "workload/shop/web@here" in site.recorded(), "it is applied")
+        eventually(lambda: [one for one in daemon.said("run") if "SIGHUP" in one["reason"]], "a run for the signal")
+
+
+def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.configure(sources=[site.source(status={"interval": "1h"})])
+    with ServiceManager(tmp_path) as systemd, site.daemon(**systemd.environ) as daemon:
+        eventually(lambda: "READY=1" in systemd.heard(), "it is ready")
+        eventually(lambda: "shop" in site.status("_org/gvc/shop.yaml"), "the first status, which waits for nothing")
+        commit = site.repo.commit({"shop/api.yaml": workload("api", 8081)})
+        eventually(lambda: site.applied(commit), "the second commit is applied")
+        assert commit not in site.status("reconciler.yaml")
+        assert holder(site.state) is not None
+        assert daemon.stop() == 0
+        assert "STOPPING=1" in systemd.heard()
+        assert daemon.log()[-1]["event"] == "stopped"
+        assert holder(site.state) is None
+        assert commit in site.status("reconciler.yaml")
+        assert not (site.state / "wake.sock").exists()
+
+
+def test_the_service_manager_is_told_what_goes_on_and_that_it_lives(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    environ = {"WATCHDOG_USEC": "300000"}
+    with ServiceManager(tmp_path) as systemd, site.daemon(**systemd.environ, **environ):
+        eventually(lambda: any(line.startswith("STATUS=main: applied main@") for line in systemd.heard()), "a status")
+        before = systemd.heard().count("WATCHDOG=1")
+        eventually(lambda: systemd.heard().count("WATCHDOG=1") >= before + 5, "it is fed while nothing is to be done")
+
+
+def test_a_second_daemon_says_who_holds_the_state_directory(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    with site.daemon() as daemon:
+        second = site.run("run")
+        assert second.returncode == 1
+        assert f"in use by pid {daemon.process.pid} " in second.stderr
+        assert "Traceback" not in second.stderr
+        assert daemon.process.poll() is None
+
+
+def test_apply_is_done_by_the_daemon_that_runs(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.configure(sources=[site.source(interval="1h")])
+    with site.daemon() as daemon:
+        eventually(lambda: daemon.said("run", reason="start"), "the first run")
+        commit = site.repo.commit({"shop/web.yaml": workload("web")})
+        asked = site.run("apply")
+        assert (asked.returncode, asked.stderr) == (0, "")
+        assert asked.stdout.startswith(f"main: applied at main@sha1:{commit}: 2 created") or "unchanged" in asked.stdout
+        assert commit in site.status("shop/workload/web.yaml")
+        site.repo.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: standrad")})
+        refused = site.run("apply")
+        assert refused.returncode == 1
+        assert "shop/web.yaml:4:" in refused.stdout + refused.stderr
+        assert "main: refused" in refused.stdout
+
+
+def test_approve_lets_deletes_go_while_a_daemon_runs(tmp_path: Path) -> None:
+    names = [f"w{number}" for number in range(8)]
+    site = Site(tmp_path, SHOP | {f"shop/{name}.yaml": workload(name) for name in names})
+    with site.daemon() as daemon:
+        eventually(lambda: "workload/shop/w7@there" in site.recorded(), "all is applied")
+        commit = site.repo.commit({f"shop/{name}.yaml": None for name in names[:5]})
+        [waiting] = eventually(lambda: daemon.said("run", outcome="waiting")[:1], "deletes wait")
+        assert waiting["revision"] == f"main@sha1:{commit}"
+        assert "workload/shop/w0@here" in site.recorded()
+        eventually(lambda: "ApprovalRequired" in site.status("reconciler.yaml"), "the branch says so")
+        approved = site.run("approve", waiting["approve"])
+        assert (approved.returncode, approved.stderr) == (0, "")
+        assert "the daemon goes on with it" in approved.stdout
+        eventually(lambda: "workload/shop/w0@here" not in site.recorded(), "they go")
+        assert sorted(key for key in site.recorded() if key.endswith("@here")) == [
+            "workload/shop/api@here", "workload/shop/w5@here", "workload/shop/w6@here", "workload/shop/w7@here",
+        ]  # fmt: skip
+        eventually(lambda: not site.status("shop/workload/w0.yaml"), "their files go too")
+        eventually(lambda: site.condition("Ready") == "true Applied", "all is well again")
+
+
+def test_a_restart_finds_nothing_to_do(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    with site.daemon() as daemon:
+        eventually(lambda: "Applied" in site.status("reconciler.yaml"), "all is applied and told")
+        assert daemon.stop() == 0
+    before = site.recorded(), site.repo.git("rev-parse", "reconciler/status")
+    with site.daemon() as daemon:
+        eventually(lambda: daemon.said("run", reason="start", outcome="unchanged"), "it looks")
+        assert daemon.stop() == 0
+    assert (site.recorded(), site.repo.git("rev-parse", "reconciler/status")) == before
+
+
+def test_settings_with_a_fault_end_it_before_it_begins(tmp_path: Path) -> None:
+    site = Site(tmp_path, locations={"here": {"engine": "record"}})
+    done = site.run("run")
+    assert done.returncode == 2
+    assert "settings.yaml:1:" in done.stderr
+    assert not site.state.exists()
+
+
+def _first(site: Site) -> str:
+    return site.repo.git("rev-list", "--max-parents=0", "main")
+
+
+def _soon(question: object) -> bool:
+    try:
+        eventually(question, patience=0.2)  # type: ignore[arg-type]
+    except AssertionError:
+        return False
+    return True
+
+
+def test_nothing_that_it_started_outlives_it(tmp_path: Path) -> None:
+    site = Site(tmp_path, SHOP | {f"shop/w{number:03d}.yaml": workload(f"w{number:03d}") for number in range(450)})
+    with site.daemon() as daemon:
+        eventually(lambda: daemon.said("run", reason="start"), "the first run, which uses processes to decode")
+        children = Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children").read_text()
+        assert children == ""
+        assert daemon.stop() == 0
+    left = subprocess.run(["pgrep", "-f", str(site.settings_file)], capture_output=True, check=False)
+    assert left.stdout == b""
