@@ -44,7 +44,7 @@ def _toward(
     engine = scope.engines[place]
     step = Step(Action.CREATE, desired.key, place, engine, 1, desired.digest, desired.body)
     if record is None:
-        yield msgspec.structs.replace(step, version=_version(desired, records, anew=True))
+        yield msgspec.structs.replace(step, version=_version_at_new_place(desired, records))
         return
     moved = record.engine != engine or record.location != place
     if record.digest == desired.digest and not moved:
@@ -56,11 +56,11 @@ def _toward(
         yield from refusals
         return
     replaces = dearest is ChangeClass.REPLACE
-    anew = replaces or moved or dearest is ChangeClass.NEW_VERSION
+    anew = replaces or dearest is ChangeClass.NEW_VERSION
     yield msgspec.structs.replace(
         step,
         action=Action.REPLACE if replaces else Action.UPDATE,
-        version=_version(desired, records, anew=True) if anew else record.version,
+        version=_next_version(desired, record, records) if anew else record.version,
         before=record.digest,
         changes=changes,
         hold=Hold.REPLACE if replaces else Hold.NONE,
@@ -68,11 +68,34 @@ def _toward(
     )
 
 
-def _version(desired: Resource, records: tuple[Record, ...], *, anew: bool) -> int:
-    """The next version; the one of a sibling that has the same body already, so that a retry does not count twice."""
-    same = [record.version for record in records if record.digest == desired.digest]
-    latest = max((record.version for record in records), default=0)
-    return max(same) if same and max(same) == latest else latest + anew
+def _next_version(desired: Resource, record: Record, records: tuple[Record, ...]) -> int:
+    """The version that follows at the place of ``record``: one more than any place has.
+
+    A sibling that had to become anew for the same change has that number already, where a run ended half way;
+    one that the change only touched in place kept its own and says nothing.
+    """
+    for sibling in records:
+        if sibling.digest == desired.digest and _renewed(desired, record, sibling.location):
+            return sibling.version
+    return _latest(records) + 1
+
+
+def _version_at_new_place(desired: Resource, records: tuple[Record, ...]) -> int:
+    """The version at a place that has none yet: that of the other places once they are as desired."""
+    for record in records:
+        if record.digest != desired.digest and any(_renewed(desired, record, each.location) for each in records):
+            return _next_version(desired, record, records)
+    return max(1, _latest(records))
+
+
+def _renewed(desired: Resource, before: Record, place: str) -> bool:
+    """Whether the change from the body of ``before`` asks for a new version at ``place``."""
+    changes = diff(desired.key.kind, before.body, desired.body, place)
+    return cost(changes) in (ChangeClass.NEW_VERSION, ChangeClass.REPLACE)
+
+
+def _latest(records: tuple[Record, ...]) -> int:
+    return max((record.version for record in records), default=0)
 
 
 def _delete(scope: Scope, record: Record) -> Step:
