@@ -15,6 +15,13 @@ from reconciler.source.walk import Difference, Entry
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Characters that would break a line or a terminal, or turn the direction of writing."""
 
+RULES = {
+    "symlink": "A symbolic link stands where a manifest would be read.",
+    "submodule": "A submodule stands where manifests would be read.",
+    "file-name": "The name of a manifest is not printable text.",
+}
+"""Rules for entries of a tree that cannot be read as manifests."""
+
 
 class Comparison(msgspec.Struct, frozen=True):
     """What differs between two trees, in path order; paths are relative to the source's path.

@@ -1,0 +1,23 @@
+"""Which pages there are, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.docs import commands, manifests, rules, schemas, settings, status
+
+DOCS = Path(__file__).parents[2] / "docs"
+NOTE = "<!-- Written by `python -m tests.docs`; a change made here is lost. -->\n\n"
+MAKERS = {
+    "commands.md": commands.page,
+    "manifests.md": manifests.page,
+    "rules.md": rules.page,
+    "schemas.md": schemas.page,
+    "settings.md": settings.page,
+    "status.md": status.page,
+}
+
+
+def pages() -> dict[str, str]:
+    """File name → text of every reference page."""
+    return {name: NOTE + make() for name, make in MAKERS.items()}

@@ -1,0 +1,124 @@
+"""Every word that says why: reasons of conditions and events, and the lines of the log."""
+
+from __future__ import annotations
+
+TYPES = {
+    "Ready": "Of a resource: it is as Git wants it, at every location, and healthy. Of a source: its last run did all "
+    "that was asked for.",
+    "Reconciling": "More will happen without anybody doing anything. Only there where it is so.",
+    "Stalled": "It does not mend by itself within a run: tried as often as `retry.attempts` says, or not worth trying "
+    "again. Only there where it is so.",
+    "Placed": "False: the settings of this host bind no engine to locations of the GVC. Only there where it is so.",
+    "SourceReachable": "Of a source: its newest revision could be read.",
+    "SourceStale": "Of a source: it could not be read for longer than `stale`.",
+    "StatusPushed": "Of a source, in the records alone: the last write of its status branch arrived.",
+    "StatusStale": "Of a source, in the records alone: no write of its status branch arrived for longer than `stale`.",
+}
+"""Type of a condition → what it says where it holds."""
+
+RESOURCES = {
+    "Applied": ("Done, and healthy.", "Nothing."),
+    "Pending": ("In Git, and not or not yet everywhere applied.", "Nothing; the next run does it."),
+    "Loading": ("Applied; its engine reports that it is starting.", "Nothing."),
+    "Unhealthy": ("Applied; its engine reports that it is not well.", "Look at the resource."),
+    "HealthUnknown": ("Applied; nobody can tell how it is.", "Look at its location."),
+    "Deleting": ("No longer in Git, and on its way out.", "Nothing."),
+    "Kept": (
+        "No longer in Git, and not deleted: protected, kept by a tag, needed by what stays, or pruning is off.",
+        "Nothing, or remove the protection.",
+    ),
+    "LocationNotBound": (
+        "The GVC names locations that the settings of this host do not.",
+        "Add them under `locations`, or leave them to the host that has them.",
+    ),
+    "ApprovalRequired": (
+        "A step waits: it deletes volumes, or replaces a resource, or is one of too many deletes.",
+        "Read `reconciler plan`, then `reconciler approve DIGEST`.",
+    ),
+    "DependencyWaiting": ("What it depends on waits itself.", "See to that one."),
+    "DependencyFailed": ("What it depends on could not be applied.", "See to that one."),
+    "DependencyNotHealthy": (
+        "Its tag `reconciler/depends-on` names something that is not healthy.",
+        "See to that one.",
+    ),
+    "EngineFailed": ("The engine refused or failed the step; the message says why.", "It is tried again."),
+    "EngineBug": ("The engine met a fault in this program; the log has its place.", "Please report it."),
+}
+"""Reason in the conditions of a resource → what it means, and what to do."""
+
+SOURCES = {
+    "Applied": ("The last run did all that was asked for.", "Nothing."),
+    "InvalidRevision": (
+        "The revision has errors and was refused; the last good one stays applied.",
+        "`reconciler validate` lists them; push a corrected commit.",
+    ),
+    "ApprovalRequired": ("Steps of the last run wait.", "Read `reconciler plan`, then `reconciler approve DIGEST`."),
+    "StepsFailed": ("Steps of the last run failed; they are tried again.", "See the resources that are not ready."),
+    "StepsWaiting": ("Steps of the last run wait for others, or made way.", "Nothing, or see the resources."),
+    "Read": ("The revision could be read.", "Nothing."),
+    "Fresh": ("It can be read again.", "Nothing."),
+    "SourceUnreachable": ("The remote does not answer, refuses the login, or takes too long.", "See the message."),
+    "SourceGone": (
+        "The repository, branch, tag, commit or path is not there. Nothing is deleted for that.",
+        "Bring it back, or correct the settings.",
+    ),
+    "SourceEmpty": (
+        "The path holds no manifest. Nothing is deleted for that.",
+        "Correct path, include and exclude, or delete the resources one by one.",
+    ),
+    "SourceRewritten": (
+        "The branch moved to a commit that does not contain the last one.",
+        "Push one that does, or set `allowRewrite`.",
+    ),
+    "SourceFailed": ("Git cannot give or take what it should; the message says what.", "See the message."),
+    "PushRaced": ("Others moved the status branch at the same time, again and again.", "Nothing; it is tried again."),
+    "Written": ("The status branch is up to date.", "Nothing."),
+}
+"""Reason in the conditions of a source → what it means, and what to do."""
+
+EVENTS = {
+    "Created": "Normal. A resource was made at a location, or recorded.",
+    "Updated": "Normal. It was changed; the message names the fields.",
+    "Replaced": "Normal. It was deleted and made anew.",
+    "Deleted": "Normal. It was deleted.",
+    "EngineFailed": "Warning. A step failed. Told when the reason changes, and then every tenth time.",
+    "EngineBug": "Warning. A step met a fault in this program.",
+    "InvalidRevision": "Warning. A finding of a refused revision, 100 at most a revision.",
+    "SourceUnreachable": "Warning. The source cannot be read, for this reason; so for the four below.",
+    "SourceGone": "Warning.",
+    "SourceEmpty": "Warning.",
+    "SourceRewritten": "Warning.",
+    "SourceFailed": "Warning.",
+}
+"""Reason of an event → its type and what happened."""
+
+ELSEWHERE = {
+    "Preempted": "A step was not begun, since the daemon stops or a newer revision is there.",
+    "RecordsUnavailable": "The records cannot be opened or written, or a newer program made them.",
+    "DiskFull": "No room is left for the records.",
+    "Locked": "Another process works on the state directory.",
+    "Refused": "A rule says no to what a command asks for.",
+    "Usage": "The command line or the settings are wrong.",
+    "Failed": "Anything else that was expected to be possible.",
+    "InvalidCommand": "An engine was asked for an operation that it does not take in this form.",
+    "NotFound": "An engine was asked for an operation on something that is not at its location.",
+    "VolumeNotFound": "The same, for a volume.",
+    "SnapshotNotFound": "The same, for a snapshot.",
+    "SnapshotExists": "A snapshot of that name exists.",
+}
+"""Reasons that no condition carries → what they mean."""
+
+LOG = {
+    "started": "The daemon holds its state directory. Facts: state, sources.",
+    "stopped": "It has ended.",
+    "run": "How a run of a source ended. Facts: source, seconds, reason (of the wake-up), outcome, revision, how many "
+    "were created, updated and so on, message where it was refused, approve where steps wait. At level debug where it "
+    "repeats the one before.",
+    "replayed": "Steps that a crash had left open were done again. Facts: steps.",
+    "records": "The records cannot be written; nothing goes on until they can. Facts: reason, message.",
+    "engine bug": "A fault in this program, with its place and without its text. Facts: place, error, traceback.",
+    "unwatched": "A local source cannot be watched and is only polled. Facts: source, message.",
+    "status": "Debug: the status branch was written, or could not be. Facts: source, written.",
+    "fetch": "Debug: a fetch during a run failed. Facts: source, message.",
+}
+"""Line of the daemon's log → when it is written, and its facts."""

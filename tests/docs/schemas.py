@@ -1,0 +1,50 @@
+"""docs/schemas.md: what the annotations in the schemas mean, and how editors use them."""
+
+from __future__ import annotations
+
+from reconciler.documents.schemas import SCHEMA_NAMES, load_schema
+from tests.docs.tables import table
+
+MEANINGS = {
+    "x-change": "What a change of the field costs: in-place, scale-only, new-version or replace. Holds for everything "
+    "below, until a field says otherwise.",
+    "x-depends": "`false`: the link does not make the resource wait for what it leads to.",
+    "x-duration": "A text such as `30s`, taken as a time.",
+    "x-image": "An image: in a public registry, or a link to one of the org.",
+    "x-integer-text": "A whole number or a text; a text of digits means the number.",
+    "x-link": "A link, with the kinds that it may lead to; `*` stands for any.",
+    "x-named": "The entries of this list are told apart by the field named here; a plan shows which one changed.",
+    "x-pattern-words": "The pattern in words, for messages.",
+    "x-secret": "Nothing of the value is ever shown.",
+    "x-set": "The order of this list means nothing.",
+    "x-sorted": "As `x-set`, for entries that have a name.",
+    "x-uri": "A text that may be a link to a secret or volume set, such as `platform://secret/db.password`.",
+}
+"""Annotation → what it means."""
+
+HEAD = """\
+# Schemas
+
+Every kind, the settings and the status files have a [JSON Schema](https://json-schema.org/draft/2020-12/schema) in
+`schemas/`. The program checks with these very files, and its messages are made from them. What only several
+resources together can break, links and cycles for example, no schema can say: `reconciler validate` does.
+
+## In an editor
+
+Editors with the YAML language server (VS Code, Neovim, Emacs, Helix and others) complete fields and show their
+meaning where the first line of a file names its schema:
+
+    # yaml-language-server: $schema=/path/to/schemas/workload.json
+
+The schemas refer to `common.json` beside them, so copy the directory as a whole. A file that holds several kinds
+has no single schema; keep one kind a file where you want completion.
+
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    files = [(f"`{name}.json`", load_schema(name)["description"]) for name in SCHEMA_NAMES]
+    text = HEAD + "## Files\n\n" + table(("File", "What it describes"), files)
+    text += "\n## Annotations\n\nKeywords that begin with `x-` are ours, and validators pass over them.\n\n"
+    return text + table(("Annotation", "Meaning"), ((f"`{name}`", says) for name, says in MEANINGS.items()))

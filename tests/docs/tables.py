@@ -1,0 +1,128 @@
+"""Markdown tables, and the fields of a schema as their rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+TYPES = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "array": "list",
+    "object": "mapping",
+}
+
+Schema = dict[str, Any]
+
+
+class Field(NamedTuple):
+    """One field of a schema: where it stands, what it takes, and what a change of it costs."""
+
+    path: str
+    schema: Schema
+    required: bool
+    change: str
+
+
+def table(heading: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    head = list(heading)
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(map(_cell, line)) + " |\n" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def fields(schema: Schema, path: str = "", change: str = "in-place") -> Iterator[Field]:
+    """Every field below ``schema``, parents first; what stands in lists under ``[]``, under any key in ``.*``."""
+    change = schema.get("x-change", change)
+    for name, child in schema.get("properties", {}).items():
+        where = f"{path}.{name}" if path else name
+        own = child.get("x-change", change)
+        yield Field(where, child, name in schema.get("required", ()), own)
+        yield from fields(child, where, own)
+    for keyword, mark in (("items", "[]"), ("additionalProperties", ".*")):
+        child = schema.get(keyword)
+        if isinstance(child, dict):
+            own = child.get("x-change", change)
+            if not child.get("properties"):
+                yield Field(path + mark, child, False, own)
+            yield from fields(child, path + mark, own)
+
+
+def takes(schema: Schema) -> str:
+    """The values that a field takes: its type, what is allowed, and the bounds."""
+    parts = [_type(schema), *_bounds(schema), *_choices(schema)]
+    if "deprecated" in schema:
+        parts.append("deprecated")
+    return "; ".join(parts)
+
+
+def default(field: Field) -> str:
+    """The default, ``required``, or nothing."""
+    if field.required:
+        return "**required**"
+    if "default" not in field.schema:
+        return ""
+    return f"`{json.dumps(field.schema['default'])}`"
+
+
+def says(schema: Schema) -> str:
+    """What a field is, and what it must not be."""
+    refused = schema.get("not", {}).get("description", "")
+    description: str = schema["description"]
+    return description + (f" Not taken: {refused}." if refused else "")
+
+
+def _type(schema: Schema) -> str:
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "x-link" in schema:
+        return f"link to {_kinds(schema)}"
+    given = schema.get("type", "object")
+    text = " or ".join(TYPES[name] for name in ([given] if isinstance(given, str) else given))
+    items = schema.get("items", {})
+    if "x-link" in items:
+        return f"{text} of links to {_kinds(items)}"
+    return f"{text} of {_type(items)}" if items and not items.get("properties") else text
+
+
+def _kinds(schema: Schema) -> str:
+    return "anything" if schema["x-link"] == ["*"] else f"a {' or '.join(schema['x-link'])}"
+
+
+def _bounds(schema: Schema) -> Iterator[str]:
+    if "x-pattern-words" in schema:
+        yield schema["x-pattern-words"]
+    for low, high, unit in (
+        ("minimum", "maximum", ""),
+        ("minLength", "maxLength", " characters"),
+        ("minItems", "maxItems", " entries"),
+        ("minProperties", "maxProperties", " entries"),
+    ):
+        least, most = schema.get(low), schema.get(high)
+        if least is not None and most is not None:
+            yield f"{least} to {most}{unit}"
+        elif least == 1 and unit:
+            yield "not empty"
+        elif most is not None:
+            yield f"at most {most}{unit}"
+        elif least not in (None, 0) or (least == 0 and not unit):
+            yield f"at least {least}{unit}"
+
+
+def _choices(schema: Schema) -> Iterator[str]:
+    """Which fields go together; alternatives in a schema name required fields and nothing else."""
+    for keyword, words in (("oneOf", "exactly one of"), ("anyOf", "at least one of")):
+        names = [f"`{name}`" for part in schema.get(keyword, ()) for name in part.get("required", ())]
+        if names:
+            yield f"{words} {', '.join(names)}"
+    for part in (schema, *schema.get("allOf", ())):
+        names = [f"`{name}`" for name in part.get("not", {}).get("required", ())]
+        if names:
+            yield f"not both {' and '.join(names)}"
