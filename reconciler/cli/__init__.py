@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 
 import click
 
@@ -68,6 +70,9 @@ def main() -> None:
 
 
 def _run() -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = cli.main(prog_name="reconciler", standalone_mode=False)
         sys.stdout.flush()
@@ -79,8 +84,17 @@ def _run() -> int:
         return 2 if isinstance(error, UsageError) else 1
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        # Whoever read has gone; without this the interpreter complains about it once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except OSError as error:
+        return _unsaid(error)
     return code if isinstance(code, int) else 0
+
+
+def _unsaid(error: OSError) -> int:
+    """The exit code where stdout takes no more: whoever read has gone, or the disk is full."""
+    if error.errno not in (errno.EPIPE, errno.ENOSPC):
+        raise error
+    # Without this the interpreter complains about it once more at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if error.errno == errno.ENOSPC:
+        complain(f"what was to be said could not be written: {error.strerror}")
+    return 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +27,8 @@ def command(settings_file: Path, wait: bool, timeout: float) -> int:
     While a daemon holds the state directory, it is asked for the run. Exits with 1 where anything was refused,
     failed or waits.
     """
+    import asyncio
+
     from reconciler.daemon.lock import StateLock
 
     settings = load(settings_file)
@@ -46,6 +47,8 @@ def command(settings_file: Path, wait: bool, timeout: float) -> int:
 
 
 async def _here(settings: Settings, wait: bool, deadline: float) -> list[Report]:
+    import asyncio
+
     from reconciler.clock import SystemClock
     from reconciler.pipeline.runner import Runner
     from reconciler.records.store import FILE, Records

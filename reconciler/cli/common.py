@@ -9,13 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
+from click.core import ParameterSource
+
+from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
     from reconciler.records.store import Records
-    from reconciler.settings import Settings
+    from reconciler.settings import Settings, SourceSettings
 
 _DEFAULT_SETTINGS = "/etc/reconciler/settings.yaml"
+
+DEFAULT_ORG = "org"
+"""The org of manifests that no settings speak of, unless ``--org`` names it."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -35,11 +41,37 @@ def settings_option(command: _Command) -> _Command:
     )(command)
 
 
+def org_option(command: _Command) -> _Command:
+    """Give ``command`` the option ``--org NAME``, for where there are no settings to say it."""
+    words = f"The org of the manifests; else that of the settings, else {DEFAULT_ORG}."
+    return click.option("--org", metavar="NAME", default="", help=words)(command)
+
+
 def load(settings_file: Path) -> Settings:
     """The settings in ``settings_file``; raises UsageError that names every fault in it."""
     from reconciler.settings import load_settings
 
     return load_settings(settings_file)
+
+
+def chosen(settings: Settings, name: str) -> list[SourceSettings]:
+    """The source called ``name``, or all where it is empty; raises UsageError that names those that there are."""
+    found = [source for source in settings.sources if name in ("", source.name)]
+    if not found:
+        there = ", ".join(source.name for source in settings.sources)
+        raise UsageError(f"there is no source {name!r}; the settings have {there}")
+    return found
+
+
+def load_or_none(settings_file: Path) -> Settings | None:
+    """The settings, or None where there are none to read; a file that ``--settings`` names has to be there.
+
+    Raises UsageError that names every fault in them.
+    """
+    told = click.get_current_context().get_parameter_source("settings_file")
+    if told is not ParameterSource.COMMANDLINE and not os.access(settings_file, os.R_OK):
+        return None
+    return load(settings_file)
 
 
 def read_records(settings: Settings) -> Records:
@@ -54,7 +86,14 @@ def records_or_none(settings: Settings) -> Records:
     from reconciler.records.store import FILE, Records
 
     path = settings.state / FILE
-    return Records.open(path, read_only=True) if path.exists() else Records.open(None)
+    return Records.open(path, read_only=True) if _may_be_there(path) else Records.open(None)
+
+
+def _may_be_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError:
+        return True  # whoever opens it says what to do
 
 
 def parse_key(ctx: click.Context, param: click.Parameter, value: str | None) -> Key | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 import click
@@ -105,4 +106,4 @@ def _failures(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
 def _yaml(fields: object) -> str:
     from reconciler.cli.show import as_yaml
 
-    return "\n".join("  " + line for line in as_yaml(fields).splitlines())
+    return indent(as_yaml(fields), "  ", lambda line: line != "\n").removesuffix("\n")

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from reconciler.cli.common import coloured, load, settings_option
+from reconciler.cli.common import DEFAULT_ORG, chosen, coloured, load_or_none, org_option, settings_option
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
     from reconciler.pipeline.compare import Compared
     from reconciler.settings import Settings, SourceSettings
+
+
+class Where(NamedTuple):
+    """Options that say where the commits are; ``org`` is empty where the settings, or nobody, say it."""
+
+    repo: Path | None
+    below: str
+    name: str
+    org: str
 
 
 FORMS = ("text", "json", "markdown")
@@ -23,39 +32,38 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.command(epilog="Example: reconciler diff origin/main HEAD --format markdown")
 @click.argument("rev1")
 @click.argument("rev2")
-@click.option(
-    "--repo",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The repository; else the source's, else the one here.",
-)
+@click.option("--repo", type=DIRECTORY, help="The repository; else the source's, else the one here.")
 @click.option("--path", "below", metavar="DIR", default=".", help="Where in --repo the manifests are.")
 @click.option("--source", "name", metavar="NAME", default="", help="The source in the settings; else the first.")
 @click.option("--format", "form", type=click.Choice(FORMS), default="text", help="Default: text.")
+@org_option
 @settings_option
-def command(settings_file: Path, rev1: str, rev2: str, repo: Path | None, below: str, name: str, form: str) -> int:
+def command(settings_file: Path, rev1: str, rev2: str, form: str, **where: Any) -> int:
     """Show what would change between the commits REV1 and REV2, as if REV1 were applied.
 
     Needs neither records nor settings, so a pull request's CI can show it. Exits with 1 where REV2 has errors.
     """
     from reconciler.pipeline.compare import compare
 
-    settings, source = _source(settings_file, repo, below, name)
+    settings, source = _source(settings_file, Where(**where))
     compared = compare(settings, source, rev1, rev2)
     _show(compared, form)
     return int(compared.plan is None)
 
 
-def _source(settings_file: Path, repo: Path | None, below: str, name: str) -> tuple[Settings, SourceSettings]:
+def _source(settings_file: Path, where: Where) -> tuple[Settings, SourceSettings]:
+    """Whose commits to compare: those of the repository asked for, else of a source, else of where we are."""
+    from msgspec.structs import replace
+
     from reconciler.settings import Settings, SourceSettings
 
-    if repo is None and settings_file.exists():
-        settings = load(settings_file)
-        found = next((source for source in settings.sources if name in ("", source.name)), None)
-        if found is None:
-            raise UsageError(f"there is no source {name!r} in {settings_file}")
-        return settings, found
-    here = SourceSettings(name=name or "here", url=str((repo or _repository()).resolve()), path=below)
-    return Settings(org="", sources=(here,)), here
+    settings = load_or_none(settings_file)
+    if where.repo is None and settings is not None:
+        return replace(settings, org=where.org or settings.org), chosen(settings, where.name)[0]
+    url = str((where.repo or _repository()).resolve())
+    here = SourceSettings(name=where.name or "here", url=url, path=where.below)
+    settings = settings or Settings(org=DEFAULT_ORG, sources=(here,))
+    return replace(settings, org=where.org or settings.org, sources=(here,)), here
 
 
 def _repository() -> Path:
@@ -68,19 +76,29 @@ def _repository() -> Path:
 
 
 def _show(compared: Compared, form: str) -> None:
-    from reconciler.cli.findings import counted, echo_json, print_document, print_findings
+    from msgspec.structs import replace
+
+    from reconciler.cli.findings import counted, echo_json, findings_document, markdown_findings, print_findings
     from reconciler.planning.document import document
     from reconciler.planning.markdown import markdown
     from reconciler.planning.render import text
 
-    plan = compared.plan
-    if plan is None and form == "json":
-        print_document(compared.findings, 0, 0)
-    elif plan is None:
-        print_findings(compared.findings)
-        click.echo(f"refused: {counted(compared.findings)}")
-    elif form == "json":
-        echo_json(document(plan))
+    findings, plan = compared.findings, compared.plan
+    if plan is not None:
+        # Its versions are not those of any records: nobody could approve it.
+        plan = replace(plan, held="")
+    if plan is not None:
+        # Its versions are not those of any records: nobody could approve it.
+        plan = replace(plan, held="")
+    if form == "json":
+        empty = findings_document(findings, compared.documents, compared.resources)
+        echo_json(empty if plan is None else document(plan))
+        return
+    if form == "markdown":
+        click.echo(markdown_findings(findings) if plan is None else markdown(plan), nl=False)
+        return
+    print_findings(findings)
+    if plan is None:
+        click.echo(f"{compared.revision} is refused: {counted(findings)}")
     else:
-        shown = markdown(plan) if form == "markdown" else text(plan, colour=coloured(sys.stdout))
-        click.echo(shown, nl=False)
+        click.echo(text(plan, colour=coloured(sys.stdout)), nl=False)

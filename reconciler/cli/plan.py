@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.common import coloured, load, records_or_none, settings_option
+from reconciler.cli.common import chosen, coloured, load, records_or_none, settings_option
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
     from reconciler.pipeline.line import Prepared
-    from reconciler.settings import Settings, SourceSettings
+    from reconciler.settings import Settings
 
 FORMS = ("text", "json", "markdown")
 CHANGES = 3
@@ -23,10 +23,8 @@ CHANGES = 3
 @click.command(epilog="Example: reconciler plan --revision feature --format markdown")
 @click.option("--revision", metavar="REV", default="", help="A branch, tag or commit instead of the source's own.")
 @click.option("--source", "name", metavar="NAME", default="", help="Only this source.")
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", help="Default: text."
-)
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to FILE as JSON too.")
+@click.option("--format", "form", type=click.Choice(FORMS), default="text", help="Default: text.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the plan to FILE as JSON too.", metavar="FILE")
 @click.option("--detailed-exitcode", is_flag=True, help=f"Exit with {CHANGES} where there is something to do.")
 @settings_option
 def command(settings_file: Path, revision: str, name: str, form: str, out: Path | None, detailed_exitcode: bool) -> int:
@@ -34,73 +32,67 @@ def command(settings_file: Path, revision: str, name: str, form: str, out: Path 
 
     Deletes beyond the budget, and all that delete volumes, wait for `reconciler approve DIGEST`.
     """
-    settings = load(settings_file)
-    prepared = [_prepared(settings, source, revision) for source in _chosen(settings, name)]
-    found = [_document(each) for each in prepared]
-    document = found[0] if len(found) == 1 else found
+    prepared = _prepared(load(settings_file), name, revision)
     if out is not None:
-        _write(out, document)
+        _write(out, _document(prepared))
     if form == "json":
         from reconciler.cli.findings import echo_json
 
-        echo_json(document)
+        echo_json(_document(prepared))
     else:
-        for each in prepared:
-            _show(each, form)
+        click.echo("\n".join(_shown(each, form) for each in prepared), nl=False)
     if any(each.plan is None for each in prepared):
         return 1
     return CHANGES if detailed_exitcode and any(each.plan and each.plan.steps for each in prepared) else 0
 
 
-def _chosen(settings: Settings, name: str) -> list[SourceSettings]:
-    chosen = [source for source in settings.sources if name in ("", source.name)]
-    if not chosen:
-        raise UsageError(
-            f"there is no source {name!r}; the settings have {', '.join(s.name for s in settings.sources)}"
-        )
-    return chosen
-
-
-def _prepared(settings: Settings, source: SourceSettings, revision: str) -> Prepared:
+def _prepared(settings: Settings, name: str, revision: str) -> list[Prepared]:
     from reconciler.clock import SystemClock
     from reconciler.pipeline.line import Line
 
-    line = Line(settings, source, records_or_none(settings), SystemClock())
-    line.source.refresh()
-    return line.prepare(revision)
+    records = records_or_none(settings)
+    found = []
+    for source in chosen(settings, name):
+        line = Line(settings, source, records, SystemClock())
+        line.source.refresh()
+        found.append(line.prepare(revision))
+    return found
 
 
-def _document(prepared: Prepared) -> dict[str, Any]:
-    import msgspec
+def _document(prepared: list[Prepared]) -> Any:
+    """The plan as JSON values; of several sources, a list."""
+    found = [_one(each) for each in prepared]
+    return found[0] if len(found) == 1 else found
 
+
+def _one(prepared: Prepared) -> dict[str, Any]:
+    from reconciler.cli.findings import findings_document
     from reconciler.planning.document import document
 
     if prepared.plan is not None:
         return document(prepared.plan)
     delta = prepared.loaded.delta
-    findings = [msgspec.to_builtins(finding) for finding in prepared.findings]
-    return {"findings": findings, "documents": delta.documents, "resources": len(delta.added)}
+    return findings_document(prepared.findings, delta.documents, len(delta.added))
 
 
-def _show(prepared: Prepared, form: str) -> None:
-    from reconciler.cli.findings import counted, print_findings
+def _shown(prepared: Prepared, form: str) -> str:
+    from reconciler.cli.findings import counted, findings_text, markdown_findings
     from reconciler.planning.markdown import markdown
     from reconciler.planning.render import text
 
-    if prepared.plan is None:
-        print_findings(prepared.findings)
-        click.echo(f"{prepared.revision} is refused: {counted(prepared.findings)}")
-    elif form == "markdown":
-        click.echo(markdown(prepared.plan), nl=False)
-    else:
-        print_findings(prepared.findings)
-        click.echo(text(prepared.plan, colour=coloured(sys.stdout)), nl=False)
+    plan, findings = prepared.plan, prepared.findings
+    if form == "markdown":
+        return markdown_findings(findings) if plan is None else markdown(plan)
+    told = findings_text(findings)
+    if plan is None:
+        return f"{told}{prepared.revision} is refused: {counted(findings)}\n"
+    return told + text(plan, colour=coloured(sys.stdout))
 
 
 def _write(out: Path, document: object) -> None:
-    import msgspec
+    from reconciler.cli.findings import as_json
 
     try:
-        out.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+        out.write_bytes(as_json(document) + b"\n")
     except OSError as error:
-        raise UsageError(f"cannot write the plan to {out}: {error.strerror}") from error
+        raise UsageError(f"the plan cannot be written to {out}: {error.strerror}") from None

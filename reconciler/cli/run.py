@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import click
@@ -17,6 +16,8 @@ def command(settings_file: Path) -> None:
 
     SIGHUP looks at all sources at once. Only one daemon works on a state directory.
     """
+    import asyncio
+
     from reconciler import logs
     from reconciler.daemon.loop import serve
 

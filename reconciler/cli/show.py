@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,6 +12,9 @@ from reconciler.cli.common import paint
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
 from reconciler.status.conditions import Condition, Facts, conditions
+
+if TYPE_CHECKING:
+    import yaml
 
 MASK = "***"
 
@@ -78,12 +82,27 @@ def endpoint(record: Record) -> str:
 
 
 def as_yaml(value: Any) -> str:
-    """``value`` as block YAML in its own order."""
+    """``value`` as block YAML in its own order; texts of several lines as literal blocks."""
     import yaml
 
-    return yaml.dump(
-        value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=100
+    return yaml.dump(value, Dumper=_dumper(), sort_keys=False, allow_unicode=True, default_flow_style=False, width=100)
+
+
+@cache
+def _dumper() -> type[yaml.CSafeDumper]:
+    import yaml
+
+    class Literal(yaml.CSafeDumper):
+        pass
+
+    # The emitter falls back to quotes by itself where a text cannot be a literal block.
+    Literal.add_representer(
+        str,
+        lambda dumper, text: dumper.represent_scalar(
+            "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+        ),
     )
+    return Literal
 
 
 def _deployment(record: Record) -> dict[str, Any]:

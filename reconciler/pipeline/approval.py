@@ -15,7 +15,10 @@ def approve(settings: Settings, digest: str, by: str) -> str:
     ``digest`` is that of a whole plan or of its held steps alone. Raises RefusedError where no such plan is known
     and none of today's plans has it, or where nothing in it waits.
     """
-    records = Records.open(settings.state / FILE)
+    path = settings.state / FILE
+    if not path.exists():
+        raise RefusedError(f"nothing waits for approval: nothing was ever applied here ({path} is not there)")
+    records = Records.open(path)
     try:
         held = records.approvals.held_of(digest)
         if held is None:

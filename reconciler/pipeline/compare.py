@@ -8,6 +8,7 @@ from reconciler.clock import SystemClock
 from reconciler.engines.registry import ENGINES
 from reconciler.model.finding import Finding
 from reconciler.model.record import Health, Record
+from reconciler.model.revision import Revision
 from reconciler.pipeline.line import Line, Prepared
 from reconciler.pipeline.loading import accept
 from reconciler.pipeline.scoping import Places
@@ -18,10 +19,13 @@ from reconciler.settings import LocationSettings, Settings, SourceSettings
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """The plan from one commit to the other; None where the second has errors."""
+    """The plan from one commit to the other, None where the second has errors; and how much of the second was read."""
 
     findings: list[Finding]
+    revision: Revision
     plan: Plan | None
+    documents: int
+    resources: int
 
 
 def compare(settings: Settings, source: SourceSettings, before: str, after: str) -> Compared:
@@ -43,7 +47,8 @@ def compare(settings: Settings, source: SourceSettings, before: str, after: str)
         bound |= {place: LocationSettings(engine=next(iter(ENGINES))) for place in extra}
         second = _line(msgspec.structs.replace(strict, locations=bound), source, records)
     prepared = second.prepare(after)
-    return Compared(prepared.findings, prepared.plan)
+    delta = prepared.loaded.delta
+    return Compared(prepared.findings, prepared.revision, prepared.plan, delta.documents, len(delta.added))
 
 
 def _line(settings: Settings, source: SourceSettings, records: Records) -> Line:

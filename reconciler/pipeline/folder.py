@@ -1,23 +1,30 @@
-"""A directory of manifests as it lies there, Git or not: read, checked, never applied."""
+"""Manifests as they lie there, a directory or one file, Git or not: read, checked, never applied."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
 from reconciler.errors import UsageError
+from reconciler.manifests import crossing
 from reconciler.manifests.assembly import assemble
-from reconciler.manifests.crossing import check
+from reconciler.manifests.decoder import Decoded
 from reconciler.manifests.normal import Dialect
-from reconciler.model.finding import Finding, Severity
+from reconciler.model.finding import Finding
 from reconciler.model.revision import FileChange
 from reconciler.pipeline.decoding import Blobs, Cache, decode_all
 from reconciler.pipeline.view import Surroundings, View
 from reconciler.records.store import Records
+from reconciler.source.comparison import Comparison, judge
 from reconciler.source.selection import IGNORE_FILE, Selection
+from reconciler.source.walk import Difference, Entry
+
+_FILE, _LINK = b"100644", b"120000"
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -28,35 +35,96 @@ class Checked(msgspec.Struct, frozen=True):
     resources: int
 
 
-def check_folder(root: Path, dialect: Dialect, around: Surroundings) -> Checked:
-    """Check every manifest at ``root`` (a directory, or one file). Raises UsageError where there is nothing to read."""
-    base = root if root.is_dir() else root.parent
-    names = sorted(_manifests(base) if root.is_dir() else [root.name])
-    if not names:
-        raise UsageError(f"{root} holds no manifest: no file below it ends in .yaml or .yml")
-    blobs = Blobs(lambda name: (base / name).stat().st_size, lambda name: (base / name).read_bytes())
+def check(path: Path, dialect: Dialect, around: Surroundings) -> Checked:
+    """Check every manifest at ``path``, a directory or one file. Raises UsageError where there is nothing to read.
+
+    One file alone is read first; where that leaves questions, so is what lies around it, and what is told is still
+    only about the file.
+    """
+    if path.is_dir():
+        names = sorted(_manifests(path))
+        if not names:
+            raise UsageError(f"{path} holds no manifest: no file below it ends in .yaml or .yml")
+        return _checked(path, names, dialect, around)[0]
+    alone, _ = _checked(path.parent, [path.name], dialect, around)
+    if not alone.findings:
+        return alone
+    root = _root(path)
+    name = os.path.relpath(path.absolute(), root)
+    whole, mine = _checked(root, sorted({*_manifests(root), name}), dialect, around, name)
+    findings = [msgspec.structs.replace(each, path=path.name) for each in whole.findings if each.path == name]
+    return Checked(findings, alone.documents, mine)
+
+
+def _checked(
+    base: Path, names: Iterable[str], dialect: Dialect, around: Surroundings, only: str = ""
+) -> tuple[Checked, int]:
+    """What is found below ``base``, and how many resources the file ``only`` holds."""
+    blobs = Blobs(lambda name: _size(base, name), lambda name: _read(base, name))
+    compared = _compared(base, names)
     records = Records.open(None)
     view = View("", records, blobs, dialect, around)
-    changes = [FileChange(name, "", name) for name in names if not (base / name).is_symlink()]
-    links = [_symlink(name) for name in names if (base / name).is_symlink()]
     cache = Cache(lambda _: {}, lambda _: None)
-    delta = assemble("", changes, lambda wanted: decode_all(wanted, blobs, cache, dialect), records.desired)
+
+    def decode(wanted: Iterable[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
+        return decode_all(list(wanted), blobs, cache, dialect)
+
+    delta = assemble("", compared.changes, decode, records.desired)
     view.overlay(delta)
-    findings = sorted([*links, *delta.findings, *check(delta, view)])
-    return Checked(findings, delta.documents, len(delta.added))
+    findings = sorted([*compared.findings, *delta.findings, *crossing.check(delta, view)])
+    mine = sum(resource.path == only for resource in delta.added.values())
+    return Checked(findings, delta.documents, len(delta.added)), mine
+
+
+def _compared(base: Path, names: Iterable[str]) -> Comparison:
+    """The files as the difference to nothing, judged as those of a revision are; a blob's id is its path."""
+    found = ((os.fsencode(name), _LINK if (base / name).is_symlink() else _FILE) for name in names)
+    differences = (Difference(raw, None, Entry(mode, raw)) for raw, mode in found)
+    return judge(differences, lambda _: True)
+
+
+def _size(base: Path, blob: str) -> int:
+    try:
+        return _path(base, blob).stat().st_size
+    except OSError as error:
+        _unreadable(error)
+
+
+def _read(base: Path, blob: str) -> bytes:
+    try:
+        return _path(base, blob).read_bytes()
+    except OSError as error:
+        _unreadable(error)
+
+
+def _path(base: Path, blob: str) -> Path:
+    return base / os.fsdecode(bytes.fromhex(blob))
+
+
+def _root(path: Path) -> Path:
+    """The work tree that ``path`` is in, or its own directory."""
+    here = path.absolute().parent
+    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
 
 
 def _manifests(base: Path) -> Iterator[str]:
+    """Paths of manifests below ``base``, as Git would hold them: files and symbolic links."""
     ignore = base / IGNORE_FILE
     selection = Selection(ignored=ignore.read_bytes() if ignore.is_file() else b"")
-    for folder, folders, files in os.walk(base):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in files:
+    for folder, folders, files in os.walk(base, onerror=_unreadable):
+        # A link to a directory is an entry of its own to Git, never a way down.
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in (*files, *links):
             path = os.path.relpath(os.path.join(folder, name), base)
-            if selection.takes(path):
+            if selection.takes(path) and _kept_by_git(os.path.join(folder, name)):
                 yield path
 
 
-def _symlink(name: str) -> Finding:
-    return Finding(name, 1, 1, "symlink", Severity.ERROR, f"{name} is a symbolic link; links are not followed",
-                   "put the manifest itself there")  # fmt: skip
+def _unreadable(error: OSError) -> NoReturn:
+    raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
+
+
+def _kept_by_git(path: str) -> bool:
+    mode = os.lstat(path).st_mode
+    return stat.S_ISREG(mode) or stat.S_ISLNK(mode)

@@ -68,8 +68,8 @@ def unreadable(source: str, error: ReconcilerError) -> Report:
 
 
 def place(finding: Finding) -> str:
-    """``shop/api.yaml:12:7``."""
-    return f"{finding.path}:{finding.line}:{finding.column}"
+    """``shop/api.yaml:12:7``, or the path alone where it is the file as a whole."""
+    return f"{finding.path}:{finding.line}:{finding.column}" if finding.line else finding.path
 
 
 def _outcome(outcomes: list[Outcome]) -> str:
@@ -83,17 +83,22 @@ def _outcome(outcomes: list[Outcome]) -> str:
 
 def lines(report: Report) -> Iterator[str]:
     """The report as people read it."""
-    told = ", ".join(f"{count} {word}" for word, count in report.counts.items()) or report.message or "nothing to do"
     where = f" at {report.revision}" if report.revision else ""
-    if report.outcome in ("refused", "unreadable"):
-        told = report.message
-    yield f"{report.source}: {report.outcome}{where}: {told}"
+    yield f"{report.source}: {report.outcome}{where}: {_told(report)}"
     for trouble in report.troubles[:MOST_LINES]:
         yield f"  {trouble}"
     if len(report.troubles) > MOST_LINES:
         yield f"  … and {len(report.troubles) - MOST_LINES} more"
     if report.held:
         yield f"  Let what waits go with: reconciler approve {report.held}"
+
+
+def _told(report: Report) -> str:
+    if report.outcome in ("refused", "unreadable") or not report.counts:
+        return report.message or "nothing to do"
+    count = sum(report.counts.values())
+    each = ", ".join(f"{number} {word}" for word, number in report.counts.items())
+    return f"{count} step{'s' if count > 1 else ''}, {each}"
 
 
 def packed(reports: list[Report]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Plan
-from reconciler.planning.summary import HOLD_REASONS, Group, groups, sentence, shown_pair
+from reconciler.planning.summary import HOLD_REASONS, Group, differences, groups, sentence, shown_pair
 
 SIGNS = {Action.CREATE: "+", Action.UPDATE: "~", Action.REPLACE: "±", Action.DELETE: "-"}
 COLOURS = {Action.CREATE: "32", Action.UPDATE: "33", Action.REPLACE: "35", Action.DELETE: "31"}
@@ -15,6 +15,10 @@ NOTES = {
     ChangeClass.NEW_VERSION: "new version",
     ChangeClass.REPLACE: "replaces it",
 }
+
+PART_COLOURS = {"+": "32", "-": "31", " ": "2"}
+MOST_PARTS = 20
+"""Lines shown of one field's difference; of the rest only the number."""
 
 
 def text(plan: Plan, *, colour: bool = False) -> str:
@@ -41,13 +45,21 @@ def _group(group: Group, paint: _Paint) -> Iterator[str]:
     yield f"  {paint(colour, SIGNS[step.action])} {paint(colour, str(step.key))}{paint('2', places)}{paint('35', held)}"
     width = max((len(change.path) for change in group.changes), default=0)
     for change in group.changes:
-        yield _change(change, min(width, 60), paint)
+        yield from _change(change, min(width, 60), paint)
 
 
-def _change(change: FieldChange, width: int, paint: _Paint) -> str:
-    note = NOTES[change.change]
-    before, after = shown_pair(change)
-    return f"      {change.path:<{width}}  {before} → {paint('1', after)}" + paint("2", f"  {note}" if note else "")
+def _change(change: FieldChange, width: int, paint: _Paint) -> Iterator[str]:
+    note = paint("2", f"  {NOTES[change.change]}" if NOTES[change.change] else "")
+    parts = list(differences(change.before, change.after))
+    if not parts:
+        before, after = shown_pair(change)
+        yield f"      {change.path:<{width}}  {before} → {paint('1', after)}{note}"
+        return
+    yield f"      {change.path}{note}"
+    for sign, part in parts[:MOST_PARTS]:
+        yield "        " + paint(PART_COLOURS[sign], f"{sign} {part}".rstrip())
+    if len(parts) > MOST_PARTS:
+        yield f"        … and {len(parts) - MOST_PARTS} more"
 
 
 def _asides(plan: Plan) -> Iterator[str]:

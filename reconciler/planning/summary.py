@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from difflib import unified_diff
 from itertools import groupby
 from typing import Any
 
@@ -81,6 +82,39 @@ def shown_pair(change: FieldChange) -> tuple[str, str]:
     """Before and after on one line each; what looks the same, since it is secret or long, is said to differ."""
     before, after = one_line(change.before), one_line(change.after)
     return before, "(differs)" if before == after else after
+
+
+def differences(before: Any, after: Any) -> Iterator[tuple[str, str]]:
+    """How two lists of plain values, or two texts of several lines, differ: ``+``, ``-`` or a blank, and the line.
+
+    Nothing for any other pair, and for lists that differ in their order alone: those are best shown whole.
+    """
+    old, new = _lines(before), _lines(after)
+    if old is None or new is None:
+        return
+    if len(old) == len(before) and len(new) == len(after) and isinstance(before, list):
+        yield from (("-", line) for line in old if line not in new)
+        yield from (("+", line) for line in new if line not in old)
+    elif max(len(old), len(new)) > 1:
+        unified = list(unified_diff(old, new, lineterm="", n=1))
+        yield from ((line[0], line[1:]) for line in unified[2:] if line[0] in "+- ")
+
+
+def _lines(value: Any) -> list[str] | None:
+    """The lines of a text, or of all members of a list; None where the value is, or holds, anything deeper."""
+    if isinstance(value, str):
+        return [_printable(line) for line in value.splitlines()]
+    if not isinstance(value, list) or any(isinstance(member, dict | list) for member in value):
+        return None
+    texts = (member if isinstance(member, str) else one_line(member) for member in value)
+    return [_printable(line) for text in texts for line in text.splitlines() or [""]]
+
+
+def _printable(line: str) -> str:
+    """``line`` without what could steer a terminal."""
+    return "".join(
+        sign if sign.isprintable() else " " if sign == "\t" else "\N{REPLACEMENT CHARACTER}" for sign in line
+    )
 
 
 def one_line(value: Any, width: int = 60) -> str:
