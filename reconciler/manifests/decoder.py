@@ -29,7 +29,11 @@ BUILT_IN_TAGS = frozenset(
 )
 """Built-in tags that a manifest may carry (4-fields.md, section 9)."""
 
+MOST_FAULTS = 500
+"""Faults of one file that are looked for and told one by one."""
+
 RULES = {
+    "too-many-faults": "A file with very many faults is not read to its end.",
     "not-a-mapping": "A manifest is a mapping of fields to values.",
     "unknown-kind": "The kind of a manifest is one of the platform's kinds.",
     "unsupported-kind": "The kind is known to the platform and not yet to this program.",
@@ -63,6 +67,10 @@ def decode(raw: bytes, dialect: Dialect) -> Decoded:
             manifests.append(manifest)
         faults.extend(one.faults)
         owned.extend((document, name) for name in one.owned)
+        if len(faults) > MOST_FAULTS:
+            message = f"this file has more than {MOST_FAULTS} faults; what follows is not looked at"
+            faults.append(Fault("too-many-faults", message, faults[-1].line, faults[-1].column))
+            break
     if owned:
         faults.append(_owned_notice(site, owned))
     return Decoded(tuple(manifests), tuple(sorted(faults, key=lambda f: (f.line, f.column))), len(reading.documents))

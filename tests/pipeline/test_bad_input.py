@@ -1,0 +1,163 @@
+"""Whatever is pushed: a finding with its place in under a second, and what was applied stays applied."""
+
+from __future__ import annotations
+
+import re
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.casefiles import cases
+from tests.gitkit import File, Submodule, Symlink
+from tests.pipeline.way import BASE, Way, shown
+
+SOUND = {"shop/gvc.yaml": BASE + "---\nkind: identity\nname: sound\n"}
+BAD = "shop/bad.yaml"
+SECONDS = 1.0
+
+
+@pytest.fixture
+def way(tmp_path: Path) -> Way:
+    """A repository that is applied."""
+    way = Way(tmp_path, dict(SOUND))
+    way.applied()
+    return way
+
+
+def findings_in_time(way: Way) -> list[str]:
+    """The findings of the newest commit, found in under a second of work."""
+    began = time.process_time()
+    prepared = way.prepare()
+    took = time.process_time() - began
+    assert prepared.plan is None
+    assert took < SECONDS
+    return shown(prepared.findings)
+
+
+def stays_applied_and_recovers(way: Way, *paths: str | bytes) -> None:
+    """A run refuses the newest commit and changes nothing; the commit that takes the files away goes through."""
+    before = way.recorded()
+    assert way.apply().outcome == "refused"
+    assert way.recorded() == before
+    assert way.records.sources.get("main").commit != way.repo.git("rev-parse", "main")  # type: ignore[union-attr]
+    way.commit(dict.fromkeys(paths))
+    way.applied()
+    assert way.recorded().keys() == before.keys()
+
+
+@pytest.mark.parametrize("case", cases("bad-input/documents.yaml"))
+def test_a_mistake_is_told_with_its_place(case: dict[str, Any], way: Way) -> None:
+    way.commit({BAD: case["input"]})
+    found = findings_in_time(way)
+    assert len(found) == len(case["findings"]), found
+    for line, start in zip(found, case["findings"], strict=True):
+        assert line.startswith(start)
+    stays_applied_and_recovers(way, BAD)
+
+
+def identities(count: int) -> bytes:
+    """One file with many sound documents."""
+    return b"---\n".join(b"kind: identity\nname: i%d\n" % number for number in range(count))
+
+
+HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
+    "100 MB": (lambda: b"# " + b"a" * 100_000_000, r"1:1 too-large \| the file has 95 MiB; at most 16 MiB are read"),
+    "10,000 documents": (lambda: identities(10_000), r"\d+:\d+ too-many-documents"),
+    "a document of 2 MB": (lambda: b"kind: identity\nname: i\ndescription: " + b"a" * 2_000_000, r"1:1 too-large"),
+    "an alias bomb of 212 bytes": (
+        lambda: (
+            b"a: &a [b,b,b,b,b,b,b,b,b]\n"
+            + b"".join(b"%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n" % ((n, n) + (n - 1,) * 7) for n in range(98, 104))
+        ),
+        r"[67]:\d+ too-many-nodes",
+    ),
+    "300,000 brackets": (lambda: b"kind: " + b"[" * 300_000, r"1:\d+ too-deep"),
+    "300,000 closed brackets": (lambda: b"kind: " + b"[" * 300_000 + b"]" * 300_000, r"1:\d+ too-deep"),
+    "300,000 braces": (lambda: b"{a: " * 300_000, r"1:\d+ too-deep"),
+    "300,000 indentations": (lambda: b"- " * 300_000, r"1:\d+ too-deep"),
+    "a million items": (lambda: b"kind: [" + b"1," * 400_000 + b"]", r"1:\d+ too-many-nodes"),
+    "invalid UTF-8": (lambda: b"kind: identity\nname: caf\xe9\n", r"2:10 encoding"),
+    "UTF-16": (lambda: "kind: identity\nname: web\n".encode("utf-16"), r"1:1 encoding"),
+    "UTF-16 without a mark": (lambda: "kind: identity\nname: web\n".encode("utf-16-le"), r"1:\d+ \S+"),
+    "NUL": (lambda: b"kind: identity\nname: we\x00b\n", r"2:9 encoding"),
+    "an escape": (lambda: b"kind: identity\nname: a\ndescription: \x1b[31m\n", r"3:14 control-character"),
+    "binary": (lambda: bytes(range(256)) * 100, r"\d+:\d+ encoding"),
+    "4,900 wrong documents": (lambda: b"---\n".join([b"kind: identity\nnam: x\n"] * 4_900), r"1:1 missing-field"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_costs_little_and_is_told_with_its_place(name: str, way: Way) -> None:
+    make, wanted = HOSTILE[name]
+    way.repo.git("config", "pack.compression", "1")
+    way.commit({BAD: make()})
+    found = findings_in_time(way)
+    assert re.match(rf"shop/bad\.yaml:{wanted}", found[0]), found[0]
+    assert len("".join(found[:1])) < 600
+    stays_applied_and_recovers(way, BAD)
+
+
+def test_a_file_that_is_too_large_is_never_read(way: Way) -> None:
+    way.commit({BAD: b"# " + b"a" * 20_000_000})
+    tracemalloc.start()
+    try:
+        way.prepare()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+ODD: dict[str, tuple[dict[str | bytes, File], str]] = {
+    "a symbolic link": ({"shop/link.yaml": Symlink("/etc/passwd")}, r"shop/link\.yaml:0:0 symlink"),
+    "a submodule": ({"other": Submodule()}, r"other:0:0 submodule"),
+    "a submodule like a file": ({"shop/other.yaml": Submodule()}, r"shop/other\.yaml:0:0 submodule"),
+    "a newline in a name": ({"shop/a\nb.yaml": "kind: identity\nname: a\n"}, r"shop/a\\nb\.yaml:0:0 file-name"),
+    "a name that is not UTF-8": ({b"shop/\xff.yaml": "kind: identity\nname: a\n"}, r"shop/\\xff\.yaml:0:0 file-name"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_is_no_plain_file_is_told_of(name: str, way: Way) -> None:
+    files, wanted = ODD[name]
+    way.commit(files)
+    [found] = findings_in_time(way)
+    assert re.match(wanted, found)
+    stays_applied_and_recovers(way, *files)
+
+
+def test_all_that_is_wrong_is_told_in_one_go(way: Way) -> None:
+    way.commit(
+        {
+            "a.yaml": "kind: [",
+            "b.yaml": b"\xff",
+            "c.yaml": Symlink("x"),
+            "shop/d.yaml": "kind: identity\nnam: x\n",
+            "shop/e.yaml": "kind: identity\nname: sound\n",
+        }
+    )
+    assert [line.split(" |")[0] for line in findings_in_time(way)] == [
+        "a.yaml:2:1 syntax",
+        "b.yaml:1:1 encoding",
+        "c.yaml:0:0 symlink",
+        "shop/d.yaml:1:1 missing-field",
+        "shop/d.yaml:2:1 unknown-field",
+        "shop/gvc.yaml:5:1 duplicate-resource",
+    ]
+
+
+def test_with_skip_the_sound_files_of_a_bad_revision_are_applied(tmp_path: Path) -> None:
+    way = Way(tmp_path, SOUND | {"shop/web.yaml": "kind: identity\nname: web\n"}, on_invalid="skip")
+    way.applied()
+    way.commit({"shop/web.yaml": "kind: [", "shop/new.yaml": "kind: identity\nname: new\n", "x.yaml": Symlink("y")})
+    ended = way.apply()
+    assert ended.outcome == "applied"
+    assert [line.split(" |")[0] for line in shown(ended.findings)] == ["shop/web.yaml:2:1 syntax", "x.yaml:0:0 symlink"]
+    assert way.recorded().keys() == {"gvc/shop", "identity/shop/sound", "identity/shop/web", "identity/shop/new"}
+    way.commit({"shop/web.yaml": None, "x.yaml": None})
+    way.applied()
+    assert "identity/shop/web" not in way.recorded()
