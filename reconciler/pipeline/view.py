@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain, islice
 
@@ -51,12 +52,16 @@ class View:
         self.around = around
         self.delta = Delta()
         self.gone: frozenset[str] = frozenset()
+        self._new_members: defaultdict[str, list[str]] = defaultdict(list)
         self._locators: dict[str, Locator] = {}
 
     def overlay(self, delta: Delta) -> None:
         """Take ``delta`` for what has changed."""
         self.delta = delta
         self.gone = frozenset(delta.removed())
+        self._new_members.clear()
+        for key, resource in delta.added.items():
+            self._new_members[resource.key.gvc].append(key)
 
     def entry(self, key: str) -> Entry | Resource | None:
         """What is known of where and how ``key`` is desired; None where it is not."""
@@ -119,5 +124,5 @@ class View:
 
     def members(self, gvc: str) -> set[str]:
         """Keys of what is, or shall be, in ``gvc``."""
-        new = {key for key, resource in self.delta.added.items() if resource.key.gvc == gvc}
-        return new | {*self.records.desired.keys_of_gvc(gvc), *self.records.applied.keys_of_gvc(gvc)}
+        known = self.records
+        return {*self._new_members.get(gvc, ()), *known.desired.keys_of_gvc(gvc), *known.applied.keys_of_gvc(gvc)}
