@@ -24,6 +24,10 @@ from reconciler.pipeline.worker import frame, read_frame
 MANY = 400
 """Files from which on starting processes (0.2 s) pays."""
 BATCH = 100
+AHEAD = 4
+"""Batches that a worker has at once, so that it goes on while its answers wait to be read."""
+PIPE = 1 << 20
+"""Bytes that fit into a pipe: some answers (100 of 2 KB each), where the usual 64 KB would hold a worker up."""
 
 pack = msgspec.msgpack.Encoder().encode
 unpack = msgspec.msgpack.Decoder(Decoded).decode
@@ -91,11 +95,11 @@ def _too_large(size: int) -> Decoded:
 
 
 def _side_by_side(changes: list[FileChange], blobs: Blobs, dialect: Dialect) -> Iterator[Packed]:
-    """Batches go round the workers; each always has one to do while the answer to the last is read."""
+    """Batches go round the workers; each always has some to do while the answer to the first is read."""
     batches = _chunks(changes, BATCH)
     workers = [_Worker(dialect) for _ in range(min(os.cpu_count() or 1, len(changes) // BATCH or 1))]
     try:
-        busy = [worker for worker in workers for _ in range(2) if worker.give(next(batches, []), blobs)]
+        busy = [worker for worker in workers for _ in range(AHEAD) if worker.give(next(batches, []), blobs)]
         while busy:
             worker = busy.pop(0)
             yield from worker.take()
@@ -115,7 +119,7 @@ class _Worker:
 
     def __init__(self, dialect: Dialect) -> None:
         command = [sys.executable, "-I", "-m", "reconciler.pipeline.worker"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pipesize=PIPE)
         self.given: list[list[FileChange]] = []
         self.frames: SimpleQueue[bytes] = SimpleQueue()
         self.frames.put(pack(dialect))
