@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -214,5 +214,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _create(path: Path) -> None:
-    # Before SQLite does, so that the file, and -wal and -shm after it, are never readable by others.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    # Before SQLite does, so that the file, and -wal and -shm after it, are never readable by others. One that is there
+    # is not touched: closing any descriptor of it would end the locks of a connection that this process has already.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -1,0 +1,36 @@
+"""Two connections of one process to the same records do not cost each other what they hold."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from reconciler.records.store import FILE, Records
+
+LOOK = """
+import sys
+from pathlib import Path
+from reconciler.records.store import Records
+records = Records.open(Path(sys.argv[1]))
+print(sum(1 for _ in records.pending.take("main").keys))
+records.close()
+"""
+
+
+def look(path: Path) -> int:
+    """How many keys another process finds, which then closes what it takes for the last connection."""
+    command = [sys.executable, "-c", LOOK, str(path)]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def test_opening_the_records_a_second_time_leaves_the_locks_of_the_first_alone(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    first = Records.open(path)
+    first.pending.add_many("main", ["gvc/a"])
+    Records.open(path).close()
+    assert look(path) == 1
+    first.pending.add_many("main", ["gvc/b"])
+    assert look(path) == 2
+    first.close()
+    assert look(path) == 2
