@@ -31,6 +31,8 @@ BACKGROUND = frozenset({"poll", "ref"})
 """Reasons that ask for a look and not for a run."""
 STATUS = "/status"
 """Woken in the place of a source (whose name has no slash) when only status is to be written."""
+OVERDUE = 5.0
+"""Seconds until a step that is owed another try, and did not get it in the last round, is looked at again."""
 RECORDS_RETRY = 5.0
 """Seconds until the records are tried again after they could not be written (a full disk)."""
 
@@ -121,11 +123,14 @@ class Daemon:
     async def _look(self, name: str, reasons: set[str]) -> None:
         """A run where an operator, a start or a retry asks for one; else only where the source gives reason."""
         self.notifier.status(f"{name}: looking ({', '.join(sorted(reasons))})")
+        if self._fetch is not None:
+            await self._fetch  # two fetches into one mirror get in each other's way
         began = self.clock.monotonic()
         if reasons <= BACKGROUND:
             report = await self.runner.poll(name, partial(self._preempted, name))
         else:
             report = await self._run(name, ",".join(sorted(reasons)))
+        self._running = None
         self.watchdog.progress()
         if report is not None:
             self._tell(report, ",".join(sorted(reasons)), self.clock.monotonic() - began)
@@ -180,11 +185,14 @@ class Daemon:
                 self.timers.after(f"status {name}", max(due, 0.05), partial(self.wakes.add, STATUS, "status"))
 
     def _next_attempt(self) -> None:
-        """Come back when a failed step is owed another try; a newer revision does not wait for that."""
+        """Come back when a failed step is owed another try; a newer revision does not wait for that.
+
+        A try that is overdue already could not be made: its source is refused or cannot be read.
+        """
         due = self.runner.next_attempt()
         if due is not None:
-            wait = max(0.05, due - self.clock.now())
-            self.timers.after("retry", wait, partial(self.wakes.add, None, "retry"))
+            wait = due - self.clock.now()
+            self.timers.after("retry", wait if wait > 0 else OVERDUE, partial(self.wakes.add, None, "retry"))
 
     def _broken(self, error: RecordsError) -> None:
         """The records cannot be written: nothing goes on until they can, and what was in flight is done again."""
