@@ -1,0 +1,159 @@
+"""Runs the same three commits through daemons that die and daemons that do not, and tells what became of it."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reconciler.records.store import FILE, Records
+from tests.crash import repository
+from tests.crash.daemon_with_ledger import POINTS
+from tests.daemon.kit import STATUS, Running, Site, eventually
+from tests.gitkit import File
+
+PHASES: Sequence[Mapping[str, File]] = (repository.first(), repository.second(), repository.third())
+"""The commits, one after another."""
+SECRET_KEY = bytes(range(32))
+"""The same for all sites, so that digests of secret data can be compared."""
+DONE = ("applied", "unchanged", "waiting")
+
+
+@dataclass(frozen=True)
+class Kill:
+    """When a daemon dies: at a point of the program, or some seconds after it began to work."""
+
+    point: str = ""
+    after: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How things stand when nothing is left to be done, without what depends on when it was done."""
+
+    records: dict[str, tuple[object, ...]]
+    world: dict[str, tuple[str, int]]
+    performed: set[str]
+    tree: str
+
+
+@dataclass
+class CrashSite:
+    """One repository and state directory, and the ledger of all that was ever done there."""
+
+    site: Site
+    ledger: Path
+    kills: int = 0
+    repeated: int = 0
+    slowest: float = 0.0
+    points: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def create(cls, path: Path) -> CrashSite:
+        """A new one, with nothing committed."""
+        site = Site(path, {}, prune={"count": 1000, "percent": 100})
+        Records.open(site.state / FILE).close()
+        with closing(sqlite3.connect(site.state / FILE, isolation_level=None)) as database:
+            database.execute("UPDATE meta SET value = ? WHERE name = 'secret_key'", (SECRET_KEY,))
+        return cls(site, path / "ledger.jsonl")
+
+    def go_through(self, kills: Sequence[Sequence[Kill]]) -> list[Ending]:
+        """Commit, let daemons die, let one finish; the state after each of the PHASES."""
+        endings = []
+        for files, deaths in zip(PHASES, kills, strict=True):
+            self.site.repo.commit(files)
+            for kill in deaths:
+                self.let_die(kill)
+                self.check()
+            endings.append(self.finish())
+        return endings
+
+    def let_die(self, kill: Kill) -> None:
+        """Run a daemon until ``kill`` ends it, or until it has nothing left to do."""
+        with self._daemon(kill.point) as daemon:
+            if kill.point:
+                eventually(lambda: daemon.process.poll() is not None or _told(daemon), "it dies or ends its work")
+            else:
+                time.sleep(kill.after)
+            daemon.kill()
+        if kill.point and daemon.process.returncode == -9 and not _told(daemon):
+            self.points[kill.point.partition(":")[0]] += 1
+        self.kills += 1
+
+    def check(self) -> None:
+        """What holds at every moment: what is recorded was done, and what was done is recorded or journaled."""
+        records = Records.open(self.site.state / FILE)
+        try:
+            recorded = {_place(r.key, r.location): (r.digest, r.version) for r in records.applied.items()}
+            journaled = {_place(row.key, row.location) for row in records.journal.open()}
+        finally:
+            records.close()
+        world = self.world()
+        places = (recorded.keys() | world.keys()) - journaled
+        lost = {at: (recorded.get(at), world.get(at)) for at in places if recorded.get(at) != world.get(at)}
+        assert lost == {}, f"recorded and done differ: {lost}"
+
+    def finish(self) -> Ending:
+        """Run a daemon until it has nothing left to do, and end it in peace."""
+        with self._daemon("") as daemon:
+            began = time.monotonic()
+            eventually(lambda: _told(daemon), "it ends its work", patience=30)
+            self.slowest = max(self.slowest, time.monotonic() - began)
+            assert daemon.stop() == 0
+            assert daemon.said("records") == []
+        return self._ending()
+
+    def world(self) -> dict[str, tuple[str, int]]:
+        """Place to digest and version of what there is according to the ledger."""
+        found: dict[str, tuple[str, int]] = {}
+        for line in self._lines():
+            place = _place(line["key"], line["at"])
+            if line["action"] == "delete":
+                found.pop(place, None)
+            else:
+                found[place] = (line["digest"], line["version"])
+        return found
+
+    def _lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.ledger.read_text().splitlines()] if self.ledger.exists() else []
+
+    def _ending(self) -> Ending:
+        with self.site.records() as records:
+            assert records.journal.open() == []
+            assert records.pending.count("main") == 0
+            found: dict[str, tuple[object, ...]] = {
+                _place(r.key, r.location): (r.digest, r.version, r.body, r.health, r.alias, r.revision, r.engine)
+                for r in records.applied.items()
+            }
+        lines = [json.dumps(line) for line in self._lines()]
+        self.repeated = len(lines) - len(set(lines))
+        tree = self.site.repo.git("rev-parse", f"{STATUS}^{{tree}}")
+        return Ending(found, self.world(), set(lines), tree)
+
+    def _daemon(self, point: str) -> AbstractContextManager[Running]:
+        return self.site.daemon(sys.executable, "-m", "tests.crash.daemon_with_ledger", str(self.ledger), point)
+
+
+def random_kill(chance: random.Random, seconds: float) -> Kill:
+    """Any moment of a run that takes ``seconds``, or any point of the program."""
+    if chance.random() < 0.5:
+        return Kill(after=chance.uniform(0, seconds))
+    point = chance.choice(POINTS)
+    return Kill(f"{point}:{chance.randint(1, 1 if point.startswith('mov') else 12)}")
+
+
+def _told(daemon: Running) -> bool:
+    """Whether it has finished its first round, status included."""
+    return bool(daemon.said("status")) and bool([run for run in daemon.said("run") if run["outcome"] in DONE])
+
+
+def _place(key: object, location: str) -> str:
+    return f"{key}@{location}".rstrip("@")

@@ -1,0 +1,66 @@
+"""A daemon that is killed at any moment, as often as one likes, ends where one ends that is left in peace."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.crash.daemon_with_ledger import POINTS
+from tests.crash.harness import PHASES, CrashSite, Ending, Kill, random_kill
+
+WORK = 0.3
+"""Seconds that a phase takes, start included."""
+
+EXACT = (
+    (Kill("begin:3"), Kill("half:40"), Kill("committed:9"), Kill("move:1")),
+    (Kill("write:4"), Kill("performed:90"), Kill("moved:1")),
+    (Kill("perform:7"), Kill("commit:5"), Kill(after=0.1)),
+)
+"""Ten deaths: at every point of the program once, and one whenever it happens."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[Ending]:
+    """How it ends in peace."""
+    site = CrashSite.create(tmp_path_factory.mktemp("peace"))
+    endings = site.go_through([[] for _ in PHASES])
+    assert site.repeated == 0
+    assert [len(ending.records) > 200 for ending in endings] == [True] * len(PHASES)
+    return endings
+
+
+def test_ten_kills_change_nothing_about_the_end(tmp_path: Path, undisturbed: list[Ending]) -> None:
+    site = CrashSite.create(tmp_path)
+    endings = site.go_through(EXACT)
+    assert_same(endings, undisturbed)
+    assert site.kills == 10
+    assert set(site.points) == set(POINTS)
+    assert 0 < site.repeated <= 8 * site.kills
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_a_hundred_kills_change_nothing_about_the_end(tmp_path: Path, undisturbed: list[Ending], seed: int) -> None:
+    chance = random.Random(seed)
+    kills = [[random_kill(chance, WORK) for _ in range(number)] for number in (4, 3, 3)]
+    site = CrashSite.create(tmp_path)
+    assert_same(site.go_through(kills), undisturbed)
+    assert site.kills == 10
+
+
+def assert_same(endings: list[Ending], expected: list[Ending]) -> None:
+    """Equal records, equal status branch, every step performed, nothing recorded that was not."""
+    for ending, wanted in zip(endings, expected, strict=True):
+        different = {
+            place: (ending.records.get(place), wanted.records.get(place))
+            for place in ending.records.keys() | wanted.records.keys()
+            if ending.records.get(place) != wanted.records.get(place)
+        }
+        assert different == {}
+        assert {place: found[:2] for place, found in ending.records.items()} == ending.world
+        assert wanted.performed - ending.performed == set()
+        assert Counter(ending.performed - wanted.performed) == Counter()
+        assert ending.tree == wanted.tree
