@@ -62,6 +62,7 @@ REMEDIES = {
     "too-many-aliases": f"Use at most {LIMITS.aliases:,} aliases a document.",
     "too-many-directives": "Remove the directives.",
     "too-many-documents": f"Split the file: at most {LIMITS.documents:,} documents.",
+    "too-many-faults": f"Correct the {LIMITS.faults} faults that are listed; then the rest is looked at.",
     "too-many-nodes": f"Split the document: at most {LIMITS.nodes:,} values, aliases written out.",
     "unknown-alias": "Define the anchor earlier in the same document.",
     "unknown-field": "Correct the name (the message says the nearest) or remove the field.",
