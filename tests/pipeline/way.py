@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from reconciler.engines.backoff import RetryPolicy
 from reconciler.engines.executor import Executor
-from reconciler.engines.protocol import Engine
+from reconciler.engines.protocol import Engine, Outcome
 from reconciler.engines.recorded import RecordedEngine
 from reconciler.model.finding import Finding
 from reconciler.model.record import Record
 from reconciler.pipeline.line import Line, Prepared
 from reconciler.pipeline.loading import accept
 from reconciler.pipeline.report import Report
-from reconciler.planning.plan import Plan, Step
+from reconciler.planning.plan import Plan, Step, StepId
 from reconciler.records.store import Records
 from reconciler.settings import LocationSettings, Settings, SourceSettings
 from tests.fakeclock import FakeClock
 from tests.gitkit import File, GitRepo
 
 PLACES = ("here", "there")
+
+_NUMBERS = count()
 
 BASE = """kind: gvc
 name: shop
@@ -33,23 +36,36 @@ spec: {staticPlacement: {locationLinks: [//location/here, //location/there]}}
 
 
 class Way:
-    """One repository and the line of its source. Further sources can share the records: pass those of another."""
+    """One repository and the line of its source.
+
+    Further sources can share the records: pass those of another. A repository can be shared too: each way that is
+    given one has a branch of its own in it.
+    """
 
     def __init__(
-        self, path: Path, files: Mapping[str | bytes, File], *, records: Records | None = None, name: str = "main",
+        self,
+        path: Path,
+        files: Mapping[str | bytes, File],
+        *,
+        records: Records | None = None,
+        repo: GitRepo | None = None,
+        name: str = "main",
         **settings: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self.repo = GitRepo.create(path / f"{name}.git", files)
+        self.repo = repo or GitRepo.create(path / f"{name}.git")
+        self.branch = f"main-{next(_NUMBERS)}" if repo else "main"
         self.clock = FakeClock(auto=True)
-        source = SourceSettings(name=name, url=str(self.repo.path), branch="main")
+        source = SourceSettings(name=name, url=str(self.repo.path), branch=self.branch)
         self.places = {place: LocationSettings("recorded") for place in PLACES}
         options: dict[str, Any] = {"org": "acme", "locations": self.places, "state": path, **settings}
         self.settings = Settings(sources=(source,), **options)
         self.records = records or Records.open(None, clock_now=self.clock.now)
         self.engines: dict[str, Engine] = {place: self._recorded(place) for place in ("", *self.settings.locations)}
         self.line = self.fresh_line()
+        self.outcomes: dict[StepId, Outcome] = {}
+        self.commit(files)
 
     def fresh_line(self) -> Line:
         """A line as a newly started program makes it."""
@@ -57,7 +73,7 @@ class Way:
 
     def commit(self, files: Mapping[str | bytes, File], **how: Any) -> str:
         """One more commit on the source's branch."""
-        return self.repo.commit(files, **how)
+        return self.repo.commit(files, branch=self.branch, **how)
 
     def prepare(self) -> Prepared:
         """Read and plan what the branch holds now."""
@@ -75,8 +91,10 @@ class Way:
 
     def apply(self) -> Report:
         """One run."""
-        executor = Executor(self.records, self.engines, self.clock, RetryPolicy(attempts=1), 8, random.Random(1))
-        return asyncio.run(self.line.perform(self.prepare(), executor, "test", _never))
+        executor = _Noting(self.records, self.engines, self.clock, RetryPolicy(attempts=1), 8, random.Random(1))
+        ended = asyncio.run(self.line.perform(self.prepare(), executor, "test", _never))
+        self.outcomes = executor.outcomes
+        return ended
 
     def applied(self) -> None:
         """One run that must end well."""
@@ -93,6 +111,17 @@ class Way:
 
     def _recorded(self, place: str) -> RecordedEngine:
         return RecordedEngine(self.records, place, self.settings.org, "example.com", self.clock)
+
+
+class _Noting(Executor):
+    """Keeps how each step ended."""
+
+    outcomes: dict[StepId, Outcome] = {}
+
+    async def run(self, plan: Plan, run: int, preempted: Callable[[], bool]) -> list[Outcome]:
+        ended = await super().run(plan, run, preempted)
+        self.outcomes = {outcome.id: outcome for outcome in ended}
+        return ended
 
 
 def placed(thing: Record | Step) -> str:

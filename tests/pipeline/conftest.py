@@ -1,0 +1,17 @@
+"""What tests of the line share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.gitkit import GitRepo
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> GitRepo:
+    """A repository for many short histories, each on a branch of its own; nobody needs it after a power cut."""
+    repo = GitRepo.create(tmp_path / "shared.git")
+    repo.git("config", "core.fsync", "none")
+    return repo

@@ -1,0 +1,194 @@
+"""Whatever is asked for, and whatever was there: after a plan is applied the next is empty."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reconciler.engines.protocol import Result
+from reconciler.model.key import Key
+from reconciler.planning.plan import Action, Plan, Step, StepId
+from reconciler.records.store import Records
+from tests.engines.ledger import LedgerEngine
+from tests.gitkit import GitRepo
+from tests.pipeline.way import Way, placed
+from tests.pipeline.worlds import World, files_of, worlds
+from tests.project.tree import ROOT
+
+MANY = int(os.environ.get("EXAMPLES", "0"))
+"""How many examples to try instead of the few that every run tries."""
+few = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None)
+
+
+def out_of_order(plan: Plan) -> list[StepId]:
+    """Steps that come before something they wait for."""
+    seen: set[StepId] = set()
+    early = []
+    for step in plan.steps:
+        seen.add(step.id)
+        if not seen.issuperset(step.waits_for):
+            early.append(step.id)
+    return early
+
+
+def misplaced(way: Way, plan: Plan) -> list[str]:
+    """Creates and updates that come before a step of what they refer to, by the links themselves."""
+    index = {step.id: number for number, step in enumerate(plan.steps)}
+    wrong = []
+    for step in plan.steps:
+        if step.action is Action.DELETE:
+            continue
+        for reference in way.records.desired.references(step.key):
+            other = index.get(StepId(Key.parse(reference.target), step.location))
+            other = index.get(StepId(Key.parse(reference.target), ""), -1) if other is None else other
+            if other > index[step.id] and reference.bond != "none":
+                wrong.append(f"{step.id} before {reference.target}")
+    return wrong
+
+
+def settle(way: Way) -> None:
+    """Approve whatever waits, apply, and see that nothing is left."""
+    plan = way.plan()
+    assert out_of_order(plan) == []
+    if plan.held:
+        way.approve(plan.held)
+    way.applied()
+    assert misplaced(way, plan) == []
+    assert way.plan().steps == ()
+    way.line.unsettled = None
+    assert way.plan().steps == ()
+
+
+def recorded_world(way: Way) -> dict[str, set[str]]:
+    """Every recorded key with its locations."""
+    found: dict[str, set[str]] = {}
+    for record in way.records.applied.items():
+        found.setdefault(str(record.key), set()).add(record.location)
+    return found
+
+
+@given(states=st.lists(st.tuples(worlds(), st.integers(0, 3)), min_size=2, max_size=4))
+@settings(few, max_examples=MANY or 40)
+def test_after_a_plan_is_applied_the_next_is_empty(
+    repo: GitRepo, tmp_path: Path, states: list[tuple[World, int]]
+) -> None:
+    way = Way(tmp_path, files_of(*states[0]), repo=repo)
+    for number, (world, layout) in enumerate(states):
+        if number:
+            way.commit(files_of(world, layout), whole=True)
+        settle(way)
+        assert recorded_world(way).keys() == world.keys()
+        desired = dict(way.records.desired.scan())
+        assert all(record.digest == desired[str(record.key)] for record in way.records.applied.items())
+    way.records.close()
+
+
+@given(before=worlds(), after=worlds(), chance=st.randoms(use_true_random=False))
+@settings(few, max_examples=MANY or 25)
+def test_a_failure_leaves_undone_only_what_waits_for_it(
+    repo: GitRepo, tmp_path: Path, before: World, after: World, chance: random.Random
+) -> None:
+    way = Way(tmp_path, files_of(before, 0), repo=repo)
+    engines = {place: LedgerEngine(tmp_path / way.branch / f"at-{place}", place) for place in way.engines}
+    way.engines = dict(engines)
+    settle(way)
+    way.commit(files_of(after, 0), whole=True)
+    way.approve(way.plan().held)
+    plan = way.plan()
+    refused = {step.id for step in plan.steps if chance.random() < 0.2}
+    for place, engine in engines.items():
+        engine.refuse = {str(one.key) for one in refused if one.location == place}
+    way.apply()
+    ended = {step.id: way.outcomes[step.id].result for step in plan.steps}
+    for step in plan.steps:
+        assert ended[step.id] is expected(step, step.id in refused, ended)
+    for engine in engines.values():
+        engine.refuse = set()
+    settle(way)
+    way.records.close()
+
+
+def expected(step: Step, refused: bool, ended: dict[StepId, Result]) -> Result:
+    """How a step must end, by what it waits for."""
+    if all(ended[other] is Result.APPLIED for other in step.waits_for):
+        return Result.FAILED if refused else Result.APPLIED
+    return Result.SKIPPED
+
+
+PLAN_ONCE = """
+import json, sys
+from pathlib import Path
+from reconciler.clock import SystemClock
+from reconciler.pipeline.line import Line
+from reconciler.planning.document import document
+from reconciler.planning.markdown import markdown
+from reconciler.planning.render import text
+from reconciler.records.store import Records
+from reconciler.settings import load_settings
+settings = load_settings(Path(sys.argv[1]) / "settings.yaml")
+records = Records.open(settings.state / "records.sqlite", read_only=True)
+plan = Line(settings, settings.sources[0], records, SystemClock()).prepare().plan
+print(json.dumps(document(plan)), text(plan), markdown(plan))
+"""
+
+
+def test_plans_are_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
+    examples: list[World] = []
+
+    @given(worlds())
+    @settings(few, max_examples=12, derandomize=True)
+    def collect(world: World) -> None:
+        examples.append(world)
+
+    collect()
+    examples.sort(key=len)
+    before, after = examples[-1], examples[-2]
+    records = Records.open(tmp_path / "records.sqlite")
+    way = Way(tmp_path, files_of(before, 1), records=records)
+    way.applied()
+    way.commit(files_of(after, 2), whole=True)
+    assert len(way.plan().steps) > 5
+    records.close()
+    (tmp_path / "settings.yaml").write_text(
+        "org: acme\nstate: .\nsources: [{name: main, url: main.git, branch: main}]\n"
+        "locations: {here: {engine: recorded}, there: {engine: recorded}}\n"
+    )
+    command = [sys.executable, "-c", PLAN_ONCE, str(tmp_path)]
+    outputs = {
+        subprocess.run(
+            command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": seed}, check=True, capture_output=True
+        ).stdout
+        for seed in ("1", "2", "77")
+    }
+    assert len(outputs) == 1
+
+
+def test_versions_count_what_had_to_be_applied_anew(tmp_path: Path) -> None:
+    def web(**changed: object) -> World:
+        spec = {"type": "standard", "containers": [{"name": "main", "image": "nginx"}]} | changed
+        place = {"staticPlacement": {"locationLinks": ["//location/here", "//location/there"]}}
+        return {
+            "gvc/x": {"kind": "gvc", "name": "x", "spec": place},
+            "workload/x/w": {"kind": "workload", "name": "w", "spec": spec},
+        }
+
+    changes = [
+        (web(), 1),
+        (web(defaultOptions={"autoscaling": {"maxScale": 3}}), 1),
+        (web(defaultOptions={"debug": True}), 2),
+        (web(defaultOptions={"debug": True, "suspend": True}), 2),
+        (web(containers=[{"name": "main", "image": "nginx:2"}]), 3),
+        (web(), 4),
+    ]
+    way = Way(tmp_path, files_of(changes[0][0], 0))
+    for world, version in changes:
+        way.commit(files_of(world, 0), whole=True)
+        settle(way)
+        versions = {placed(record): record.version for record in way.records.applied.items(name="w")}
+        assert versions == {"workload/x/w@here": version, "workload/x/w@there": version}

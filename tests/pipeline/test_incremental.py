@@ -1,0 +1,159 @@
+"""Going from commit to commit comes to the same as reading everything anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.clock import SystemClock
+from reconciler.model.finding import Finding
+from reconciler.pipeline import decoding
+from reconciler.pipeline.line import Line, Prepared
+from reconciler.pipeline.loading import accept
+from reconciler.records.store import Records
+from tests.gitkit import File, GitRepo
+from tests.pipeline.test_convergence import MANY, few
+from tests.pipeline.way import Way
+from tests.pipeline.worlds import World, files_of, worlds
+
+Files = dict[str | bytes, File]
+PATHS = ("gvc.yaml", "a/gvc.yaml", "a/one.yaml", "a/b/gvc.yaml", "a/b/two.yaml", "c/three.yaml")
+PLACEMENT = "spec: {staticPlacement: {locationLinks: [//location/here]}}"
+SPEC = "spec: {containers: [{name: main, image: nginx}]}"
+DOCUMENTS = {
+    "gvc": [f"kind: gvc\nname: x\n{PLACEMENT}\n", f"kind: gvc\nname: y\n{PLACEMENT}\n"],
+    "any": [
+        "kind: identity\nname: i\n",
+        "kind: identity\nname: i\ngvc: x\n",
+        "kind: identity\nname: j\ndescription: other\n",
+        f"kind: workload\nname: w\n{SPEC[:-1]}, identityLink: //identity/i}}\n",
+        f"kind: workload\nname: w\ngvc: y\n{SPEC}\n",
+        f"kind: workload\nname: v\ntags: {{reconciler/depends-on: workload/w}}\n{SPEC}\n",
+        f"kind: workload\nname: w\ntags: {{reconciler/depends-on: workload/v}}\n{SPEC}\n",
+        "kind: secret\nname: s\ntype: dictionary\ndata: {a: b}\n",
+        "kind: identity\nnam: broken\n",
+    ],
+}
+
+
+@st.composite
+def edits(draw: st.DrawFn) -> Files:
+    """A commit: some files get other contents, some go."""
+    changed = draw(st.lists(st.sampled_from(PATHS), min_size=1, max_size=3, unique=True))
+    files: Files = {}
+    for path in changed:
+        pool = DOCUMENTS["gvc"] if path.endswith("gvc.yaml") else DOCUMENTS["any"]
+        documents = draw(st.lists(st.sampled_from(pool), max_size=2, unique=True))
+        files[path] = "---\n".join(documents) if documents else None
+    return files
+
+
+def from_nothing(way: Way) -> tuple[Records, Prepared]:
+    """The newest commit as somebody sees it who has seen none before."""
+    records = Records.open(None)
+    prepared = Line(way.settings, way.settings.sources[0], records, SystemClock()).prepare(keep_cache=True)
+    if not prepared.loaded.refused:
+        accept(records, prepared.loaded, "main")
+    return records, prepared
+
+
+def index(records: Records) -> list[tuple[Any, ...]]:
+    """Every row of the index of desired resources; digests of secrets are keyed and so are everybody's own."""
+    rows = [records.desired.get(key) for key, _ in records.desired.scan()]
+    return [
+        (row.key, row.path, row.position, row.line, row.blob, row.references, row.key[:7] == "secret/" or row.digest)
+        for row in rows
+        if row is not None
+    ]
+
+
+def referrers(records: Records) -> dict[str, list[str]]:
+    """Who refers to what, as the index tells."""
+    targets = {link.target for key, _ in records.desired.scan() for link in records.desired.references(key)}
+    return {target: records.desired.referrers(target) for target in sorted(targets)}
+
+
+def same(way: Way, prepared: Prepared, fresh: Prepared, records: Records) -> None:
+    """That both came to the same."""
+    assert way_of(prepared.findings) == way_of(fresh.findings)
+    if not prepared.loaded.refused:
+        accept(way.records, prepared.loaded, "main")
+        assert index(way.records) == index(records)
+        assert referrers(way.records) == referrers(records)
+
+
+def way_of(findings: list[Finding]) -> list[tuple[str, int, int, str, str]]:
+    """What findings say and where."""
+    return [(one.path, one.line, one.column, one.rule, one.message) for one in findings]
+
+
+@given(commits=st.lists(edits(), min_size=2, max_size=5))
+@settings(few, max_examples=MANY or 50)
+def test_commit_by_commit_comes_to_what_a_fresh_look_comes_to(
+    repo: GitRepo, tmp_path: Path, commits: list[Files]
+) -> None:
+    start = "kind: secret\nname: always\ntype: dictionary\ndata: {}\n"
+    way = Way(tmp_path, {"_org/s.yaml": start, **commits[0]}, repo=repo)
+    for number, files in enumerate(commits):
+        if number:
+            way.commit(files)
+        records, fresh = from_nothing(way)
+        same(way, way.prepare(), fresh, records)
+        records.close()
+    way.records.close()
+
+
+@given(states=st.lists(st.tuples(worlds(), st.integers(0, 5)), min_size=2, max_size=4))
+@settings(few, max_examples=MANY or 20)
+def test_sound_states_come_to_the_same_too(repo: GitRepo, tmp_path: Path, states: list[tuple[World, int]]) -> None:
+    way = Way(tmp_path, files_of(*states[0]), repo=repo)
+    for number, (world, layout) in enumerate(states):
+        if number:
+            way.commit(files_of(world, layout), whole=True)
+        records, fresh = from_nothing(way)
+        prepared = way.prepare()
+        assert prepared.findings == []
+        same(way, prepared, fresh, records)
+        assert {key for key, _ in records.desired.scan()} == world.keys()
+        records.close()
+    way.records.close()
+
+
+def test_many_files_read_side_by_side_come_to_the_same(tmp_path: Path) -> None:
+    gvc = f"kind: gvc\nname: x\n{PLACEMENT}\n"
+    identities: Files = {f"x/{number:03d}.yaml": f"kind: identity\nname: i{number}\n" for number in range(500)}
+    first = dict(list(identities.items())[:300])
+    way = Way(tmp_path, first | {"x/gvc.yaml": gvc})
+    accept(way.records, way.prepare().loaded, "main")
+    way.commit({**identities, "x/bad.yaml": "kind: identity\nnam: x\n"})
+    records, fresh = from_nothing(way)
+    assert fresh.loaded.delta.documents > decoding.MANY
+    same(way, way.prepare(), fresh, records)
+    way.commit({"x/bad.yaml": None})
+    records, fresh = from_nothing(way)
+    same(way, way.prepare(), fresh, records)
+    assert len(index(way.records)) == 501
+
+
+def test_a_changed_file_is_all_that_is_decoded(tmp_path: Path) -> None:
+    files: Files = {f"x/{number}.yaml": f"kind: identity\nname: i{number}\n" for number in range(20)}
+    way = Way(tmp_path, files | {"x/gvc.yaml": f"kind: gvc\nname: x\n{PLACEMENT}\n"})
+    way.applied()
+    way.commit({"x/7.yaml": "kind: identity\nname: i7\ndescription: seven\n"})
+    prepared = way.prepare()
+    assert prepared.loaded.delta.documents == 1
+    assert prepared.plan is not None
+    assert [str(step.key) for step in prepared.plan.steps] == ["identity/x/i7"]
+
+
+def test_a_commit_without_manifests_does_nothing(tmp_path: Path) -> None:
+    way = Way(tmp_path, {"x/gvc.yaml": f"kind: gvc\nname: x\n{PLACEMENT}\n"})
+    way.applied()
+    way.commit({"README.md": "hello"})
+    prepared = way.prepare()
+    assert prepared.loaded.delta.documents == 0
+    assert prepared.plan is not None
+    assert prepared.plan.steps == ()
