@@ -69,13 +69,14 @@ class Line:
     def idle(self) -> bool:
         """Whether a look at the source is all that is to be done: nothing moved, and nothing is owed another try.
 
-        What waits for an operator is not looked at again until one says something. Raises SourceError.
+        What waits for an operator is not looked at again until one says something. A revision that was refused is
+        refused still; where the branch goes back to the last good one, that has to be told. Raises SourceError.
         """
         row = self.records.sources.get(self.name)
-        if row is None or self.unsettled is None or self.restless:
-            return False
-        revision = self.source.revision()
-        if revision.commit not in (row.commit, self.refused):
+        commit = self.source.revision().commit
+        if self.refused:
+            return commit == self.refused
+        if row is None or self.unsettled is None or self.restless or commit != row.commit:
             return False
         due = self.records.failures.next_attempt()
         return due is None or due > self.clock.now()
