@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from reconciler.errors import RecordsError
 from reconciler.model.record import Record
+from reconciler.records.conditions import ScopeCondition
 from reconciler.records.store import FILE, Records
 from tests.gitkit import File, GitRepo
 
@@ -187,12 +188,20 @@ class Site:
 
     def condition(self, kind: str, source: str = "main") -> str:
         """``true REASON`` or ``false REASON``: a condition of the source as it is recorded; "" where there is none."""
+        found = self._conditions(source).get(kind)
+        return f"{str(found.status).lower()} {found.reason}" if found else ""
+
+    def condition_message(self, kind: str, source: str = "main") -> str:
+        """What a condition of the source says to people."""
+        found = self._conditions(source).get(kind)
+        return found.message if found else ""
+
+    def _conditions(self, source: str) -> dict[str, ScopeCondition]:
         try:
             with self.records() as records:
-                found = {each.type: each for each in records.conditions.get(source)}
+                return {each.type: each for each in records.conditions.get(source)}
         except RecordsError:
-            return ""
-        return f"{str(found[kind].status).lower()} {found[kind].reason}" if kind in found else ""
+            return {}
 
     def status(self, path: str, repo: GitRepo | None = None) -> str:
         """A file of the status branch; "" where it is not there."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from reconciler.daemon.lock import holder
@@ -30,11 +31,10 @@ def test_a_moved_ref_wakes_at_once(tmp_path: Path) -> None:
     with site.daemon() as daemon:
         eventually(lambda: "workload/shop/api@here" in site.recorded(), "the first commit is applied")
         # Only what is committed once the kernel watches is noticed, and when that is nobody says.
-        for port in ports:
-            commit = site.repo.commit({"shop/api.yaml": workload("api", port)})
-            if any(_soon(lambda: site.applied(commit)) for _ in range(5)):
-                break
-        eventually(lambda: daemon.said("run", reason="ref", revision=f"main@sha1:{commit}"), "a run for the ref")
+        commits: list[str] = []
+        while not any(_soon(lambda: site.applied(commits[-1])) for _ in commits[-1:]):
+            commits.append(site.repo.commit({"shop/api.yaml": workload("api", next(ports))}))
+        eventually(lambda: daemon.said("run", reason="ref", revision=f"main@sha1:{commits[-1]}"), "a run for the ref")
 
 
 def test_a_burst_of_commits_becomes_few_runs_that_end_at_the_newest(tmp_path: Path) -> None:
@@ -157,18 +157,6 @@ def test_settings_with_a_fault_end_it_before_it_begins(tmp_path: Path) -> None:
     assert not site.state.exists()
 
 
-def _first(site: Site) -> str:
-    return site.repo.git("rev-list", "--max-parents=0", "main")
-
-
-def _soon(question: object) -> bool:
-    try:
-        eventually(question, patience=0.2)  # type: ignore[arg-type]
-    except AssertionError:
-        return False
-    return True
-
-
 def test_nothing_that_it_started_outlives_it(tmp_path: Path) -> None:
     site = Site(tmp_path, SHOP | {f"shop/w{number:03d}.yaml": workload(f"w{number:03d}") for number in range(450)})
     with site.daemon() as daemon:
@@ -178,3 +166,15 @@ def test_nothing_that_it_started_outlives_it(tmp_path: Path) -> None:
         assert daemon.stop() == 0
     left = subprocess.run(["pgrep", "-f", str(site.settings_file)], capture_output=True, check=False)
     assert left.stdout == b""
+
+
+def _first(site: Site) -> str:
+    return site.repo.git("rev-list", "--max-parents=0", "main")
+
+
+def _soon(question: Callable[[], bool]) -> bool:
+    try:
+        eventually(question, patience=1.0)
+    except AssertionError:
+        return False
+    return True
