@@ -24,7 +24,8 @@ class Blobs:
 
     def put_many(self, pairs: Iterable[tuple[str, bytes]]) -> None:
         """Cache (blob id, bytes) pairs."""
-        self._db.write_many("INSERT OR REPLACE INTO blobs (oid, parsed) VALUES (?, ?)", pairs)
+        with self._db.repeatable():
+            self._db.write_many("INSERT OR REPLACE INTO blobs (oid, parsed) VALUES (?, ?)", pairs)
 
     def keep(self, decoder: str) -> None:
         """Drop everything that another decoder (another version of it) made."""

@@ -104,6 +104,23 @@ class Database:
                 raise self._failed(error) from error
 
     @contextmanager
+    def repeatable(self) -> Iterator[None]:
+        """A transaction that is not flushed to the disk at once: for what is merely done again if a power cut takes it.
+
+        Whatever happens to the process alone loses nothing, the next durable transaction makes this one durable, and
+        within another it is as durable as that.
+        """
+        alone = not self._depth
+        if alone:
+            self.write("PRAGMA synchronous = NORMAL")
+        try:
+            with self.transaction():
+                yield
+        finally:
+            if alone:
+                self._connection.execute("PRAGMA synchronous = FULL")
+
+    @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing: committed at the end, rolled back where anything is raised; an inner one joins the outer.
 

@@ -85,6 +85,10 @@ class Records:
         """Everything written within it, or nothing; an inner one joins the outer."""
         return self._database.transaction()
 
+    def repeatable(self) -> AbstractContextManager[None]:
+        """A transaction of its own that a power cut may take: only for what is then done again by itself."""
+        return self._database.repeatable()
+
     def data_version(self) -> int:
         """A number that changes when another connection has written."""
         return int(self._database.value("PRAGMA data_version"))

@@ -76,7 +76,7 @@ class StatusWriter:
         self._target.write(changes, self._message(overview, keys), int(self._clock.now()))
         self._owed.clear()
         self._told = overview
-        with self._records.transaction():
+        with self._records.repeatable():
             self._records.pending.clear(name, taken.keys, taken.upto)
             self._arrived()
 
