@@ -9,10 +9,10 @@ from tests.docs.tables import default, fields, says, table, takes
 HEAD = """\
 # Status
 
-What the reconciler did is written to a branch of the source, `reconciler/status` unless the settings say otherwise,
-which is never read back. Where the repository must not be pushed to (`readOnly`, or `push: false`) the branch lives
-in a repository of its own in the state directory. The same is in the records, for `reconciler get`, `describe` and
-`events`.
+What the reconciler did is written to a branch of the source, `reconciler/status` unless the settings say otherwise.
+It is never taken for a source, and nothing is decided by what stands there. Where the repository must not be pushed
+to (`readOnly`, or `push: false`) the branch lives in a repository of its own in the state directory. The same is in
+the records, for `reconciler get`, `describe` and `events`.
 
     README.md                       counts, and what is not ready (100 at most), for people
     reconciler.yaml                 the source as a whole
