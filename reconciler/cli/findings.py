@@ -83,7 +83,7 @@ def _fields(finding: Finding) -> dict[str, Any]:
 
 def echo_json(value: object) -> None:
     """``value`` as indented JSON on stdout."""
-    click.echo(as_json(value))
+    click.echo(as_json(value).decode())
 
 
 def as_json(value: object) -> bytes:

@@ -13,11 +13,10 @@ def approve(settings: Settings, digest: str, by: str) -> str:
     """Record that ``by`` lets the held steps of the plan ``digest`` go; returns what to tell the operator.
 
     ``digest`` is that of a whole plan or of its held steps alone. Raises RefusedError where no such plan is known
-    and none of today's plans has it, or where nothing in it waits.
+    and none of today's plans has it, or where nothing in it waits; RecordsError where there are no records.
     """
     path = settings.state / FILE
-    if not path.exists():
-        raise RefusedError(f"nothing waits for approval: nothing was ever applied here ({path} is not there)")
+    Records.open(path, read_only=True).close()  # where there are none, none are made
     records = Records.open(path)
     try:
         held = records.approvals.held_of(digest)

@@ -48,9 +48,19 @@ def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], fin
     for step, outcome in zip(plan.steps, outcomes, strict=True):
         word = DONE[step.action] if outcome.result is Result.APPLIED else str(outcome.result)
         counts[word] = counts.get(word, 0) + 1
-    troubles = [f"{o.id}: {o.reason}: {o.message}" for o in outcomes if o.result is not Result.APPLIED]
     return Report(source, revision, _outcome(outcomes), dict(sorted(counts.items())), plan.digest, plan.held,
-                  message=sentence(plan), findings=findings, troubles=troubles)  # fmt: skip
+                  message=sentence(plan), findings=findings, troubles=_troubles(outcomes))  # fmt: skip
+
+
+def _troubles(outcomes: list[Outcome]) -> list[str]:
+    """What did not happen and why, the same at several locations told once."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in outcomes:
+        if one.result is not Result.APPLIED:
+            alike.setdefault((str(one.id.key), f"{one.reason}: {one.message}"), []).append(one.id.location)
+    return [
+        f"{key} at {', '.join(places)}: {why}" if places[0] else f"{key}: {why}" for (key, why), places in alike.items()
+    ]
 
 
 def refused(source: str, revision: str, findings: list[Finding]) -> Report:
@@ -86,7 +96,7 @@ def lines(report: Report) -> Iterator[str]:
     where = f" at {report.revision}" if report.revision else ""
     yield f"{report.source}: {report.outcome}{where}: {_told(report)}"
     for trouble in report.troubles[:MOST_LINES]:
-        yield f"  {trouble}"
+        yield f"  {trouble.removesuffix(f': reconciler approve {report.held}')}"
     if len(report.troubles) > MOST_LINES:
         yield f"  … and {len(report.troubles) - MOST_LINES} more"
     if report.held:
@@ -94,9 +104,11 @@ def lines(report: Report) -> Iterator[str]:
 
 
 def _told(report: Report) -> str:
-    if report.outcome in ("refused", "unreadable") or not report.counts:
+    if report.outcome == "unreadable" or not report.counts:
         return report.message or "nothing to do"
     count = sum(report.counts.values())
+    if report.outcome == "refused":
+        return f"{count} error{'s' if count > 1 else ''}"
     each = ", ".join(f"{number} {word}" for word, number in report.counts.items())
     return f"{count} step{'s' if count > 1 else ''}, {each}"
 

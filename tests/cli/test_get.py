@@ -10,27 +10,28 @@ import pytest
 import yaml
 
 from reconciler.records.store import FILE
-from tests.cli.commandline import REVISION, reconciler, record, shop
+from tests.cli.commandline import REVISION, record, shop
+from tests.cli.desk import alone, here
 
 
 def items(directory: Path, *words: str) -> dict[str, dict[str, object]]:
-    said = reconciler("get", *words, "-o", "json", cwd=directory)
-    assert said.returncode == 0, said.stderr
-    return {item["name"]: item for item in json.loads(said.stdout)["items"]}
+    said = here("get", *words, "-o", "json", cwd=directory)
+    assert said.code == 0, said.err
+    return {item["name"]: item for item in json.loads(said.out)["items"]}
 
 
 def test_the_table_has_a_line_for_each_resource(tmp_path: Path) -> None:
     shop(tmp_path).close()
-    said = reconciler("get", cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
-    assert [line.split() for line in said.stdout.splitlines()] == [
+    said = alone("get", cwd=tmp_path)
+    assert said.code == 0, said.err
+    assert [line.split() for line in said.out.splitlines()] == [
         ["KEY", "HEALTH", "READY", "VERSION", "LOCATIONS"],
         ["gvc/shop", "Unhealthy", "yes", "1", "-"],
         ["secret/db", "Healthy", "yes", "1", "-"],
         ["workload/shop/api", "Healthy", "yes", "3", "aws-us-west-2"],
         ["workload/shop/web", "Unhealthy", "ImagePull", "1", "aws-us-west-2"],
     ]
-    assert "\x1b" not in said.stdout
+    assert "\x1b" not in said.out
 
 
 def test_an_item_is_the_manifest_and_what_is_recorded_of_it(tmp_path: Path) -> None:
@@ -75,19 +76,19 @@ def test_what_is_asked_for_narrows_what_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("output", ["json", "yaml", "text"])
 def test_secret_data_is_shown_by_no_output(tmp_path: Path, output: str) -> None:
     shop(tmp_path).close()
-    said = reconciler("get", "secret", "db", "-o", output, cwd=tmp_path).stdout
+    said = here("get", "secret", "db", "-o", output, cwd=tmp_path).out
     assert "5f3c" not in said
     if output != "text":
         (item,) = yaml.safe_load(said)["items"]
         assert item["data"] == {"password": "***", "user": "***"}
-    assert "5f3c" not in reconciler("describe", "secret/db", cwd=tmp_path).stdout
+    assert "5f3c" not in here("describe", "secret/db", cwd=tmp_path).out
 
 
 def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
     shop(tmp_path).close()
-    said = [reconciler("get", "-o", form, cwd=tmp_path).stdout for form in ("json", "yaml")]
+    said = [here("get", "-o", form, cwd=tmp_path).out for form in ("json", "yaml")]
     assert json.loads(said[0]) == yaml.safe_load(said[1])
-    none = [reconciler("get", "policy", "-o", form, cwd=tmp_path).stdout for form in ("json", "yaml")]
+    none = [here("get", "policy", "-o", form, cwd=tmp_path).out for form in ("json", "yaml")]
     assert json.loads(none[0]) == yaml.safe_load(none[1]) == {"items": []}
 
 
@@ -103,18 +104,18 @@ def test_what_is_not_there_is_named_with_the_nearest(
     tmp_path: Path, words: list[str], code: int, complaint: str
 ) -> None:
     shop(tmp_path).close()
-    said = reconciler("get", *words, cwd=tmp_path)
-    assert (said.returncode, said.stdout) == (code, "")
-    assert said.stderr.splitlines()[-1] == complaint
+    said = here("get", *words, cwd=tmp_path)
+    assert (said.code, said.out) == (code, "")
+    assert said.err.splitlines()[-1] == complaint
 
 
 def test_records_that_are_not_there_yet_are_an_error_and_stay_so(tmp_path: Path) -> None:
     shop(tmp_path).close()
     for file in (tmp_path / "state").iterdir():
         file.unlink()
-    said = reconciler("get", cwd=tmp_path)
-    assert said.returncode == 1
-    assert said.stderr.startswith("error: there are no records yet")
+    said = here("get", cwd=tmp_path)
+    assert said.code == 1
+    assert said.err.startswith("error: there are no records yet")
     assert not (tmp_path / "state" / FILE).exists()
 
 
@@ -131,7 +132,7 @@ def test_get_answers_in_a_quarter_of_a_second(tmp_path: Path) -> None:
 
     def seconds() -> float:
         begun = time.perf_counter()
-        assert reconciler("get", "-o", "json", cwd=tmp_path).returncode == 0
+        assert alone("get", "-o", "json", cwd=tmp_path).code == 0
         return time.perf_counter() - begun
 
     assert any(seconds() < 0.25 for _ in range(20))
@@ -139,9 +140,9 @@ def test_get_answers_in_a_quarter_of_a_second(tmp_path: Path) -> None:
 
 def test_describe_tells_all_that_is_known(tmp_path: Path) -> None:
     shop(tmp_path).close()
-    said = reconciler("describe", "workload/shop/web", cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
-    sections = said.stdout.split("\n\n")
+    said = alone("describe", "workload/shop/web", cwd=tmp_path)
+    assert said.code == 0, said.err
+    sections = said.out.split("\n\n")
     assert [section.splitlines()[0] for section in sections] == [
         "workload/shop/web", "Conditions", "Locations", "Failures", "Fields", "Events",
     ]  # fmt: skip
@@ -156,6 +157,20 @@ def test_describe_tells_all_that_is_known(tmp_path: Path) -> None:
 
 def test_describing_the_unknown_names_the_nearest(tmp_path: Path) -> None:
     shop(tmp_path).close()
-    said = reconciler("describe", "workload/shop/wep", cwd=tmp_path)
-    assert said.returncode == 1
-    assert said.stderr == "error: nothing is known about workload/shop/wep; did you mean workload/shop/web?\n"
+    said = here("describe", "workload/shop/wep", cwd=tmp_path)
+    assert said.code == 1
+    assert said.err == "error: nothing is known about workload/shop/wep; did you mean workload/shop/web?\n"
+
+
+def test_texts_of_several_lines_are_shown_as_they_are_written(tmp_path: Path) -> None:
+    records = shop(tmp_path)
+    script = "import os\n\nif os:\n    print('a: b')  # no quotes around it\n"
+    odd = {"trailing": "blank \nline", "leading": "\n  indented", "empty": "", "tab": "\ta\n\tb\n", "signs": "\x07\n"}
+    with records.transaction():
+        records.applied.put(record("workload/shop/script", {"spec": {"args": [script]}, "tags": odd}))
+    said = here("get", "workload", "script", "-o", "yaml", cwd=tmp_path)
+    assert "    - |\n      import os\n\n      if os:\n          print('a: b')  # no quotes around it\n" in said.out
+    (item,) = yaml.safe_load(said.out)["items"]
+    assert (item["spec"]["args"], item["tags"]) == ([script], odd)
+    fields = here("describe", "workload/shop/script", cwd=tmp_path).out.partition("\nFields\n")[2].partition("\n\nE")[0]
+    assert yaml.safe_load(fields) == {"spec": {"args": [script]}, "tags": odd}

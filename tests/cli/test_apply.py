@@ -1,0 +1,161 @@
+"""`reconciler apply` and `approve`: one run, what it holds back, and how that is let go."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.desk import SETTINGS, SHOP, Desk, golden, workload
+from tests.gitkit import File
+
+WITHOUT_DB: dict[str, File] = {"shop/db.yaml": None, "shop/web.yaml": workload("web", "2")}
+"""The volumes go, which waits; the workload that used them goes, and another changes, which do not."""
+
+
+def desk_that_waits(path: Path) -> Desk:
+    desk = Desk(path)
+    desk.applied()
+    desk.commit(WITHOUT_DB)
+    return desk
+
+
+def versions(desk: Desk) -> dict[str, int]:
+    return {item["name"]: item["version"] for item in desk.run("get", "workload", "-o", "json").json["items"]}
+
+
+def test_a_run_is_done_and_told_when_the_command_ends(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    said = desk.run("apply", real=True)
+    assert (said.code, said.err) == (0, "")
+    golden("applied.txt", said.out)
+    assert desk.recorded() == {
+        "gvc/shop", "identity/shop/api", "policy/reveal-db", "secret/db", "volumeset/shop/data",
+        "workload/shop/api", "workload/shop/db", "workload/shop/web",
+    }  # fmt: skip
+    run = yaml.safe_load(desk.status("reconciler.yaml"))
+    assert desk.repo.git("rev-parse", "main") in json.dumps(run), "the status branch is written by then"
+    assert "key: workload/shop/web" in desk.status("shop/workload/web.yaml")
+
+
+def test_a_second_run_finds_nothing_to_do_and_says_so(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    tip = desk.repo.git("rev-parse", "main")
+    assert desk.applied().out == f"main: unchanged at main@sha1:{tip}: nothing to do\n"
+    status = desk.repo.git("rev-parse", "reconciler/status")
+    desk.applied()
+    assert desk.repo.git("rev-parse", "reconciler/status") == status, "what stayed as it was is not written again"
+
+
+def test_a_change_moves_only_what_it_is_about(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    desk.commit({"shop/web.yaml": workload("web", "2")})
+    assert desk.applied().out.endswith(": 2 steps, 2 updated\n")
+    assert versions(desk) == {"api": 1, "db": 1, "web": 2}
+
+
+def test_a_refused_revision_changes_nothing_and_exits_with_1(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    desk.commit({"shop/web.yaml": workload("web", "2"), "shop/bad.yaml": "kind: workload\nname: bad\n"})
+    said = desk.run("apply")
+    assert (said.code, said.err) == (1, "")
+    golden("apply-refused.txt", said.out)
+    assert versions(desk) == {"api": 1, "db": 1, "web": 1}
+    assert "shop/bad.yaml" in desk.status("reconciler.yaml")
+
+
+def test_deletes_that_wait_are_told_and_the_rest_is_applied(tmp_path: Path) -> None:
+    desk = desk_that_waits(tmp_path)
+    said = desk.run("apply")
+    assert (said.code, said.err) == (1, "")
+    golden("apply-waits.txt", said.out)
+    assert versions(desk) == {"api": 1, "db": 1, "web": 2}
+    assert "volumeset/shop/data" in desk.recorded()
+    assert "ApprovalRequired" in desk.status("shop/volumeset/data.yaml")
+    assert desk.run("apply").code == 1, "it waits for as long as nobody approves"
+
+
+@pytest.mark.parametrize("digest", ["digest", "held"])
+@pytest.mark.parametrize("applied_first", [True, False])
+def test_an_approval_lets_the_deletes_go(tmp_path: Path, digest: str, applied_first: bool) -> None:
+    desk = desk_that_waits(tmp_path)
+    planned = desk.plan()
+    if applied_first:
+        assert desk.run("apply").code == 1
+    said = desk.run("approve", planned[digest])
+    assert (said.code, said.err) == (0, "")
+    assert planned["held"] in said.out
+    assert "the next `reconciler apply` goes on with it" in said.out
+    assert desk.run("apply").code == 0
+    assert "volumeset/shop/data" not in desk.recorded()
+    assert desk.plan()["steps"] == []
+
+
+def test_an_unrelated_commit_does_not_void_an_approval(tmp_path: Path) -> None:
+    desk = desk_that_waits(tmp_path)
+    held = desk.plan()["held"]
+    assert desk.run("approve", held, real=True).code == 0
+    desk.commit({"shop/api.yaml": str(SHOP["shop/api.yaml"]).replace("api:1", "api:2")})
+    assert desk.run("apply").code == 0
+    assert versions(desk) == {"api": 2, "web": 2}
+
+
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_what_to_type_is_printed_where_something_waits(tmp_path: Path, command: str) -> None:
+    desk = desk_that_waits(tmp_path)
+    typed = re.findall(r"reconciler (approve [0-9a-f]{32})$", desk.run(command).out, re.MULTILINE)
+    assert len(typed) == 1
+    assert desk.run(*typed[0].split()).code == 0
+    assert desk.run("apply").code == 0
+
+
+def test_an_approval_covers_only_what_was_read(tmp_path: Path) -> None:
+    desk = desk_that_waits(tmp_path)
+    assert desk.run("approve", desk.plan()["held"]).code == 0
+    desk.commit({"shop/web.yaml": None, "shop/api.yaml": workload()})
+    said = desk.run("apply")
+    assert said.code == 1, "other deletes wait for an approval of their own"
+    assert "volumeset/shop/data" in desk.recorded()
+
+
+def test_a_digest_that_nobody_knows_is_refused_with_what_waits(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    said = desk.run("approve", "0" * 32)
+    assert said.code == 1
+    assert said.err.startswith("error: there are no records yet")
+    assert not desk.state.exists()
+    desk.applied()
+    assert desk.run("approve", "0" * 32).err.endswith("nothing waits now\n")
+    desk.commit(WITHOUT_DB)
+    said = desk.run("approve", "0" * 32)
+    assert said.code == 1
+    assert said.err == f"error: no plan has the digest {'0' * 32}; what waits now is {desk.plan()['held']}\n"
+
+
+def test_waiting_for_health_ends_when_all_is_healthy(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    said = desk.run("apply", "--wait", "--timeout", "20")
+    assert (said.code, said.err) == (0, "")
+    assert all(item["health"] == "Healthy" for item in desk.run("get", "-o", "json").json["items"])
+
+
+def test_waiting_does_not_outlast_what_only_a_person_can_change(tmp_path: Path) -> None:
+    desk = desk_that_waits(tmp_path)
+    assert desk.run("apply", "--wait", "--timeout", "20").code == 1
+
+
+def test_one_source_that_cannot_be_read_does_not_hold_back_another(tmp_path: Path) -> None:
+    both = SETTINGS.replace("sources:\n", "sources:\n  - {name: lost, url: ./lost, branch: main}\n")
+    desk = Desk(tmp_path, settings=both)
+    said = desk.run("apply")
+    assert said.code == 1
+    lost, done = said.out.splitlines()
+    assert lost.startswith("lost: unreadable: source lost: no Git repository can be read at ")
+    assert done.startswith("main: applied at ")
+    assert "workload/shop/api" in desk.recorded()

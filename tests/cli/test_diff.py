@@ -1,0 +1,160 @@
+"""`reconciler diff` shows a pull request's effect from Git alone: no settings, no records, no network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import GVC, SETTINGS, SHOP, Said, golden, here, workload
+from tests.cli.test_plan import CHANGED
+from tests.gitkit import File, GitRepo, git
+
+
+class Clone:
+    """What CI has: a clone, and nothing else."""
+
+    def __init__(self, path: Path, files: dict[str, File] | None = None) -> None:
+        self.origin = GitRepo.create(path / "origin", files or SHOP)
+        self.path = path / "clone"
+        self.absent = str(path / "none.yaml")
+
+    def diff(self, before: str, after: str, *words: str, cwd: Path | None = None) -> Said:
+        if not self.path.exists():
+            git(self.origin.path.parent, "clone", "--quiet", "--no-local", str(self.origin.path), str(self.path))
+        return here("diff", before, after, *words, cwd=cwd or self.path, RECONCILER_SETTINGS=self.absent)
+
+
+@pytest.mark.parametrize(("form", "ending"), [("text", "txt"), ("markdown", "md")])
+def test_a_difference_reads_well(tmp_path: Path, form: str, ending: str) -> None:
+    clone = Clone(tmp_path)
+    clone.origin.commit(CHANGED)
+    said = clone.diff("HEAD~1", "HEAD", "--format", form)
+    assert (said.code, said.err) == (0, "")
+    golden(f"diff.{ending}", said.out)
+
+
+def test_the_document_is_that_of_a_plan(tmp_path: Path) -> None:
+    clone = Clone(tmp_path)
+    clone.origin.commit({"shop/web.yaml": workload("web", "2")})
+    document = clone.diff("HEAD~1", "HEAD", "--format", "json").json
+    assert [(step["action"], step["key"], step["location"]) for step in document["steps"]] == [
+        ("update", "workload/shop/web", "here"), ("update", "workload/shop/web", "there"),
+    ]  # fmt: skip
+    assert document["summary"]["update"] == 1
+    assert document["revision"].endswith(clone.origin.git("rev-parse", "main"))
+
+
+def test_a_clone_without_settings_is_enough_for_a_whole_process(tmp_path: Path) -> None:
+    clone = Clone(tmp_path)
+    clone.origin.commit({"shop/web.yaml": workload("web", "2")})
+    clone.diff("HEAD", "HEAD")
+    ended = subprocess.run(
+        [sys.executable, "-m", "reconciler.cli", "diff", "origin/main~1", "origin/main"],
+        cwd=clone.path, env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert "~ workload/shop/web  at here, there" in ended.stdout
+    assert git(clone.path, "status", "--porcelain") == "", "nothing is left behind"
+
+
+def test_equal_commits_and_moved_files_differ_in_nothing(tmp_path: Path) -> None:
+    clone = Clone(tmp_path)
+    clone.origin.commit({"shop/web.yaml": None, "shop/front/page.yaml": SHOP["shop/web.yaml"]})
+    for before in ("HEAD", "HEAD~1"):
+        said = clone.diff(before, "HEAD")
+        assert said.code == 0
+        assert said.out.endswith("\nPlan: nothing to do.\n")
+
+
+def test_a_renamed_resource_is_shown_as_a_rename(tmp_path: Path) -> None:
+    clone = Clone(tmp_path)
+    clone.origin.commit({"shop/web.yaml": str(SHOP["shop/web.yaml"]).replace("name: web", "name: page", 1)})
+    assert "Renamed: workload/shop/web → workload/shop/page" in clone.diff("HEAD~1", "HEAD").out
+
+
+@pytest.mark.parametrize(("before", "after", "action"), [("HEAD~1", "HEAD", "create"), ("HEAD", "HEAD~1", "delete")])
+def test_a_location_that_comes_or_goes_moves_all_that_is_in_the_gvc(
+    tmp_path: Path, before: str, after: str, action: str
+) -> None:
+    clone = Clone(tmp_path)
+    clone.origin.commit({"shop/gvc.yaml": f"{GVC}      - //location/elsewhere\n"})
+    steps = clone.diff(before, after, "--format", "json").json["steps"]
+    assert [(step["action"], step["key"], step["location"]) for step in steps if step["key"] != "gvc/shop"] == [
+        (action, key, "elsewhere") for key in (
+            ("volumeset/shop/data", "workload/shop/api", "workload/shop/db", "workload/shop/web") if action == "create"
+            else ("workload/shop/api", "workload/shop/db", "workload/shop/web", "volumeset/shop/data")
+        )
+    ]  # fmt: skip
+
+
+def test_what_deletes_volumes_is_marked_and_nobody_is_asked_to_approve_it_here(tmp_path: Path) -> None:
+    clone = Clone(tmp_path)
+    clone.origin.commit({"shop/db.yaml": None})
+    said = clone.diff("HEAD~1", "HEAD")
+    assert "- volumeset/shop/data  at here, there  waits for approval: it deletes volumes" in said.out
+    assert "reconciler approve" not in said.out
+
+
+def test_errors_in_the_later_commit_refuse_it_and_those_in_the_earlier_do_not(tmp_path: Path) -> None:
+    clone = Clone(tmp_path)
+    clone.origin.commit({"shop/bad.yaml": "kind: workload\nname: bad\n"})
+    said = clone.diff("HEAD~1", "HEAD", "--format", "json")
+    assert said.code == 1
+    assert [finding["path"] for finding in said.json["findings"]] == ["shop/bad.yaml"]
+    assert clone.diff("HEAD~1", "HEAD").out.endswith(" is refused: 1 error\n")
+    assert clone.diff("HEAD~1", "HEAD", "--format", "markdown").out.startswith("### Refused: 1 error\n")
+    assert clone.diff("HEAD", "HEAD~1").code == 0
+
+
+def test_manifests_may_lie_below_and_the_command_may_be_called_from_anywhere(tmp_path: Path) -> None:
+    clone = Clone(tmp_path, {f"deploy/{name}": text for name, text in SHOP.items()})
+    clone.origin.commit({"deploy/shop/web.yaml": workload("web", "2"), "other/x.yaml": "no: {"})
+    there = clone.diff("HEAD~1", "HEAD", "--path", "deploy", "--repo", str(tmp_path / "clone"), cwd=tmp_path)
+    inside = clone.diff("HEAD~1", "HEAD", "--path", "deploy", cwd=clone.path / "deploy" / "shop")
+    assert there == inside
+    assert there.code == 0
+    assert "Plan: 1 to update." in there.out
+
+
+def test_links_of_the_own_org_are_followed_where_the_org_is_told(tmp_path: Path) -> None:
+    clone = Clone(tmp_path)
+    link = "tags: {reconciler/depends-on: /org/acme/gvc/shop/workload/gone}\n"
+    clone.origin.commit({"shop/web.yaml": workload("web", more=link)})
+    assert clone.diff("HEAD~1", "HEAD").code == 0
+    assert clone.diff("HEAD~1", "HEAD", "--org", "acme").code == 1
+
+
+def test_settings_say_which_source_is_meant(tmp_path: Path) -> None:
+    clone = Clone(tmp_path)
+    clone.origin.commit({"shop/web.yaml": workload("web", "2")})
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(SETTINGS.replace("./manifests", "./origin"))
+    said = here("diff", "main~1", "main", "--settings", "settings.yaml", cwd=tmp_path)
+    assert said.code == 0
+    assert said.out.startswith("main  main@sha1:")
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (["HEAD", "nowhere"], 1, "error: source here: revision 'nowhere' is not in the repository\n"),
+        (["HEAD", "HEAD", "--path", "no"], 1, "error: source here: HEAD has no directory 'no'"),
+        (["HEAD"], 2, "Error: Missing argument 'REV2'."),
+        (["HEAD", "HEAD", "--repo", "/nowhere"], 2, "'/nowhere' does not exist"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(tmp_path: Path, words: list[str], code: int, complaint: str) -> None:
+    clone = Clone(tmp_path)
+    clone.diff("HEAD", "HEAD")
+    said = here("diff", *words, cwd=clone.path, RECONCILER_SETTINGS=clone.absent)
+    assert (said.code, said.out) == (code, "")
+    assert complaint in said.err
+
+
+def test_outside_of_any_repository_one_has_to_be_named(tmp_path: Path) -> None:
+    said = here("diff", "a", "b", cwd=tmp_path, RECONCILER_SETTINGS=str(tmp_path / "none.yaml"))
+    assert (said.code, said.err) == (2, f"error: {tmp_path} is not in a Git repository; name one with --repo\n")

@@ -1,0 +1,160 @@
+"""`reconciler plan` shows what a run would do, and does none of it."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import GVC, SECRET, SETTINGS, Desk, golden, workload
+from tests.gitkit import File, GitRepo
+
+CHANGED: dict[str, File] = {
+    "secrets.yaml": SECRET.format(password="another-password"),
+    "shop/gvc.yaml": GVC.replace("      - //location/there\n", ""),
+    "shop/web.yaml": workload("web", "2", more="tags: {tier: front}\n"),
+    "shop/report.yaml": workload("report"),
+    "shop/db.yaml": None,
+}
+"""One of each: an update, a create, deletes at one place and of a whole resource, and volumes among them."""
+
+FIELDS = ["source", "revision", "digest", "held", "steps", "kept", "renames", "summary"]
+
+
+def desk_with_changes(path: Path) -> Desk:
+    desk = Desk(path)
+    desk.applied()
+    desk.commit(CHANGED)
+    return desk
+
+
+def contents(directory: Path) -> dict[str, str]:
+    """Files below ``directory`` but for what SQLite itself keeps beside a database while somebody reads it."""
+    files = (path for path in directory.rglob("*") if path.is_file() and not path.name.endswith(("-wal", "-shm")))
+    return {str(path): sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.mark.parametrize(("form", "ending"), [("text", "txt"), ("markdown", "md")])
+def test_a_plan_reads_well(tmp_path: Path, form: str, ending: str) -> None:
+    desk = desk_with_changes(tmp_path)
+    said = desk.run("plan", "--format", form)
+    assert (said.code, said.err) == (0, "")
+    golden(f"plan.{ending}", said.out)
+
+
+def test_a_first_plan_creates_everything(tmp_path: Path) -> None:
+    golden("first.txt", Desk(tmp_path).run("plan", real=True).out)
+
+
+def test_the_document_has_the_shape_that_scripts_rely_on(tmp_path: Path) -> None:
+    plan = desk_with_changes(tmp_path).plan()
+    assert list(plan) == FIELDS
+    steps = {(step["action"], step["key"], step["location"]): step for step in plan["steps"]}
+    web = steps["update", "workload/shop/web", "here"]
+    assert web["changes"] == [
+        {"path": "spec.containers[main].image", "before": "/org/acme/image/web:1", "after": "/org/acme/image/web:2",
+         "class": "new-version"},
+        {"path": "tags.tier", "before": None, "after": "front", "class": "in-place"},
+    ]  # fmt: skip
+    report = steps["create", "workload/shop/report", "here"]
+    assert report["waits_for"] == ["gvc/shop"]
+    assert {change["path"]: change["before"] for change in report["changes"]} == {
+        "description": None, "spec": None, "tags": None,
+    }  # fmt: skip
+    assert steps["delete", "volumeset/shop/data", "here"]["hold"] == "deletes-volumes"
+    assert steps["update", "gvc/shop", None]["waits_for"] == []
+    summary = plan["summary"]
+    assert (summary["create"], summary["replace"], summary["kept"]) == (1, 0, 0)
+    assert {"update", "delete", "waiting"} < summary.keys()
+
+
+def test_a_plan_changes_nothing(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    before = desk.repo.git("for-each-ref")
+    for form in ("text", "json", "markdown"):
+        assert desk.run("plan", "--format", form).code == 0
+    assert not desk.state.exists(), "where nothing is recorded nothing is made"
+    assert desk.repo.git("for-each-ref") == before
+    desk.applied()
+    desk.commit(CHANGED)
+    before, kept = desk.repo.git("for-each-ref"), contents(desk.state)
+    assert desk.run("plan", real=True).code == 0
+    assert (desk.repo.git("for-each-ref"), contents(desk.state)) == (before, kept)
+
+
+def test_a_plan_is_the_same_bytes_whenever_it_is_made(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    first = {desk.run("plan", "--format", "json", real=True, PYTHONHASHSEED=seed).out for seed in "12"}
+    desk.applied()
+    desk.commit(CHANGED)
+    second = {desk.run("plan", "--format", "json", real=True, PYTHONHASHSEED=seed).out for seed in "34"}
+    assert len(first) == len(second) == 1
+
+
+def test_another_revision_can_be_planned(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    tip = desk.commit(CHANGED, branch="feature", parent=desk.repo.git("rev-parse", "main"))
+    planned = desk.plan("--revision", "feature")
+    assert planned["revision"] == f"feature@sha1:{tip}"
+    assert planned["steps"]
+    assert desk.plan()["steps"] == []
+    said = desk.run("plan", "--revision", "featur")
+    assert said.code == 1
+    assert said.err == "error: source main: revision 'featur' is not in the repository\n"
+
+
+def test_the_exit_code_tells_of_changes_where_it_is_asked_to(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert desk.run("plan").code == 0
+    assert desk.run("plan", "--detailed-exitcode", real=True).code == 3
+    desk.applied()
+    assert desk.run("plan", "--detailed-exitcode").code == 0
+    desk.commit({"shop/bad.yaml": "kind: workload\n"})
+    assert desk.run("plan", "--detailed-exitcode").code == 1
+
+
+def test_a_plan_after_an_apply_is_empty(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    assert desk.plan()["steps"] == []
+    golden("nothing.txt", desk.run("plan").out)
+
+
+def test_the_plan_can_be_kept_in_a_file(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    said = desk.run("plan", "--out", "plan.json")
+    assert (said.code, said.out) == (0, desk.run("plan").out)
+    assert json.loads((tmp_path / "plan.json").read_text()) == desk.plan()
+    (tmp_path / "folder").mkdir()
+    for place in ("folder", "nowhere/plan.json"):
+        said = desk.run("plan", "--out", place)
+        assert (said.code, said.out) == (2, "")
+        assert said.err.startswith(f"error: the plan cannot be written to {place}: ")
+
+
+def test_a_refused_revision_is_told_in_every_form(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.commit({"shop/bad.yaml": "kind: workload\nname: bad | `odd`\n"})
+    said = desk.run("plan", "--format", "json", "--out", "plan.json")
+    assert said.code == 1
+    assert list(said.json) == ["findings", "documents", "resources"]
+    assert json.loads((tmp_path / "plan.json").read_text()) == said.json
+    for form, ending in (("text", "txt"), ("markdown", "md")):
+        said = desk.run("plan", "--format", form)
+        assert said.code == 1
+        golden(f"refused.{ending}", said.out)
+
+
+def test_several_sources_are_planned_together_or_one_by_one(tmp_path: Path) -> None:
+    both = SETTINGS.replace("locations:", "  - {name: extra, url: ./extra, branch: main}\nlocations:")
+    desk = Desk(tmp_path, settings=both)
+    GitRepo.create(tmp_path / "extra", {"gvc.yaml": GVC.replace("shop", "ops")})
+    documents = desk.plan()
+    assert [(document["source"], list(document)) for document in documents] == [("main", FIELDS), ("extra", FIELDS)]
+    assert desk.plan("--source", "extra") == documents[1]
+    assert desk.run("plan").out.count("\nPlan: ") == 2
+    said = desk.run("plan", "--source", "extro")
+    assert (said.code, said.err) == (2, "error: there is no source 'extro'; the settings have main, extra\n")

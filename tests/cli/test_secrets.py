@@ -1,0 +1,139 @@
+"""Secret data stays where it is: in no output, no file but the records, no status and no log."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import SECRET, Desk
+from tests.cli.test_plan import CHANGED
+from tests.gitkit import File
+
+OLD, NEW = "canary-5d41402a-old", "canary-7d793037-new"
+CANARY = "canary-"
+PATIENCE = 20.0
+
+WRONG: dict[str, str] = {
+    "a list": f"kind: secret\nname: x\ntype: dictionary\ndata: [{OLD}]\n",
+    "a text": f"kind: secret\nname: x\ntype: dictionary\ndata: {OLD}\n",
+    "a deeper value": f"kind: secret\nname: x\ntype: dictionary\ndata: {{password: {{inner: {OLD}}}}}\n",
+    "another field": f"kind: secret\nname: x\ntype: opaque\ndata: {{payload: {OLD}, paylod: {OLD}}}\n",
+    "a wrong choice": f"kind: secret\nname: x\ntype: opaque\ndata: {{payload: {OLD}, encoding: {OLD}}}\n",
+    "no type": f"kind: secret\nname: x\ndata: {{password: {OLD}}}\n",
+    "a wrong type": f"kind: secret\nname: x\ntype: usrpass\ndata: {{password: {OLD}}}\n",
+    "a missing quote": f'kind: secret\nname: x\ntype: dictionary\ndata:\n  password: "{OLD}\n',
+    "a tab": f"kind: secret\nname: x\ntype: dictionary\ndata:\n\tpassword: {OLD}\n",
+    "a tag": f"kind: secret\nname: x\ntype: dictionary\ndata:\n  password: !{OLD} {OLD}\n",
+    "a key twice": f"kind: secret\nname: x\ntype: dictionary\ndata: {{password: {OLD}, password: {OLD}}}\n",
+    "an alias": f"kind: secret\nname: x\ntype: dictionary\ndata: {{password: *{OLD}}}\n",
+    "a merge": f"kind: secret\nname: x\ntype: dictionary\ndata:\n  <<: {OLD}\n",
+}
+
+
+def everything_said(desk: Desk) -> Iterator[str]:
+    """What every command says of what is there now."""
+    for words in (
+        ["validate"], ["validate", "--format", "json"],
+        *(["plan", "--format", form] for form in ("text", "json", "markdown")), ["plan", "--out", "plan.json"],
+        ["apply"], *(["diff", "main~1", "main", "--format", form] for form in ("text", "json", "markdown")),
+        *(["get", "-o", form] for form in ("text", "json", "yaml")), ["describe", "secret/db"],
+        ["describe", "workload/shop/api"], ["events", "-o", "json"],
+    ):  # fmt: skip
+        said = desk.run(*words)
+        assert "Traceback" not in said.err
+        yield said.out + said.err
+    yield (desk.path / "plan.json").read_text()
+
+
+def left_behind(desk: Desk) -> Iterator[bytes]:
+    """Every byte on the disk but for the manifests themselves and the records, and every byte of the status branch."""
+    for path in desk.state.rglob("*"):
+        if path.is_file() and not path.name.startswith("records.sqlite"):
+            yield path.read_bytes()
+    listed = desk.repo.git("rev-list", "--objects", "reconciler/status", "--not", "main").splitlines()
+    for line in listed:
+        yield desk.repo.git("cat-file", "-p", line.split()[0]).encode()
+
+
+def test_no_command_shows_secret_data_and_no_file_but_the_records_holds_it(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.commit({"secrets.yaml": SECRET.format(password=OLD)})
+    said = list(everything_said(desk))
+    desk.commit(CHANGED | {"secrets.yaml": SECRET.format(password=NEW)})
+    said += everything_said(desk)
+    desk.commit({"secrets.yaml": SECRET.format(password=OLD) + "descripton: x\n"})
+    said += everything_said(desk)
+    assert [text for text in said if CANARY in text] == []
+    assert [text for text in left_behind(desk) if CANARY.encode() in text] == []
+
+
+def test_the_records_that_hold_it_are_for_their_owner_alone(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    assert desk.state.stat().st_mode & 0o077 == 0
+    assert all(path.stat().st_mode & 0o077 == 0 for path in desk.state.glob("records.sqlite*"))
+
+
+def test_a_changed_secret_shows_as_changed(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    desk.commit({"secrets.yaml": SECRET.format(password=NEW)})
+    (step,) = desk.plan()["steps"]
+    assert step["key"] == "secret/db"
+    assert [(change["path"], change["before"], change["after"]) for change in step["changes"]] == [
+        ("data.password", "***", "***")
+    ]
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_findings_do_not_quote_what_is_secret(tmp_path: Path, fault: str) -> None:
+    (tmp_path / "m").mkdir()
+    desk = Desk(tmp_path)
+    (tmp_path / "m" / "secret.yaml").write_text(WRONG[fault])
+    desk.commit({"wrong.yaml": WRONG[fault]})
+    texts = []
+    for words in (["validate", "m"], ["validate", "--format", "json"], ["apply"], ["events"]):
+        said = desk.run(*words)
+        assert said.code == (words == ["validate", "m"] or words[0] != "events"), said
+        texts.append(said.out + said.err)
+    assert [text for text in texts if CANARY in text] == []
+    assert [text for text in left_behind(desk) if CANARY.encode() in text] == []
+
+
+def test_the_log_of_the_daemon_says_nothing_secret(tmp_path: Path) -> None:
+    files: dict[str, File] = {"secrets.yaml": SECRET.format(password=OLD)}
+    desk = Desk(tmp_path)
+    desk.settings.write_text(desk.settings.read_text() + "log: {level: debug}\n")
+    desk.commit(files)
+    log = tmp_path / "log"
+    with log.open("wb") as file:
+        daemon = subprocess.Popen(
+            [sys.executable, "-m", "reconciler.cli", "run", "--settings", str(desk.settings)],
+            stdout=file, stderr=file, env={**os.environ, "NOTIFY_SOCKET": ""},
+        )  # fmt: skip
+    try:
+        follow(desk, desk.repo.git("rev-parse", "main"), daemon)
+        follow(desk, desk.commit({"secrets.yaml": SECRET.format(password=NEW)}), daemon)
+        follow(desk, desk.commit({"secrets.yaml": WRONG["a text"]}), daemon)
+    finally:
+        daemon.send_signal(signal.SIGTERM)
+        daemon.wait(PATIENCE)
+    assert b"applied" in log.read_bytes()
+    assert CANARY.encode() not in log.read_bytes()
+    assert [text for text in left_behind(desk) if CANARY.encode() in text] == []
+
+
+def follow(desk: Desk, commit: str, daemon: subprocess.Popen[bytes]) -> None:
+    """Return when the daemon has written in its log that it looked at ``commit``."""
+    deadline = time.monotonic() + PATIENCE
+    while commit.encode() not in (desk.path / "log").read_bytes():
+        assert daemon.poll() is None, (desk.path / "log").read_text()
+        assert time.monotonic() < deadline, (desk.path / "log").read_text()
+        time.sleep(0.02)

@@ -1,0 +1,151 @@
+"""Expected trouble is one line that says what to do; a traceback would be a bug."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from reconciler.daemon.lock import StateLock
+from reconciler.records.store import FILE
+from tests.cli.desk import Desk
+
+NOBODY = 65534
+
+READERS = (["get"], ["describe", "workload/shop/api"], ["events"], ["plan"], ["validate"])
+ALL = (*READERS, ["apply"], ["approve", "0" * 32])
+
+
+def told(desk: Desk, words: list[str], code: int = 1) -> str:
+    """The one complaint with which a command ends."""
+    said = desk.run(*words)
+    assert said.code == code, said
+    assert said.err.startswith("error: "), said
+    assert said.out == ""
+    return said.err
+
+
+@pytest.mark.parametrize("words", ALL, ids=lambda words: words[0])
+def test_settings_with_faults_are_named_with_their_places(tmp_path: Path, words: list[str]) -> None:
+    desk = Desk(tmp_path, settings="org: acme\nsorces: []\nsources: [\n")
+    assert f"{desk.settings}:" in told(desk, words, 2)
+    desk.settings.write_text("org: acme\nsorces: []\nsources: [{name: main, url: ./m, interval: soon}]\n")
+    complaint = told(desk, words, 2)
+    assert f"{desk.settings}:2:1: unknown field `sorces`" in complaint
+    assert f"{desk.settings}:3:" in complaint, "all faults are told at once"
+
+
+@pytest.mark.parametrize("words", ALL, ids=lambda words: words[0])
+def test_records_of_a_newer_program_are_left_alone(tmp_path: Path, words: list[str]) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    with sqlite3.connect(desk.state / FILE) as records:
+        records.execute("PRAGMA user_version = 999")
+    records.close()
+    assert "made by a newer reconciler" in told(desk, words)
+
+
+@pytest.mark.parametrize("words", ALL, ids=lambda words: words[0])
+def test_records_that_are_no_records_are_named(tmp_path: Path, words: list[str]) -> None:
+    desk = Desk(tmp_path)
+    desk.state.mkdir()
+    (desk.state / FILE).write_text("something else\n" * 100)
+    assert str(desk.state / FILE) in told(desk, words)
+
+
+@pytest.mark.parametrize("words", [["plan"], ["validate"], ["diff", "a", "b"]], ids=lambda words: words[0])
+def test_a_repository_that_is_not_there_is_named(tmp_path: Path, words: list[str]) -> None:
+    desk = Desk(tmp_path)
+    shutil.rmtree(desk.repo.path)
+    assert str(desk.repo.path) in told(desk, words)
+
+
+def test_an_empty_repository_is_an_error_and_never_a_deletion(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    before = desk.recorded()
+    desk.commit({"README.md": "all gone\n"}, whole=True)
+    assert "holds no manifest" in told(desk, ["plan"])
+    said = desk.run("apply")
+    assert said.code == 1
+    assert said.out.startswith("main: unreadable: source main: ")
+    assert desk.recorded() == before
+
+
+def test_history_that_was_rewritten_is_not_followed(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    desk.commit({"README.md": "another history\n", "gvc.yaml": "kind: gvc\nname: x\nspec: {}\n"}, parent="")
+    assert "allowRewrite" in told(desk, ["plan"])
+    assert desk.run("apply").out.startswith("main: unreadable: ")
+
+
+def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.state.write_text("a file where the directory should be")
+    assert str(desk.state) in told(desk, ["get"])
+    assert str(desk.state) in told(desk, ["apply"], 2)
+
+
+def test_somebody_who_may_not_is_told_so() -> None:
+    with TemporaryDirectory() as folder:
+        desk = Desk(Path(folder))
+        desk.applied()
+        for words in ALL:
+            desk.run(*words)  # so that all is imported that somebody else might not be able to read
+        desk.path.chmod(0o755)
+        with as_somebody_else(desk.state):
+            for words in ALL:
+                assert str(desk.state) in told(desk, words, 2 if words == ["apply"] else 1), words
+
+
+@contextmanager
+def as_somebody_else(private: Path) -> Iterator[None]:
+    """Without the right to look into ``private``; root becomes nobody, since it may always."""
+    private.chmod(0)
+    os.seteuid(NOBODY if os.getuid() == 0 else os.getuid())
+    try:
+        yield
+    finally:
+        os.seteuid(os.getuid())
+        private.chmod(0o700)
+
+
+def test_a_full_disk_on_stdout_ends_in_one_line(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    with Path("/dev/full").open("w") as full:
+        said = subprocess.run(
+            [sys.executable, "-m", "reconciler.cli", "plan", "--settings", str(desk.settings)],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert said.returncode == 1
+    assert said.stderr == "error: what was to be said could not be written: No space left on device\n"
+
+
+def test_a_terminal_that_knows_few_signs_gets_all_the_words(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    desk.commit({"secrets.yaml": None, "shop/api.yaml": None})
+    said = desk.run("plan", real=True, PYTHONIOENCODING="ascii")
+    assert (said.code, said.err) == (0, "")
+
+
+def test_a_daemon_that_ends_before_it_answers_is_not_waited_for(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    lock = StateLock(desk.state)
+    lock.acquire("a daemon that does nothing")
+    try:
+        said = desk.run("apply", "--timeout", "-4.8")
+    finally:
+        lock.release()
+    assert said.code == 1
+    assert "the daemon did not do the run in time" in said.err

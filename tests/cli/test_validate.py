@@ -1,0 +1,154 @@
+"""`reconciler validate` says every fault of files as they lie there, or of a revision."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from reconciler.documents.schemas import shipped
+from tests.cli.desk import SHOP, Desk, Said, golden, here, workload
+
+FAULTY = {
+    "shop/gvc.yaml": str(SHOP["shop/gvc.yaml"]).replace("name: shop", "name: shop\nalias: abcdefghijklm"),
+    "shop/api.yaml": workload(more="descripton: typed in a hurry\n"),
+    "shop/web.yaml": workload("web").replace("standard", "standrd"),
+    "shop/copied.yaml": workload("copy"),
+    "shop/copy.yaml": workload("copy"),
+    "broken.yaml": "kind: gvc\nname: [\n",
+}
+
+
+def lay(path: Path, files: Mapping[str, object]) -> Path:
+    for name, text in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(str(text))
+    return path
+
+
+def validate(path: Path, *words: str, **environ: str) -> Said:
+    """Without any settings."""
+    return here("validate", *words, cwd=path, RECONCILER_SETTINGS=str(path / "none.yaml"), **environ)
+
+
+def test_sound_files_need_neither_git_nor_settings(tmp_path: Path) -> None:
+    lay(tmp_path / "m", SHOP)
+    assert validate(tmp_path, "m") == (0, "no findings in 8 documents, 8 resources\n", "")
+    document = validate(tmp_path, "m", "--format", "json").json
+    assert document == {"findings": [], "documents": 8, "resources": 8}
+
+
+def test_every_fault_is_told_with_its_place_and_what_to_do(tmp_path: Path) -> None:
+    lay(tmp_path / "m", FAULTY)
+    said = validate(tmp_path, "m")
+    assert (said.code, said.err) == (1, "")
+    golden("faults.txt", said.out)
+
+
+def test_the_document_has_exactly_these_fields(tmp_path: Path) -> None:
+    lay(tmp_path / "m", FAULTY)
+    said = validate(tmp_path, "m", "--format", "json")
+    assert said.code == 1
+    assert list(said.json) == ["findings", "documents", "resources"]
+    names = ["rule", "severity", "path", "line", "column", "message", "suggestion", "key"]
+    assert all(list(finding) == names for finding in said.json["findings"])
+    duplicate = next(each for each in said.json["findings"] if each["rule"] == "duplicate-resource")
+    assert (duplicate["path"], duplicate["line"], duplicate["key"]) == ("shop/copy.yaml", 1, "workload/shop/copy")
+
+
+def test_only_errors_make_the_exit_code_1(tmp_path: Path) -> None:
+    lay(tmp_path, {"shop/gvc.yaml": FAULTY["shop/gvc.yaml"]})
+    said = validate(tmp_path, ".")
+    assert said.code == 0
+    assert ": notice: " in said.out
+    assert "1 notice in 1 document, 1 resource\n" in said.out
+
+
+def test_a_single_file_is_judged_among_its_neighbours(tmp_path: Path) -> None:
+    lay(tmp_path, SHOP)
+    (tmp_path / ".git").mkdir()
+    assert validate(tmp_path, "shop/api.yaml") == (0, "no findings in 2 documents, 2 resources\n", "")
+    (tmp_path / "secrets.yaml").unlink()
+    said = validate(tmp_path, "shop/api.yaml")
+    assert said.code == 1
+    assert said.out.startswith("api.yaml:13:37: error: ")
+    assert "refers to secret/db, which does not exist" in said.out
+    assert validate(tmp_path, "shop/web.yaml").code == 0, "faults of the neighbours are none of its own"
+
+
+def test_a_single_file_without_neighbours_stands_for_itself(tmp_path: Path) -> None:
+    lay(tmp_path, {"api.yaml": workload(), "gvc.txt": "no manifest"})
+    said = validate(tmp_path, "api.yaml", "--format", "json")
+    assert (said.code, [each["rule"] for each in said.json["findings"]]) == (1, ["gvc-missing"])
+
+
+def test_odd_files_are_judged_as_a_commit_of_them_would_be(tmp_path: Path) -> None:
+    lay(tmp_path / "m", {"gvc.yaml": SHOP["shop/gvc.yaml"], ".reconcilerignore": "old/\n", "old/x.yaml": "no: {"})
+    (tmp_path / "m" / "linked.yaml").symlink_to("gvc.yaml")
+    (tmp_path / "m" / "two\nlines.yaml").touch()
+    (tmp_path / "m" / ".hidden").mkdir()
+    (tmp_path / "m" / ".hidden" / "x.yaml").write_text("no: {")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/m/latin-\xe9.yaml")).touch()
+    os.mkfifo(tmp_path / "m" / "pipe.yaml")
+    said = validate(tmp_path, "m", "--format", "json")
+    found = {(each["path"], each["rule"]) for each in said.json["findings"]}
+    assert found == {
+        ("linked.yaml", "symlink"), ("two\\nlines.yaml", "file-name"), ("latin-\\xe9.yaml", "file-name"),
+    }  # fmt: skip
+    assert "two\\nlines.yaml: error: " in validate(tmp_path, "m").out, "the file as a whole has no line"
+
+
+def test_links_of_the_own_org_are_followed_where_the_org_is_told(tmp_path: Path) -> None:
+    full = workload(more="tags: {reconciler/depends-on: /org/acme/gvc/shop/workload/gone}\n")
+    lay(tmp_path / "m", {"shop/gvc.yaml": SHOP["shop/gvc.yaml"], "shop/api.yaml": full})
+    assert validate(tmp_path, "m").code == 0, "another org's resources are not ours to look up"
+    said = validate(tmp_path, "m", "--org", "acme")
+    assert said.code == 1
+    assert "workload/shop/gone, which does not exist" in said.out
+
+
+def test_settings_say_which_locations_there_are(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    lay(tmp_path / "m", SHOP)
+    assert desk.run("validate", "m").code == 0
+    desk.settings.write_text(desk.settings.read_text().replace("  there: {engine: recorded}\n", ""))
+    said = desk.run("validate", "m")
+    assert said.code == 1
+    assert "location/there, which does not exist" in said.out
+
+
+def test_without_a_path_the_revision_of_every_source_is_checked(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert desk.run("validate", real=True) == (0, "no findings in 8 documents, 8 resources\n", "")
+    desk.applied()
+    assert desk.run("validate").out == "no findings in 8 documents, 8 resources\n", "what is applied is checked anew"
+    desk.commit({"shop/web.yaml": FAULTY["shop/web.yaml"]}, branch="feature", parent=desk.repo.git("rev-parse", "main"))
+    said = desk.run("validate", "--revision", "feature", "--format", "json")
+    assert said.code == 1
+    assert [each["path"] for each in said.json["findings"]] == ["shop/web.yaml"]
+    assert desk.run("validate").code == 0
+
+
+def test_the_shipped_example_is_sound(tmp_path: Path) -> None:
+    said = validate(tmp_path, str(shipped("examples/repo")))
+    assert said.code == 0, said.out
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["nowhere"], "nowhere"),
+        (["empty"], "holds no manifest"),
+        (["empty", "--revision", "main"], "leave PATH out"),
+        (["--org", "acme"], "--org is for a PATH"),
+        (["empty", "--settings", "nowhere.yaml"], "nowhere.yaml"),
+        ([], "cannot read the settings"),
+    ],
+)
+def test_what_makes_no_sense_exits_with_2(tmp_path: Path, words: list[str], complaint: str) -> None:
+    (tmp_path / "empty").mkdir()
+    said = validate(tmp_path, *words)
+    assert (said.code, said.out) == (2, "")
+    assert complaint in said.err
