@@ -78,7 +78,7 @@ class CrashSite:
 
     def let_die(self, kill: Kill) -> None:
         """Run a daemon until ``kill`` ends it, or until it has nothing left to do."""
-        with self._daemon(kill.point) as daemon:
+        with self.daemon(kill.point) as daemon:
             if kill.point:
                 eventually(lambda: daemon.process.poll() is not None or _told(daemon), "it dies or ends its work")
             else:
@@ -88,9 +88,9 @@ class CrashSite:
             self.points[kill.point.partition(":")[0]] += 1
         self.kills += 1
 
-    def check(self) -> None:
+    def check(self, *, read_only: bool = False) -> None:
         """What holds at every moment: what is recorded was done, and what was done is recorded or journaled."""
-        records = Records.open(self.site.state / FILE)
+        records = Records.open(self.site.state / FILE, read_only=read_only)
         try:
             recorded = {_place(r.key, r.location): (r.digest, r.version) for r in records.applied.items()}
             journaled = {_place(row.key, row.location) for row in records.journal.open()}
@@ -103,7 +103,7 @@ class CrashSite:
 
     def finish(self) -> Ending:
         """Run a daemon until it has nothing left to do, and end it in peace."""
-        with self._daemon("") as daemon:
+        with self.daemon() as daemon:
             began = time.monotonic()
             eventually(lambda: _told(daemon), "it ends its work", patience=30)
             self.slowest = max(self.slowest, time.monotonic() - began)
@@ -125,21 +125,40 @@ class CrashSite:
     def _lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.ledger.read_text().splitlines()] if self.ledger.exists() else []
 
-    def _ending(self) -> Ending:
+    def records(self) -> dict[str, tuple[object, ...]]:
+        """What is recorded, without when it was; nothing is under way, and nothing waits to be told."""
         with self.site.records() as records:
             assert records.journal.open() == []
             assert records.pending.count("main") == 0
-            found: dict[str, tuple[object, ...]] = {
+            return {
                 _place(r.key, r.location): (r.digest, r.version, r.body, r.health, r.alias, r.revision, r.engine)
                 for r in records.applied.items()
             }
+
+    def _ending(self) -> Ending:
         lines = [json.dumps(line) for line in self._lines()]
         self.repeated = len(lines) - len(set(lines))
         tree = self.site.repo.git("rev-parse", f"{STATUS}^{{tree}}")
-        return Ending(found, self.world(), set(lines), tree)
+        return Ending(self.records(), self.world(), set(lines), tree)
 
-    def _daemon(self, point: str) -> AbstractContextManager[Running]:
+    def daemon(self, point: str = "") -> AbstractContextManager[Running]:
+        """A daemon with a ledger that dies at ``point``."""
         return self.site.daemon(sys.executable, "-m", "tests.crash.daemon_with_ledger", str(self.ledger), point)
+
+
+def assert_same(endings: list[Ending], expected: list[Ending]) -> None:
+    """Equal records, equal status branch, every step performed, nothing recorded that was not."""
+    for ending, wanted in zip(endings, expected, strict=True):
+        different = {
+            place: (ending.records.get(place), wanted.records.get(place))
+            for place in ending.records.keys() | wanted.records.keys()
+            if ending.records.get(place) != wanted.records.get(place)
+        }
+        assert different == {}, f"recorded, and expected: {different}"
+        assert {place: found[:2] for place, found in ending.records.items()} == ending.world
+        assert wanted.performed - ending.performed == set()
+        assert ending.performed - wanted.performed == set()
+        assert ending.tree == wanted.tree
 
 
 def random_kill(chance: random.Random, seconds: float) -> Kill:

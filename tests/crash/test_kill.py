@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.crash.daemon_with_ledger import POINTS
-from tests.crash.harness import PHASES, CrashSite, Ending, Kill, random_kill
+from tests.crash.harness import PHASES, CrashSite, Ending, Kill, assert_same, random_kill
 
 WORK = 0.3
 """Seconds that a phase takes, start included."""
@@ -49,18 +48,3 @@ def test_a_hundred_kills_change_nothing_about_the_end(tmp_path: Path, undisturbe
     site = CrashSite.create(tmp_path)
     assert_same(site.go_through(kills), undisturbed)
     assert site.kills == 10
-
-
-def assert_same(endings: list[Ending], expected: list[Ending]) -> None:
-    """Equal records, equal status branch, every step performed, nothing recorded that was not."""
-    for ending, wanted in zip(endings, expected, strict=True):
-        different = {
-            place: (ending.records.get(place), wanted.records.get(place))
-            for place in ending.records.keys() | wanted.records.keys()
-            if ending.records.get(place) != wanted.records.get(place)
-        }
-        assert different == {}
-        assert {place: found[:2] for place, found in ending.records.items()} == ending.world
-        assert wanted.performed - ending.performed == set()
-        assert Counter(ending.performed - wanted.performed) == Counter()
-        assert ending.tree == wanted.tree

@@ -1,0 +1,114 @@
+"""A state directory without room stops the work and loses nothing; with room it goes on where it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.crash.harness import PHASES, CrashSite, Ending, assert_same
+from tests.daemon.kit import eventually
+
+SIZE = 24 << 20
+"""Bytes of the disk: enough for the records of all phases and what SQLite needs besides."""
+
+
+@contextmanager
+def small_disk(path: Path) -> Iterator[Path]:
+    """A file system of its own at ``path``; skips where this user may not mount one."""
+    path.mkdir(parents=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"a small disk needs the right to mount: {done.stderr.strip()}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """The state directory of the site below ``tmp_path / "site"``."""
+    with small_disk(tmp_path / "site" / "state") as path:
+        yield path
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[Ending]:
+    """How it ends where there is room."""
+    return CrashSite.create(tmp_path_factory.mktemp("peace")).go_through([[] for _ in PHASES])
+
+
+def fill(disk: Path, room: int) -> Path:
+    """A file that leaves ``room`` bytes."""
+    filler = disk / "filler"
+    free = os.statvfs(disk)
+    with filler.open("wb") as out:
+        os.posix_fallocate(out.fileno(), 0, free.f_bavail * free.f_frsize - room)
+    return filler
+
+
+@pytest.mark.parametrize("room", [300_000, 1_500_000])
+def test_a_daemon_waits_for_room_and_goes_on(tmp_path: Path, disk: Path, undisturbed: list[Ending], room: int) -> None:
+    site = CrashSite.create(tmp_path / "site")
+    filler = fill(disk, room)
+    site.site.repo.commit(PHASES[0])
+    with site.daemon() as daemon:
+        eventually(lambda: daemon.said("records", reason="DiskFull"), "it says that the disk is full")
+        site.check(read_only=True)
+        assert daemon.process.poll() is None
+        filler.unlink()
+        daemon.signal(signal.SIGHUP)
+        eventually(lambda: daemon.said("run", outcome="applied"), "it goes on")
+        assert daemon.stop() == 0
+    assert_same([site.finish()], undisturbed[:1])
+
+
+def test_a_daemon_looks_for_room_by_itself(tmp_path: Path, disk: Path, undisturbed: list[Ending]) -> None:
+    site = CrashSite.create(tmp_path / "site")
+    site.site.repo.commit(PHASES[0])
+    with site.daemon() as daemon:
+        eventually(lambda: daemon.said("status"), "all is applied and told")
+        filler = fill(disk, 0)
+        site.site.repo.commit(PHASES[1])
+        eventually(lambda: daemon.said("records", reason="DiskFull"), "it says that the disk is full")
+        filler.unlink()
+        began = time.monotonic()
+        eventually(lambda: len(daemon.said("run", outcome="applied")) == 2, "it goes on")
+        assert time.monotonic() - began < 7
+        assert daemon.stop() == 0
+    assert_same([site.finish()], undisturbed[1:2])
+
+
+def test_apply_says_that_the_disk_is_full_and_can_be_repeated(
+    tmp_path: Path, disk: Path, undisturbed: list[Ending]
+) -> None:
+    site = CrashSite.create(tmp_path / "site")
+    site.site.repo.commit(PHASES[0])
+    filler = fill(disk, 300_000)
+    applied = site.site.run("apply")
+    assert applied.returncode == 1
+    assert "the disk is full" in applied.stderr
+    assert "Traceback" not in applied.stderr
+    filler.unlink()
+    again = site.site.run("apply")
+    assert (again.returncode, again.stderr) == (0, "")
+    assert site.records() == undisturbed[0].records
+
+
+@pytest.mark.parametrize("command", ["apply", "run"])
+def test_a_disk_without_any_room_is_said_at_once(tmp_path: Path, disk: Path, command: str) -> None:
+    site = CrashSite.create(tmp_path / "site")
+    site.site.repo.commit(PHASES[0])
+    fill(disk, 0)
+    done = site.site.run(command)
+    assert done.returncode == 1
+    assert "error: " in done.stderr
+    assert "Traceback" not in done.stderr
