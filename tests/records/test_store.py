@@ -71,15 +71,15 @@ def test_every_commit_is_synced_to_the_disk(records: Records) -> None:
 
 
 def test_only_what_can_be_done_again_is_not_synced_and_what_follows_it_is(records: Records) -> None:
-    level = lambda: records._database.value("PRAGMA synchronous")  # noqa: E731
-    with pytest.raises(ZeroDivisionError), records.repeatable():
+    def level() -> int:
+        return int(records._database.value("PRAGMA synchronous"))
+
+    with records.repeatable():
         records.pending.add_many("main", ["gvc/shop"])
         assert level() == 1
-        1 / 0  # noqa: B018
     assert level() == 2
     with records.transaction(), records.repeatable():
         assert level() == 2
-    assert records.pending.count("main") == 0
 
 
 def test_records_of_a_newer_program_are_refused(path: Path) -> None:
