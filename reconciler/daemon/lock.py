@@ -59,8 +59,10 @@ class StateLock:
             raise LockedError(f"the state directory {self._state} is in use by {who}; stop it or use another `state:`")
         self._file = file
         words = command or " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
-        os.ftruncate(file, 0)
-        os.pwrite(file, msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), words, iso(time.time()))), 0)
+        # On a full disk the lock holds all the same, and the records say what is wrong.
+        with contextlib.suppress(OSError):
+            os.ftruncate(file, 0)
+            os.pwrite(file, msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), words, iso(time.time()))), 0)
 
     def release(self) -> None:
         """Let the lock go; nothing happens where it is not held."""

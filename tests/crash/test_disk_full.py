@@ -110,5 +110,5 @@ def test_a_disk_without_any_room_is_said_at_once(tmp_path: Path, disk: Path, com
     fill(disk, 0)
     done = site.site.run(command)
     assert done.returncode == 1
-    assert "error: " in done.stderr
+    assert "the disk is full" in done.stderr
     assert "Traceback" not in done.stderr
