@@ -87,7 +87,9 @@ def _container(container: Body, dialect: Dialect) -> None:
     if image.startswith("//"):
         container["image"] = f"/org/{dialect.org}/{image[2:]}"
     if dialect.scheme != "platform":
-        container["args"] = [translate(arg, dialect.scheme) for arg in container.get("args", ())]
+        container["args"] = [translate(arg, dialect.scheme) for arg in container["args"]]
+        if "command" in container:
+            container["command"] = translate(container["command"], dialect.scheme)
 
 
 def _first_port(containers: list[Body]) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from reconciler.model.key import Key, Kind
+from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.record import Record
 from reconciler.model.resource import Bond
 from reconciler.planning.plan import Action, Step, StepId
@@ -26,19 +26,22 @@ def ordered(scope: Scope, steps: list[Step]) -> tuple[Step, ...]:
     by_key: dict[str, list[Step]] = defaultdict(list)
     for step in steps:
         by_key[str(step.key)].append(step)
-    edges = {step.id: set(_forward(scope, step, by_key)) for step in steps if step.action is not Action.DELETE}
-    edges |= {step.id: set() for step in steps if step.action is Action.DELETE}
+    ids = [step.id for step in steps]
+    edges: Edges = {
+        step_id: set() if step.action is Action.DELETE else set(_forward(scope, step, by_key))
+        for step_id, step in zip(ids, steps, strict=True)
+    }
     if any(step.action is not Action.CREATE for step in steps):
         _backward(scope, steps, by_key, edges)
         _hand_over(scope, steps, edges)
-    needs = {step.id: _needs_healthy(scope, step) for step in steps}
-    bound = [
-        msgspec.structs.replace(step, waits_for=tuple(sorted(edges[step.id])), needs_healthy=needs[step.id])
-        if edges[step.id] or needs[step.id]
-        else step
-        for step in steps
-    ]
-    return tuple(_sorted(bound))
+    return tuple(_sorted([_bound(scope, step, edges[step_id]) for step_id, step in zip(ids, steps, strict=True)]))
+
+
+def _bound(scope: Scope, step: Step, awaited: set[StepId]) -> Step:
+    needs = _needs_healthy(scope, step)
+    if not awaited and not needs:
+        return step
+    return msgspec.structs.replace(step, waits_for=tuple(sorted(awaited)), needs_healthy=needs)
 
 
 def _forward(scope: Scope, step: Step, by_key: dict[str, list[Step]]) -> Iterator[StepId]:
@@ -53,7 +56,8 @@ def _forward(scope: Scope, step: Step, by_key: dict[str, list[Step]]) -> Iterato
 
 
 def _needs_healthy(scope: Scope, step: Step) -> tuple[Key, ...]:
-    if step.action is Action.DELETE:
+    noted_only = step.key.kind in PLACED and not step.location
+    if step.action is Action.DELETE or noted_only:
         return ()
     references = scope.desired[step.key].references
     # Nobody here can tell how something in another org is.
@@ -93,7 +97,7 @@ def _hand_over(scope: Scope, steps: list[Step], edges: Edges) -> None:
             continue
         gone = step.action is Action.DELETE
         after[step.id] = set() if gone else _volume_sets(ref.target for ref in scope.desired[step.key].references)
-        for target in _volume_sets(_targets_before(scope, step)) - after[step.id]:
+        for target in _volume_sets_before(scope, step) - after[step.id]:
             before[target, step.location].append(step.id)
     pairs = [
         (taker, giver) for taker, taken in after.items() for name in taken for giver in before[name, taker.location]
@@ -102,6 +106,14 @@ def _hand_over(scope: Scope, steps: list[Step], edges: Edges) -> None:
         # Two that swap would wait for each other: the first of them goes ahead.
         if giver != taker and not _reaches(giver, taker, edges):
             edges[taker].add(giver)
+
+
+def _volume_sets_before(scope: Scope, step: Step) -> set[str]:
+    """Most workloads mount none, which is seen without reading their bodies."""
+    record = None if step.action is Action.CREATE else _record(scope, step)
+    if record is None or b"volumeset/" not in record.body:
+        return set()
+    return _volume_sets(recorded_targets(record, scope.org))
 
 
 def _volume_sets(targets: Iterable[str]) -> set[str]:
@@ -119,22 +131,22 @@ def _reaches(start: StepId, goal: StepId, edges: Edges) -> bool:
 
 def _sorted(steps: list[Step]) -> Iterator[Step]:
     """Kahn's algorithm with a heap; steps in a cycle (validation refuses them) would come last, by rank."""
-    waiting = {step.id: len(step.waits_for) for step in steps}
     by_rank = sorted(steps, key=_rank)
     number = {step.id: index for index, step in enumerate(by_rank)}
-    followers: dict[StepId, list[StepId]] = defaultdict(list)
-    for step in steps:
+    waiting = [len(step.waits_for) for step in by_rank]
+    followers: list[list[int]] = [[] for _ in by_rank]
+    for index, step in enumerate(by_rank):
         for other in step.waits_for:
-            followers[other].append(step.id)
-    ready = [number[step.id] for step in by_rank if not step.waits_for]
+            followers[number[other]].append(index)
+    ready = [index for index, count in enumerate(waiting) if not count]
     while ready:
-        step = by_rank[heapq.heappop(ready)]
-        yield step
-        for follower in followers[step.id]:
+        index = heapq.heappop(ready)
+        yield by_rank[index]
+        for follower in followers[index]:
             waiting[follower] -= 1
             if not waiting[follower]:
-                heapq.heappush(ready, number[follower])
-    yield from (step for step in by_rank if waiting[step.id])
+                heapq.heappush(ready, follower)
+    yield from (step for step, count in zip(by_rank, waiting, strict=True) if count)
 
 
 def _rank(step: Step) -> tuple[int, Key, str]:

@@ -18,7 +18,7 @@ from reconciler.records.store import Records
 from tests.engines.ledger import LedgerEngine
 from tests.gitkit import GitRepo
 from tests.pipeline.way import Way, placed
-from tests.pipeline.worlds import World, files_of, worlds
+from tests.pipeline.worlds import AFAR, World, files_of, worlds
 from tests.project.tree import ROOT
 
 MANY = int(os.environ.get("EXAMPLES", "0"))
@@ -78,7 +78,7 @@ def recorded_world(way: Way) -> dict[str, set[str]]:
 def test_after_a_plan_is_applied_the_next_is_empty(
     repo: GitRepo, tmp_path: Path, states: list[tuple[World, int]]
 ) -> None:
-    way = Way(tmp_path, files_of(*states[0]), repo=repo)
+    way = Way(tmp_path, files_of(*states[0]), repo=repo, external=(AFAR,))
     for number, (world, layout) in enumerate(states):
         if number:
             way.commit(files_of(world, layout), whole=True)
@@ -94,7 +94,7 @@ def test_after_a_plan_is_applied_the_next_is_empty(
 def test_a_failure_leaves_undone_only_what_waits_for_it(
     repo: GitRepo, tmp_path: Path, before: World, after: World, chance: random.Random
 ) -> None:
-    way = Way(tmp_path, files_of(before, 0), repo=repo)
+    way = Way(tmp_path, files_of(before, 0), repo=repo, external=(AFAR,))
     engines = {place: LedgerEngine(tmp_path / way.branch / f"at-{place}", place) for place in way.engines}
     way.engines = dict(engines)
     settle(way)
@@ -150,7 +150,7 @@ def test_plans_are_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None
     examples.sort(key=len)
     before, after = examples[-1], examples[-2]
     records = Records.open(tmp_path / "records.sqlite")
-    way = Way(tmp_path, files_of(before, 1), records=records)
+    way = Way(tmp_path, files_of(before, 1), records=records, external=(AFAR,))
     way.applied()
     way.commit(files_of(after, 2), whole=True)
     assert len(way.plan().steps) > 5
@@ -158,6 +158,7 @@ def test_plans_are_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None
     (tmp_path / "settings.yaml").write_text(
         "org: acme\nstate: .\nsources: [{name: main, url: main.git, branch: main}]\n"
         "locations: {here: {engine: recorded}, there: {engine: recorded}}\n"
+        f"external: [{AFAR}]\n"
     )
     command = [sys.executable, "-c", PLAN_ONCE, str(tmp_path)]
     outputs = {

@@ -17,7 +17,7 @@ from reconciler.records.store import Records
 from tests.gitkit import File, GitRepo
 from tests.pipeline.test_convergence import MANY, few
 from tests.pipeline.way import Way
-from tests.pipeline.worlds import World, files_of, worlds
+from tests.pipeline.worlds import AFAR, World, files_of, worlds
 
 Files = dict[str | bytes, File]
 PATHS = ("gvc.yaml", "a/gvc.yaml", "a/one.yaml", "a/b/gvc.yaml", "a/b/two.yaml", "c/three.yaml")
@@ -96,7 +96,7 @@ def test_commit_by_commit_comes_to_what_a_fresh_look_comes_to(
     repo: GitRepo, tmp_path: Path, commits: list[Files]
 ) -> None:
     start = "kind: secret\nname: always\ntype: dictionary\ndata: {}\n"
-    way = Way(tmp_path, {"_org/s.yaml": start, **commits[0]}, repo=repo)
+    way = Way(tmp_path, {"_org/s.yaml": start, **commits[0]}, repo=repo, external=(AFAR,))
     for number, files in enumerate(commits):
         if number:
             way.commit(files)
@@ -109,7 +109,7 @@ def test_commit_by_commit_comes_to_what_a_fresh_look_comes_to(
 @given(states=st.lists(st.tuples(worlds(), st.integers(0, 5)), min_size=2, max_size=4))
 @settings(few, max_examples=MANY or 20)
 def test_sound_states_come_to_the_same_too(repo: GitRepo, tmp_path: Path, states: list[tuple[World, int]]) -> None:
-    way = Way(tmp_path, files_of(*states[0]), repo=repo)
+    way = Way(tmp_path, files_of(*states[0]), repo=repo, external=(AFAR,))
     for number, (world, layout) in enumerate(states):
         if number:
             way.commit(files_of(world, layout), whole=True)

@@ -14,6 +14,9 @@ from tests.pipeline.way import PLACES
 World = dict[str, dict[str, Any]]
 """Key to manifest."""
 
+AFAR = "//location/afar"
+"""A location that exists and that nobody here binds to an engine."""
+
 PAIRS = ("", "a", "b", "ab")
 """Which of two there are."""
 
@@ -60,7 +63,7 @@ def worlds(draw: st.DrawFn) -> World:
         data = {"value": draw(st.sampled_from(["one", "two"]))}
         world[f"secret/{name}"] = {"kind": "secret", "name": name, "type": "dictionary", "data": data}
     for gvc in draw(st.sampled_from(["x", "y", "xy", "xy"])):
-        places = draw(st.sampled_from([PLACES, PLACES, PLACES[:1], PLACES[1:]]))
+        places = draw(st.sampled_from([PLACES, PLACES, PLACES[:1], PLACES[1:], ("here", "afar"), ("afar",)]))
         links = [f"//location/{place}" for place in places]
         world[f"gvc/{gvc}"] = {"kind": "gvc", "name": gvc, "spec": {"staticPlacement": {"locationLinks": links}}}
         own = {"identity": list(draw(identities)), "volumeset": list(draw(volumesets)), "secret": secrets}

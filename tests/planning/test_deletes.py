@@ -227,3 +227,18 @@ def test_a_location_that_is_bound_no_more_deletes_nothing_there(tmp_path: Path) 
     assert way.plan().steps == ()
     way.commit(shop(workload("b")))
     assert holds(way.plan()) == {"workload/shop/a@here": ""}
+
+
+def test_a_gvc_goes_last_once_its_volumes_may_go(tmp_path: Path) -> None:
+    files = shop(VOLUMES.format(name="data"), stateful("db", "data"))
+    way = Way(tmp_path, files | {"z/gvc.yaml": BASE.replace("shop", "z")}, prune=FREE)
+    way.applied()
+    way.commit(dict.fromkeys(files))
+    for _ in range(2):
+        assert way.apply().outcome == "waiting"
+        assert {"gvc/shop", "volumeset/shop/data@here"} < way.recorded().keys()
+        assert not any("workload" in place for place in way.recorded())
+        way.line = way.fresh_line()
+    way.approve(way.plan().held)
+    way.applied()
+    assert way.recorded().keys() == {"gvc/z"}

@@ -163,3 +163,11 @@ def test_a_retry_after_a_half_applied_change_does_not_count_twice(tmp_path: Path
     way.applied()
     way.commit(shop(workload("a").replace("nginx", "nginx:3")))
     assert {step.version for step in way.plan().steps} == {3}
+
+
+def test_what_runs_nowhere_here_waits_for_nobodys_health(tmp_path: Path) -> None:
+    afar = BASE.replace("//location/here, //location/there", "//location/afar")
+    files = shop(workload("a"), workload("b", "{reconciler/depends-on: workload/a}"), gvc=afar)
+    way = Way(tmp_path, files, external=("//location/afar",))
+    way.applied()
+    assert way.recorded().keys() == {"gvc/shop", "workload/shop/a", "workload/shop/b"}
