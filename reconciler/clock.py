@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -54,6 +53,8 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """Return after ``seconds``."""
+        import asyncio
+
         await asyncio.sleep(seconds)
 
 

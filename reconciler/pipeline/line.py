@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.executor import Executor
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import SourceError
 from reconciler.manifests.normal import Dialect
@@ -29,6 +28,9 @@ from reconciler.settings import Settings, SourceSettings
 from reconciler.source.open import Source, open_source
 from reconciler.source.repository import check_rewrite
 from reconciler.status import waits
+
+if TYPE_CHECKING:
+    from reconciler.engines.executor import Executor
 
 RESTLESS = frozenset({"DependencyNotHealthy", "Preempted"})
 """Reasons to wait that nobody announces the end of: every look at the source is a run while one holds."""
@@ -152,6 +154,8 @@ class Line:
         self, prepared: Prepared, executor: Executor, reason: str, preempted: Callable[[], bool]
     ) -> Report:
         """Accept ``prepared``, carry its plan out and tell how that ended. Raises RecordsError."""
+        import asyncio
+
         revision = str(prepared.revision)
         plan = prepared.plan
         if plan is None:
