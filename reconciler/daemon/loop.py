@@ -83,6 +83,7 @@ class Daemon:
     async def _work(self, wakes: Mapping[str | None, set[str]]) -> None:
         """One round: every source that was woken, then what operators asked for, then status and timers."""
         self.watchdog.progress()
+        began = self.clock.now()
         try:
             if self._replay:
                 await self._recover()
@@ -91,7 +92,7 @@ class Daemon:
             for request in self.runner.records.requests.open():
                 await self._answer(request)
             await self._flush()
-            self._next_attempt()
+            self._next_attempt(began)
         except RecordsError as error:
             self._broken(error)
 
@@ -184,15 +185,15 @@ class Daemon:
             if due is not None:
                 self.timers.after(f"status {name}", max(due, 0.05), partial(self.wakes.add, STATUS, "status"))
 
-    def _next_attempt(self) -> None:
+    def _next_attempt(self, began: float) -> None:
         """Come back when a failed step is owed another try; a newer revision does not wait for that.
 
-        A try that is overdue already could not be made: its source is refused or cannot be read.
+        A try that was due before the round ``began`` could not be made: its source is refused or cannot be read.
         """
         due = self.runner.next_attempt()
         if due is not None:
-            wait = due - self.clock.now()
-            self.timers.after("retry", wait if wait > 0 else OVERDUE, partial(self.wakes.add, None, "retry"))
+            wait = max(0.05, due - self.clock.now()) if due > began else OVERDUE
+            self.timers.after("retry", wait, partial(self.wakes.add, None, "retry"))
 
     def _broken(self, error: RecordsError) -> None:
         """The records cannot be written: nothing goes on until they can, and what was in flight is done again."""

@@ -1,0 +1,53 @@
+"""A daemon whose location ``there`` fails or hangs for as long as a file ``fail`` or ``hang`` lies in a directory.
+
+``python -m tests.daemon.daemon_with_trouble DIRECTORY``
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from reconciler import logs
+from reconciler.clock import Clock
+from reconciler.daemon.loop import serve
+from reconciler.engines.protocol import Engine, Outcome
+from reconciler.engines.recorded import RecordedEngine
+from reconciler.errors import EngineError
+from reconciler.planning.plan import Step
+from reconciler.records.store import Records
+from reconciler.settings import Settings, load_settings, settings_path
+
+
+class TroubledEngine(RecordedEngine):
+    """A recorded engine that needs time, and luck."""
+
+    prompt = False
+    parallel = 1
+    trouble = Path()
+
+    async def perform(self, step: Step) -> Outcome:
+        """Carry ``step`` out once nothing hinders it."""
+        while (self.trouble / "hang").exists():
+            await asyncio.sleep(0.01)
+        if (self.trouble / "fail").exists():
+            raise EngineError("there is trouble", reason="Trouble")
+        return await super().perform(step)
+
+
+def main(directory: Path) -> None:
+    """Run the daemon."""
+    settings = load_settings(settings_path(None))
+    logs.configure(settings.log.format, settings.log.level)
+    TroubledEngine.trouble = directory
+
+    def make(records: Records, location: str, settings: Settings, clock: Clock) -> Engine:
+        kind = TroubledEngine if location == "there" else RecordedEngine
+        return kind(records, location, settings.org, settings.endpoint_domain, clock)
+
+    asyncio.run(serve(settings, {"recorded": make}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

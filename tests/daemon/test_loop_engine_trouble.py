@@ -1,0 +1,94 @@
+"""An engine that fails or hangs: what the daemon does meanwhile, and what it tells."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.kit import SHOP, Running, ServiceManager, Site, eventually, workload
+
+RETRY = {"base": "100ms", "cap": "200ms", "attempts": 1}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """A shop with two workloads, where failed steps are tried again soon."""
+    return Site(tmp_path, SHOP | {"shop/web.yaml": workload("web")}, retry=RETRY)
+
+
+def daemon(site: Site, **environ: str) -> AbstractContextManager[Running]:
+    """A daemon with a troubled engine."""
+    return site.daemon(sys.executable, "-m", "tests.daemon.daemon_with_trouble", str(site.path), **environ)
+
+
+def test_steps_that_fail_are_tried_again_until_they_work(site: Site) -> None:
+    (site.path / "fail").touch()
+    with daemon(site) as running:
+        eventually(lambda: "Trouble" in site.status("shop/workload/api.yaml"), "the branch says what fails")
+        assert site.condition("Ready") == "false StepsFailed"
+        assert sorted(site.recorded()) == ["gvc/shop", "workload/shop/api@here", "workload/shop/web@here"]
+        eventually(lambda: len(running.said("run", reason="retry")) >= 2, "it tries again")
+        (site.path / "fail").unlink()
+        eventually(lambda: "workload/shop/web@there" in site.recorded(), "it works")
+        eventually(lambda: site.condition("Ready") == "true Applied", "the condition says so")
+        eventually(lambda: "Trouble" not in site.status("shop/workload/api.yaml"), "the branch says so")
+        with site.records() as records:
+            assert records.failures.count() == 0
+
+
+def test_what_is_owed_a_try_that_cannot_be_made_does_not_keep_the_daemon_busy(site: Site) -> None:
+    (site.path / "fail").touch()
+    site.configure(sources=[site.source(interval="1h")])
+    with ServiceManager(site.path) as systemd, daemon(site, **systemd.environ) as running:
+        eventually(lambda: running.said("run", reason="retry"), "it tries again")
+        site.repo.commit({"shop/bad.yaml": "kind: gvc\nname: [\n"})
+        eventually(lambda: running.said("run", outcome="refused"), "the next revision is refused")
+        rounds = len(systemd.heard())
+        time.sleep(1.0)
+        assert len(systemd.heard()) - rounds <= 4
+
+
+def test_a_newer_revision_pre_empts_what_has_not_begun(site: Site) -> None:
+    (site.path / "hang").touch()
+    with daemon(site) as running:
+        eventually(lambda: "workload/shop/web@here" in site.recorded(), "one place is done")
+        commit = site.repo.commit({"shop/web.yaml": workload("web", 7001), "shop/cart.yaml": workload("cart")})
+        time.sleep(0.3)
+        (site.path / "hang").unlink()
+        eventually(lambda: commit in site.status("shop/workload/cart.yaml"), "the newest is applied")
+        first = running.said("run")[0]
+        assert (first["outcome"], first["waiting"]) == ("waiting", 1)
+        versions = {key: record.version for key, record in site.recorded().items()}
+        assert (versions["workload/shop/web@here"], versions["workload/shop/web@there"]) == (2, 2)
+
+
+def test_a_loop_that_hangs_is_no_longer_called_alive(site: Site) -> None:
+    (site.path / "hang").touch()
+    with ServiceManager(site.path) as systemd, daemon(site, WATCHDOG_USEC="600000", **systemd.environ):
+        eventually(lambda: "workload/shop/web@here" in site.recorded(), "one place is done, the other hangs")
+        time.sleep(1.0)
+        before = systemd.heard().count("WATCHDOG=1")
+        time.sleep(0.7)
+        assert systemd.heard().count("WATCHDOG=1") == before
+        (site.path / "hang").unlink()
+        eventually(lambda: systemd.heard().count("WATCHDOG=1") > before, "it lives again")
+
+
+def test_a_step_in_flight_ends_before_the_daemon_does(site: Site) -> None:
+    (site.path / "hang").touch()
+    with daemon(site) as running:
+        eventually(lambda: "workload/shop/web@here" in site.recorded(), "one place is done")
+        running.process.terminate()
+        time.sleep(0.2)
+        assert running.process.poll() is None
+        (site.path / "hang").unlink()
+        assert running.process.wait(10) == 0
+    assert sorted(key for key in site.recorded() if key.endswith("@there")) == ["workload/shop/api@there"]
+    with site.records() as records:
+        assert records.journal.open() == []
+    with daemon(site):
+        eventually(lambda: "workload/shop/web@there" in site.recorded(), "the rest follows")
