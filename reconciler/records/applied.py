@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 import msgspec
@@ -15,6 +15,9 @@ from reconciler.records.database import Database
 
 WORST_FIRST = (Health.UNHEALTHY, Health.UNKNOWN, Health.LOADING, Health.DELETING, Health.HEALTHY)
 """A resource is as healthy as the worst of its locations."""
+
+BATCH = 500
+"""Keys looked up at once."""
 
 _HEALTH = {str(health): health for health in Health}
 COLUMNS = "key, location, source, digest, body, version, engine, health, state, alias, revision, applied_at"
@@ -37,8 +40,17 @@ class Applied:
 
     def get_many(self, keys: Iterable[AnyKey]) -> dict[str, tuple[Record, ...]]:
         """The records of each of ``keys`` by the key's text; one without records is left out."""
-        found = {str(key): self.get(key) for key in keys}
-        return {key: records for key, records in found.items() if records}
+        found: dict[str, tuple[Record, ...]] = {}
+        rest = iter(keys)
+        while batch := [str(key) for key in islice(rest, BATCH)]:
+            rows = self._db.all(
+                f"""SELECT {COLUMNS} FROM applied WHERE key IN (SELECT value FROM json_each(?))
+                ORDER BY key, location""",
+                (msgspec.json.encode(batch).decode(),),
+            )
+            for key, records in groupby(rows, key=lambda row: str(row[0])):
+                found[key] = tuple([_record(row) for row in records])
+        return found
 
     def put(self, record: Record) -> None:
         """Record ``record`` in the place of what was there for its key and location."""
