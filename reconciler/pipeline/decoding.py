@@ -21,8 +21,8 @@ from reconciler.model.key import Kind
 from reconciler.model.revision import FileChange
 from reconciler.pipeline.worker import frame, read_frame
 
-MANY = 400
-"""Files from which on starting processes (0.2 s) pays."""
+MANY = 1500
+"""Files from which on starting processes (0.15 s, as long as reading 750 files) pays."""
 BATCH = 100
 AHEAD = 4
 """Batches that a worker has at once, so that it goes on while its answers wait to be read."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,7 +123,8 @@ def test_sound_states_come_to_the_same_too(repo: GitRepo, tmp_path: Path, states
     way.records.close()
 
 
-def test_many_files_read_side_by_side_come_to_the_same(tmp_path: Path) -> None:
+def test_many_files_read_side_by_side_come_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "MANY", 400)
     gvc = f"kind: gvc\nname: x\n{PLACEMENT}\n"
     identities: Files = {f"x/{number:03d}.yaml": f"kind: identity\nname: i{number}\n" for number in range(500)}
     first = dict(list(identities.items())[:300])
