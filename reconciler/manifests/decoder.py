@@ -42,6 +42,9 @@ RULES = {
     "bad-link": "A link names a kind and a resource in one of the link forms.",
 }
 
+_WHOLE_FLOAT = (b".0,", b".0}", b".0]")
+"""How a number such as 80.0 ends in JSON; most bodies hold none, which is seen without walking them."""
+
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -178,7 +181,7 @@ class _Decoding:
             return None
         references = tuple(sorted(set(former.references)))
         written = _encode(body)
-        if b".0" in written:
+        if any(end in written for end in _WHOLE_FLOAT):
             written = _encode(whole_numbers(body))
         return Manifest(kind, gvc, value["name"], written, references, self.document.index,
                         self.document.line, seal)  # fmt: skip
