@@ -145,6 +145,7 @@ class Line:
             if plan.held:
                 self.records.approvals.remember_plan(plan.digest, plan.held)
                 self.records.approvals.remember_plan(plan.held, plan.held)
+            self.records.approvals.carry(self.name, plan.approved, plan.let_go)
             for failure in self.records.failures.all(self.name) if self.records.failures.count() else ():
                 if (failure.key, failure.location) not in wanted:
                     self.records.failures.clear(failure.key, failure.location)
@@ -185,7 +186,7 @@ class Line:
                 if one.result is Result.APPLIED and one.seen is None:
                     self.records.conditions.forget(str(one.id.key))
             if plan.approved and ended.good:
-                self.records.approvals.consume(plan.approved)
+                self.records.approvals.carry(self.name, "", ())
 
 
 def _finding(view: View, refusal: Refusal) -> Finding:

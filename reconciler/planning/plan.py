@@ -106,7 +106,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     ``digest`` covers the steps and not the commit; ``held`` is the digest of the steps that wait for approval
     alone (empty where none does) and is what an approval is recorded under; ``approved`` is the approval that has
-    let steps of this plan go, empty where none was needed.
+    let steps of this plan go, empty where none was needed, and ``let_go`` the digest of each of these steps alone.
     """
 
     source: str
@@ -115,5 +115,6 @@ class Plan(msgspec.Struct, frozen=True):
     digest: str
     held: str = ""
     approved: str = ""
+    let_go: tuple[str, ...] = ()
     kept: tuple[Kept, ...] = ()
     renames: tuple[Rename, ...] = ()

@@ -28,7 +28,10 @@ def make_plan(scope: Scope) -> tuple[Plan, tuple[Refusal, ...]]:
     final = ordered(scope, steps)
     waiting = [step for step in final if step.hold is not Hold.NONE]
     hold_digest = digest_of(waiting) if waiting else ""
-    approved = hold_digest if hold_digest in scope.approved else ""
+    alone = tuple(digest_of([step]) for step in waiting)
+    # An approved run that was cut short leaves an approval for each step: what is left of it goes on.
+    carried = all(f"{scope.source}/{digest}" in scope.approved for digest in alone)
+    approved = hold_digest if hold_digest in scope.approved or carried else ""
     if approved:
         final = tuple(msgspec.structs.replace(step, hold=Hold.NONE) for step in final)
     plan = Plan(
@@ -38,6 +41,7 @@ def make_plan(scope: Scope) -> tuple[Plan, tuple[Refusal, ...]]:
         digest=digest_of(final),
         held="" if approved else hold_digest,
         approved=approved,
+        let_go=alone if approved else (),
         kept=tuple(Kept(key, reason) for key, reason in sorted(kept.items())),
         renames=renames,
     )

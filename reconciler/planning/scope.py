@@ -28,7 +28,8 @@ class Scope(msgspec.Struct, frozen=True):
 
     ``keys`` are looked at, nothing else. ``locations`` gives every location of each GVC concerned, ``engines`` the
     engine by location of those that the settings bind (``""`` for resources without a place). ``inventory`` counts
-    the keys that the source owns. ``approved`` holds the digests that an operator let go.
+    the keys that the source owns. ``approved`` holds the digests that an operator
+    let go, ``SOURCE/DIGEST`` for a single step of a run that was cut short.
     """
 
     source: str

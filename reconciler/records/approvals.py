@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from reconciler.records.border import below
 from reconciler.records.database import Database
 
 KEEP = 1000
@@ -11,7 +12,7 @@ KEEP = 1000
 
 
 class Approvals:
-    """An approval is recorded under the digest of the held steps alone (``Plan.held``)."""
+    """An approval is recorded under the digest of the held steps alone (``Plan.held``), until a run begins with it."""
 
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._db = database
@@ -29,6 +30,18 @@ class Approvals:
     def consume(self, digest: str) -> None:
         """The approved steps are done: the same steps, wanted again some day, need a new approval."""
         self._db.write("DELETE FROM approvals WHERE digest = ?", (digest,))
+
+    def carry(self, source: str, approved: str, steps: Iterable[str]) -> None:
+        """A run of ``source`` begins for which ``approved`` (``""``: nothing) lets ``steps`` go, each by its digest.
+
+        The approval becomes one for each step, as ``SOURCE/DIGEST``, in the place of those of the run before: what a
+        crash or a failure leaves undone needs no second approval, and what is done is not approved once more.
+        """
+        with self._db.transaction():
+            self.consume(approved)
+            self._db.write("DELETE FROM approvals WHERE digest >= ? AND digest < ?", below(f"{source}/"))
+            for step in steps:
+                self.approve(f"{source}/{step}", f"approval {approved}")
 
     def remember_plan(self, digest: str, held: str) -> None:
         """Note that the plan ``digest`` held the steps ``held`` (``""``: none)."""
