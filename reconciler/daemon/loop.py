@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import traceback
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from reconciler.clock import Clock, SystemClock, Timers
 from reconciler.daemon.lock import StateLock
 from reconciler.daemon.notify import Notifier, Watchdog
+from reconciler.daemon.telling import Teller
 from reconciler.daemon.timers import SchedulerTimers
 from reconciler.daemon.wake import Wakes, WakeSocket
 from reconciler.daemon.watch import watch_refs
@@ -49,7 +49,7 @@ class Daemon:
         self.wakes = Wakes()
         self.stop = asyncio.Event()
         self._replay = True
-        self._last: dict[str, str] = {}
+        self._teller = Teller()
         self._running: tuple[str, str] | None = None
         self._fetch: asyncio.Task[None] | None = None
 
@@ -133,7 +133,9 @@ class Daemon:
             report = await self._run(name, ",".join(sorted(reasons)))
         self._running = None
         self.watchdog.progress()
-        if report is not None:
+        if report is None:
+            self._teller.idle(name)
+        else:
             self._tell(report, ",".join(sorted(reasons)), self.clock.monotonic() - began)
             self.notifier.status(f"{name}: {report.outcome} {report.revision}".rstrip())
 
@@ -147,21 +149,8 @@ class Daemon:
         return self.stop.is_set() or (self.wakes.waiting() and self.runner.moved(name, revision))
 
     def _tell(self, report: Report, reason: str, seconds: float) -> None:
-        """One line a run; a run that changed nothing and ends like the one before is told at level debug."""
-        mark = f"{report.outcome} {report.revision} {report.reason} {report.message} {report.counts}"
-        repeated = mark == self._last.get(report.source) or report.outcome == "unchanged"
-        self._last[report.source] = mark
-        level = "debug" if repeated else "info" if report.good or report.outcome == "waiting" else "warning"
-        facts = {"reason": reason, "outcome": report.outcome, "revision": report.revision, **report.counts}
-        if report.outcome in ("refused", "unreadable"):
-            facts["message"] = report.message
-        if report.held:
-            facts["approve"] = report.held
-        getattr(log(), level)("run", source=report.source, seconds=round(seconds, 4), **facts)
-        for place, error in self.runner.executor.bugs.items():
-            # Without its text, which may hold anything, secrets too.
-            trace = "".join(traceback.format_tb(error.__traceback__))
-            log().error("engine bug", place=place, error=type(error).__name__, traceback=trace)
+        self._teller.run(report, reason, seconds)
+        self._teller.bugs(self.runner.executor.bugs)
 
     async def _answer(self, request: Request) -> None:
         """Do what an operator asked for and write the answer down."""
@@ -179,8 +168,8 @@ class Daemon:
         for name, writer in self.runner.writers.items():
             due = writer.next_due()
             if due is not None and (force or due <= 0):
-                written = await asyncio.to_thread(self.runner.flush, name, force=force)
-                log().debug("status", source=name, written=written)
+                await asyncio.to_thread(self.runner.flush, name, force=force)
+                self._teller.status(self.runner.records, name)
                 due = writer.next_due()
             if due is not None:
                 self.timers.after(f"status {name}", max(due, 0.05), partial(self.wakes.add, STATUS, "status"))

@@ -1,0 +1,66 @@
+"""What the log says of runs: one line each, and none for what is as it was."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+
+from reconciler.logs import log
+from reconciler.pipeline.report import Report
+from reconciler.records.store import Records
+from reconciler.status.conditions import STATUS_PUSHED
+
+_BAD = frozenset({"refused", "unreadable", "failed"})
+
+
+class Teller:
+    """Remembers what was told last of each source, so that a state is told when it changes."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, Report] = {}
+        self._status: dict[str, str] = {}
+
+    def run(self, report: Report, reason: str, seconds: float) -> None:
+        """The line of a run; at level debug where it changed nothing and ended like the one before."""
+        last = self._last.get(report.source)
+        self._last[report.source] = report
+        recovered = last is not None and last.outcome in _BAD and report.outcome not in _BAD
+        repeated = _mark(report) == _mark(last) or (report.outcome == "unchanged" and not recovered)
+        level = "debug" if repeated else "warning" if report.outcome in _BAD else "info"
+        facts = {"reason": reason, "outcome": report.outcome, "revision": report.revision, **report.counts}
+        if report.outcome in ("refused", "unreadable"):
+            facts["message"] = report.message
+        if report.held:
+            facts["approve"] = report.held
+        getattr(log(), level)("run", source=report.source, seconds=round(seconds, 4), **facts)
+
+    def idle(self, name: str) -> None:
+        """A look at a source found nothing to do; news only where the last look ended badly."""
+        last = self._last.get(name)
+        if last is not None and last.outcome == "unreadable":
+            del self._last[name]
+            log().info("run", source=name, reason="poll", outcome="unchanged", revision=last.revision)
+
+    def status(self, records: Records, name: str) -> None:
+        """Whether writing the status works, when that changes."""
+        found = next((each for each in records.conditions.get(name) if each.type == STATUS_PUSHED), None)
+        trouble = "" if found is None or found.status else found.reason
+        if trouble == self._status.get(name, ""):
+            return
+        self._status[name] = trouble
+        if found is not None and trouble:
+            log().warning("status", source=name, written=False, reason=found.reason, message=found.message)
+        else:
+            log().info("status", source=name, written=True)
+
+    def bugs(self, bugs: Mapping[str, Exception]) -> None:
+        """Exceptions of engines that nobody expected, without their text, which may hold anything, secrets too."""
+        for place, error in bugs.items():
+            trace = "".join(traceback.format_tb(error.__traceback__))
+            log().error("engine bug", place=place, error=type(error).__name__, traceback=trace)
+
+
+def _mark(report: Report | None) -> tuple[object, ...]:
+    if report is None:
+        return ()
+    return report.outcome, report.revision, report.reason, report.message, sorted(report.counts.items())
