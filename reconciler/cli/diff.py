@@ -69,10 +69,15 @@ def _source(settings_file: Path, where: Where) -> tuple[Settings, SourceSettings
 def _repository() -> Path:
     """The repository that the current directory is in."""
     here = Path.cwd()
-    found = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)
+    found = next((folder for folder in (here, *here.parents) if _is_repository(folder)), None)
     if found is None:
         raise UsageError(f"{here} is not in a Git repository; name one with --repo")
     return found
+
+
+def _is_repository(folder: Path) -> bool:
+    """Whether ``folder`` is a work tree, or a repository without one."""
+    return (folder / ".git").exists() or all((folder / part).exists() for part in ("HEAD", "objects", "refs"))
 
 
 def _show(compared: Compared, form: str) -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from reconciler.clock import SystemClock
 from reconciler.engines.registry import ENGINES
+from reconciler.errors import SourceEmpty
 from reconciler.model.finding import Finding
 from reconciler.model.record import Health, Record
 from reconciler.model.revision import Revision
@@ -31,6 +32,8 @@ class Compared(msgspec.Struct, frozen=True):
 def compare(settings: Settings, source: SourceSettings, before: str, after: str) -> Compared:
     """Plan the way from ``before`` to ``after`` (anything Git understands). Raises SourceError.
 
+    It is SourceEmpty where ``after`` has no manifest, since that is never taken for "delete everything".
+
     Faults in ``before`` do not matter: what is sound in it counts. Every location is taken for bound.
     """
     records = Records.open(None)
@@ -47,6 +50,7 @@ def compare(settings: Settings, source: SourceSettings, before: str, after: str)
         bound |= {place: LocationSettings(engine=next(iter(ENGINES))) for place in extra}
         second = _line(msgspec.structs.replace(strict, locations=bound), source, records)
     prepared = second.prepare(after)
+    _refuse_empty(second, prepared)
     delta = prepared.loaded.delta
     return Compared(prepared.findings, prepared.revision, prepared.plan, delta.documents, len(delta.added))
 
@@ -55,6 +59,14 @@ def _line(settings: Settings, source: SourceSettings, records: Records) -> Line:
     line = Line(settings, source, records, SystemClock())
     line.around = Surroundings(frozenset(settings.locations), line.around.external, unknown=True)
     return line
+
+
+def _refuse_empty(line: Line, prepared: Prepared) -> None:
+    if not line.source.repository.has_manifests(prepared.revision.tree):
+        raise SourceEmpty(
+            f"source {line.name}: {prepared.revision} holds no manifest; a run would refuse it and delete nothing. "
+            "Remove resources file by file, and keep at least one"
+        )
 
 
 def _view(line: Line, prepared: Prepared) -> View:

@@ -155,6 +155,20 @@ def test_what_cannot_be_compared_is_named(tmp_path: Path, words: list[str], code
     assert complaint in said.err
 
 
+def test_a_commit_without_manifests_is_an_error_and_never_a_deletion(tmp_path: Path) -> None:
+    clone = Clone(tmp_path)
+    clone.origin.commit({"README.md": "all gone\n"}, whole=True)
+    said = clone.diff("HEAD~1", "HEAD")
+    assert (said.code, said.out) == (1, "")
+    assert "holds no manifest" in said.err
+    assert clone.diff("HEAD", "HEAD~1").out.count("  + ") == 8, "a beginning is fine"
+
+
+def test_a_repository_without_a_work_tree_will_do(tmp_path: Path) -> None:
+    clone = Clone(tmp_path)
+    assert clone.diff("main", "main", cwd=clone.origin.path).code == 0
+
+
 def test_outside_of_any_repository_one_has_to_be_named(tmp_path: Path) -> None:
     said = here("diff", "a", "b", cwd=tmp_path, RECONCILER_SETTINGS=str(tmp_path / "none.yaml"))
     assert (said.code, said.err) == (2, f"error: {tmp_path} is not in a Git repository; name one with --repo\n")
