@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from reconciler.cli.common import DEFAULT_ORG, load, load_or_none, org_option, r
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
+    from reconciler.model.finding import Finding
+    from reconciler.model.resource import Resource
     from reconciler.pipeline.folder import Checked
 
 
@@ -53,7 +56,7 @@ def _folder(path: Path, settings_file: Path, org: str) -> Checked:
     settings = load_or_none(settings_file)
     if settings is None:
         return check(path, Dialect(org or DEFAULT_ORG, secret_key=key), Surroundings(unknown=True))
-    around = Surroundings.of(tuple(settings.locations), settings.external, org or settings.org)
+    around = Surroundings.of(settings, org)
     return check(path, Dialect(org or settings.org, settings.scheme, key), around)
 
 
@@ -64,12 +67,26 @@ def _sources(settings_file: Path, revision: str) -> Checked:
 
     settings = load(settings_file)
     records = records_or_none(settings)
-    findings, documents, resources = [], 0, 0
+    findings: list[Finding] = []
+    seen: dict[str, str] = {}
+    documents = 0
     for source in settings.sources:
         line = Line(settings, source, records, SystemClock())
         line.source.refresh()
-        prepared = line.prepare(revision, whole=True)
-        findings += prepared.findings
-        documents += prepared.loaded.delta.documents
-        resources += len(prepared.loaded.delta.added)
-    return Checked(findings, documents, resources)
+        loaded = (prepared := line.prepare(revision, whole=True)).loaded
+        documents += loaded.delta.documents
+        findings += sorted([*prepared.findings, *_claimed(loaded.delta.added.values(), seen)])
+        seen |= {key: f"{each.path}:{each.line} of source {source.name}" for key, each in loaded.delta.added.items()}
+    return Checked(findings, documents, len(seen))
+
+
+def _claimed(resources: Iterable[Resource], seen: Mapping[str, str]) -> Iterator[Finding]:
+    """Resources that another source declares too; ``seen`` says where."""
+    from reconciler.model.finding import Finding, Severity
+
+    for each in resources:
+        key = str(each.key)
+        if key in seen:
+            message = f"{key} is declared twice: here and at {seen[key]}"
+            yield Finding(each.path, each.line, 1, "duplicate-resource", Severity.ERROR, message, "keep one of the two",
+                          key)  # fmt: skip

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.documents.schemas import shipped
-from tests.cli.desk import SHOP, Desk, Said, golden, here, workload
+from tests.cli.desk import GVC, SETTINGS, SHOP, Desk, Said, golden, here, workload
+from tests.gitkit import GitRepo
 
 FAULTY = {
     "shop/gvc.yaml": str(SHOP["shop/gvc.yaml"]).replace("name: shop", "name: shop\nalias: abcdefghijklm"),
@@ -129,6 +130,19 @@ def test_without_a_path_the_revision_of_every_source_is_checked(tmp_path: Path) 
     assert said.code == 1
     assert [each["path"] for each in said.json["findings"]] == ["shop/web.yaml"]
     assert desk.run("validate").code == 0
+
+
+def test_a_resource_of_two_sources_names_both_before_anything_is_applied(tmp_path: Path) -> None:
+    both = SETTINGS.replace("locations:", "  - {name: extra, url: ./extra, branch: main}\nlocations:")
+    desk = Desk(tmp_path, settings=both)
+    GitRepo.create(tmp_path / "extra", {"gvc.yaml": GVC})
+    twice = "gvc/shop is declared twice: here and at shop/gvc.yaml:1 of source main"
+    told = f"gvc.yaml:1:1: error: {twice} [duplicate-resource]"
+    for _ in range(2):
+        said = desk.run("validate")
+        assert said.code == 1
+        assert said.out.splitlines() == [told, "    keep one of the two", "1 error in 9 documents, 8 resources"]
+        assert desk.run("apply").code == 1
 
 
 def test_the_shipped_example_is_sound(tmp_path: Path) -> None:
