@@ -144,7 +144,8 @@ class Repository:
         kind, _, short = name.removeprefix("refs/").partition("/")
         if not name.startswith("refs/"):
             return f"revision {name!r} is not in the repository"
-        known = sorted(ref.removeprefix(f"refs/{kind}/") for ref in self._git.references if f"/{kind}/" in ref)
+        refs = self._ask(lambda: list(self._git.references))  # the repository may be going away this moment
+        known = sorted(ref.removeprefix(f"refs/{kind}/") for ref in refs if f"/{kind}/" in ref)
         noun = {"heads": "branch", "tags": "tag"}.get(kind, kind)
         near = difflib.get_close_matches(short, known, 1)
         if near:

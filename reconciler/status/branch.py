@@ -157,7 +157,11 @@ class StatusBranch:
         heads = [*self.gitdir.glob("worktrees/*/HEAD")]
         if not self._git.is_bare:
             heads.append(self.gitdir / "HEAD")
-        if any(head.read_text().strip() == f"ref: {self.ref}" for head in heads):
+        try:
+            taken = any(head.read_text().strip() == f"ref: {self.ref}" for head in heads)
+        except OSError as fault:
+            raise self._broken(fault) from None
+        if taken:
             raise SourceError(
                 f"branch {self.name} is checked out in a work tree of {self.gitdir}; check out another branch there, "
                 "or give another status.branch in the settings"
