@@ -96,13 +96,15 @@ class Running:
 class Site:
     """A directory with a repository, settings for it, and a state directory.
 
-    ``settings`` are laid over simple ones; ``url`` is where the source is, if not the repository itself.
+    ``settings`` are laid over simple ones.
     """
 
-    def __init__(self, path: Path, files: Mapping[str, File] | None = None, **settings: Any) -> None:
+    def __init__(
+        self, path: Path, files: Mapping[str, File] | None = None, *, bare: bool = True, **settings: Any
+    ) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self.repo = GitRepo.create(path / "main.git", SHOP if files is None else files)
+        self.repo = GitRepo.create(path / "main.git", SHOP if files is None else files, bare=bare)
         self.state = path / "state"
         self.settings_file = path / "settings.yaml"
         self.settings: dict[str, Any] = {

@@ -80,17 +80,23 @@ def test_a_branch_that_is_gone_deletes_nothing(site: Site, daemon: Running) -> N
     assert site.recorded() == before
 
 
-def test_a_repository_that_is_moved_away_deletes_nothing(site: Site, daemon: Running) -> None:
-    before = site.recorded()
+@pytest.mark.parametrize("bare", [True, False])
+def test_a_repository_that_is_moved_away_deletes_nothing(tmp_path: Path, bare: bool) -> None:
+    site = Site(tmp_path, bare=bare)
+    site.configure(sources=[site.source(interval="1s")])
     away = site.path / "away.git"
-    site.repo.path.rename(away)
-    eventually(lambda: site.condition("SourceReachable").startswith("false Source"), "the condition says so")
-    assert site.recorded() == before
-    commit = GitRepo(away).commit({"shop/web.yaml": workload("web")})
-    away.rename(site.repo.path)
-    eventually(lambda: site.applied(commit), "it goes on when the repository is back")
-    eventually(lambda: commit in site.status("shop/workload/web.yaml"), "and tells")
-    assert daemon.process.poll() is None
+    with site.daemon() as daemon:
+        eventually(lambda: sorted(site.recorded()) == API and site.status("README.md"), "the shop is applied and told")
+        before = site.recorded()
+        site.repo.path.rename(away)
+        eventually(lambda: site.condition("SourceReachable").startswith("false Source"), "the condition says so")
+        eventually(lambda: daemon.said("status", written=False), "status finds no place to be written to")
+        assert site.recorded() == before
+        commit = GitRepo(away).commit({"shop/web.yaml": workload("web")})
+        away.rename(site.repo.path)
+        eventually(lambda: site.applied(commit), "it goes on when the repository is back")
+        eventually(lambda: commit in site.status("shop/workload/web.yaml"), "and tells")
+        assert daemon.stop() == 0
 
 
 def test_a_repository_that_is_replaced_by_a_clone_is_followed(site: Site, daemon: Running) -> None:
