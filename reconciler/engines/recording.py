@@ -79,10 +79,14 @@ class Recorder:
         return [(row.id, _unpack(row.step)) for row in rows]
 
     def unhealthy(self, keys: Sequence[Key]) -> Key | None:
-        """The first of ``keys`` that is not recorded, or not Healthy at all of its locations."""
+        """The first of ``keys`` that is not recorded, or not Healthy at all of its locations.
+
+        What is placed nowhere here runs on another host, if at all, and cannot be waited for.
+        """
         for key in keys:
             records = self._records.applied.get(key)
-            if not records or any(record.health is not Health.HEALTHY for record in records):
+            placed = [record for record in records if record.location or key.kind not in PLACED]
+            if not records or any(record.health is not Health.HEALTHY for record in placed):
                 return key
         return None
 

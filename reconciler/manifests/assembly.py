@@ -77,10 +77,15 @@ class Index(Protocol):
 
 
 class Delta(msgspec.Struct):
-    """The difference that a revision makes: resources that changed files hold now, and what they held before."""
+    """The difference that a revision makes: resources that changed files hold now, and what they held before.
+
+    ``doubtful`` are keys that faulty documents and files mean to hold, or held before: links to them are not faults of
+    their own.
+    """
 
     added: dict[str, Resource] = {}
     before: dict[str, Known] = {}
+    doubtful: set[str] = set()
     findings: list[Finding] = []
     documents: int = 0
 
@@ -137,6 +142,8 @@ class _Assembly:
         self.declared: dict[str, list[str]] = defaultdict(list)
         self.nearest: dict[str, tuple[str, list[str]]] = {}
         self.clashes: dict[str, list[_Claim]] = defaultdict(list)
+        self.broken: list[tuple[str, str]] = []
+        self.faulty: set[str] = set()
 
     def run(self, changes: Sequence[FileChange]) -> Delta:
         moved = self._take(changes)
@@ -147,6 +154,7 @@ class _Assembly:
             self._place(path, blob, manifest)
         for key, claims in self.clashes.items():
             self._clash(key, claims)
+        self._doubt()
         self.delta.findings.sort()
         return self.delta
 
@@ -158,18 +166,33 @@ class _Assembly:
         fresh: dict[str, list[str]] = defaultdict(list)
         for change, decoded in self.decode([change for change in changes if change.after]):
             self.delta.documents += decoded.documents
-            self.delta.findings.extend(Finding.at(change.path, fault) for fault in decoded.faults)
-            for manifest in decoded.manifests:
-                self.manifests.append((change.path, change.after, manifest))
-                if manifest.kind is Kind.GVC:
-                    fresh[directory_of(change.path)].append(manifest.name)
+            fresh[directory_of(change.path)] += self._note(change, decoded)
         stale: dict[str, list[str]] = defaultdict(list)
         for entry in known:
-            if entry.key.startswith("gvc/"):
-                stale[directory_of(entry.path)].append(entry.key.removeprefix("gvc/"))
+            name, place = entry.key.removeprefix("gvc/"), directory_of(entry.path)
+            if name != entry.key:
+                stale[place].append(name)
+                # A file that cannot be read still declares what it did.
+                fresh[place] += [name] if entry.path in self.faulty and name not in fresh[place] else []
         for directory, names in fresh.items():
             self.declared[directory].extend(names)
         return {place for place in {*fresh, *stale} if sorted(fresh[place]) != sorted(stale[place])}
+
+    def _note(self, change: FileChange, decoded: Decoded) -> list[str]:
+        """Take in what one file says; the names of the GVCs that it declares, sound or not."""
+        self.delta.findings.extend(Finding.at(change.path, fault) for fault in decoded.faults)
+        if any(fault.severity is Severity.ERROR for fault in decoded.faults):
+            self.faulty.add(change.path)
+        self.manifests.extend((change.path, change.after, manifest) for manifest in decoded.manifests)
+        self.broken.extend((change.path, text) for text in decoded.broken)
+        broken = [text.removeprefix("gvc/") for text in decoded.broken if text.startswith("gvc/")]
+        return broken + [manifest.name for manifest in decoded.manifests if manifest.kind is Kind.GVC]
+
+    def _doubt(self) -> None:
+        for path, text in self.broken:
+            _, names = self._gvcs_at(directory_of(path))
+            self.delta.doubtful.update(text.replace(OPEN_GVC, name) for name in names or [""])
+        self.delta.doubtful.update(key for key, known in self.delta.before.items() if known.path in self.faulty)
 
     def _affected(self, directories: Iterable[str]) -> list[FileChange]:
         """Unchanged files that may now belong to another GVC."""

@@ -49,11 +49,15 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):
-    """What one file says: its manifests, its faults, and how many documents it holds."""
+    """What one file says: its manifests, its faults, and how many documents it holds.
+
+    ``broken`` are the keys (as text, the GVC may be open) of documents that are no manifests for their faults.
+    """
 
     manifests: tuple[Manifest, ...]
     faults: tuple[Fault, ...]
     documents: int
+    broken: tuple[str, ...] = ()
 
 
 def decode(raw: bytes, dialect: Dialect) -> Decoded:
@@ -62,12 +66,15 @@ def decode(raw: bytes, dialect: Dialect) -> Decoded:
     manifests: list[Manifest] = []
     faults = list(reading.faults)
     owned: list[tuple[Document, str]] = []
+    broken: list[str] = []
     site = _Site(raw)
     for document in reading.documents:
         one = _Decoding(site, document, dialect)
         manifest = one.manifest()
         if manifest is not None:
             manifests.append(manifest)
+        elif one.named:
+            broken.append(one.named)
         faults.extend(one.faults)
         owned.extend((document, name) for name in one.owned)
         if len(faults) > MOST_FAULTS:
@@ -76,7 +83,8 @@ def decode(raw: bytes, dialect: Dialect) -> Decoded:
             break
     if owned:
         faults.append(_owned_notice(site, owned))
-    return Decoded(tuple(manifests), tuple(sorted(faults, key=lambda f: (f.line, f.column))), len(reading.documents))
+    in_order = tuple(sorted(faults, key=lambda fault: (fault.line, fault.column)))
+    return Decoded(tuple(manifests), in_order, len(reading.documents), tuple(broken))
 
 
 def formed_again(kind: Kind, body: bytes) -> bytes:
@@ -115,6 +123,7 @@ class _Decoding:
         self.faults: list[Fault] = []
         self.owned: list[str] = []
         self.key = ""
+        self.named = ""
 
     def manifest(self) -> Manifest | None:
         value = self.document.value
@@ -125,6 +134,7 @@ class _Decoding:
         if kind is None:
             return None
         value = self._translated(self._without_owned(value))
+        self.named = _named(kind, value)
         check = checker(str(kind))
         if not check.valid(value):
             self.faults.extend(msgspec.structs.replace(fault, key=self._key_text(kind, value))
@@ -215,6 +225,12 @@ class _Decoding:
     def _fault(self, rule: str, pointer: tuple[str | int, ...], message: str, suggestion: str = "") -> None:
         line, column = self.site.places(self.document).of(pointer)
         self.faults.append(Fault(rule, message, line, column, suggestion, key=self.key))
+
+
+def _named(kind: Kind, value: dict[str, Any]) -> str:
+    """The key that a document means to have, faulty or not; "" where it does not say."""
+    name, gvc = value.get("name"), value.get("gvc", OPEN_GVC) if kind in GVC_SCOPED else ""
+    return str(Key(kind, gvc, name)) if isinstance(name, str) and isinstance(gvc, str) else ""
 
 
 def _listed() -> str:

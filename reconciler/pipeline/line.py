@@ -58,7 +58,7 @@ class Line:
         self.clock = clock
         self.source: Source = open_source(source, Path(settings.state))
         self.dialect = Dialect(settings.org, settings.scheme, records.secret_key)
-        self.around = Surroundings.of(tuple(settings.locations), settings.external, settings.org)
+        self.around = Surroundings.of(settings)
         self.unsettled: set[str] | None = None
         self.refused = ""
         self.restless = False

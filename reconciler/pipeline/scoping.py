@@ -70,6 +70,7 @@ def scope_of(view: View, settings: Settings, revision: str, unsettled: Iterable[
         engines=engines_of(settings),
         inventory=view.records.applied.inventory(view.source),
         org=settings.org,
+        external=view.around.external,
         policy=PrunePolicy(settings.prune.enabled, settings.prune.count, settings.prune.percent),
         approved=view.records.approvals.valid(now),
     )

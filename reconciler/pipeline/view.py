@@ -9,10 +9,11 @@ from itertools import chain, islice
 import msgspec
 
 from reconciler.documents.places import Locator
+from reconciler.errors import UsageError
 from reconciler.manifests.assembly import Delta, resource_of
 from reconciler.manifests.crossing import Pointer, Site, similar_keys
 from reconciler.manifests.decoder import decode
-from reconciler.manifests.links import BUILT_IN, parse_link
+from reconciler.manifests.links import BUILT_IN, LinkError, parse_link
 from reconciler.manifests.normal import Dialect
 from reconciler.model.key import Key, Kind
 from reconciler.model.resource import Reference, Resource
@@ -20,6 +21,7 @@ from reconciler.pipeline.decoding import Blobs, unpack
 from reconciler.planning.policy import keeps
 from reconciler.records.desired import Entry
 from reconciler.records.store import Records
+from reconciler.settings import Settings
 
 FILES_OPEN = 32
 """Files kept for finding places in them; a file with many faults is parsed once for all of them."""
@@ -28,17 +30,23 @@ FILES_OPEN = 32
 class Surroundings(msgspec.Struct, frozen=True):
     """What exists without a manifest: locations that the settings bind, and links listed as external.
 
-    ``unknown`` stands for "there are no settings here": any location and any other org's resource may exist.
+    ``keeps_all`` says that nothing is ever pruned. ``unknown`` stands for "there are no settings here": any location
+    and any other org's resource may exist.
     """
 
     locations: frozenset[str] = frozenset()
     external: frozenset[str] = frozenset()
+    keeps_all: bool = False
     unknown: bool = False
 
     @classmethod
-    def of(cls, locations: Sequence[str], external: Sequence[str], org: str) -> Surroundings:
-        """From the settings' own words. Raises LinkError where an external link is none."""
-        return cls(frozenset(locations), frozenset(parse_link(text, org, "").target for text in external))
+    def of(cls, settings: Settings, org: str = "") -> Surroundings:
+        """What ``settings`` say of them; ``org`` where another than theirs is meant. Raises UsageError."""
+        try:
+            external = frozenset(parse_link(text, org or settings.org, "").target for text in settings.external)
+        except LinkError as error:
+            raise UsageError(f"external: {error}") from None
+        return cls(frozenset(settings.locations), external, keeps_all=not settings.prune.enabled)
 
 
 class View:
@@ -79,7 +87,7 @@ class View:
 
     def exists(self, target: str) -> bool:
         """Whether a link to ``target`` is satisfied (4-fields.md, section 2)."""
-        if target in self.delta.added or target in self.around.external or target in BUILT_IN:
+        if any(target in known for known in (self.delta.added, self.delta.doubtful, self.around.external, BUILT_IN)):
             return True
         if target.startswith((f"{Kind.LOCATION}/", "/")) and self.around.unknown:
             return True
@@ -87,7 +95,8 @@ class View:
             return True
         if target not in self.gone and self.records.desired.get(target) is not None:
             return True
-        return any(record.source != self.source or keeps(record) for record in self.records.applied.get(target))
+        records = self.records.applied.get(target)
+        return any(record.source != self.source or self.around.keeps_all or keeps(record) for record in records)
 
     def referrers(self, target: str) -> list[str]:
         """Keys of unchanged resources that refer to ``target``."""

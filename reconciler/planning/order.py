@@ -60,9 +60,8 @@ def _needs_healthy(scope: Scope, step: Step) -> tuple[Key, ...]:
     if step.action is Action.DELETE or noted_only:
         return ()
     references = scope.desired[step.key].references
-    # Nobody here can tell how something in another org is.
-    near = {ref.target for ref in references if ref.bond is Bond.HEALTHY and not ref.target.startswith("/")}
-    return tuple(sorted(map(Key.parse, near)))
+    wanted = {ref.target for ref in references if ref.bond is Bond.HEALTHY} - scope.external
+    return tuple(sorted(Key.parse(target) for target in wanted if not target.startswith("/")))
 
 
 def _backward(scope: Scope, steps: list[Step], by_key: dict[str, list[Step]], edges: Edges) -> None:

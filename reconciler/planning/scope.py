@@ -29,7 +29,8 @@ class Scope(msgspec.Struct, frozen=True):
     ``keys`` are looked at, nothing else. ``locations`` gives every location of each GVC concerned, ``engines`` the
     engine by location of those that the settings bind (``""`` for resources without a place). ``inventory`` counts
     the keys that the source owns. ``approved`` holds the digests that an operator
-    let go, ``SOURCE/DIGEST`` for a single step of a run that was cut short.
+    let go, ``SOURCE/DIGEST`` for a single step of a run that was cut short. ``external`` are keys (as text) that exist
+    elsewhere, so that nobody here can tell how they are.
     """
 
     source: str
@@ -43,6 +44,7 @@ class Scope(msgspec.Struct, frozen=True):
     org: str
     policy: PrunePolicy = PrunePolicy()
     approved: frozenset[str] = frozenset()
+    external: frozenset[str] = frozenset()
 
     def places(self, key: Key) -> tuple[str, ...]:
         """Where ``key`` shall exist: the bound locations of its GVC, or ``("",)`` where it has no place."""

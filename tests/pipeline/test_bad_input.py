@@ -161,3 +161,29 @@ def test_with_skip_the_sound_files_of_a_bad_revision_are_applied(tmp_path: Path)
     way.commit({"shop/web.yaml": None, "x.yaml": None})
     way.applied()
     assert "identity/shop/web" not in way.recorded()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [BASE.replace("locationLinks", "locationLnks"), BASE.replace("name: shop", "name: shop\nname: shop")],
+    ids=["a field is misspelt", "a document cannot be read"],
+)
+def test_a_fault_is_not_told_again_by_all_that_refers_to_it(broken: str, way: Way) -> None:
+    way.commit(
+        {"shop/gvc.yaml": broken, "shop/more.yaml": "kind: identity\nname: sound\n---\nkind: identity\nname: b\n"}
+    )
+    found = findings_in_time(way)
+    assert found
+    assert {line.partition(":")[0] for line in found} == {"shop/gvc.yaml"}
+
+
+def test_a_first_load_tells_a_broken_gvc_and_not_its_members(tmp_path: Path) -> None:
+    way = Way(
+        tmp_path,
+        {
+            "shop/gvc.yaml": BASE.replace("locationLinks", "locationLnks"),
+            "shop/w.yaml": "kind: identity\nname: a\n",
+            "p.yaml": "kind: policy\nname: p\ntargetKind: identity\ntargetLinks: [//gvc/shop/identity/a]\n",
+        },
+    )
+    assert {line.partition(":")[0] for line in findings_in_time(way)} == {"shop/gvc.yaml"}

@@ -242,3 +242,13 @@ def test_a_gvc_goes_last_once_its_volumes_may_go(tmp_path: Path) -> None:
     way.approve(way.plan().held)
     way.applied()
     assert way.recorded().keys() == {"gvc/z"}
+
+
+def test_where_nothing_is_pruned_a_link_to_what_left_git_still_leads_somewhere(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(identity("me"), workload("web", spec=USES_ME)), prune=PruneSettings(enabled=False))
+    way.applied()
+    way.commit(shop(workload("web", spec=USES_ME)))
+    assert [str(kept.key) for kept in way.plan().kept] == ["identity/shop/me"]
+
+
+USES_ME = "identityLink: //identity/me, containers: [{name: main, image: nginx}]"

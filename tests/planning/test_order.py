@@ -171,3 +171,16 @@ def test_what_runs_nowhere_here_waits_for_nobodys_health(tmp_path: Path) -> None
     way = Way(tmp_path, files, external=("//location/afar",))
     way.applied()
     assert way.recorded().keys() == {"gvc/shop", "workload/shop/a", "workload/shop/b"}
+
+
+@pytest.mark.parametrize("elsewhere", ["workload/other/db", "workload/away/db"])
+def test_what_runs_elsewhere_is_not_waited_for(elsewhere: str, tmp_path: Path) -> None:
+    away = "kind: gvc\nname: away\nspec: {staticPlacement: {locationLinks: [//location/unbound]}}\n"
+    db = "kind: workload\nname: db\ngvc: away\nspec: {type: standard, containers: [{name: main, image: pg}]}\n"
+    spec = "spec: {type: standard, containers: [{name: main, image: nginx}]}\n"
+    web = f"kind: workload\nname: web\ntags: {{reconciler/depends-on: {elsewhere}}}\n{spec}"
+    files = {"shop/gvc.yaml": BASE, "shop/web.yaml": web, "away/gvc.yaml": away, "away/db.yaml": db}
+    location = "kind: location\nname: unbound\nprovider: byok\n"
+    way = Way(tmp_path, {**files, "l.yaml": location}, external=("//gvc/other/workload/db",))
+    way.applied()
+    assert {placed(step) for step in way.plan().steps} == set()
