@@ -8,13 +8,15 @@ import platform
 import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from tests.bench.ground import Ground
-from tests.bench.measure import Failed, disk_flush
+from tests.bench.measure import Crowd, Failed, disk_flush
 from tests.bench.rows import ROWS, others
 from tests.bench.table import HEADING, cells, line
+
+MUCH = 0.05
+"""Share of the CPUs in the hands of others from which on the table says so."""
 
 
 def main(arguments: list[str]) -> int:
@@ -42,16 +44,16 @@ def _print_rows(ground: Ground, only: list[str], with_peers: bool) -> int:
     chosen = [(name, rows) for name, rows in ROWS.items() if name in only or not only]
     failed = 0
     for name, rows in [*chosen, ("peers", others)] if with_peers else chosen:
-        began = time.perf_counter()
+        crowd = Crowd()
         try:
             for row in rows(ground):
                 print(line(cells(row)).rstrip(), flush=True)
         except Failed as error:
             failed += 1
             print(f"{name} could not be measured: {error}", flush=True)
-        if ground.quick:
-            continue
-        print(f"  ({name}: {time.perf_counter() - began:.0f} s)", file=sys.stderr, flush=True)
+        share = crowd.share()
+        if share > MUCH:
+            print(f"  (others used {share:.0%} of the CPUs meanwhile: expect less time on a quiet machine)", flush=True)
     return int(failed > 0)
 
 

@@ -68,6 +68,31 @@ def inside(what: str, **arguments: Any) -> tuple[Any, Measured]:
     return json.loads(measured.output.splitlines()[-1]), measured
 
 
+class Crowd:
+    """How much of this machine others used since this was made: with much of it, figures say little."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._busy, self._own = _busy(), _own()
+
+    def share(self) -> float:
+        """Part of all CPU time, 0 to 1."""
+        whole = (time.perf_counter() - self._began) * (os.cpu_count() or 1)
+        return max(0.0, _busy() - self._busy - (_own() - self._own)) / whole
+
+
+def _busy() -> float:
+    """CPU seconds that all programs of this machine have used."""
+    with open("/proc/stat") as file:
+        user, nice, system, _, _, interrupts, soft, *_ = map(int, file.readline().split()[1:])
+    return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
+
+
+def _own() -> float:
+    """CPU seconds of this process and of all that it waited for."""
+    return sum(os.times()[:4])
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     """The smallest of ``values`` that ``share`` of them do not exceed."""
     ranked = sorted(values)
