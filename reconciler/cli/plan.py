@@ -49,6 +49,7 @@ def command(settings_file: Path, revision: str, name: str, form: str, out: Path 
 def _prepared(settings: Settings, name: str, revision: str) -> list[Prepared]:
     from reconciler.clock import SystemClock
     from reconciler.pipeline.line import Line
+    from reconciler.pipeline.loading import accept
 
     records = records_or_none(settings)
     found = []
@@ -56,6 +57,9 @@ def _prepared(settings: Settings, name: str, revision: str) -> list[Prepared]:
         line = Line(settings, source, records, SystemClock())
         line.source.refresh()
         found.append(line.prepare(revision))
+        if records.path is None:
+            # Nothing is recorded yet, so this is how the sources that follow get to know this one.
+            accept(records, found[-1].loaded, source.name)
     return found
 
 

@@ -98,10 +98,8 @@ class Line:
         """
         repository = self.source.repository
         row = self.records.sources.get(self.name)
-        if expression:
-            revision = repository.resolve(expression)
-        else:
-            revision = self.source.revision()
+        revision = self.source.revision(expression)
+        if not expression:
             same_ref = row is not None and row.ref == revision.ref
             check_rewrite(repository, row.commit if row is not None and same_ref else "", revision)
         if keep_cache:

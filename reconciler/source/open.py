@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.errors import SourceEmpty
-from reconciler.source.address import parse_address, wanted_ref
+from reconciler.source.address import parse_address
 
 if TYPE_CHECKING:
     from reconciler.model.revision import Revision
@@ -48,9 +48,12 @@ class Source:
         if self.mirror is not None:
             self.mirror.refresh()
 
-    def revision(self) -> Revision:
-        """Where the source stands now. Raises SourceGone, and SourceEmpty where its path selects no manifest."""
-        revision = self.repository.resolve()
+    def revision(self, expression: str = "") -> Revision:
+        """Where the source stands now, or what ``expression`` (anything Git understands) names.
+
+        Raises SourceGone, and SourceEmpty where the path selects no manifest.
+        """
+        revision = self.repository.resolve(expression)
         if revision.tree != self._filled and not self.repository.has_manifests(revision.tree):
             raise SourceEmpty(
                 f"source {self.name}: {revision} holds no manifest below {self.settings.path!r}; nothing is changed. "
@@ -58,20 +61,6 @@ class Source:
             )
         self._filled = revision.tree
         return revision
-
-    def watch_paths(self) -> list[Path]:
-        """Directories to watch, each without those below it, for ``may_move``; none for a remote source."""
-        if not self.local:
-            return []
-        common = self.repository.commondir
-        loose = (common / wanted_ref(self.settings)).parent
-        while not loose.is_dir() and loose != common:
-            loose = loose.parent
-        return sorted({self.repository.gitdir, common, loose})
-
-    def may_move(self, path: Path) -> bool:
-        """Whether a change of the file ``path`` can mean a new revision (and is not Git's own coming and going)."""
-        return path.name == "packed-refs" or str(path).endswith("/" + wanted_ref(self.settings))
 
 
 def open_source(settings: SourceSettings, state_dir: Path) -> Source:

@@ -158,3 +158,12 @@ def test_several_sources_are_planned_together_or_one_by_one(tmp_path: Path) -> N
     assert desk.run("plan").out.count("\nPlan: ") == 2
     said = desk.run("plan", "--source", "extro")
     assert (said.code, said.err) == (2, "error: there is no source 'extro'; the settings have main, extra\n")
+
+
+def test_on_a_fresh_host_a_source_knows_of_those_before_it(tmp_path: Path) -> None:
+    GitRepo.create(tmp_path / "more", {"b.yaml": "kind: identity\nname: late\ngvc: shop\n"}, bare=True)
+    more = "  - {name: more, url: ./more, branch: main}\nlocations:"
+    desk = Desk(tmp_path, settings=SETTINGS.replace("locations:", more))
+    plans = desk.plan()
+    assert [plan["source"] for plan in plans] == ["main", "more"]
+    assert [step["key"] for step in plans[1]["steps"]] == ["identity/shop/late"]

@@ -118,7 +118,7 @@ LOG = {
     "records": "The records cannot be written; nothing goes on until they can. Facts: reason, message.",
     "engine bug": "A fault in this program, with its place and without its text. Facts: place, error, traceback.",
     "unwatched": "A local source cannot be watched and is only polled. Facts: source, message.",
-    "status": "The status branch can be written again, or (a warning) cannot be. Facts: source, written, reason, message.",
+    "status": "The status branch can be written again, or (a warning) cannot. Facts: source, written, reason, message.",
     "fetch": "Debug: a fetch during a run failed. Facts: source, message.",
 }
 """Line of the daemon's log → when it is written, and its facts."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.errors import SourceEmpty
 from tests.casefiles import cases
 from tests.gitkit import File, Submodule, Symlink
 from tests.pipeline.way import BASE, Way, shown
@@ -187,3 +188,9 @@ def test_a_first_load_tells_a_broken_gvc_and_not_its_members(tmp_path: Path) -> 
         },
     )
     assert {line.partition(":")[0] for line in findings_in_time(way)} == {"shop/gvc.yaml"}
+
+
+def test_a_revision_without_manifests_is_not_even_planned(way: Way) -> None:
+    commit = way.repo.git("commit-tree", "-m", "Empty", way.repo.git("mktree", "--missing"))
+    with pytest.raises(SourceEmpty):
+        way.line.prepare(commit)

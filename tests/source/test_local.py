@@ -54,7 +54,7 @@ def test_an_additional_work_tree_follows_the_refs_of_the_first(tmp_path: Path, r
     source = opener(tmp_path / "second")
     commit = repo.commit({"a.yaml": "a"})
     assert source.revision().commit == commit
-    assert repo.path / "refs/heads" in source.watch_paths()
+    assert source.repository.commondir.samefile(repo.path)
 
 
 def test_a_file_url_is_a_path(repo: GitRepo, opener: Opener) -> None:
@@ -153,18 +153,6 @@ def test_a_damaged_tree_is_an_error(tmp_path: Path, opener: Opener) -> None:
     (repo.path / "objects" / tree[:2] / tree[2:]).unlink()
     with pytest.raises(SourceError, match="missing or damaged"):
         opener(repo.path).repository.compare("", tree)
-
-
-def test_the_watched_directories_hold_whatever_moves_the_ref(repo: GitRepo, opener: Opener) -> None:
-    repo.commit({"a.yaml": "a"}, branch="team/prod")
-    source = opener(repo.path, branch="team/prod")
-    assert source.watch_paths() == sorted([repo.path, repo.path / "refs/heads/team"])
-    assert source.may_move(repo.path / "refs/heads/team/prod")
-    assert source.may_move(repo.path / "packed-refs")
-    assert not source.may_move(repo.path / "refs/heads/main")
-    assert not source.may_move(repo.path / "refs/heads/team/prod.lock")
-    repo.git("pack-refs", "--all")
-    assert repo.path in source.watch_paths()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a repository to somebody else")

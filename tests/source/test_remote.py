@@ -64,7 +64,6 @@ def test_https_fetches_what_was_committed_force_pushed_or_not(repo: GitRepo, htt
     source.refresh()
     first = source.revision()
     assert not source.local
-    assert source.watch_paths() == []
     second = repo.commit({"shop/api.yaml": "a"})
     source.refresh()
     assert source.repository.contains(source.revision().commit, first.commit)
