@@ -80,12 +80,11 @@ class CrashSite:
         """Run a daemon until ``kill`` ends it, or until it has nothing left to do."""
         with self.daemon(kill.point) as daemon:
             if kill.point:
-                eventually(lambda: daemon.process.poll() is not None or _told(daemon), "it dies or ends its work")
+                eventually(lambda: daemon.process.poll() is not None or self.told(daemon), "it dies or ends its work")
+                died = daemon.process.poll() is not None
+                self.points[kill.point.partition(":")[0]] += died
             else:
                 time.sleep(kill.after)
-            daemon.kill()
-        if kill.point and daemon.process.returncode == -9 and not _told(daemon):
-            self.points[kill.point.partition(":")[0]] += 1
         self.kills += 1
 
     def check(self, *, read_only: bool = False) -> None:
@@ -105,11 +104,18 @@ class CrashSite:
         """Run a daemon until it has nothing left to do, and end it in peace."""
         with self.daemon() as daemon:
             began = time.monotonic()
-            eventually(lambda: _told(daemon), "it ends its work", patience=30)
+            eventually(lambda: self.told(daemon), "it ends its work", patience=30)
             self.slowest = max(self.slowest, time.monotonic() - began)
             assert daemon.stop() == 0
             assert daemon.said("records") == []
         return self._ending()
+
+    def told(self, daemon: Running) -> bool:
+        """Whether ``daemon`` has finished a run and written its status."""
+        if not [run for run in daemon.said("run") if run["outcome"] in DONE]:
+            return False
+        with self.site.records() as records:
+            return records.pending.count("main") == 0
 
     def world(self) -> dict[str, tuple[str, int]]:
         """Place to digest and version of what there is according to the ledger."""
@@ -167,11 +173,6 @@ def random_kill(chance: random.Random, seconds: float) -> Kill:
         return Kill(after=chance.uniform(0, seconds))
     point = chance.choice(POINTS)
     return Kill(f"{point}:{chance.randint(1, 1 if point.startswith('mov') else 12)}")
-
-
-def _told(daemon: Running) -> bool:
-    """Whether it has finished its first round, status included."""
-    return bool(daemon.said("status")) and bool([run for run in daemon.said("run") if run["outcome"] in DONE])
 
 
 def _place(key: object, location: str) -> str:

@@ -75,7 +75,7 @@ def test_a_daemon_looks_for_room_by_itself(tmp_path: Path, disk: Path, undisturb
     site = CrashSite.create(tmp_path / "site")
     site.site.repo.commit(PHASES[0])
     with site.daemon() as daemon:
-        eventually(lambda: daemon.said("status"), "all is applied and told")
+        eventually(lambda: site.told(daemon), "all is applied and told")
         filler = fill(disk, 0)
         site.site.repo.commit(PHASES[1])
         eventually(lambda: daemon.said("records", reason="DiskFull"), "it says that the disk is full")
