@@ -78,27 +78,29 @@ def _checked(
 
 def _compared(base: Path, names: Iterable[str]) -> Comparison:
     """The files as the difference to nothing, judged as those of a revision are; a blob's id is its path."""
-    found = ((os.fsencode(name), _LINK if (base / name).is_symlink() else _FILE) for name in names)
+    found = ((os.fsencode(name), _LINK if os.path.islink(os.path.join(base, name)) else _FILE) for name in names)
     differences = (Difference(raw, None, Entry(mode, raw)) for raw, mode in found)
     return judge(differences, lambda _: True)
 
 
 def _size(base: Path, blob: str) -> int:
     try:
-        return _path(base, blob).stat().st_size
+        return os.stat(_path(base, blob)).st_size
     except OSError as error:
         _unreadable(error)
 
 
 def _read(base: Path, blob: str) -> bytes:
     try:
-        return _path(base, blob).read_bytes()
+        with open(_path(base, blob), "rb") as file:
+            return file.read()
     except OSError as error:
         _unreadable(error)
 
 
-def _path(base: Path, blob: str) -> Path:
-    return base / os.fsdecode(bytes.fromhex(blob))
+def _path(base: Path, blob: str) -> str:
+    # Not a Path: of 10,000 files, making them costs as much as reading the files.
+    return os.path.join(base, os.fsdecode(bytes.fromhex(blob)))
 
 
 def _root(path: Path) -> Path:
@@ -115,8 +117,9 @@ def _manifests(base: Path) -> Iterator[str]:
         # A link to a directory is an entry of its own to Git, never a way down.
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        inside = os.path.relpath(folder, base)
         for name in (*files, *links):
-            path = os.path.relpath(os.path.join(folder, name), base)
+            path = name if inside == os.curdir else f"{inside}/{name}"
             if selection.takes(path) and _kept_by_git(os.path.join(folder, name)):
                 yield path
 
