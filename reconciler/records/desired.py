@@ -20,6 +20,8 @@ PUT = """INSERT INTO desired (key, source, path, position, line, blob, digest, d
     position = excluded.position, line = excluded.line, blob = excluded.blob, digest = excluded.digest,
     directory = excluded.directory, links = excluded.links"""
 
+EDIT = "UPDATE desired SET position = ?, line = ?, blob = ?, digest = ?, links = ? WHERE key = ?"
+
 BATCH = 1000
 """Entries written at once: enough to save time, few enough that 100,000 never stand in memory together."""
 
@@ -122,10 +124,19 @@ class Desired:
         return source
 
     def _put(self, entries: dict[str, Entry]) -> None:
-        self._unlink(entries)
-        self._db.write_many(PUT, [_row(entry) for entry in entries.values()])
-        links = {(reference.target, key) for key, entry in entries.items() for reference in entry.references}
-        self._db.write_many("INSERT INTO referrers VALUES (?, ?)", sorted(links))
+        """Write what differs and nothing else: every index entry left alone is a page less to make durable."""
+        known = self._known(entries)
+        stay = [entry for key, entry in entries.items() if key in known and _home(known[key]) == _home(entry)]
+        come = [entry for key, entry in entries.items() if key not in known or _home(known[key]) != _home(entry)]
+        self._db.write_many(PUT, [_row(entry) for entry in come])
+        self._db.write_many(EDIT, [(e.position, e.line, e.blob, e.digest, _packed(e), e.key) for e in stay])
+        before, after = _links(known.values()), _links(entries.values())
+        self._db.write_many("DELETE FROM referrers WHERE target = ? AND key = ?", sorted(before - after))
+        self._db.write_many("INSERT INTO referrers VALUES (?, ?)", sorted(after - before))
+
+    def _known(self, keys: Iterable[str]) -> dict[str, Entry]:
+        sql = f"SELECT {COLUMNS} FROM desired WHERE key IN (SELECT value FROM json_each(?))"
+        return {row[0]: _entry(row) for row in self._db.all(sql, (msgspec.json.encode(list(keys)).decode(),))}
 
     def _unlink(self, keys: Iterable[str]) -> None:
         links = {(reference.target, key) for key in keys for reference in self.references(key)}
@@ -134,8 +145,19 @@ class Desired:
 
 def _row(entry: Entry) -> tuple[Any, ...]:
     directory = entry.path.rpartition("/")[0]
-    packed = _encode([(reference.target, reference.pointer, reference.bond) for reference in entry.references])
-    return (*msgspec.structs.astuple(entry)[:-1], directory, entry.key.startswith(f"{Kind.GVC}/"), packed)
+    return (*msgspec.structs.astuple(entry)[:-1], directory, entry.key.startswith(f"{Kind.GVC}/"), _packed(entry))
+
+
+def _packed(entry: Entry) -> bytes:
+    return _encode([(reference.target, reference.pointer, reference.bond) for reference in entry.references])
+
+
+def _home(entry: Entry) -> tuple[str, str]:
+    return entry.source, entry.path
+
+
+def _links(entries: Iterable[Entry]) -> set[tuple[str, str]]:
+    return {(reference.target, entry.key) for entry in entries for reference in entry.references}
 
 
 def _references(packed: bytes) -> tuple[Reference, ...]:
