@@ -92,15 +92,12 @@ def _show(compared: Compared, form: str) -> None:
     if plan is not None:
         # Its versions are not those of any records: nobody could approve it.
         plan = replace(plan, held="")
-    if plan is not None:
-        # Its versions are not those of any records: nobody could approve it.
-        plan = replace(plan, held="")
     if form == "json":
         empty = findings_document(findings, compared.documents, compared.resources)
         echo_json(empty if plan is None else document(plan))
         return
     if form == "markdown":
-        click.echo(markdown_findings(findings) if plan is None else markdown(plan), nl=False)
+        click.echo(markdown_findings(findings, "Refused") if plan is None else markdown(plan), nl=False)
         return
     print_findings(findings)
     if plan is None:

@@ -31,11 +31,11 @@ def findings_text(findings: Sequence[Finding]) -> str:
     return "".join(_told(finding, colour) for finding in findings)
 
 
-def markdown_findings(findings: Sequence[Finding]) -> str:
-    """Why a revision is refused, as the comment on a pull request."""
+def markdown_findings(findings: Sequence[Finding], heading: str) -> str:
+    """Why a revision is refused, or files of it are left out, as the comment on a pull request."""
     from reconciler.planning.markdown import code
 
-    lines = [f"### Refused: {counted(findings)}", "", "| where | severity | what | what to do |", "|---|---|---|---|"]
+    lines = [f"### {heading}: {counted(findings)}", "", "| where | severity | what | what to do |", "|---|---|---|---|"]
     lines += [
         f"| {code(place(each))} | {each.severity} | {code(each.message)} | {code(each.suggestion)} |"
         for each in findings[:MOST_ROWS]

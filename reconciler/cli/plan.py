@@ -30,8 +30,11 @@ CHANGES = 3
 def command(settings_file: Path, revision: str, name: str, form: str, out: Path | None, detailed_exitcode: bool) -> int:
     """Show what a run would do to make the revision so. Changes nothing.
 
-    Deletes beyond the budget, and all that delete volumes, wait for `reconciler approve DIGEST`.
+    Deletes beyond the budget, and all that delete volumes, wait for `reconciler approve DIGEST`. Exits with 1 where
+    anything has errors, also where the settings skip it.
     """
+    from reconciler.model.finding import has_errors
+
     prepared = _prepared(load(settings_file), name, revision)
     if out is not None:
         _write(out, _document(prepared))
@@ -41,7 +44,9 @@ def command(settings_file: Path, revision: str, name: str, form: str, out: Path 
         echo_json(_document(prepared))
     else:
         click.echo("\n".join(_shown(each, form) for each in prepared), nl=False)
-    if any(each.plan is None for each in prepared):
+    if form == "json":
+        _complain(prepared)
+    if any(each.plan is None or has_errors(each.findings) for each in prepared):
         return 1
     return CHANGES if detailed_exitcode and any(each.plan and each.plan.steps for each in prepared) else 0
 
@@ -81,16 +86,28 @@ def _one(prepared: Prepared) -> dict[str, Any]:
 
 def _shown(prepared: Prepared, form: str) -> str:
     from reconciler.cli.findings import counted, findings_text, markdown_findings
+    from reconciler.model.finding import has_errors
     from reconciler.planning.markdown import markdown
     from reconciler.planning.render import text
 
     plan, findings = prepared.plan, prepared.findings
     if form == "markdown":
-        return markdown_findings(findings) if plan is None else markdown(plan)
+        if plan is None:
+            return markdown_findings(findings, "Refused")
+        return markdown(plan) + (f"\n{markdown_findings(findings, 'Left out')}" if has_errors(findings) else "")
     told = findings_text(findings)
     if plan is None:
         return f"{told}{prepared.revision} is refused: {counted(findings)}\n"
     return told + text(plan, colour=coloured(sys.stdout))
+
+
+def _complain(prepared: list[Prepared]) -> None:
+    """Say on stderr what is left out of plans, since a plan as JSON has no place for it."""
+    from reconciler.cli.findings import findings_text
+
+    for each in prepared:
+        if each.plan is not None:
+            click.echo(findings_text(each.findings), nl=False, err=True)
 
 
 def _write(out: Path, document: object) -> None:

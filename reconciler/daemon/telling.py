@@ -24,12 +24,15 @@ class Teller:
         """The line of a run; at level debug where it changed nothing and ended like the one before."""
         last = self._last.get(report.source)
         self._last[report.source] = report
-        recovered = last is not None and last.outcome in _BAD and report.outcome not in _BAD
-        repeated = _mark(report) == _mark(last) or (report.outcome == "unchanged" and not recovered)
-        level = "debug" if repeated else "warning" if report.outcome in _BAD else "info"
+        bad = _bad(report)
+        recovered = last is not None and _bad(last) and not bad
+        repeated = _mark(report) == _mark(last) or (report.outcome == "unchanged" and not bad and not recovered)
+        level = "debug" if repeated else "warning" if bad else "info"
         facts = {"reason": reason, "outcome": report.outcome, "revision": report.revision, **report.counts}
         if report.outcome in ("refused", "unreadable"):
             facts["message"] = report.message
+        if report.left_out:
+            facts["skipped"] = report.left_out
         if report.held:
             facts["approve"] = report.held
         getattr(log(), level)("run", source=report.source, seconds=round(seconds, 4), **facts)
@@ -60,7 +63,12 @@ class Teller:
             log().error("engine bug", place=place, error=type(error).__name__, traceback=trace)
 
 
+def _bad(report: Report) -> bool:
+    return report.outcome in _BAD or bool(report.left_out)
+
+
 def _mark(report: Report | None) -> tuple[object, ...]:
     if report is None:
         return ()
-    return report.outcome, report.revision, report.reason, report.message, sorted(report.counts.items())
+    said = report.reason, report.message, report.left_out
+    return report.outcome, report.revision, said, sorted(report.counts.items())

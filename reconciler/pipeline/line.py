@@ -106,8 +106,12 @@ class Line:
             self.records.blobs.keep(decoder_id(self.dialect))
         view = self.view()
         skip = self.settings.on_invalid == "skip"
-        loaded = Loader(repository, view, skip_invalid=skip, keep_cache=keep_cache).load(revision, whole=whole)
-        prepared = Prepared(loaded, loaded.findings, None) if loaded.refused else self._planned(view, loaded)
+        loader = Loader(repository, view, skip_invalid=skip, keep_cache=keep_cache)
+        prepared = self._planned(loader, loader.load(revision, whole=whole))
+        while skip and (without := _refused_files(prepared)):
+            found = prepared.findings
+            prepared = self._planned(loader, loader.load(revision, whole=whole, without=without))
+            prepared = msgspec.structs.replace(prepared, findings=sorted({*found, *prepared.findings}))
         if not expression:
             self.refused = revision.commit if prepared.plan is None else ""
         return prepared
@@ -123,7 +127,10 @@ class Line:
             self.unsettled = unsettled_keys(view, self.settings)
         return scope_of(view, self.settings, str(loaded.revision), self.unsettled, self.clock.now())
 
-    def _planned(self, view: View, loaded: Loaded) -> Prepared:
+    def _planned(self, loader: Loader, loaded: Loaded) -> Prepared:
+        if loaded.refused:
+            return Prepared(loaded, loaded.findings, None)
+        view = loader.view
         plan, refusals = make_plan(self.scope(view, loaded))
         found = [_finding(view, refusal) for refusal in refusals]
         findings = sorted([*loaded.findings, *found])
@@ -185,6 +192,13 @@ class Line:
                     self.records.conditions.forget(str(one.id.key))
             if plan.approved and ended.good:
                 self.records.approvals.carry(self.name, "", ())
+
+
+def _refused_files(prepared: Prepared) -> frozenset[str]:
+    """All files to go on without where the plan refuses a change of some; none where leaving out more is no use."""
+    bad = {finding.path for finding in prepared.findings if finding.severity is Severity.ERROR}
+    changed = {resource.path for resource in prepared.loaded.delta.added.values()}
+    return prepared.loaded.skipped | bad if bad & changed else frozenset()
 
 
 def _finding(view: View, refusal: Refusal) -> Finding:

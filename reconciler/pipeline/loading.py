@@ -58,10 +58,11 @@ class Loader:
         put = self.records.blobs.put_many if keep_cache else lambda _: None
         self.cache = Cache(self.records.blobs.get_many, put)
 
-    def load(self, revision: Revision, *, whole: bool = False) -> Loaded:
+    def load(self, revision: Revision, *, whole: bool = False, without: frozenset[str] = frozenset()) -> Loaded:
         """The difference between ``revision`` and the last good one, with every finding of it in place order.
 
-        ``whole`` looks at every file again, so that warnings in unchanged ones are found too.
+        ``whole`` looks at every file again, so that warnings in unchanged ones are found too. Files ``without`` which
+        to go on stay as they were, as those with errors do where these are skipped.
         """
         selection = f"{self.repository.selection(revision.tree)} {decoder_id(self.view.dialect)}"
         row = self.records.sources.get(self.source)
@@ -70,7 +71,7 @@ class Loader:
         changes = self._against_index(comparison.changes) if whole else comparison.changes
         delta, findings = self._assembled(changes)
         findings = sorted({*comparison.findings, *findings})
-        bad = {finding.path for finding in findings if finding.severity is Severity.ERROR}
+        bad = {finding.path for finding in findings if finding.severity is Severity.ERROR} | without
         skipped: set[str] = set()
         while self.skip_invalid and bad - skipped:
             skipped |= bad

@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import ReconcilerError
-from reconciler.model.finding import Finding, Severity
+from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.planning.plan import Action, Plan
 from reconciler.planning.summary import sentence
 
@@ -22,7 +22,8 @@ class Report(msgspec.Struct, frozen=True):
     """How one run of one source ended.
 
     ``outcome`` is ``unchanged``, ``applied``, ``waiting`` (for an approval, for health, or pre-empted), ``failed``,
-    ``refused`` (findings), or ``unreadable`` (the source cannot be read; ``message`` says why).
+    ``refused`` (findings), or ``unreadable`` (the source cannot be read; ``message`` says why). ``left_out`` says
+    which errors kept files from being applied where the settings skip those.
     """
 
     source: str
@@ -33,13 +34,14 @@ class Report(msgspec.Struct, frozen=True):
     held: str = ""
     reason: str = ""
     message: str = ""
+    left_out: str = ""
     findings: list[Finding] = []
     troubles: list[str] = []
 
     @property
     def good(self) -> bool:
         """Whether everything that was asked for is done."""
-        return self.outcome in ("unchanged", "applied")
+        return self.outcome in ("unchanged", "applied") and not self.left_out
 
 
 def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], findings: list[Finding]) -> Report:
@@ -49,7 +51,8 @@ def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], fin
         word = DONE[step.action] if outcome.result is Result.APPLIED else str(outcome.result)
         counts[word] = counts.get(word, 0) + 1
     return Report(source, revision, _outcome(outcomes), dict(sorted(counts.items())), plan.digest, plan.held,
-                  message=sentence(plan), findings=findings, troubles=_troubles(outcomes))  # fmt: skip
+                  message=sentence(plan), left_out=_summed(findings) if has_errors(findings) else "", findings=findings,
+                  troubles=_troubles(outcomes))  # fmt: skip
 
 
 def _troubles(outcomes: list[Outcome]) -> list[str]:
@@ -65,11 +68,16 @@ def _troubles(outcomes: list[Outcome]) -> list[str]:
 
 def refused(source: str, revision: str, findings: list[Finding]) -> Report:
     """The report of a revision that errors keep from being applied."""
+    count = sum(finding.severity is Severity.ERROR for finding in findings)
+    return Report(source, revision, "refused", {"errors": count}, reason="InvalidRevision", message=_summed(findings),
+                  findings=findings)  # fmt: skip
+
+
+def _summed(findings: list[Finding]) -> str:
+    """``2 errors; the first: shop/api.yaml:12:7: unknown field`` of findings with an error among them."""
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     first = errors[0]
-    message = f"{len(errors)} error{'s' if len(errors) > 1 else ''}; the first: {place(first)}: {first.message}"
-    return Report(source, revision, "refused", {"errors": len(errors)}, reason="InvalidRevision", message=message,
-                  findings=findings)  # fmt: skip
+    return f"{len(errors)} error{'s' if len(errors) > 1 else ''}; the first: {place(first)}: {first.message}"
 
 
 def unreadable(source: str, error: ReconcilerError) -> Report:
@@ -95,6 +103,8 @@ def lines(report: Report) -> Iterator[str]:
     """The report as people read it."""
     where = f" at {report.revision}" if report.revision else ""
     yield f"{report.source}: {report.outcome}{where}: {_told(report)}"
+    if report.left_out:
+        yield f"  Files with errors stay as they were: {report.left_out}"
     for trouble in report.troubles[:MOST_LINES]:
         yield f"  {trouble.removesuffix(f': reconciler approve {report.held}')}"
     if len(report.troubles) > MOST_LINES:

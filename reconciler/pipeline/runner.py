@@ -118,12 +118,13 @@ class Runner:
         return report.unreadable(name, error)
 
     def _conditions(self, name: str, prepared: Prepared, ended: Report) -> None:
-        if ended.outcome == "refused" and self._refused.get(name) != ended.revision:
+        reason = "InvalidRevision" if ended.outcome == "refused" else "InvalidFiles" if ended.left_out else ""
+        if reason and self._refused.get(name) != ended.revision:
             now = self.clock.now()
             errors = [finding for finding in prepared.findings if finding.severity is Severity.ERROR]
             told = ((f.key or f"source/{name}", f"{report.place(f)}: {f.message}") for f in errors[:MOST_EVENTS])
-            self.records.events.add_many(_warning(now, key, "InvalidRevision", message) for key, message in told)
-        self._refused[name] = ended.revision if ended.outcome == "refused" else ""
+            self.records.events.add_many(_warning(now, key, reason, message) for key, message in told)
+        self._refused[name] = ended.revision if reason else ""
         self._set(name, _REACHABLE, _readiness(ended))
 
     def _set(self, name: str, *wanted: Condition) -> None:
@@ -148,13 +149,17 @@ _REACHABLE = Condition("SourceReachable", True, "Read", "")
 def _readiness(ended: Report) -> Condition:
     if ended.outcome == "refused":
         return Condition("Ready", False, ended.reason, ended.message)
+    found: list[tuple[str, str]] = []
+    if ended.left_out:
+        found.append(("InvalidFiles", f"files with errors stay as they were: {ended.left_out}"))
     if ended.held:
-        message = f"let what waits go with: reconciler approve {ended.held}"
-        return Condition("Ready", False, "ApprovalRequired", message)
-    if not ended.good:
+        found.append(("ApprovalRequired", f"let what waits go with: reconciler approve {ended.held}"))
+    elif ended.outcome in ("failed", "waiting"):
         reason = "StepsFailed" if ended.outcome == "failed" else "StepsWaiting"
-        return Condition("Ready", False, reason, ended.troubles[0] if ended.troubles else ended.message)
-    return Condition("Ready", True, "Applied", "")
+        found.append((reason, ended.troubles[0] if ended.troubles else ended.message))
+    if not found:
+        return Condition("Ready", True, "Applied", "")
+    return Condition("Ready", False, found[0][0], "; ".join(message for _, message in found))
 
 
 def _warning(at: float, key: str, reason: str, message: str) -> Event:

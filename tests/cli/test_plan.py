@@ -167,3 +167,19 @@ def test_on_a_fresh_host_a_source_knows_of_those_before_it(tmp_path: Path) -> No
     plans = desk.plan()
     assert [plan["source"] for plan in plans] == ["main", "more"]
     assert [step["key"] for step in plans[1]["steps"]] == ["identity/shop/late"]
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_a_plan_that_leaves_out_faulty_files_says_so_in_every_form(tmp_path: Path, form: str) -> None:
+    desk = Desk(tmp_path, settings=SETTINGS + "onInvalid: skip\n")
+    desk.applied()
+    desk.commit({"shop/web.yaml": "kind: [", "shop/report.yaml": workload("report")})
+    planned = desk.run("plan", "--format", form, "--detailed-exitcode")
+    assert planned.code == 1
+    assert "workload/shop/report" in planned.out
+    assert "shop/web.yaml:2:1" in (planned.err if form == "json" else planned.out)
+    if form == "json":
+        assert list(json.loads(planned.out)) == FIELDS
+    told = desk.run("apply")
+    assert told.code == 1
+    assert "Files with errors stay as they were: 1 error; the first: shop/web.yaml:2:1" in told.out

@@ -161,8 +161,14 @@ def test_on_invalid_skip_applies_the_rest(tmp_path: Path) -> None:
         eventually(lambda: commit in site.status("shop/workload/web.yaml"), "the rest is applied")
         recorded = site.recorded()
         assert recorded["workload/shop/api@here"].version == 1
+        eventually(lambda: "shop/api.yaml:" in site.status("README.md"), "what is left out is told on the branch")
+        assert site.condition("Ready") == "false InvalidFiles"
         good = site.repo.commit({"shop/api.yaml": workload("api", 7001)})
         eventually(lambda: good in site.status("shop/workload/api.yaml"), "what was skipped comes later")
+        eventually(lambda: site.condition("Ready") == "true Applied", "all is well again")
+    with site.records() as records:
+        told = [event.message for event in records.events.list() if event.reason == "InvalidFiles"]
+        assert told and all(message.startswith("shop/api.yaml:") for message in told)
 
 
 TOKEN = "s3cret-t0ken"

@@ -52,6 +52,10 @@ SOURCES = {
         "The revision has errors and was refused; the last good one stays applied.",
         "`reconciler validate` lists them; push a corrected commit.",
     ),
+    "InvalidFiles": (
+        "Files of the revision have errors and stay as they were (`onInvalid: skip`); the rest is applied.",
+        "`reconciler validate` lists them; push a corrected commit.",
+    ),
     "ApprovalRequired": ("Steps of the last run wait.", "Read `reconciler plan`, then `reconciler approve DIGEST`."),
     "StepsFailed": ("Steps of the last run failed; they are tried again.", "See the resources that are not ready."),
     "StepsWaiting": ("Steps of the last run wait for others, or made way.", "Nothing, or see the resources."),
@@ -84,6 +88,7 @@ EVENTS = {
     "EngineFailed": "Warning. A step failed. Told when the reason changes, and then every tenth time.",
     "EngineBug": "Warning. A step met a fault in this program.",
     "InvalidRevision": "Warning. A finding of a refused revision, 100 at most a revision.",
+    "InvalidFiles": "Warning. The same where files with errors are skipped.",
     "SourceUnreachable": "Warning. The source cannot be read, for this reason; so for the four below.",
     "SourceGone": "Warning.",
     "SourceEmpty": "Warning.",
@@ -112,8 +117,8 @@ LOG = {
     "started": "The daemon holds its state directory. Facts: state, sources.",
     "stopped": "It has ended.",
     "run": "How a run of a source ended. Facts: source, seconds, reason (of the wake-up), outcome, revision, how many "
-    "were created, updated and so on, message where it was refused, approve where steps wait. At level debug where it "
-    "repeats the one before.",
+    "were created, updated and so on, message where it was refused, skipped where files with errors are, approve "
+    "where steps wait. At level debug where it repeats the one before.",
     "replayed": "Steps that a crash had left open were done again. Facts: steps.",
     "records": "The records cannot be written; nothing goes on until they can. Facts: reason, message.",
     "engine bug": "A fault in this program, with its place and without its text. Facts: place, error, traceback.",

@@ -156,12 +156,32 @@ def test_with_skip_the_sound_files_of_a_bad_revision_are_applied(tmp_path: Path)
     way.applied()
     way.commit({"shop/web.yaml": "kind: [", "shop/new.yaml": "kind: identity\nname: new\n", "x.yaml": Symlink("y")})
     ended = way.apply()
-    assert ended.outcome == "applied"
+    assert (ended.outcome, ended.good) == ("applied", False)
+    assert ended.left_out == "2 errors; the first: shop/web.yaml:2:1: a value is missing here"
     assert [line.split(" |")[0] for line in shown(ended.findings)] == ["shop/web.yaml:2:1 syntax", "x.yaml:0:0 symlink"]
     assert way.recorded().keys() == {"gvc/shop", "identity/shop/sound", "identity/shop/web", "identity/shop/new"}
     way.commit({"shop/web.yaml": None, "x.yaml": None})
     way.applied()
     assert "identity/shop/web" not in way.recorded()
+
+
+def test_with_skip_a_change_that_the_records_forbid_stays_out_until_it_is_mended(tmp_path: Path) -> None:
+    """Once taken for desired, it would wait without a word and without its place on the status branch."""
+    data = "kind: volumeset\nname: data\nspec: {initialCapacity: 20, performanceClass: general-purpose-ssd}\n"
+    way = Way(tmp_path, SOUND | {"shop/data.yaml": data}, on_invalid="skip")
+    way.applied()
+    before = way.records.desired.get("volumeset/shop/data")
+    way.commit({"shop/data.yaml": data.replace("20", "15"), "shop/new.yaml": "kind: identity\nname: new\n"})
+    for line in (way.line, way.fresh_line()):
+        way.line = line
+        ended = way.apply()
+        assert [found.split(" |")[0] for found in shown(ended.findings)] == ["shop/data.yaml:3:25 volume-shrink"]
+        assert not ended.good
+        assert way.records.desired.get("volumeset/shop/data") == before
+        assert "identity/shop/new" in way.recorded()
+    way.commit({"shop/data.yaml": data.replace("20", "25")})
+    ended = way.apply()
+    assert (ended.good, ended.counts) == (True, {"updated": 2})
 
 
 @pytest.mark.parametrize(
