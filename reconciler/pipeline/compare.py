@@ -34,23 +34,23 @@ def compare(settings: Settings, source: SourceSettings, before: str, after: str)
 
     It is SourceEmpty where ``after`` has no manifest, since that is never taken for "delete everything".
 
-    Faults in ``before`` do not matter: what is sound in it counts. Every location is taken for bound.
+    Faults in ``before`` do not matter: what is sound in it counts, be it nothing. Every location is taken for bound.
     """
     records = Records.open(None)
     lenient = msgspec.structs.replace(settings, on_invalid="skip", locations={})
     first = _line(lenient, source, records)
-    base = first.prepare(before)
-    places = _all_places(first, base)
+    base = _base(first, before)
+    places = _all_places(first, base) if base is not None else set()
     bound = {place: LocationSettings(engine=next(iter(ENGINES))) for place in places}
     strict = msgspec.structs.replace(settings, on_invalid="refuse", locations=bound)
-    _record(_line(strict, source, records), base)
+    if base is not None:
+        _record(_line(strict, source, records), base)
     second = _line(strict, source, records)
     extra = _all_places(second, second.prepare(after)) - places
     if extra:
         bound |= {place: LocationSettings(engine=next(iter(ENGINES))) for place in extra}
         second = _line(msgspec.structs.replace(strict, locations=bound), source, records)
     prepared = second.prepare(after)
-    _refuse_empty(second, prepared)
     delta = prepared.loaded.delta
     return Compared(prepared.findings, prepared.revision, prepared.plan, delta.documents, len(delta.added))
 
@@ -61,12 +61,12 @@ def _line(settings: Settings, source: SourceSettings, records: Records) -> Line:
     return line
 
 
-def _refuse_empty(line: Line, prepared: Prepared) -> None:
-    if not line.source.repository.has_manifests(prepared.revision.tree):
-        raise SourceEmpty(
-            f"source {line.name}: {prepared.revision} holds no manifest; a run would refuse it and delete nothing. "
-            "Remove resources file by file, and keep at least one"
-        )
+def _base(line: Line, before: str) -> Prepared | None:
+    """What ``before`` holds; None where that is nothing, since every repository has to begin somewhere."""
+    try:
+        return line.prepare(before)
+    except SourceEmpty:
+        return None
 
 
 def _view(line: Line, prepared: Prepared) -> View:
