@@ -198,7 +198,8 @@ def _refused_files(prepared: Prepared) -> frozenset[str]:
     """All files to go on without where the plan refuses a change of some; none where leaving out more is no use."""
     bad = {finding.path for finding in prepared.findings if finding.severity is Severity.ERROR}
     changed = {resource.path for resource in prepared.loaded.delta.added.values()}
-    return prepared.loaded.skipped | bad if bad & changed else frozenset()
+    skipped = prepared.loaded.skipped
+    return skipped | bad if (bad - skipped) & changed else frozenset()
 
 
 def _finding(view: View, refusal: Refusal) -> Finding:

@@ -76,12 +76,16 @@ class Loader:
         while self.skip_invalid and bad - skipped:
             skipped |= bad
             sound = [change for change in changes if change.path not in skipped]
-            delta, more = self._assembled(sound)
+            delta, more = self._assembled(sound, partial=True)
             findings = sorted({*findings, *more})
             bad = {finding.path for finding in more if finding.severity is Severity.ERROR}
         return Loaded(revision, PARTIAL if skipped else selection, delta, findings, frozenset(skipped))
 
-    def _assembled(self, changes: Sequence[FileChange]) -> tuple[Delta, list[Finding]]:
+    def _assembled(self, changes: Sequence[FileChange], *, partial: bool = False) -> tuple[Delta, list[Finding]]:
+        """The difference that ``changes`` make and what is wrong with it.
+
+        A ``partial`` list of changes takes nothing away: what is missing in it may be in the files that it lacks.
+        """
         blobs = self.view.blobs
         delta = assemble(
             self.source,
@@ -89,6 +93,8 @@ class Loader:
             lambda wanted: decode_all(wanted, blobs, self.cache, self.view.dialect),
             self.records.desired,
         )
+        if partial:
+            delta.before = {key: known for key, known in delta.before.items() if key in delta.added}
         self.view.overlay(delta)
         return delta, [*delta.findings, *check(delta, self.view)]
 

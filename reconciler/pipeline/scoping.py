@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-import msgspec
-
 from reconciler.manifests.assembly import keys_touched
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.pipeline.view import View
@@ -25,21 +23,21 @@ class Places:
         self._by_gvc: dict[str, tuple[str, ...]] = {}
 
     def of(self, gvc: str) -> tuple[str, ...]:
-        """Every location of ``gvc``, bound here or not; none where the GVC is not desired any more."""
+        """Every location of ``gvc``, bound here or not; none where the GVC is neither desired nor kept."""
         found = self._by_gvc.get(gvc)
         if found is None:
-            resource = self.view.resource(f"gvc/{gvc}")
-            found = () if resource is None else locations_of(msgspec.json.decode(resource.body), self._locations)
+            body = self.view.body(f"{Kind.GVC}/{gvc}")
+            found = () if body is None else locations_of(body, self._locations)
             self._by_gvc[gvc] = found
         return found
 
     def _locations(self) -> list[dict[str, Any]]:
         """Bodies of all location manifests, and a bare one for each that only the settings name."""
         if self._known is None:
-            indexed = {key for key, _ in self.view.records.desired.scan() if key.startswith(f"{Kind.LOCATION}/")}
-            keys = indexed | {key for key in self.view.delta.added if key.startswith(f"{Kind.LOCATION}/")}
-            found = [self.view.resource(key) for key in sorted(keys)]
-            bodies = [msgspec.json.decode(resource.body) for resource in found if resource is not None]
+            keys = {key for key, _ in self.view.records.desired.scan() if key.startswith(f"{Kind.LOCATION}/")}
+            keys |= {key for key in self.view.delta.added if key.startswith(f"{Kind.LOCATION}/")}
+            keys |= {str(record.key) for record in self.view.records.applied.items(Kind.LOCATION)}
+            bodies = [body for key in sorted(keys) if (body := self.view.body(key)) is not None]
             named = {body["name"] for body in bodies}
             self._known = bodies + [_bare(name) for name in sorted(self.view.around.locations - named)]
         return self._known

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain, islice
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,7 @@ from reconciler.manifests.decoder import decode
 from reconciler.manifests.links import BUILT_IN, LinkError, parse_link
 from reconciler.manifests.normal import Dialect
 from reconciler.model.key import Key, Kind
+from reconciler.model.record import Record
 from reconciler.model.resource import Reference, Resource
 from reconciler.pipeline.decoding import Blobs, unpack
 from reconciler.planning.policy import keeps
@@ -85,6 +87,14 @@ class View:
         manifest = next(manifest for manifest in decoded.manifests if manifest.position == found.position)
         return resource_of(manifest, Key.parse(key).gvc, found.path, found.blob)
 
+    def body(self, key: str) -> dict[str, Any] | None:
+        """What ``key`` is like as a neighbour: as desired, or as recorded where it stays without being asked for."""
+        found = self.resource(key)
+        if found is not None:
+            return _decoded(found.body)
+        records = self.records.applied.get(key)
+        return _decoded(records[0].body) if any(map(self._stays, records)) else None
+
     def exists(self, target: str) -> bool:
         """Whether a link to ``target`` is satisfied (4-fields.md, section 2)."""
         if any(target in known for known in (self.delta.added, self.delta.doubtful, self.around.external, BUILT_IN)):
@@ -95,8 +105,11 @@ class View:
             return True
         if target not in self.gone and self.records.desired.get(target) is not None:
             return True
-        records = self.records.applied.get(target)
-        return any(record.source != self.source or self.around.keeps_all or keeps(record) for record in records)
+        return any(map(self._stays, self.records.applied.get(target)))
+
+    def _stays(self, record: Record) -> bool:
+        """Whether ``record`` is not for this source to delete, or kept."""
+        return bool(record.source != self.source or self.around.keeps_all or keeps(record))
 
     def referrers(self, target: str) -> list[str]:
         """Keys of unchanged resources that refer to ``target``."""
@@ -135,3 +148,8 @@ class View:
         """Keys of what is, or shall be, in ``gvc``."""
         known = self.records
         return {*self._new_members.get(gvc, ()), *known.desired.keys_of_gvc(gvc), *known.applied.keys_of_gvc(gvc)}
+
+
+def _decoded(body: bytes) -> dict[str, Any]:
+    decoded: dict[str, Any] = msgspec.json.decode(body)
+    return decoded

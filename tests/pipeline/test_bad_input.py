@@ -184,6 +184,30 @@ def test_with_skip_a_change_that_the_records_forbid_stays_out_until_it_is_mended
     assert (ended.good, ended.counts) == (True, {"updated": 2})
 
 
+def test_with_skip_nothing_is_deleted_until_all_of_the_revision_can_be_read(tmp_path: Path) -> None:
+    extra = {"shop/one.yaml": "kind: identity\nname: one\n", "shop/two.yaml": "kind: identity\nname: two\n"}
+    way = Way(tmp_path, SOUND | extra, on_invalid="skip")
+    way.applied()
+    before = way.recorded().keys()
+    way.commit({"shop/one.yaml": None, "shop/two.yaml": None, "shop/moved.yaml": "kind: identity\nname: one\n---\n["})
+    assert way.apply().outcome == "unchanged"
+    assert way.recorded().keys() == before
+    way.commit({"shop/moved.yaml": "kind: identity\nname: one\n"})
+    way.applied()
+    assert before - way.recorded().keys() == {"identity/shop/two"}
+
+
+def test_with_skip_what_others_need_is_not_deleted(tmp_path: Path) -> None:
+    secret = "kind: secret\nname: s\ntype: dictionary\ndata: {a: b}\n"
+    user = "kind: identity\nname: user\ntags: {reconciler/depends-on: secret/s}\n"
+    way = Way(tmp_path, SOUND | {"s.yaml": secret, "shop/user.yaml": user}, on_invalid="skip")
+    way.applied()
+    way.commit({"s.yaml": None})
+    ended = way.apply()
+    assert [line.split(" |")[0] for line in shown(ended.findings)] == ["shop/user.yaml:3:31 missing-reference"]
+    assert "secret/s" in way.recorded()
+
+
 @pytest.mark.parametrize(
     "broken",
     [BASE.replace("locationLinks", "locationLnks"), BASE.replace("name: shop", "name: shop\nname: shop")],

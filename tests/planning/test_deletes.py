@@ -252,3 +252,33 @@ def test_where_nothing_is_pruned_a_link_to_what_left_git_still_leads_somewhere(t
 
 
 USES_ME = "identityLink: //identity/me, containers: [{name: main, image: nginx}]"
+
+
+QUERY = BASE.replace(
+    "locationLinks: [//location/here, //location/there]",
+    "locationQuery: {kind: location, spec: {match: all, terms: [{tag: tier, value: front}]}}",
+)
+
+
+@pytest.mark.parametrize("tag", ['platform/protected: "true"', "reconciler/prune: disabled"])
+def test_what_is_in_a_kept_gvc_stays_where_it_is(tmp_path: Path, tag: str) -> None:
+    gvc = BASE.replace("name: shop", f"name: shop\ntags: {{{tag}}}")
+    way = Way(tmp_path, {"gvc.yaml": gvc, "api.yaml": workload("api") + "gvc: shop\n"})
+    way.applied()
+    way.commit({"gvc.yaml": None})
+    plan = way.plan()
+    assert (plan.steps, [str(kept.key) for kept in plan.kept]) == ((), ["gvc/shop"])
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_a_location_is_queried_for_stays_there_while_it_is_kept(tmp_path: Path, kept: bool) -> None:
+    tags = f"{{tier: front, reconciler/prune: {'disabled' if kept else 'enabled'}}}"
+    location = f"kind: location\nname: here\nprovider: aws\nregion: x\ntags: {tags}\n"
+    way = Way(tmp_path, shop(workload("api"), gvc=QUERY) | {"location.yaml": location}, prune=FREE)
+    way.applied()
+    assert "workload/shop/api@here" in way.recorded()
+    way.commit({"location.yaml": None})
+    gone = set() if kept else {"location/here", "workload/shop/api@here"}
+    assert holds(way.plan()).keys() == gone
+    way.applied()
+    assert ("workload/shop/api@here" in way.recorded()) is kept
