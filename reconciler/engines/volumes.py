@@ -14,12 +14,14 @@ MOST_CAPACITY = 16384
 
 
 class Lifecycle(StrEnum):
-    """What a volume is up to: bound to a replica, kept without one, or with its data deleted."""
+    """What a volume is up to: bound to a replica, kept without one, or with its data deleted, for example."""
 
+    CREATING = "creating"
     UNUSED = "unused"
     BOUND = "bound"
     UNBOUND = "unbound"
     DELETED = "deleted"
+    REPAIRING = "repairing"
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from reconciler.documents.validation import checker
 from reconciler.manifests import kinds
 from reconciler.manifests.normal import Dialect, Former, depends_on, whole_numbers
 from reconciler.manifests.secrets import masked, seal_of
-from reconciler.manifests.shape import shape_of
+from reconciler.manifests.shape import secret_shape, shape_of
 from reconciler.model.finding import Fault, Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.resource import OPEN_GVC, Manifest, Reference, pointer_parts
@@ -176,8 +176,9 @@ class _Decoding:
         former = Former(self.dialect, gvc)
         seal = b""
         if kind is Kind.SECRET:
-            seal = seal_of(value["data"])
-            value = {**value, "data": masked(value["data"], self.dialect.secret_key)}
+            content = former.form(secret_shape(value["type"]), value["data"])
+            seal = seal_of(content)
+            value = {**value, "data": masked(content, self.dialect.secret_key)}
         body = former.form(shape_of(str(kind)), kinds.prepare(kind, value))
         kinds.complete(kind, body, self.dialect)
         if gvc:

@@ -102,4 +102,9 @@ def _probe_port(probe: Body, port: int) -> None:
             probe[form] = {"port": port, **probe[form]}
 
 
-_COMPLETE: dict[Kind, Callable[[Body, Dialect], None]] = {Kind.WORKLOAD: _workload}
+def _policy(body: Body, _: Dialect) -> None:
+    if "targetQuery" in body:
+        body["targetQuery"].setdefault("kind", body["targetKind"])
+
+
+_COMPLETE: dict[Kind, Callable[[Body, Dialect], None]] = {Kind.WORKLOAD: _workload, Kind.POLICY: _policy}

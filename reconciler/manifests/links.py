@@ -45,6 +45,8 @@ def parse_link(text: str, org: str, gvc: str, bare: Kind | None = None) -> Link:
     owner, parts = org, text.removeprefix("//").split("/")
     if not text.startswith("//"):
         parts = text.split("/")
+        if len(parts) == 3 and parts[:2] == ["", "org"] and parts[2]:
+            return Link(text, Kind.ORG, text)
         if len(parts) < 5 or parts[:2] != ["", "org"]:
             raise LinkError(f"{_shown(text)} is not a link; links look like //KIND/NAME or /org/{org}/KIND/NAME")
         owner, parts = parts[2], parts[3:]

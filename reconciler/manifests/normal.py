@@ -81,7 +81,7 @@ class Former:
         if shape.is_set:
             return sorted(set(formed))
         if shape.is_sorted:
-            return sorted(formed, key=lambda item: str(item.get(shape.named, "")))
+            return sorted(formed, key=_written if not shape.named else lambda item: str(item.get(shape.named, "")))
         return formed
 
     def _link(self, shape: Shape, value: str, pointer: str) -> str:
@@ -95,7 +95,8 @@ class Former:
             wanted = " or ".join(shape.link)
             self.troubles.append(Trouble(pointer, f"links to a {link.kind} where a link to a {wanted} is wanted"))
         if link.kind not in NOT_LOOKED_UP:
-            self.references.append(Reference(link.target, pointer, Bond.ORDER if shape.depends else Bond.NONE))
+            depends = shape.depends and link.kind not in shape.peers
+            self.references.append(Reference(link.target, pointer, Bond.ORDER if depends else Bond.NONE))
         return link.full
 
     def _uri(self, value: str, pointer: str) -> str:
@@ -110,6 +111,10 @@ class Former:
             ours = f"{self.dialect.prefix}{value.partition('://')[2]}"
             self.troubles.append(Trouble(pointer, "mounts from a scheme that does not exist", f"did you mean {ours}?"))
         return value
+
+
+_written = msgspec.json.Encoder(order="deterministic").encode
+"""What entries without a name are sorted by."""
 
 
 def escaped(name: str) -> str:

@@ -1,7 +1,7 @@
 """Schemas compiled to what generic code needs of them: defaults, links, list manners, classes of change.
 
-The annotations are ours and validators ignore them: ``x-link``, ``x-depends``, ``x-uri``, ``x-set``, ``x-named``,
-``x-sorted``, ``x-change``, ``x-secret``; docs/schemas.md says what each means.
+The annotations are ours and validators ignore them: ``x-link``, ``x-depends``, ``x-peers``, ``x-uri``, ``x-set``,
+``x-named``, ``x-sorted``, ``x-change``, ``x-secret``; docs/schemas.md says what each means.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Shape(msgspec.Struct):
     fill_open: tuple[str, ...] = ()
     link: tuple[str, ...] = ()
     depends: bool = True
+    peers: tuple[str, ...] = ()
     uri: bool = False
     is_set: bool = False
     named: str = ""
@@ -48,10 +49,18 @@ def shape_of(name: str) -> Shape:
     return _compile(load_schema(name))
 
 
+@cache
+def secret_shape(secret_type: str) -> Shape:
+    """The compiled schema of the data of secrets of one type, which ``shape_of`` keeps closed."""
+    forms = {form["if"]["properties"]["type"]["const"]: form["then"] for form in load_schema("secret")["allOf"]}
+    return _compile(forms[secret_type]["properties"]["data"])
+
+
 def _compile(schema: dict[str, Any]) -> Shape:
     shape = Shape(
         link=tuple(schema.get("x-link", ())),
         depends=schema.get("x-depends", True),
+        peers=tuple(schema.get("x-peers", ())),
         uri=schema.get("x-uri", False),
         is_set=schema.get("x-set", False),
         named=schema.get("x-named", ""),

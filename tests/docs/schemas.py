@@ -15,9 +15,10 @@ MEANINGS = {
     "x-link": "A link, with the kinds that it may lead to; `*` stands for any.",
     "x-named": "The entries of this list are told apart by the field named here; a plan shows which one changed.",
     "x-pattern-words": "The pattern in words, for messages.",
+    "x-peers": "Kinds among those that the link may lead to, for which it is as with `x-depends: false`.",
     "x-secret": "Nothing of the value is ever shown.",
     "x-set": "The order of this list means nothing.",
-    "x-sorted": "As `x-set`, for entries that have a name.",
+    "x-sorted": "As `x-set`, for entries that are mappings.",
     "x-uri": "A text that may be a link to a secret or volume set, such as `platform://secret/db.password`.",
 }
 """Annotation → what it means."""

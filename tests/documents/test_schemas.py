@@ -28,6 +28,7 @@ ANNOTATIONS = {
     "x-image",
     "x-set",
     "x-named",
+    "x-peers",
     "x-sorted",
     "x-change",
     "x-secret",
@@ -114,7 +115,8 @@ def test_annotations_say_what_generic_code_can_read(name: str) -> None:
         if "x-named" in node:
             item = node["items"]
             assert node["x-named"] in item["required"], place
-        assert "x-sorted" not in node or "x-named" in node, place
+        assert set(node.get("x-peers", ())) <= {*KINDS}, place
+        assert not node.get("x-sorted") or node["items"]["type"] == "object", place
         assert not node.get("x-set") or node["items"]["type"] in ("string", "integer"), place
 
 

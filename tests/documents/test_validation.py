@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ipaddress
 import random
 import time
 from pathlib import Path
@@ -167,3 +168,24 @@ def _marked(value: Any, mark: str) -> Any:
     if isinstance(value, list):
         return [_marked(item, mark) for item in value]
     return f"{value} {mark}" if isinstance(value, str) else value
+
+
+def test_an_address_is_what_python_takes_for_one() -> None:
+    check, chosen = checker("identity"), random.Random(7)
+    parts = ("", "", "0", "12ab", "f", "12345", "g", "1.2.3.4", "256.0.0.1")
+    taken = 0
+    for _ in range(20_000):
+        text = ":".join(chosen.choices(parts, weights=(3, 3, 9, 9, 9, 1, 1, 2, 1), k=chosen.randint(1, 9)))
+        resource = {"name": "x", "IPs": [text], "ports": [1]}
+        known = _is_address(text)
+        taken += known
+        assert check.valid({"kind": "identity", "name": "i", "networkResources": [resource]}) == known, text
+    assert taken > 1_000
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

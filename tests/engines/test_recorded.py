@@ -12,6 +12,7 @@ import pytest
 
 from reconciler.engines.alias import make_alias
 from reconciler.engines.recorded import RecordedEngine
+from reconciler.engines.volumes import read_volumes
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.record import Health
@@ -373,3 +374,11 @@ def test_a_command_given_while_a_run_goes_on_is_not_lost(world: World) -> None:
 
     asyncio.run(story())
     assert len(world.state("workload/shop/report")["status"]["jobExecutions"]) == 2
+
+
+@pytest.mark.parametrize("lifecycle", ["creating", "unused", "unbound", "bound", "deleted", "repairing"])
+def test_a_volume_is_read_whatever_it_is_up_to(lifecycle: str) -> None:
+    volume = {"index": 0, "lifecycle": lifecycle, "currentSize": 10}
+    state = read_volumes(json.dumps({"name": WEST, "volumes": [volume]}).encode())
+    assert state is not None
+    assert [one.lifecycle for one in state.volumes] == [lifecycle]

@@ -166,6 +166,20 @@ def test_a_changed_secret_shows_in_its_digest_and_another_key_hides_it_anew() ->
     assert len({digest("one", KEY), digest("two", KEY), digest("one", b"other")}) == 3
 
 
+@pytest.mark.parametrize(
+    ("secret_type", "one", "other"),
+    [
+        ("opaque", "{payload: x}", "{encoding: plain, payload: x}"),
+        ("userpass", "{username: u, password: p}", "{password: p, username: u, encoding: plain}"),
+        ("ecr", "{accessKey: a, secretKey: s, repos: [b, a]}", "{accessKey: a, secretKey: s, repos: [a, b]}"),
+    ],
+)
+def test_two_ways_to_write_a_secret_are_one_secret(secret_type: str, one: str, other: str) -> None:
+    raw = (f"kind: secret\nname: s\ntype: {secret_type}\ndata: {content}\n" for content in (one, other))
+    first, second = (decode(each.encode(), Dialect("acme", secret_key=KEY)).manifests[0] for each in raw)
+    assert (first.body, first.seal) == (second.body, second.seal)
+
+
 def test_a_fault_in_a_secret_does_not_quote_its_value() -> None:
     raw = b"kind: secret\nname: s\ntype: dictionary\ndata: {a: [hush-hush], b: {c: hush-hush}, 'e f': hush-hush}\n"
     decoded = decode(raw, Dialect("acme", secret_key=KEY))
