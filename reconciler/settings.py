@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from reconciler.documents.places import locate
+from reconciler.documents.places import Places, locate
 from reconciler.documents.reader import read
 from reconciler.documents.schemas import load_schema
 from reconciler.documents.validation import checker
@@ -142,9 +142,11 @@ def load_settings(path: Path) -> Settings:
     check = checker("settings")
     if not check.valid(value):
         raise _refusal(path, check.faults(value, locate(raw, reading.documents[0].index)))
-    if repeated := list(_repeated_names(value["sources"], raw, reading.documents[0].index)):
-        raise _refusal(path, repeated)
-    return _typed(value, path.absolute().parent)
+    base = path.absolute().parent
+    places = locate(raw, reading.documents[0].index)
+    if faults := [*_repeated_names(value["sources"], places), *_shared_branches(value["sources"], base, places)]:
+        raise _refusal(path, faults)
+    return _typed(value, base)
 
 
 def seconds(text: str) -> float:
@@ -189,15 +191,49 @@ def _in_seconds(schema: dict[str, Any], value: Any) -> Any:
     return seconds(value) if schema.get("x-duration") else value
 
 
-def _repeated_names(sources: list[dict[str, Any]], raw: bytes, index: int) -> Iterator[Fault]:
+def _repeated_names(sources: list[dict[str, Any]], places: Places) -> Iterator[Fault]:
     seen: set[str] = set()
     for position, source in enumerate(sources):
         if source["name"] in seen:
-            line, column = locate(raw, index).of(("sources", position, "name"))
+            line, column = places.of(("sources", position, "name"))
             yield Fault(
                 "duplicate-name", f"two sources are named `{source['name']}`", line, column, "give each its own"
             )
         seen.add(source["name"])
+
+
+def _shared_branches(sources: list[dict[str, Any]], base: Path, places: Places) -> Iterator[Fault]:
+    """Status branches that two sources of one repository would write in turn, or that one of them follows."""
+    followed = {
+        (_repository(source["url"], base), source.get("branch") or "main"): source["name"]
+        for source in sources
+        if not source.get("tag") and not source.get("commit")
+    }
+    written: dict[tuple[str, str], str] = {}
+    for position, source in enumerate(sources):
+        name, status = source["name"], source.get("status", {})
+        if source.get("readOnly") or not (is_local(source["url"]) or status.get("push", True)):
+            continue
+        mark = (_repository(source["url"], base), status.get("branch", StatusSettings().branch))
+        line, column = places.of(
+            ("sources", position, "status", "branch") if "branch" in status else ("sources", position)
+        )
+        advice = f"give `{name}` another, such as `status: {{branch: {StatusSettings().branch}-{name}}}`"
+        if mark in followed:
+            what = f"the status of source `{name}` cannot go to `{mark[1]}`, the branch that `{followed[mark]}` follows"
+            yield Fault("status-branch", what, line, column, advice)
+        elif mark in written:
+            what = f"sources `{written[mark]}` and `{name}` would write their status to one branch, `{mark[1]}`"
+            yield Fault("status-branch", what, line, column, advice)
+        written.setdefault(mark, name)
+
+
+def _repository(url: str, base: Path) -> str:
+    """The same text for the usual ways to write one repository."""
+    local = url.removeprefix("file://") if url.startswith("file://") else url if is_local(url) else None
+    if local is None:
+        return url.rstrip("/").removesuffix(".git")
+    return str((base / Path(local).expanduser()).resolve()).removesuffix("/.git")
 
 
 def _refusal(path: Path, faults: Sequence[Fault]) -> UsageError:

@@ -178,3 +178,45 @@ def test_settings_cannot_be_changed(tmp_path: Path) -> None:
         settings.org = "other"  # type: ignore[misc]
     assert msgspec.structs.replace(settings, org="other").org == "other"
     assert isinstance(settings, Settings)
+
+
+HERE: dict[str, Any] = {"name": "one", "url": "manifests"}
+
+
+@pytest.mark.parametrize(
+    ("sources", "complaint"),
+    [
+        ([HERE | {"status": {"branch": "main"}}], "cannot go to `main`, the branch that `one` follows"),
+        (
+            [HERE, {"name": "two", "url": "./manifests/", "path": "b"}],
+            "`one` and `two` would write their status to one",
+        ),
+        ([HERE, {"name": "two", "url": "manifests/.git", "tag": "v1"}], "`one` and `two` would write their status"),
+        (
+            [HERE, {"name": "two", "url": "manifests", "branch": "reconciler/status", "readOnly": True}],
+            "that `two` follows",
+        ),
+        (
+            [{"name": "one", "url": "https://git/m.git"}, {"name": "two", "url": "https://git/m"}],
+            "such as `status: {branch: reconciler/status-two}`",
+        ),
+    ],
+)
+def test_no_two_sources_write_one_status_branch_and_none_writes_what_is_followed(
+    tmp_path: Path, sources: list[dict[str, Any]], complaint: str
+) -> None:
+    assert complaint in " ".join(refusal(written(tmp_path / "settings.yaml", SMALLEST | {"sources": sources})))
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"url": "manifests", "status": {"branch": "status/two"}},
+        {"url": "manifests", "readOnly": True},
+        {"url": "others"},
+    ],
+    ids=["another branch", "none in the repository", "another repository"],
+)
+def test_two_sources_that_keep_their_status_apart_are_fine(tmp_path: Path, second: dict[str, Any]) -> None:
+    sources = [HERE, {"name": "two", "path": "b"} | second]
+    assert len(load_settings(written(tmp_path / "settings.yaml", SMALLEST | {"sources": sources})).sources) == 2
