@@ -185,6 +185,7 @@ class _Decoding:
             body["gvc"] = gvc
             former.references.append(Reference(f"gvc/{gvc}", "/gvc"))
         self._tags(body, former, gvc)
+        self._variables(kind, value)
         for trouble in former.troubles:
             self.key = self._key_text(kind, value)
             self._fault("bad-link", pointer_parts(trouble.pointer), trouble.message, trouble.suggestion)
@@ -206,6 +207,15 @@ class _Decoding:
                 former.references.extend(references)
                 for trouble in troubles:
                     self._fault("bad-link", ("tags", tag), trouble.message)
+
+    def _variables(self, kind: Kind, value: dict[str, Any]) -> None:
+        """The schema reserves names beginning PLATFORM_; this is the same for another spelling of it."""
+        prefix = f"{self.dialect.scheme.upper()}_"
+        if prefix == "PLATFORM_":
+            return
+        for pointer, name in kinds.variables(kind, value):
+            if name.startswith(prefix):
+                self._fault("not-allowed", pointer, f"`{name}` is refused: the platform sets names beginning {prefix}")
 
     def _built_in(self, tag: str) -> None:
         scheme = self.dialect.scheme

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from reconciler.manifests.normal import Dialect, translate
@@ -30,6 +30,18 @@ def prepare(kind: Kind, body: Body) -> Body:
     if "localOptions" in spec:
         spec["localOptions"] = [_with_metric(options, kind_of_workload) for options in spec["localOptions"]]
     return {**body, "spec": spec}
+
+
+def variables(kind: Kind, body: Body) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """The name of every environment variable that ``body`` sets, and the steps that lead to it."""
+    holders: list[tuple[tuple[str | int, ...], Body]] = []
+    if kind is Kind.GVC:
+        holders = [(("spec",), body["spec"])]
+    elif kind is Kind.WORKLOAD:
+        holders = [(("spec", "containers", index), each) for index, each in enumerate(body["spec"]["containers"])]
+    for place, holder in holders:
+        for index, variable in enumerate(holder.get("env", ())):
+            yield (*place, "env", index, "name"), variable["name"]
 
 
 def _with_ports(container: Body) -> Body:
