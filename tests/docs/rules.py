@@ -13,7 +13,11 @@ from tests.docs.tables import table
 SECTIONS = {
     "Files in the repository": comparison.RULES,
     "Reading YAML": reading.RULES,
-    "Fields": {"duplicate-name": "In the settings: two sources have the same name.", **validation.RULES},
+    "Fields": {
+        "duplicate-name": "In the settings: two sources have the same name.",
+        "status-branch": "In the settings: a source writes its status to a branch that another one writes or follows.",
+        **validation.RULES,
+    },
     "Manifests": {**decoder.RULES, **assembly.RULES},
     "Between resources": crossing.RULES,
     "Against what is applied": steps.RULES,
