@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.common import load, operator, settings_option
+from reconciler.cli.common import complain, load, operator, settings_option
 from reconciler.errors import LockedError, RefusedError
 
 if TYPE_CHECKING:
     from reconciler.pipeline.report import Report
     from reconciler.pipeline.runner import Runner
+    from reconciler.records.store import Records
     from reconciler.settings import Settings
+
+SOON = 0.1
+"""Seconds between looks at what is to become healthy."""
 
 
 @click.command(epilog="Example: reconciler apply --wait")
@@ -25,10 +30,11 @@ def command(settings_file: Path, wait: bool, timeout: float) -> int:
     """Do one run of every source and exit; the status branch is written by then.
 
     While a daemon holds the state directory, it is asked for the run. Exits with 1 where anything was refused,
-    failed or waits.
+    failed or waits, and where --wait waited in vain.
     """
     import asyncio
 
+    from reconciler.cli.common import read_records
     from reconciler.daemon.lock import StateLock
 
     settings = load(settings_file)
@@ -43,7 +49,13 @@ def command(settings_file: Path, wait: bool, timeout: float) -> int:
             reports = asyncio.run(_here(settings, wait, deadline))
         finally:
             lock.release()
-    return _tell(reports)
+    code = _tell(reports)
+    if wait and code == 0:
+        with closing(read_records(settings)) as records:
+            if _worth_waiting(records, reports) is not None:
+                complain(f"not everything is healthy after {timeout:g} s; see `reconciler get`")
+                return 1
+    return code
 
 
 async def _here(settings: Settings, wait: bool, deadline: float) -> list[Report]:
@@ -58,9 +70,8 @@ async def _here(settings: Settings, wait: bool, deadline: float) -> list[Report]
         runner = Runner(settings, records, SystemClock())
         await runner.replay()
         reports = await _round(runner)
-        while wait and _worth_waiting(runner, reports) and time.monotonic() < deadline:
-            due = runner.next_attempt()
-            await asyncio.sleep(min(max(0.1, (due or 0.0) - time.time()), deadline - time.monotonic()))
+        while wait and (pause := _pause(records, reports, deadline)) is not None:
+            await asyncio.sleep(pause)
             reports = await _round(runner)
         return reports
     finally:
@@ -74,34 +85,49 @@ async def _round(runner: Runner) -> list[Report]:
     return reports
 
 
-def _worth_waiting(runner: Runner, reports: list[Report]) -> bool:
-    """Whether time alone can help: something failed and may be tried again, or is not healthy yet."""
+def _worth_waiting(records: Records, reports: list[Report]) -> float | None:
+    """When to look again, since time alone can help; None where it cannot."""
+    from reconciler.pipeline.runner import in_motion
+
     if any(report.outcome in ("refused", "unreadable") for report in reports):
-        return False
-    return runner.next_attempt() is not None or not runner.all_healthy()
+        return None
+    return in_motion(records)
+
+
+def _pause(records: Records, reports: list[Report], deadline: float) -> float | None:
+    """Seconds to wait before another run; None where it is of no use, or time is up."""
+    due, left = _worth_waiting(records, reports), deadline - time.monotonic()
+    return None if due is None or left <= 0 else min(max(SOON, due - time.time()), left)
 
 
 def _ask(settings: Settings, wait: bool, deadline: float) -> list[Report]:
-    """Ask the daemon for the run and wait for its answer."""
+    """Ask the daemon for the run, and for more of them while that helps."""
+    from reconciler.records.store import FILE, Records
+
+    with closing(Records.open(settings.state / FILE)) as records:
+        reports = _asked(settings, records, deadline)
+        while wait and (pause := _pause(records, reports, deadline)) is not None:
+            time.sleep(pause)
+            reports = _asked(settings, records, deadline)
+        return reports
+
+
+def _asked(settings: Settings, records: Records, deadline: float) -> list[Report]:
+    """Ask the daemon for one run and wait for its answer."""
     from reconciler.daemon.lock import holder
     from reconciler.daemon.wake import wake
     from reconciler.pipeline.report import unpacked
-    from reconciler.records.store import FILE, Records
 
-    records = Records.open(settings.state / FILE)
-    try:
-        number = records.requests.add("apply", {"wait": wait, "for": deadline - time.monotonic()}, operator())
-        wake(settings.state, None, "apply")
-        while time.monotonic() < deadline + 5.0:
-            request = records.requests.get(number)
-            if request is not None and request.result is not None:
-                return unpacked(request.result)
-            if holder(settings.state) is None:
-                raise RefusedError("the daemon ended before it did the run; ask again")
-            time.sleep(0.02)
-        raise RefusedError("the daemon did not do the run in time; see its log and `reconciler events`")
-    finally:
-        records.close()
+    number = records.requests.add("apply", {}, operator())
+    wake(settings.state, None, "apply")
+    while time.monotonic() < deadline + 5.0:
+        request = records.requests.get(number)
+        if request is not None and request.result is not None:
+            return unpacked(request.result)
+        if holder(settings.state) is None:
+            raise RefusedError("the daemon ended before it did the run; ask again")
+        time.sleep(0.02)
+    raise RefusedError("the daemon did not do the run in time; see its log and `reconciler events`")
 
 
 def _tell(reports: list[Report]) -> int:

@@ -5,7 +5,6 @@ Works on a difference: what an index knows of the last good revision, and what t
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
@@ -26,9 +25,6 @@ RULES = {
 }
 
 _OPEN = msgspec.json.encode(OPEN_GVC)[1:-1]
-_OPEN_IN_LIST = re.compile(rb'[\[,]"/org/[^"]*' + re.escape(_OPEN))
-"""A link in a list of links: its place among the others depends on the GVC."""
-
 Decode = Callable[[Sequence[FileChange]], Iterator[tuple[FileChange, Decoded]]]
 
 
@@ -62,6 +58,9 @@ class Known(Protocol):
 
 class Index(Protocol):
     """What is known of the last good revision of every source."""
+
+    def empty(self) -> bool:
+        """Whether nothing is known of any source."""
 
     def get(self, key: str) -> Known | None:
         """What is known of ``key``, of whatever source."""
@@ -108,9 +107,8 @@ def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
     """``manifest`` as a resource of the file ``path``, its open GVC filled in."""
     body, references = manifest.body, manifest.references
     if manifest.gvc == OPEN_GVC:
-        in_a_list = _OPEN_IN_LIST.search(body)
         body = body.replace(_OPEN, gvc.encode())
-        if in_a_list:
+        if manifest.unsorted:
             body = formed_again(manifest.kind, body)
         references = tuple(
             sorted(
@@ -144,6 +142,7 @@ class _Assembly:
         self.clashes: dict[str, list[_Claim]] = defaultdict(list)
         self.broken: list[tuple[str, str]] = []
         self.faulty: set[str] = set()
+        self.first = index.empty()
 
     def run(self, changes: Sequence[FileChange]) -> Delta:
         moved = self._take(changes)
@@ -216,6 +215,8 @@ class _Assembly:
         self.delta.added[key] = resource
 
     def _elsewhere(self, key: str) -> Known | None:
+        if self.first:
+            return None
         known = self.index.get(key)
         if known is None or (known.source == self.source and known.path in self.changed):
             return None

@@ -196,7 +196,7 @@ class _Decoding:
         if any(end in written for end in _WHOLE_FLOAT):
             written = _encode(whole_numbers(body))
         return Manifest(kind, gvc, value["name"], written, references, self.document.index,
-                        self.document.line, seal)  # fmt: skip
+                        self.document.line, seal, former.unsorted)  # fmt: skip
 
     def _tags(self, body: dict[str, Any], former: Former, gvc: str) -> None:
         for tag, text in (body.get("tags") or {}).items():

@@ -9,7 +9,7 @@ import msgspec
 from reconciler.manifests.links import NOT_LOOKED_UP, LinkError, parse_link, uri_target
 from reconciler.manifests.shape import Shape
 from reconciler.model.key import KINDS, Key, Kind
-from reconciler.model.resource import Bond, Reference
+from reconciler.model.resource import OPEN_GVC, Bond, Reference
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -34,15 +34,19 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 class Former:
-    """Brings one document into normal form; ``references`` and ``troubles`` are what it met."""
+    """Brings one document into normal form; ``references`` and ``troubles`` are what it met.
 
-    __slots__ = ("dialect", "gvc", "references", "troubles")
+    ``unsorted`` says that a sorted list holds links whose GVC is still open, so that their order may change with it.
+    """
+
+    __slots__ = ("dialect", "gvc", "references", "troubles", "unsorted")
 
     def __init__(self, dialect: Dialect, gvc: str = "") -> None:
         self.dialect = dialect
         self.gvc = gvc
         self.references: list[Reference] = []
         self.troubles: list[Trouble] = []
+        self.unsorted = False
 
     def form(self, shape: Shape, value: Any, pointer: str = "") -> Any:
         """``value`` in the normal form of ``shape``."""
@@ -79,6 +83,7 @@ class Former:
         if items is not None and not items.plain:
             formed = [self.form(items, item, f"{pointer}/{index}") for index, item in enumerate(value)]
         if shape.is_set:
+            self.unsorted |= self.gvc == OPEN_GVC and any(OPEN_GVC in item for item in formed if type(item) is str)
             return sorted(set(formed))
         if shape.is_sorted:
             return sorted(formed, key=_written if not shape.named else lambda item: str(item.get(shape.named, "")))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 
 import msgspec
@@ -40,6 +42,18 @@ class Loaded(msgspec.Struct, frozen=True):
         return not self.skipped and any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Without the garbage collector, which would look through every manifest again and again and find nothing."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def decoder_id(dialect: Dialect) -> str:
     """Names everything that a decoded document depends on besides its bytes."""
     text = f"{__version__} {dialect.org} {dialect.scheme}"
@@ -64,6 +78,10 @@ class Loader:
         ``whole`` looks at every file again, so that warnings in unchanged ones are found too. Files ``without`` which
         to go on stay as they were, as those with errors do where these are skipped.
         """
+        with undisturbed():
+            return self._load(revision, whole, without)
+
+    def _load(self, revision: Revision, whole: bool, without: frozenset[str]) -> Loaded:
         selection = f"{self.repository.selection(revision.tree)} {decoder_id(self.view.dialect)}"
         row = self.records.sources.get(self.source)
         whole = whole or row is None or row.selection != selection or not self.repository.holds(row.tree)

@@ -13,6 +13,7 @@ from reconciler.engines.executor import Executor
 from reconciler.engines.registry import ENGINES, MakeEngine, engines_for
 from reconciler.errors import SourceError
 from reconciler.model.finding import Severity
+from reconciler.model.key import PLACED
 from reconciler.model.record import Health
 from reconciler.pipeline import report
 from reconciler.pipeline.line import Line, Prepared
@@ -101,10 +102,6 @@ class Runner:
         """When the next failed step is owed another try (seconds since the epoch), None where none is."""
         return self.records.failures.next_attempt()
 
-    def all_healthy(self) -> bool:
-        """Whether all that is recorded is Healthy."""
-        return all(health is Health.HEALTHY for _, health in self.records.applied.counts())
-
     def _read(self, line: Line) -> Prepared:
         line.source.refresh()
         return line.prepare(keep_cache=True)
@@ -160,6 +157,20 @@ def _readiness(ended: Report) -> Condition:
     if not found:
         return Condition("Ready", True, "Applied", "")
     return Condition("Ready", False, found[0][0], "; ".join(message for _, message in found))
+
+
+def in_motion(records: Records) -> float | None:
+    """When to look again at what time alone can mend (seconds since the epoch; 0: soon); None where there is none.
+
+    That is a failed step owed another try, and whatever is not healthy. What has no place on this host never is.
+    """
+    due = records.failures.next_attempt()
+    if due is not None:
+        return due
+    ill = {kind for kind, health in records.applied.counts() if health is not Health.HEALTHY}
+    found = (record for kind in sorted(ill) for record in records.applied.items(kind))
+    moving = (each.health is not Health.HEALTHY and (each.location or each.key.kind not in PLACED) for each in found)
+    return 0.0 if any(moving) else None
 
 
 def _warning(at: float, key: str, reason: str, message: str) -> Event:

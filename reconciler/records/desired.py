@@ -114,6 +114,10 @@ class Desired:
         """How many resources the source asks for; costs the same however many they are."""
         return int(self._db.value("SELECT n FROM desired_tally WHERE source = ?", (source,)) or 0)
 
+    def empty(self) -> bool:
+        """Whether no source asks for anything."""
+        return self._db.one("SELECT 1 FROM desired LIMIT 1") is None
+
     def keys_of_gvc(self, gvc: str) -> list[str]:
         """Keys of the workloads, volume sets and identities in ``gvc``, in key order."""
         sql = "SELECT key FROM desired WHERE key >= ? AND key < ? ORDER BY key"

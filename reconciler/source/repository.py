@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import pygit2
-from pygit2.enums import ObjectType
+from pygit2.enums import FileMode, ObjectType
 
 from reconciler.errors import SourceError, SourceGone, SourceRewritten
 from reconciler.model.revision import FileChange, Revision
@@ -45,6 +45,7 @@ class Repository:
         self.settings = settings
         self._last: tuple[str, Revision] | None = None
         self._selections: dict[str, Selection] = {}
+        self._manifest = ""
 
     @property
     def gitdir(self) -> Path:
@@ -93,9 +94,14 @@ class Repository:
         yield from self.compare(before, after).changes
 
     def has_manifests(self, tree: str) -> bool:
-        """Whether ``tree`` holds at least one manifest; looks no further than the first."""
+        """Whether ``tree`` holds at least one manifest; looks first for the one found last, and no further than one."""
         takes = self._selection(tree).takes
-        return any(is_manifest(found, takes) for found in Walk(self._tree).differences(b"", _raw(tree)))
+        if self._manifest and takes(self._manifest) and self._has_file(tree, self._manifest):
+            return True
+        everything = Walk(self._tree).differences(b"", _raw(tree))
+        found = next((each for each in everything if is_manifest(each, takes)), None)
+        self._manifest = found.path.decode() if found is not None else ""
+        return found is not None
 
     def selection(self, tree: str) -> str:
         """Digest of all that decides which files are taken: where it changes, everything is to be loaded again."""
@@ -109,6 +115,12 @@ class Repository:
     def read(self, blob: str) -> bytes:
         """The content of ``blob``; ask for its size first. Raises SourceError where it is missing or damaged."""
         return self._ask(lambda: self._odb.read(blob)[1])
+
+    def _has_file(self, tree: str, path: str) -> bool:
+        try:
+            return self._git[tree].peel(pygit2.Tree)[path].filemode in (FileMode.BLOB, FileMode.BLOB_EXECUTABLE)
+        except _GIT_FAULTS:
+            return False
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         try:
