@@ -56,6 +56,7 @@ REMEDIES = {
     "out-of-bounds": "Stay within the bounds that the message names.",
     "protected-resource": "Remove the tag `platform/protected` first, or give the resource another name.",
     "server-owned-field": "Nothing breaks; leave the field out.",
+    "status-branch": "Give each source a `status: {branch: …}` of its own.",
     "submodule": "Make it a source of its own, or name it in `.reconcilerignore`.",
     "symlink": "Commit the file itself, or name the link in `.reconcilerignore`.",
     "syntax": "Correct the YAML at that place.",
