@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,20 @@ def test_waiting_for_health_ends_when_all_is_healthy(tmp_path: Path) -> None:
     said = desk.run("apply", "--wait", "--timeout", "20")
     assert (said.code, said.err) == (0, "")
     assert all(item["health"] == "Healthy" for item in desk.run("get", "-o", "json").json["items"])
+
+
+def test_waiting_does_not_outlast_what_has_no_place_on_this_host(tmp_path: Path) -> None:
+    files: dict[str, File] = {
+        "far/gvc.yaml": "kind: gvc\nname: far\nspec: {staticPlacement: {locationLinks: [//location/away]}}\n",
+        "far/away.yaml": "kind: location\nname: away\nprovider: byok\nregion: away\n",
+        "far/job.yaml": workload("job"),
+    }
+    desk = Desk(tmp_path, SHOP | files)
+    began = time.monotonic()
+    said = desk.run("apply", "--wait", "--timeout", "60")
+    assert (said.code, said.err) == (0, "")
+    assert time.monotonic() - began < 30
+    assert desk.run("get", "workload", "job", "-o", "json").json["items"][0]["health"] == "Unknown"
 
 
 def test_waiting_does_not_outlast_what_only_a_person_can_change(tmp_path: Path) -> None:

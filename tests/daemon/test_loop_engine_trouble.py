@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from contextlib import AbstractContextManager
@@ -50,6 +51,20 @@ def test_what_is_owed_a_try_that_cannot_be_made_does_not_keep_the_daemon_busy(si
         rounds = len(systemd.heard())
         time.sleep(1.0)
         assert len(systemd.heard()) - rounds <= 4
+
+
+def test_who_asks_the_daemon_for_a_run_and_waits_gets_the_end_of_it(site: Site) -> None:
+    (site.path / "fail").touch()
+    with daemon(site) as running:
+        eventually(lambda: running.said("run", outcome="failed"), "a step fails")
+        assert site.run("apply").returncode == 1, "one run is all it waits for"
+        command = [*site.command, "apply", "--wait"]
+        waiting = subprocess.Popen(command, env=site.environ, stdout=subprocess.PIPE, text=True)
+        eventually(lambda: len(running.said("run", reason="apply")) >= 2, "it asks again")
+        assert waiting.poll() is None
+        (site.path / "fail").unlink()
+        said, _ = waiting.communicate(timeout=20)
+        assert (waiting.returncode, "workload/shop/web@there" in site.recorded()) == (0, True), said
 
 
 def test_a_newer_revision_pre_empts_what_has_not_begun(site: Site) -> None:
