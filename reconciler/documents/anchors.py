@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Never
 
-from yaml.events import AliasEvent, Event, NodeEvent
-
+from reconciler.documents.events import Event, NodeEvent
 from reconciler.documents.sink import Sink
 
 
@@ -64,7 +63,7 @@ class Anchors:
         if self._opened and ended.deepest > self._opened[-1].deepest:
             self._opened[-1].deepest = ended.deepest
 
-    def alias(self, event: AliasEvent, depth: int) -> Anchor | None:
+    def alias(self, event: Any, depth: int) -> Anchor | None:
         """What an alias inside ``depth`` levels stands for; None, and a fault, where that cannot be said.
 
         Raises Stop where the document has too many aliases, or gets too deep by this one.

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
 
-from yaml._yaml import CParser
-from yaml.events import (
+from reconciler.documents.anchors import Anchors, too_deep, too_many_nodes
+from reconciler.documents.events import (
     AliasEvent,
+    CParser,
     DocumentEndEvent,
     Event,
     MappingEndEvent,
@@ -19,8 +20,6 @@ from yaml.events import (
     SequenceStartEvent,
     StreamEndEvent,
 )
-
-from reconciler.documents.anchors import Anchors, too_deep, too_many_nodes
 from reconciler.documents.limits import Limits
 from reconciler.documents.merges import MERGE, Merges
 from reconciler.documents.scalars import MERGE_KEY, NUMERIC, WORDS, Problem, literal, plain, shorten
@@ -154,7 +153,7 @@ class Composer:
         if event.tag:
             self._checked(event, collection(event.tag, "map" if type(value) is dict else "seq"))
 
-    def _scalar(self, event: ScalarEvent, as_key: bool) -> Any:
+    def _scalar(self, event: Any, as_key: bool) -> Any:
         text = event.value
         is_plain = not event.style and not event.tag
         resolved: Any = text
@@ -185,7 +184,7 @@ class Composer:
         self.sink.add(resolved.rule, event, resolved.message, resolved.suggestion)
         return f"\0{len(self.sink.faults)}"
 
-    def _alias(self, event: AliasEvent) -> Any:
+    def _alias(self, event: Any) -> Any:
         anchor = self._anchors.alias(event, len(self._stack))
         if anchor is None:
             return {}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from yaml.events import Event
-
+from reconciler.documents.events import Event
 from reconciler.documents.sink import Sink
 
 # Holds the place of `<<` in a mapping until the mapping is complete; no key of a document can equal it.

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from yaml import YAMLError
-from yaml._yaml import CParser
-from yaml.events import (
+
+from reconciler.documents.compose import is_empty
+from reconciler.documents.encoding import refuse
+from reconciler.documents.events import (
+    CParser,
     DocumentStartEvent,
     MappingEndEvent,
     MappingStartEvent,
@@ -17,9 +20,6 @@ from yaml.events import (
     SequenceStartEvent,
     StreamEndEvent,
 )
-
-from reconciler.documents.compose import is_empty
-from reconciler.documents.encoding import refuse
 from reconciler.documents.limits import LIMITS, Limits
 from reconciler.documents.sink import place
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Never
 
-from yaml.events import Event
-
+from reconciler.documents.events import Event
 from reconciler.documents.limits import Limits
 from reconciler.model.finding import Fault
 
