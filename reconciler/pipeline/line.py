@@ -16,7 +16,7 @@ from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Kind
 from reconciler.model.revision import Revision
 from reconciler.pipeline import report
-from reconciler.pipeline.loading import Loaded, Loader, accept, blobs_of, decoder_id
+from reconciler.pipeline.loading import Loaded, Loader, accept, blobs_of, decoder_id, undisturbed
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.scoping import scope_of, unsettled_keys
 from reconciler.pipeline.view import Surroundings, View
@@ -90,6 +90,7 @@ class Line:
         except SourceError:
             return False
 
+    @undisturbed()
     def prepare(self, expression: str = "", *, keep_cache: bool = False, whole: bool = False) -> Prepared:
         """Read and plan the source's revision, or the one that ``expression`` names; changes nothing in the world.
 

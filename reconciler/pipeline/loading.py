@@ -78,10 +78,6 @@ class Loader:
         ``whole`` looks at every file again, so that warnings in unchanged ones are found too. Files ``without`` which
         to go on stay as they were, as those with errors do where these are skipped.
         """
-        with undisturbed():
-            return self._load(revision, whole, without)
-
-    def _load(self, revision: Revision, whole: bool, without: frozenset[str]) -> Loaded:
         selection = f"{self.repository.selection(revision.tree)} {decoder_id(self.view.dialect)}"
         row = self.records.sources.get(self.source)
         whole = whole or row is None or row.selection != selection or not self.repository.holds(row.tree)
