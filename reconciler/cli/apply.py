@@ -50,11 +50,11 @@ def command(settings_file: Path, wait: bool, timeout: float) -> int:
         finally:
             lock.release()
     code = _tell(reports)
-    if wait and code == 0:
-        with closing(read_records(settings)) as records:
-            if _worth_waiting(records, reports) is not None:
-                complain(f"not everything is healthy after {timeout:g} s; see `reconciler get`")
-                return 1
+    with closing(read_records(settings)) as records:
+        _tell_unwritten(records, reports)
+        if wait and code == 0 and _worth_waiting(records, reports) is not None:
+            complain(f"not everything is healthy after {timeout:g} s; see `reconciler get`")
+            return 1
     return code
 
 
@@ -128,6 +128,16 @@ def _asked(settings: Settings, records: Records, deadline: float) -> list[Report
             raise RefusedError("the daemon ended before it did the run; ask again")
         time.sleep(0.02)
     raise RefusedError("the daemon did not do the run in time; see its log and `reconciler events`")
+
+
+def _tell_unwritten(records: Records, reports: list[Report]) -> None:
+    """Say where status could not be written; that makes no run a failed one."""
+    from reconciler.status.conditions import STATUS_PUSHED
+
+    for report in reports:
+        for each in records.conditions.get(report.source):
+            if each.type == STATUS_PUSHED and not each.status:
+                click.echo(f"warning: {report.source}: the status is not written: {each.message}", err=True)
 
 
 def _tell(reports: list[Report]) -> int:

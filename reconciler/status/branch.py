@@ -168,7 +168,10 @@ class StatusBranch:
             )
 
     def _broken(self, fault: object) -> SourceError:
-        return SourceError(f"branch {self.name} of {self.gitdir} cannot be written: {fault}")
+        advice = (
+            "; let its user write there, or set readOnly for the source" if "ermission denied" in str(fault) else ""
+        )
+        return SourceError(f"branch {self.name} of {self.gitdir} cannot be written: {fault}{advice}")
 
 
 def prepare_bare(path: Path) -> Path:

@@ -174,3 +174,14 @@ def test_one_source_that_cannot_be_read_does_not_hold_back_another(tmp_path: Pat
     assert lost.startswith("lost: unreadable: source lost: no Git repository can be read at ")
     assert done.startswith("main: applied at ")
     assert "workload/shop/api" in desk.recorded()
+
+
+def test_status_that_cannot_be_written_is_told_and_fails_no_run(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.repo.git("branch", "reconciler", "main")
+    said = desk.run("apply")
+    assert said.code == 0
+    assert said.err.startswith("warning: main: the status is not written: branch reconciler/status of ")
+    desk.repo.git("branch", "-D", "reconciler")
+    assert desk.run("apply").err == ""
+    assert "key: workload/shop/web" in desk.status("shop/workload/web.yaml")
