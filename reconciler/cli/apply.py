@@ -80,6 +80,7 @@ async def _here(settings: Settings, wait: bool, deadline: float) -> list[Report]
 
 async def _round(runner: Runner) -> list[Report]:
     reports = [await runner.run(name, "apply") for name in runner.lines]
+    reports += [await runner.run(name, "apply") for name in sorted(runner.stirred)]
     for name in runner.lines:
         runner.flush(name, force=True)
     return reports

@@ -91,6 +91,8 @@ class Daemon:
                 await self._look(name, wakes.get(name, set()) | wakes.get(None, set()))
             for request in self.runner.records.requests.open():
                 await self._answer(request)
+            for name in sorted(self.runner.stirred):
+                self.wakes.add(name, "poll")
             await self._flush()
             self._next_attempt(began)
         except RecordsError as error:
@@ -124,9 +126,8 @@ class Daemon:
     async def _look(self, name: str, reasons: set[str]) -> None:
         """A run where an operator, a start or a retry asks for one; else only where the source gives reason."""
         self.notifier.status(f"{name}: looking ({', '.join(sorted(reasons))})")
-        if self._fetch is not None:
-            await self._fetch  # two fetches into one mirror get in each other's way
         began = self.clock.monotonic()
+        await self._fetched_before()
         if reasons <= BACKGROUND:
             report = await self.runner.poll(name, partial(self._preempted, name))
         else:
@@ -140,7 +141,16 @@ class Daemon:
             self.notifier.status(f"{name}: {report.outcome} {report.revision}".rstrip())
 
     async def _run(self, name: str, reason: str) -> Report:
-        return await self.runner.run(name, reason, partial(self._preempted, name))
+        await self._fetched_before()
+        try:
+            return await self.runner.run(name, reason, partial(self._preempted, name))
+        finally:
+            self._running = None
+
+    async def _fetched_before(self) -> None:
+        """Two fetches into one mirror get in each other's way."""
+        if self._fetch is not None:
+            await self._fetch
 
     def _preempted(self, name: str, revision: str) -> bool:
         """Whether the run of ``name`` at ``revision`` should begin nothing new."""

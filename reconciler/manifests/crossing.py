@@ -27,11 +27,15 @@ MOST_GUESSES = 50
 
 
 class Site(msgspec.Struct, frozen=True):
-    """Where a resource is written: enough to find the line of any of its values."""
+    """Where a resource is written: enough to find the line of any of its values.
+
+    ``source`` names the source where that is another one, whose files cannot be read here.
+    """
 
     path: str
     blob: str
     position: int
+    source: str = ""
 
 
 class World(Protocol):
@@ -79,7 +83,17 @@ class _Links:
             if self._exists(gone):
                 continue
             for key in self.world.referrers(gone):
+                if self.world.site(key).source:
+                    yield self._left_alone(key, gone, delta.before[gone].path)
+                    continue
                 yield from self._dangling(key, [ref for ref in self.world.references(key) if ref.target == gone])
+
+    def _left_alone(self, key: str, gone: str, path: str) -> Finding:
+        """The fault of taking ``gone`` away, told at the file that held it: ``key`` is written in another source."""
+        site = self.world.site(key)
+        message = f"{gone} cannot go: {key} of source {site.source} ({site.path}) refers to it"
+        hint = f"remove the link in source {site.source} first, or list {gone} under `external` in the settings"
+        return Finding(path, 0, 0, "missing-reference", Severity.ERROR, message, hint, gone)
 
     def _dangling(self, key: str, references: Iterable[Reference]) -> Iterator[Finding]:
         for reference in references:
@@ -121,7 +135,8 @@ def _cycles(keys: Iterable[str], world: World) -> Iterator[Finding]:
     done: set[str] = set()
     for start in keys:
         for cycle in _search(start, world, done):
-            yield _circle(cycle, world)
+            if any(not world.site(key).source for key in cycle):
+                yield _circle(cycle, world)
 
 
 def _search(start: str, world: World, done: set[str]) -> Iterator[list[str]]:
@@ -151,8 +166,8 @@ def _targets(key: str, world: World) -> list[str]:
 
 
 def _circle(cycle: list[str], world: World) -> Finding:
-    """The circle told from its first key on, at the reference that leads into it."""
-    turn = cycle.index(min(cycle))
+    """The circle told from its first key on that is written in this source, at the reference that leads into it."""
+    turn = cycle.index(min(key for key in cycle if not world.site(key).source))
     told = [*cycle[turn:-1], *cycle[: turn + 1]]
     bound = (ref for ref in world.references(told[0]) if ref.bond is not Bond.NONE)
     reference = next(ref for ref in bound if ref.target == told[1])

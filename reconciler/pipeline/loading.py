@@ -120,7 +120,10 @@ class Loader:
 
 
 def accept(records: Records, loaded: Loaded, source: str) -> None:
-    """Make ``loaded`` the last good revision: the index, the seals of its secrets and the row of its source."""
+    """Make ``loaded`` the last good revision: the index, the seals of its secrets and the row of its source.
+
+    What another source applied and asks for no more becomes this source's.
+    """
     revision = loaded.revision
     row = SourceRow(source, revision.ref, revision.commit, revision.tree, loaded.selection, revision.author,
                     revision.subject, revision.time)  # fmt: skip
@@ -130,6 +133,9 @@ def accept(records: Records, loaded: Loaded, source: str) -> None:
         records.desired.replace(source, loaded.delta.removed(), (_entry(source, r) for r in _changed(loaded.delta)))
         # Steps bring the status of changed resources along; one that only moved to another file has none.
         records.pending.add_many(source, _moved(loaded.delta))
+        for key, owner in records.applied.adopt(source, _new(loaded.delta)):
+            records.pending.add_many(source, [key])
+            records.pending.add_many(owner, [key])
         for resource in loaded.delta.added.values():
             if resource.seal:
                 records.seals.put(resource.key, resource.digest, resource.seal)
@@ -139,6 +145,10 @@ def accept(records: Records, loaded: Loaded, source: str) -> None:
 def _changed(delta: Delta) -> list[Resource]:
     """Resources whose row in the index has to be written; after a reload of everything, that may be none."""
     return [resource for key, resource in delta.added.items() if _row(delta.before.get(key)) != _row(resource)]
+
+
+def _new(delta: Delta) -> list[str]:
+    return [key for key in delta.added if key not in delta.before]
 
 
 def _moved(delta: Delta) -> list[str]:

@@ -13,7 +13,7 @@ from reconciler.engines.executor import Executor
 from reconciler.engines.registry import ENGINES, MakeEngine, engines_for
 from reconciler.errors import SourceError
 from reconciler.model.finding import Severity
-from reconciler.model.key import PLACED
+from reconciler.model.key import PLACED, Kind
 from reconciler.model.record import Health
 from reconciler.pipeline import report
 from reconciler.pipeline.line import Line, Prepared
@@ -55,10 +55,27 @@ class Runner:
             for source in settings.sources
         }
         self._refused: dict[str, str] = {}
+        self.stirred: set[str] = set()
+        """Sources that should be looked at again, since another one changed what they build on."""
 
     async def replay(self) -> int:
-        """Perform again what a crash left without an outcome; how many steps those were. Raises RecordsError."""
+        """Perform again what a crash left without an outcome; how many steps those were. Raises RecordsError.
+
+        Sources that the settings have no more are forgotten first: what they asked for is free to be another's.
+        """
+        self._forget(set(self.records.sources.names()) - self.lines.keys())
         return len(await self.executor.replay())
+
+    def _forget(self, names: set[str]) -> None:
+        if not names:
+            return
+        with self.records.transaction():
+            for name in sorted(names):
+                self.records.failures.clear_all(name)
+                self.records.desired.replace(name, [key for key, _ in self.records.desired.scan(name)], ())
+                self.records.pending.clear_all(name)
+                self.records.conditions.forget(name)
+                self.records.sources.forget(name)
 
     async def run(self, name: str, reason: str, preempted: Preempted = never) -> Report:
         """One run of the source ``name``: refresh, read, plan, perform; conditions and events are recorded.
@@ -66,16 +83,33 @@ class Runner:
         Raises RecordsError; a source that cannot be read, or is refused, is told in the report.
         """
         line = self.lines[name]
+        self.stirred.discard(name)
         try:
             prepared = await asyncio.to_thread(self._read, line)
         except SourceError as error:
             return self._unreadable(name, error)
         ended = await line.perform(prepared, self.executor, reason, partial(preempted, str(prepared.revision)))
         self._conditions(name, prepared, ended)
-        if any(word in DONE.values() for word in ended.counts):
-            for other in self.lines.values():
-                other.refused = ""
+        self._stir(name, prepared, ended)
         return ended
+
+    def _stir(self, name: str, prepared: Prepared, ended: Report) -> None:
+        """Let other sources look again at what the run of ``name`` may have changed for them.
+
+        A refusal may be over once something is there, or declared there no more; and what a source has in a GVC of
+        another one follows where that GVC goes.
+        """
+        delta, plan = prepared.loaded.delta, prepared.plan
+        done = any(word in DONE.values() for word in ended.counts)
+        if plan is None or not (done or delta.added or delta.before):
+            return
+        moved = done and any(step.key.kind in (Kind.GVC, Kind.LOCATION) for step in plan.steps)
+        for other in (line for line in self.lines.values() if line.name != name):
+            if other.refused or (moved and other.unsettled is not None):
+                self.stirred.add(other.name)
+            other.refused = ""
+            if moved:
+                other.unsettled = None
 
     async def poll(self, name: str, preempted: Preempted = never) -> Report | None:
         """A look at the source that becomes a run only where there is reason for one; else None."""

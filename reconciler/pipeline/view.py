@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -78,22 +78,33 @@ class View:
         return self.delta.added.get(key) or (None if key in self.gone else self.records.desired.get(key))
 
     def resource(self, key: str) -> Resource | None:
-        """The desired resource ``key`` with its body; an unchanged one is decoded again from the cache or from Git."""
+        """The desired resource ``key`` with its body; an unchanged one is decoded again from the cache or from Git.
+
+        None where this source does not ask for it: what another one asks for is that one's to apply.
+        """
         found = self.entry(key)
-        if found is None or isinstance(found, Resource):
+        if not isinstance(found, Entry):
             return found
-        packed = self.records.blobs.get_many([found.blob]).get(found.blob)
-        decoded = unpack(packed) if packed else decode(self.blobs.read(found.blob), self.dialect)
-        manifest = next(manifest for manifest in decoded.manifests if manifest.position == found.position)
-        return resource_of(manifest, Key.parse(key).gvc, found.path, found.blob)
+        return self._again(found, self.blobs.read) if found.source == self.source else None
+
+    def _again(self, entry: Entry, read: Callable[[str], bytes]) -> Resource:
+        packed = self.records.blobs.get_many([entry.blob]).get(entry.blob)
+        decoded = unpack(packed) if packed else decode(read(entry.blob), self.dialect)
+        manifest = next(manifest for manifest in decoded.manifests if manifest.position == entry.position)
+        return resource_of(manifest, Key.parse(entry.key).gvc, entry.path, entry.blob)
 
     def body(self, key: str) -> dict[str, Any] | None:
-        """What ``key`` is like as a neighbour: as desired, or as recorded where it stays without being asked for."""
+        """What ``key`` is like as a neighbour: as desired, or as recorded where it is another source's or is kept."""
         found = self.resource(key)
         if found is not None:
             return _decoded(found.body)
         records = self.records.applied.get(key)
-        return _decoded(records[0].body) if any(map(self._stays, records)) else None
+        if any(map(self._stays, records)):
+            return _decoded(records[0].body)
+        entry = self.entry(key)
+        if isinstance(entry, Entry) and self.records.blobs.get_many([entry.blob]):
+            return _decoded(self._again(entry, self.blobs.read).body)  # another source's, not applied yet
+        return None
 
     def exists(self, target: str) -> bool:
         """Whether a link to ``target`` is satisfied (4-fields.md, section 2)."""
@@ -127,7 +138,8 @@ class View:
         """Where ``key`` is written."""
         found = self.entry(key)
         assert found is not None, key
-        return Site(found.path, found.blob, found.position)
+        source = found.source if isinstance(found, Entry) and found.source != self.source else ""
+        return Site(found.path, found.blob, found.position, source)
 
     def similar(self, target: str) -> list[str]:
         """Keys of the same kind; of many, the first thousand."""

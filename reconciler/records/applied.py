@@ -74,6 +74,17 @@ class Applied:
         else:
             self._db.write("DELETE FROM applied WHERE key = ? AND location = ?", (str(key), location))
 
+    def adopt(self, source: str, keys: Iterable[AnyKey]) -> list[tuple[str, str]]:
+        """Make the records of ``keys`` those of ``source``; each key that was another's, with whose it was."""
+        if self._db.one("SELECT 1 FROM tally WHERE source <> ? AND n > 0 LIMIT 1", (source,)) is None:
+            return []
+        asked = msgspec.json.encode([str(key) for key in keys]).decode()
+        others = "WHERE source <> ? AND key IN (SELECT value FROM json_each(?))"
+        found = self._db.all(f"SELECT DISTINCT key, source FROM applied {others} ORDER BY key", (source, asked))
+        if found:
+            self._db.write(f"UPDATE applied SET source = ? {others}", (source, source, asked))
+        return [(str(key), str(owner)) for key, owner in found]
+
     def exists(self, key: AnyKey) -> bool:
         """Whether ``key`` is recorded at any location."""
         return self._db.one("SELECT 1 FROM inventory WHERE key = ?", (str(key),)) is not None

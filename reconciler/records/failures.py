@@ -32,6 +32,10 @@ class Failures:
         else:
             self._db.write("DELETE FROM failures WHERE key = ? AND location = ?", (str(key), location))
 
+    def clear_all(self, source: str) -> None:
+        """Forget all failures of what ``source`` desires or owns."""
+        self._db.write(f"DELETE FROM failures {OF_SOURCE}", (source,))
+
     def get(self, key: AnyKey) -> tuple[Failure, ...]:
         """The failures of ``key``, in order of location."""
         return tuple(self._select("WHERE key = ? ORDER BY location", (str(key),)))

@@ -39,6 +39,10 @@ class Pending:
             "DELETE FROM pending WHERE source = ? AND key = ? AND seq <= ?", [(source, str(key), upto) for key in keys]
         )
 
+    def clear_all(self, source: str) -> None:
+        """Nobody writes the status of ``source`` any more."""
+        self._db.write("DELETE FROM pending WHERE source = ?", (source,))
+
     def count(self, source: str) -> int:
         """How many keys wait to be written."""
         return int(self._db.value("SELECT count(*) FROM pending WHERE source = ?", (source,)))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pygit2
 
 from reconciler.daemon.lock import holder
-from tests.daemon.kit import SHOP, ServiceManager, Site, eventually, workload
-from tests.gitkit import File
+from tests.daemon.kit import GVC, SHOP, ServiceManager, Site, eventually, workload
+from tests.gitkit import File, GitRepo
 
 
 def test_a_commit_is_applied_and_told_on_the_status_branch(tmp_path: Path) -> None:
@@ -186,3 +186,13 @@ def _soon(question: Callable[[], bool]) -> bool:
     except AssertionError:
         return False
     return True
+
+
+def test_what_another_source_changes_is_followed_without_a_poll(tmp_path: Path) -> None:
+    site = Site(tmp_path, {"shop/gvc.yaml": GVC.replace(", //location/there", "")})
+    GitRepo.create(tmp_path / "more.git", {"api.yaml": workload("api", more="gvc: shop\n")})
+    site.configure(sources=[site.source("more", interval="1h"), site.source()])
+    with site.daemon():
+        eventually(lambda: "workload/shop/api@here" in site.recorded(), "what was refused before its GVC was there")
+        site.repo.commit({"shop/gvc.yaml": GVC})
+        eventually(lambda: "workload/shop/api@there" in site.recorded(), "it follows its GVC")

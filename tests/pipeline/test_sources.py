@@ -1,0 +1,137 @@
+"""Several sources over one set of records: what one has, the others may need, and each applies its own alone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.pipeline.runner import Runner
+from tests.gitkit import File
+from tests.pipeline.way import BASE, Way, placed, shown
+
+SECRET = "kind: secret\nname: s\ntype: dictionary\ndata: {a: b}\n"
+USER = """kind: workload
+name: api
+gvc: shop
+spec: {type: standard, containers: [{name: main, image: nginx, env: [{name: S, value: "platform://secret/s.a"}]}]}
+"""
+THERE = ", //location/there"
+
+
+def two(path: Path, *, first: dict[str | bytes, File], second: dict[str | bytes, File]) -> tuple[Way, Way]:
+    """Sources ``a`` and ``b``, both applied."""
+    a = Way(path / "a", first, name="a")
+    a.applied()
+    b = Way(path / "b", second, name="b", records=a.records)
+    b.applied()
+    return a, b
+
+
+def owners(way: Way) -> dict[str, str]:
+    """The source of every record."""
+    return {placed: record.source for placed, record in way.recorded().items()}
+
+
+def test_what_another_source_needs_cannot_go(tmp_path: Path) -> None:
+    a, _ = two(tmp_path, first={"g.yaml": BASE, "s.yaml": SECRET}, second={"w.yaml": USER})
+    a.commit({"s.yaml": None})
+    assert shown(a.prepare().findings) == [
+        "s.yaml:0:0 missing-reference | secret/s cannot go: workload/shop/api of source b (w.yaml) refers to it | "
+        "remove the link in source b first, or list secret/s under `external` in the settings"
+    ]
+
+
+def test_a_circle_through_another_source_is_told_where_this_one_closes_it(tmp_path: Path) -> None:
+    first = "kind: identity\nname: z\ngvc: shop\n"
+    other = "kind: identity\nname: b\ngvc: shop\ntags: {reconciler/depends-on: identity/shop/z}\n"
+    a, _ = two(tmp_path, first={"g.yaml": BASE, "z.yaml": first}, second={"b.yaml": other})
+    a.commit({"z.yaml": first + "tags: {reconciler/depends-on: identity/shop/b}\n"})
+    [found] = shown(a.prepare().findings)
+    assert found.startswith("z.yaml:4:31 dependency-cycle | these depend on each other in a circle: identity/shop/z → ")
+
+
+def test_each_source_follows_a_gvc_with_its_own_resources_alone(tmp_path: Path) -> None:
+    gvc = BASE + "---\n" + SECRET
+    a, b = two(tmp_path, first={"g.yaml": gvc.replace(THERE, "")}, second={"w.yaml": USER})
+    a.commit({"g.yaml": gvc})
+    assert [placed(step) for step in a.plan().steps] == ["gvc/shop"]
+    a.applied()
+    b.line = b.fresh_line()
+    assert [placed(step) for step in b.plan().steps] == ["workload/shop/api@there"]
+    b.applied()
+    assert owners(b) == {
+        "gvc/shop": "a",
+        "secret/s": "a",
+        "workload/shop/api@here": "b",
+        "workload/shop/api@there": "b",
+    }
+    a.applied()
+    b.commit({"w.yaml": None, "i.yaml": "kind: identity\nname: i\ngvc: shop\n"})
+    b.applied()
+    assert not [key for key in b.recorded() if key.startswith("workload/")]
+
+
+@pytest.mark.parametrize("body", [SECRET, SECRET.replace("a: b", "a: c")], ids=["equal", "changed"])
+def test_what_moves_to_another_source_is_that_ones_and_is_not_deleted(tmp_path: Path, body: str) -> None:
+    kept = SECRET.replace("type:", "tags: {reconciler/prune: disabled}\ntype:")
+    moved = body.replace("type:", "tags: {reconciler/prune: disabled}\ntype:")
+    identity = {"i.yaml": "kind: identity\nname: i\ngvc: shop\n"}
+    a, b = two(tmp_path, first={"g.yaml": BASE, "s.yaml": kept}, second=dict(identity))
+    a.commit({"s.yaml": None})
+    assert a.apply().good
+    b.commit({"s.yaml": moved})
+    b.applied()
+    assert owners(b)["secret/s"] == "b"
+    for line in (a.line, a.fresh_line()):
+        a.line = line
+        plan = a.plan()
+        assert (plan.steps, plan.kept) == ((), ())
+    b.commit({"s.yaml": SECRET})
+    b.applied()
+    b.commit({"s.yaml": None})
+    b.applied()
+    assert "secret/s" not in b.recorded()
+
+
+def test_a_source_by_another_name_goes_on_where_the_old_one_ended(tmp_path: Path) -> None:
+    files = {"g.yaml": BASE, "s.yaml": SECRET, "w.yaml": USER}
+    old = Way(tmp_path / "old", files, name="old")
+    old.applied()
+    before = old.recorded()
+    new = Way(tmp_path / "new", files, name="new", records=old.records)
+    runner = Runner(new.settings, new.records, new.clock)
+    asyncio.run(runner.replay())
+    new.line = runner.lines["new"]
+    assert new.plan().steps == ()
+    new.applied()
+    assert owners(new) == dict.fromkeys(before, "new")
+    assert new.records.sources.names() == ["new"]
+    new.commit({"w.yaml": None})
+    new.applied()
+    assert before.keys() - new.recorded().keys() == {"workload/shop/api@here", "workload/shop/api@there"}
+
+
+def test_what_one_source_changes_the_others_follow_by_themselves(tmp_path: Path) -> None:
+    a = Way(tmp_path / "a", {"g.yaml": BASE.replace(THERE, "")}, name="a")
+    b = Way(tmp_path / "b", {"w.yaml": USER}, name="b", records=a.records)
+    both = msgspec.structs.replace(a.settings, sources=(*b.settings.sources, *a.settings.sources))
+    runner = Runner(both, a.records, a.clock)
+
+    def run(name: str) -> tuple[str, set[str]]:
+        return asyncio.run(runner.run(name, "test")).outcome, set(runner.stirred)
+
+    assert run("b") == ("refused", set())
+    assert run("a") == ("applied", {"b"})
+    assert run("b") == ("refused", set())
+    a.commit({"s.yaml": SECRET})
+    assert run("a") == ("applied", {"b"})
+    assert run("b") == ("applied", set())
+    a.commit({"g.yaml": BASE})
+    assert run("a") == ("applied", {"b"})
+    assert not runner.lines["b"].idle()
+    assert run("b") == ("applied", set())
+    assert "workload/shop/api@there" in a.recorded()
+    assert runner.lines["b"].idle()
