@@ -80,7 +80,10 @@ async def _here(settings: Settings, wait: bool, deadline: float) -> list[Report]
 
 async def _round(runner: Runner) -> list[Report]:
     reports = [await runner.run(name, "apply") for name in runner.lines]
-    reports += [await runner.run(name, "apply") for name in sorted(runner.stirred)]
+    again = sorted(runner.stirred)
+    # What another source has mended since is not worth telling.
+    reports = [report for report in reports if report.good or report.source not in again]
+    reports += [await runner.run(name, "apply") for name in again]
     for name in runner.lines:
         runner.flush(name, force=True)
     return reports

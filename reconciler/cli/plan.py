@@ -58,10 +58,12 @@ def _prepared(settings: Settings, name: str, revision: str) -> list[Prepared]:
 
     records = records_or_none(settings)
     found = []
-    for source in chosen(settings, name):
+    sources = chosen(settings, name)
+    first_time = records.path is None and len(sources) > 1
+    for source in sources:
         line = Line(settings, source, records, SystemClock())
         line.source.refresh()
-        found.append(line.prepare(revision))
+        found.append(line.prepare(revision, keep_cache=first_time))
         if records.path is None:
             # Nothing is recorded yet, so this is how the sources that follow get to know this one.
             accept(records, found[-1].loaded, source.name)

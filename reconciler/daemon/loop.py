@@ -45,7 +45,9 @@ class Daemon:
         self.clock = clock
         self.timers = timers
         self.notifier = notifier
-        self.watchdog = Watchdog(notifier, clock)
+        # Nothing is heard of a fetch until it ends or runs into its deadline.
+        slowest = max((source.timeout for source in runner.settings.sources if not source.local), default=0.0)
+        self.watchdog = Watchdog(notifier, clock, notifier.watchdog_seconds + slowest)
         self.wakes = Wakes()
         self.stop = asyncio.Event()
         self._replay = True
@@ -191,7 +193,9 @@ class Daemon:
         """
         due = self.runner.next_attempt()
         if due is not None:
-            wait = max(0.05, due - self.clock.now()) if due > began else OVERDUE
+            # No wait is longer than the cap, but for a clock that was put back since.
+            left = min(due - self.clock.now(), self.runner.settings.retry.cap)
+            wait = max(0.05, left) if due > began else OVERDUE
             self.timers.after("retry", wait, partial(self.wakes.add, None, "retry"))
 
     def _broken(self, error: RecordsError) -> None:

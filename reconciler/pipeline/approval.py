@@ -25,7 +25,7 @@ def approve(settings: Settings, digest: str, by: str) -> str:
         if not held:
             raise RefusedError(f"nothing in the plan {digest} waits for approval")
         records.approvals.approve(held, by)
-        return f"approved {held} as {by}"
+        return f"approved {held.rpartition('/')[2]} as {by}"
     finally:
         records.close()
 
@@ -41,7 +41,7 @@ def _held_today(settings: Settings, records: Records, digest: str) -> str:
         if plan is None:
             continue
         if digest in (plan.digest, plan.held):
-            return plan.held
+            return plan.held and f"{source.name}/{plan.held}"
         waiting += [plan.held] if plan.held else []
     now = f"what waits now is {' and '.join(waiting)}" if waiting else "nothing waits now"
     raise RefusedError(f"no plan has the digest {digest}; {now}")

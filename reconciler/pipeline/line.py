@@ -32,6 +32,9 @@ from reconciler.status import waits
 if TYPE_CHECKING:
     from reconciler.engines.executor import Executor
 
+SWEEP = 1000
+"""Runs after which documents that nothing comes from any more are dropped from the cache."""
+
 RESTLESS = frozenset({"DependencyNotHealthy", "Preempted"})
 """Reasons to wait that nobody announces the end of: every look at the source is a run while one holds."""
 
@@ -80,8 +83,9 @@ class Line:
             return commit == self.refused
         if row is None or self.unsettled is None or self.restless or commit != row.commit:
             return False
-        due = self.records.failures.next_attempt()
-        return due is None or due > self.clock.now()
+        due, now = self.records.failures.next_attempt(), self.clock.now()
+        # A try further away than any wait was set by a clock that has been put back since.
+        return due is None or now < due <= now + self.settings.retry.cap
 
     def moved(self, revision: str) -> bool:
         """Whether the source stands elsewhere than at ``revision``; one that cannot be read has not moved."""
@@ -103,8 +107,7 @@ class Line:
         if not expression:
             same_ref = row is not None and row.ref == revision.ref
             check_rewrite(repository, row.commit if row is not None and same_ref else "", revision)
-        if keep_cache:
-            self.records.blobs.keep(decoder_id(self.dialect))
+        self.records.blobs.use(decoder_id(self.dialect), keep=keep_cache)
         view = self.view()
         skip = self.settings.on_invalid == "skip"
         loader = Loader(repository, view, skip_invalid=skip, keep_cache=keep_cache)
@@ -145,17 +148,24 @@ class Line:
         """
         plan = prepared.plan
         assert plan is not None
-        wanted = {(step.key, step.location) for step in plan.steps}
         with self.records.transaction():
+            self._forget_failures(plan)
             accept(self.records, prepared.loaded, self.name)
             if plan.held:
-                self.records.approvals.remember_plan(plan.digest, plan.held)
-                self.records.approvals.remember_plan(plan.held, plan.held)
-            self.records.approvals.carry(self.name, plan.approved, plan.let_go)
-            for failure in self.records.failures.all(self.name) if self.records.failures.count() else ():
-                if (failure.key, failure.location) not in wanted:
-                    self.records.failures.clear(failure.key, failure.location)
-            return self.records.runs.start(self.name, plan.revision, reason) if plan.steps else 0
+                for digest in (plan.digest, plan.held):
+                    self.records.approvals.remember_plan(digest, f"{self.name}/{plan.held}")
+            self.records.approvals.carry(self.name, plan.held, plan.let_go)
+            run = self.records.runs.start(self.name, plan.revision, reason) if plan.steps else 0
+            if run % SWEEP == SWEEP - 1:
+                self.records.blobs.sweep()
+            return run
+
+    def _forget_failures(self, plan: Plan) -> None:
+        """To be called while the index still has what the plan takes away: that may never have been recorded."""
+        wanted = {(step.key, step.location) for step in plan.steps}
+        for failure in self.records.failures.all(self.name) if self.records.failures.count() else ():
+            if (failure.key, failure.location) not in wanted:
+                self.records.failures.clear(failure.key, failure.location)
 
     async def perform(
         self, prepared: Prepared, executor: Executor, reason: str, preempted: Callable[[], bool]
@@ -191,8 +201,8 @@ class Line:
             for one in outcomes:
                 if one.result is Result.APPLIED and one.seen is None:
                     self.records.conditions.forget(str(one.id.key))
-            if plan.approved and ended.good:
-                self.records.approvals.carry(self.name, "", ())
+            for digest in plan.let_go if ended.good else ():
+                self.records.approvals.consume(f"{self.name}/{digest}")
 
 
 def _refused_files(prepared: Prepared) -> frozenset[str]:

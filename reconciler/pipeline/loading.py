@@ -133,6 +133,11 @@ def accept(records: Records, loaded: Loaded, source: str) -> None:
         records.desired.replace(source, loaded.delta.removed(), (_entry(source, r) for r in _changed(loaded.delta)))
         # Steps bring the status of changed resources along; one that only moved to another file has none.
         records.pending.add_many(source, _moved(loaded.delta))
+        for key in loaded.delta.removed():
+            # What was never applied goes without a step, which would tell of it.
+            if not records.applied.exists(key):
+                records.pending.add_many(source, [key])
+                records.conditions.forget(key)
         for key, owner in records.applied.adopt(source, _new(loaded.delta)):
             records.pending.add_many(source, [key])
             records.pending.add_many(owner, [key])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from reconciler.clock import Clock
@@ -154,7 +154,7 @@ class Runner:
             now = self.clock.now()
             errors = [finding for finding in prepared.findings if finding.severity is Severity.ERROR]
             told = ((f.key or f"source/{name}", f"{report.place(f)}: {f.message}") for f in errors[:MOST_EVENTS])
-            self.records.events.add_many(_warning(now, key, reason, message) for key, message in told)
+            self._warn(_warning(now, key, reason, message) for key, message in told)
         self._refused[name] = ended.revision if reason else ""
         self._set(name, _REACHABLE, _readiness(ended))
 
@@ -171,7 +171,14 @@ class Runner:
         with self.records.transaction():
             for each in fresh:
                 self.records.conditions.set(name, each.type, each.status, each.reason, each.message, now)
-            self.records.events.add_many(_warning(now, f"source/{name}", each.reason, each.message) for each in bad)
+            if bad:
+                self._warn(_warning(now, f"source/{name}", each.reason, each.message) for each in bad)
+
+    def _warn(self, events: Iterable[Event]) -> None:
+        """Nothing may come to be applied for a long time, so what is told meanwhile is trimmed here."""
+        with self.records.transaction():
+            self.records.events.add_many(events)
+            self.records.events.trim(self.settings.events.keep)
 
 
 _REACHABLE = Condition("SourceReachable", True, "Read", "")

@@ -31,7 +31,7 @@ def make_plan(scope: Scope) -> tuple[Plan, tuple[Refusal, ...]]:
     alone = tuple(digest_of([step]) for step in waiting)
     # An approved run that was cut short leaves an approval for each step: what is left of it goes on.
     carried = all(f"{scope.source}/{digest}" in scope.approved for digest in alone)
-    approved = hold_digest if hold_digest in scope.approved or carried else ""
+    approved = hold_digest if f"{scope.source}/{hold_digest}" in scope.approved or carried else ""
     if approved:
         final = tuple(msgspec.structs.replace(step, hold=Hold.NONE) for step in final)
     plan = Plan(

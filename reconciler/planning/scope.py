@@ -28,9 +28,9 @@ class Scope(msgspec.Struct, frozen=True):
 
     ``keys`` are looked at, nothing else. ``locations`` gives every location of each GVC concerned, ``engines`` the
     engine by location of those that the settings bind (``""`` for resources without a place). ``inventory`` counts
-    the keys that the source owns. ``approved`` holds the digests that an operator
-    let go, ``SOURCE/DIGEST`` for a single step of a run that was cut short. ``external`` are keys (as text) that exist
-    elsewhere, so that nobody here can tell how they are.
+    the keys that the source owns. ``approved`` holds what an operator let go as ``SOURCE/DIGEST``, of all that was held
+    or of a single step of a run that was cut short. ``external`` are keys (as text) that exist elsewhere, so that
+    nobody here can tell how they are.
     """
 
     source: str

@@ -12,18 +12,21 @@ KEEP = 1000
 
 
 class Approvals:
-    """An approval is recorded under the digest of the held steps alone (``Plan.held``), until a run begins with it."""
+    """An approval is recorded as ``SOURCE/DIGEST``, by the digest of the held steps alone (``Plan.held``).
+
+    It lasts until a run of the source begins with it, or finds that other steps wait, or none.
+    """
 
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._db = database
         self._now = now
 
     def approve(self, digest: str, by: str, expires: float | None = None) -> None:
-        """Let the steps with this held digest go, until ``expires`` (seconds since the epoch; None: for good)."""
+        """Let the steps with this ``SOURCE/DIGEST`` go, until ``expires`` (seconds since the epoch; None: for good)."""
         self._db.write("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?, ?)", (digest, by, self._now(), expires))
 
     def valid(self, now: float) -> frozenset[str]:
-        """Held digests that are approved at ``now``."""
+        """What is approved at ``now``."""
         rows = self._db.all("SELECT digest FROM approvals WHERE expires IS NULL OR expires > ?", (now,))
         return frozenset(digest for (digest,) in rows)
 
@@ -31,20 +34,21 @@ class Approvals:
         """The approved steps are done: the same steps, wanted again some day, need a new approval."""
         self._db.write("DELETE FROM approvals WHERE digest = ?", (digest,))
 
-    def carry(self, source: str, approved: str, steps: Iterable[str]) -> None:
-        """A run of ``source`` begins for which ``approved`` (``""``: nothing) lets ``steps`` go, each by its digest.
+    def carry(self, source: str, waiting: str, steps: Iterable[str]) -> None:
+        """A run of ``source`` begins that does ``steps`` by an approval; the steps ``waiting`` (``""``: none) wait.
 
-        The approval becomes one for each step, as ``SOURCE/DIGEST``, in the place of those of the run before: what a
-        crash or a failure leaves undone needs no second approval, and what is done is not approved once more.
+        The approval becomes one for each step, in the place of those of the run before: what a crash or a failure
+        leaves undone needs no second approval, and what is done, or no longer asked for, is not approved once more.
+        What was said meanwhile of the steps that wait is kept.
         """
         with self._db.transaction():
-            self.consume(approved)
-            self._db.write("DELETE FROM approvals WHERE digest >= ? AND digest < ?", below(f"{source}/"))
+            others = "DELETE FROM approvals WHERE digest >= ? AND digest < ? AND digest <> ?"
+            self._db.write(others, (*below(f"{source}/"), f"{source}/{waiting}"))
             for step in steps:
-                self.approve(f"{source}/{step}", f"approval {approved}")
+                self.approve(f"{source}/{step}", "an approval of several steps")
 
     def remember_plan(self, digest: str, held: str) -> None:
-        """Note that the plan ``digest`` held the steps ``held`` (``""``: none)."""
+        """Note that the plan ``digest`` held the steps ``held``, as they are approved (``""``: none)."""
         with self._db.transaction():
             self._db.write("INSERT OR REPLACE INTO plans (digest, held) VALUES (?, ?)", (digest, held))
             self._db.write("DELETE FROM plans WHERE seq <= (SELECT max(seq) FROM plans) - ?", (KEEP,))

@@ -14,9 +14,12 @@ class Blobs:
 
     def __init__(self, database: Database) -> None:
         self._db = database
+        self._usable = True
 
     def get_many(self, oids: Iterable[str]) -> dict[str, bytes]:
         """What is cached of ``oids``; one that is not is left out."""
+        if not self._usable:
+            return {}
         asked = msgspec.json.encode(list(oids)).decode()
         return dict(
             self._db.all("SELECT oid, parsed FROM blobs WHERE oid IN (SELECT value FROM json_each(?))", (asked,))
@@ -27,10 +30,12 @@ class Blobs:
         with self._db.repeatable():
             self._db.write_many("INSERT OR REPLACE INTO blobs (oid, parsed) VALUES (?, ?)", pairs)
 
-    def keep(self, decoder: str) -> None:
-        """Drop everything that another decoder (another version of it) made."""
-        if self._db.value("SELECT value FROM meta WHERE name = 'decoder'") == decoder:
+    def use(self, decoder: str, *, keep: bool) -> None:
+        """Give only what ``decoder`` (this version of it) made; where this cache is to ``keep``, drop all else."""
+        self._usable = self._db.value("SELECT value FROM meta WHERE name = 'decoder'") == decoder
+        if self._usable or not keep:
             return
+        self._usable = True
         with self._db.transaction():
             self._db.write("DELETE FROM blobs")
             self._db.write("INSERT OR REPLACE INTO meta VALUES ('decoder', ?)", (decoder,))

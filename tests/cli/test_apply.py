@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.cli.desk import SETTINGS, SHOP, Desk, golden, workload
-from tests.gitkit import File
+from tests.gitkit import File, GitRepo
 
 WITHOUT_DB: dict[str, File] = {"shop/db.yaml": None, "shop/web.yaml": workload("web", "2")}
 """The volumes go, which waits; the workload that used them goes, and another changes, which do not."""
@@ -185,3 +185,12 @@ def test_status_that_cannot_be_written_is_told_and_fails_no_run(tmp_path: Path) 
     desk.repo.git("branch", "-D", "reconciler")
     assert desk.run("apply").err == ""
     assert "key: workload/shop/web" in desk.status("shop/workload/web.yaml")
+
+
+def test_sources_that_build_on_each_other_are_applied_in_one_go_in_any_order(tmp_path: Path) -> None:
+    settings = SETTINGS.replace("sources:\n", "sources:\n  - {name: more, url: ./more, branch: main}\n")
+    desk = Desk(tmp_path, settings=settings)
+    GitRepo.create(tmp_path / "more", {"b.yaml": "kind: identity\nname: late\ngvc: shop\n"})
+    said = desk.run("apply")
+    assert (said.code, said.err) == (0, "")
+    assert [line.split(" at ")[0] for line in said.out.splitlines()] == ["main: applied", "more: applied"]

@@ -161,12 +161,16 @@ def test_several_sources_are_planned_together_or_one_by_one(tmp_path: Path) -> N
 
 
 def test_on_a_fresh_host_a_source_knows_of_those_before_it(tmp_path: Path) -> None:
-    GitRepo.create(tmp_path / "more", {"b.yaml": "kind: identity\nname: late\ngvc: shop\n"}, bare=True)
+    late = workload("late", "nginx").replace("kind:", "gvc: shop\nkind:")
+    GitRepo.create(tmp_path / "more", {"b.yaml": late}, bare=True)
     more = "  - {name: more, url: ./more, branch: main}\nlocations:"
     desk = Desk(tmp_path, settings=SETTINGS.replace("locations:", more))
     plans = desk.plan()
     assert [plan["source"] for plan in plans] == ["main", "more"]
-    assert [step["key"] for step in plans[1]["steps"]] == ["identity/shop/late"]
+    assert [(step["key"], step["location"]) for step in plans[1]["steps"]] == [
+        ("workload/shop/late", "here"),
+        ("workload/shop/late", "there"),
+    ]
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import subprocess
 import sys
 import time
@@ -10,7 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.daemon.loop import Daemon
+from reconciler.daemon.notify import Notifier
+from reconciler.pipeline.runner import Runner
+from reconciler.records.store import Records
+from reconciler.settings import load_settings
 from tests.daemon.kit import SHOP, Running, ServiceManager, Site, eventually, workload
+from tests.fakeclock import FakeClock
 
 RETRY = {"base": "100ms", "cap": "200ms", "attempts": 1}
 
@@ -107,3 +115,17 @@ def test_a_step_in_flight_ends_before_the_daemon_does(site: Site) -> None:
         assert records.journal.open() == []
     with daemon(site):
         eventually(lambda: "workload/shop/web@there" in site.recorded(), "the rest follows")
+
+
+def test_a_fetch_may_take_as_long_as_its_settings_allow(tmp_path: Path) -> None:
+    remote = {"name": "far", "url": "https://git.example/far.git", "timeout": "5m"}
+    site = Site(tmp_path, sources=[remote])
+    settings = load_settings(site.settings_file)
+    with contextlib.closing(Records.open(None)) as records:
+        runner = Runner(settings, records, FakeClock())
+        clock, notifier = FakeClock(auto=True), Notifier({"WATCHDOG_USEC": "60000000"})
+        watchdog = Daemon(runner, clock, clock, notifier).watchdog
+    watchdog.progress()
+    for seconds, fresh in ((301.0, True), (60.0, False)):
+        asyncio.run(clock.sleep(seconds))
+        assert watchdog.fresh() is fresh

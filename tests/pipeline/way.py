@@ -103,7 +103,7 @@ class Way:
 
     def approve(self, digest: str) -> None:
         """Let the deletes of a plan go."""
-        self.records.approvals.approve(digest, by="ada")
+        self.records.approvals.approve(f"{self.line.name}/{digest}", by="ada")
 
     def recorded(self) -> dict[str, Record]:
         """Every record by ``key@location``."""

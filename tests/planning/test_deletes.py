@@ -102,6 +102,43 @@ def test_an_approval_is_used_up(tmp_path: Path) -> None:
     assert way.plan().held == held
 
 
+def test_an_approval_that_was_never_used_ends_with_the_plan_it_was_for(tmp_path: Path) -> None:
+    files, fewer = shop(identity("a"), identity("b"), identity("c")), shop(identity("a"))
+    way = Way(tmp_path, files)
+    way.applied()
+    way.commit(fewer)
+    held = way.plan().held
+    way.approve(held)
+    way.commit(files)
+    way.applied()
+    way.commit(fewer)
+    assert way.plan().held == held
+
+
+def test_an_approval_given_while_a_run_begins_is_not_lost(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(identity("a"), identity("b"), identity("c")))
+    way.applied()
+    way.commit(shop(identity("a")))
+    prepared = way.prepare()
+    assert prepared.plan is not None
+    way.approve(prepared.plan.held)
+    way.line.accept(prepared, "test")
+    way.line = way.fresh_line()
+    assert way.plan().approved == prepared.plan.held
+
+
+def test_a_run_of_one_source_leaves_approvals_of_another_alone(tmp_path: Path) -> None:
+    way = Way(tmp_path, shop(identity("a"), identity("b"), identity("c")))
+    way.applied()
+    way.commit(shop(identity("a")))
+    held = way.plan().held
+    way.approve(held)
+    Way(
+        tmp_path, {"i.yaml": "kind: secret\nname: s\ntype: dictionary\ndata: {a: b}\n"}, records=way.records, name="two"
+    ).applied()
+    assert way.plan().approved == held
+
+
 def test_what_waits_goes_once_it_is_approved_though_no_commit_comes(tmp_path: Path) -> None:
     way = Way(tmp_path, shop(identity("a"), identity("b"), identity("c")))
     way.applied()

@@ -28,12 +28,21 @@ def test_a_source_that_is_forgotten_is_loaded_from_nothing(records: Records) -> 
 
 
 def test_another_decoder_empties_the_cache_and_the_same_one_keeps_it(records: Records) -> None:
-    records.blobs.keep("reader 1")
+    records.blobs.use("reader 1", keep=True)
     records.blobs.put_many([("a", b"1"), ("b", b"2")])
-    records.blobs.keep("reader 1")
+    records.blobs.use("reader 1", keep=True)
     assert records.blobs.get_many(["b", "a", "c"]) == {"a": b"1", "b": b"2"}
-    records.blobs.keep("reader 2")
+    records.blobs.use("reader 2", keep=True)
     assert records.blobs.get_many(["a", "b"]) == {}
+
+
+def test_who_may_not_empty_the_cache_gets_nothing_that_another_decoder_made(records: Records) -> None:
+    records.blobs.use("reader 1", keep=True)
+    records.blobs.put_many([("a", b"1")])
+    records.blobs.use("reader 2", keep=False)
+    assert records.blobs.get_many(["a"]) == {}
+    records.blobs.use("reader 1", keep=False)
+    assert records.blobs.get_many(["a"]) == {"a": b"1"}
 
 
 def test_the_cache_keeps_the_blobs_that_something_desired_comes_from(records: Records) -> None:

@@ -1,0 +1,92 @@
+"""Nothing is owed for ever, and nothing is kept that nobody needs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.engines.protocol import Outcome
+from reconciler.engines.recorded import RecordedEngine
+from reconciler.errors import EngineError
+from reconciler.model.record import Failure
+from reconciler.pipeline import line
+from reconciler.pipeline.runner import Runner
+from reconciler.planning.plan import Step
+from tests.pipeline.way import BASE, Way
+
+GOOD = {"shop/gvc.yaml": BASE, "shop/i.yaml": "kind: identity\nname: good\n"}
+BAD = "kind: identity\nname: bad\n"
+DAY = 86400.0
+
+
+class Picky(RecordedEngine):
+    """Fails whatever is called ``bad``."""
+
+    async def perform(self, step: Step) -> Outcome:
+        if step.key.name == "bad":
+            raise EngineError("it does not like it")
+        return await super().perform(step)
+
+
+def picky(path: Path) -> Way:
+    """A way whose engine fails some steps."""
+    way = Way(path, GOOD)
+    way.engines[""] = Picky(way.records, "", way.settings.org, "example.com", way.clock)
+    way.applied()
+    return way
+
+
+def test_what_failed_and_was_never_there_is_forgotten_when_nobody_wants_it_any_more(tmp_path: Path) -> None:
+    way = picky(tmp_path)
+    way.commit({"shop/bad.yaml": BAD})
+    assert way.apply().outcome == "failed"
+    taken = way.records.pending.take("main")
+    way.records.pending.clear("main", taken.keys, taken.upto)
+    way.commit({"shop/bad.yaml": None})
+    way.applied()
+    assert way.records.failures.count() == 0
+    assert way.records.pending.take("main").keys == ["identity/shop/bad"]
+    asyncio.run(way.clock.sleep(DAY))
+    assert way.line.idle()
+
+
+def test_a_clock_that_was_put_back_does_not_put_off_the_next_try(tmp_path: Path) -> None:
+    way = picky(tmp_path)
+    way.commit({"shop/bad.yaml": BAD})
+    assert way.apply().outcome == "failed"
+    [failure] = way.records.failures.all()
+    now, cap = way.clock.now(), way.settings.retry.cap
+    for due, idle in ((now - 1, False), (now + 1, True), (now + cap, True), (now + 365 * DAY, False)):
+        _owe(way, failure, due)
+        assert way.line.idle() is idle, due - now
+
+
+def _owe(way: Way, failure: Failure, due: float) -> None:
+    way.records.failures.put(msgspec.structs.replace(failure, next_attempt=due))
+
+
+def test_documents_that_nothing_comes_from_any_more_leave_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line, "SWEEP", 3)
+    way = Way(tmp_path, GOOD)
+    way.applied()
+    blobs = []
+    for number in range(4):
+        way.commit({"shop/i.yaml": f"kind: identity\nname: good\ndescription: '{number}'\n"})
+        way.applied()
+        blobs.append(way.repo.git("rev-parse", f"{way.branch}:shop/i.yaml"))
+    assert way.records.blobs.get_many(blobs).keys() == set(blobs[3:])
+
+
+def test_events_stay_bounded_though_nothing_comes_to_be_applied(tmp_path: Path) -> None:
+    way = Way(tmp_path, {"a.yaml": "kind: ["})
+    settings = msgspec.structs.replace(way.settings, events=msgspec.structs.replace(way.settings.events, keep=5))
+    runner = Runner(settings, way.records, way.clock)
+    for number in range(10):
+        way.commit({"a.yaml": f"kind: [{number}"})
+        assert asyncio.run(runner.run("main", "test")).outcome == "refused"
+        assert len(way.records.events.list()) <= 5
