@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
 
 from reconciler.clock import Timers
+from reconciler.daemon import timers
 from reconciler.daemon.timers import SchedulerTimers
 from tests.fakeclock import FakeClock
 
@@ -133,5 +135,26 @@ def test_a_call_that_fails_is_called_again() -> None:
         time.timers.every("poll", 0.01, 0.0, fail)
         await time.until(lambda: len(calls) >= 2)
         time.timers.stop()
+
+    asyncio.run(scenario())
+
+
+def test_calls_are_moved_along_where_the_clock_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timers, "CHECK", 0.01)
+    back = [0.0]
+
+    async def scenario() -> None:
+        passage = Passage(SchedulerTimers(lambda: time.time() - back[0]), asyncio.sleep)
+        calls: list[str] = []
+        passage.timers.every("poll", 3600.0, 0.0, lambda: calls.append("poll"))
+        passage.timers.after("retry", 3600.0, lambda: calls.append("retry"))
+        passage.timers.start()
+        await passage.let_pass(0.1)
+        assert calls == []
+        back[0] = 3600.0
+        await passage.until(lambda: len(calls) >= 2)
+        await passage.let_pass(0.1)
+        assert sorted(calls) == ["poll", "retry"]
+        passage.timers.stop()
 
     asyncio.run(scenario())
