@@ -110,15 +110,16 @@ def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
         body = body.replace(_OPEN, gvc.encode())
         if manifest.unsorted:
             body = formed_again(manifest.kind, body)
-        references = tuple(
-            sorted(
-                Reference(reference.target.replace(OPEN_GVC, gvc), reference.pointer, reference.bond)
-                for reference in references
-            )
-        )
+        references = tuple([_in_gvc(each, gvc) if OPEN_GVC in each.target else each for each in references])
+        if manifest.mixed:
+            references = tuple(sorted(references))
     key = Key(manifest.kind, gvc, manifest.name)
     digest = blake2b(body, digest_size=16).hexdigest()
     return Resource(key, digest, body, references, path, manifest.line, manifest.position, blob, manifest.seal)
+
+
+def _in_gvc(reference: Reference, gvc: str) -> Reference:
+    return Reference(reference.target.replace(OPEN_GVC, gvc), reference.pointer, reference.bond)
 
 
 class _Claim(NamedTuple):

@@ -196,7 +196,7 @@ class _Decoding:
         if any(end in written for end in _WHOLE_FLOAT):
             written = _encode(whole_numbers(body))
         return Manifest(kind, gvc, value["name"], written, references, self.document.index,
-                        self.document.line, seal, former.unsorted)  # fmt: skip
+                        self.document.line, seal, former.unsorted, gvc == OPEN_GVC and _mixed(references))  # fmt: skip
 
     def _tags(self, body: dict[str, Any], former: Former, gvc: str) -> None:
         for tag, text in (body.get("tags") or {}).items():
@@ -236,6 +236,11 @@ class _Decoding:
     def _fault(self, rule: str, pointer: tuple[str | int, ...], message: str, suggestion: str = "") -> None:
         line, column = self.site.places(self.document).of(pointer)
         self.faults.append(Fault(rule, message, line, column, suggestion, key=self.key))
+
+
+def _mixed(references: tuple[Reference, ...]) -> bool:
+    """Whether some targets leave the GVC open while others of such kinds name it."""
+    return any(each.target.count("/") > 1 and OPEN_GVC not in each.target for each in references)
 
 
 def _named(kind: Kind, value: dict[str, Any]) -> str:

@@ -42,7 +42,7 @@ class Manifest(msgspec.Struct, frozen=True, gc=False):
 
     ``body`` is the normal form as canonical JSON: defaults filled, links full, order-free lists sorted. ``gvc`` is
     ``OPEN_GVC`` where the directory decides. ``seal`` holds the data of a secret, which ``body`` shows masked.
-    ``unsorted`` says that filling in the GVC can change the order of links in ``body``.
+    ``unsorted`` says that filling in the GVC can change the order of links in ``body``, ``mixed`` that of references.
     """
 
     kind: Kind
@@ -54,6 +54,7 @@ class Manifest(msgspec.Struct, frozen=True, gc=False):
     line: int
     seal: bytes = b""
     unsorted: bool = False
+    mixed: bool = False
 
 
 class Resource(msgspec.Struct, frozen=True, gc=False):

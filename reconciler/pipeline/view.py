@@ -106,6 +106,10 @@ class View:
             return _decoded(self._again(entry, self.blobs.read).body)  # another source's, not applied yet
         return None
 
+    def nothing_else(self) -> bool:
+        """Whether the difference is all that is desired, of any source."""
+        return self.records.desired.empty()
+
     def exists(self, target: str) -> bool:
         """Whether a link to ``target`` is satisfied (4-fields.md, section 2)."""
         if any(target in known for known in (self.delta.added, self.delta.doubtful, self.around.external, BUILT_IN)):

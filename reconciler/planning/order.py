@@ -59,9 +59,10 @@ def _needs_healthy(scope: Scope, step: Step) -> tuple[Key, ...]:
     noted_only = step.key.kind in PLACED and not step.location
     if step.action is Action.DELETE or noted_only:
         return ()
-    references = scope.desired[step.key].references
-    wanted = {ref.target for ref in references if ref.bond is Bond.HEALTHY} - scope.external
-    return tuple(sorted(Key.parse(target) for target in wanted if not target.startswith("/")))
+    wanted = {ref.target for ref in scope.desired[step.key].references if ref.bond is Bond.HEALTHY}
+    if not wanted:
+        return ()
+    return tuple(sorted(Key.parse(target) for target in wanted - scope.external if not target.startswith("/")))
 
 
 def _backward(scope: Scope, steps: list[Step], by_key: dict[str, list[Step]], edges: Edges) -> None:
