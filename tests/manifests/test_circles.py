@@ -1,0 +1,32 @@
+"""Links alone can make no circle, whatever is written: the kinds that they lead to stand in an order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+
+from reconciler.manifests.decoder import SUPPORTED
+from reconciler.manifests.shape import Shape, shape_of
+from reconciler.model.key import GVC_SCOPED, Kind
+
+
+def needed(shape: Shape) -> Iterator[str]:
+    """Kinds that links at or below ``shape`` wait for."""
+    if shape.depends:
+        wanted = SUPPORTED if shape.link == ("*",) else shape.link
+        yield from (kind for kind in wanted if kind not in shape.peers)
+    if shape.uri:
+        yield from (Kind.SECRET, Kind.VOLUMESET)
+    for below in (*shape.properties.values(), shape.items, shape.extra):
+        if below is not None:
+            yield from needed(below)
+
+
+def test_kinds_depend_on_each_other_in_one_direction() -> None:
+    graph = {str(kind): {str(each) for each in needed(shape_of(str(kind)))} for kind in SUPPORTED}
+    for kind in GVC_SCOPED & SUPPORTED:
+        graph[str(kind)].add(str(Kind.GVC))
+    # A GVC's variables may name secrets; volume sets live in GVCs, so there they are refused.
+    graph[str(Kind.GVC)] -= {str(Kind.VOLUMESET)}
+    assert set(TopologicalSorter(graph).static_order()) >= {str(kind) for kind in SUPPORTED}
+    assert graph["workload"] >= {"gvc", "identity", "secret", "volumeset"}
