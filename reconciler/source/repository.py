@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import pygit2
-from pygit2.enums import FileMode, ObjectType
+from pygit2.enums import ObjectType
 
 from reconciler.errors import SourceError, SourceGone, SourceRewritten
 from reconciler.model.revision import FileChange, Revision
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 _GIT_FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
+
+TREES_KEPT = 8
+"""Trees whose bytes are kept: the roots of the last commits, and what was looked at in them."""
 
 
 class Repository:
@@ -46,6 +49,7 @@ class Repository:
         self._last: tuple[str, Revision] | None = None
         self._selections: dict[str, Selection] = {}
         self._manifest = ""
+        self._trees: dict[bytes, bytes] = {}
 
     @property
     def gitdir(self) -> Path:
@@ -117,10 +121,17 @@ class Repository:
         return self._ask(lambda: self._odb.read(blob)[1])
 
     def _has_file(self, tree: str, path: str) -> bool:
+        """Whether a plain file is at ``path``; looked for in the bytes of the trees, which are not taken apart."""
+        id_ = _raw(tree)
+        *folders, name = path.encode().split(b"/")
         try:
-            return self._git[tree].peel(pygit2.Tree)[path].filemode in (FileMode.BLOB, FileMode.BLOB_EXECUTABLE)
-        except _GIT_FAULTS:
+            for folder in folders:
+                _, _, after = self._tree(id_).partition(b"40000 " + folder + b"\0")
+                id_ = after[: len(id_)]
+            found = b"100644 " + name + b"\0" in self._tree(id_)
+        except (SourceError, ValueError):
             return False
+        return found
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         try:
@@ -137,10 +148,17 @@ class Repository:
             raise SourceGone(f"source {self.settings.name}: the repository {self._path} is not there any more")
 
     def _tree(self, raw: bytes) -> bytes:
-        kind, content = self._ask(lambda: self._odb.read(pygit2.Oid(raw=raw)))
-        if kind != ObjectType.TREE:
-            raise SourceError(f"source {self.settings.name}: object {raw.hex()} should be a tree and is not")
-        return bytes(content)
+        """The bytes of a tree; the last few are kept, since each commit's root is asked for again and again."""
+        content = self._trees.pop(raw, None)
+        if content is None:
+            kind, read = self._ask(lambda: self._odb.read(pygit2.Oid(raw=raw)))
+            if kind != ObjectType.TREE:
+                raise SourceError(f"source {self.settings.name}: object {raw.hex()} should be a tree and is not")
+            content = bytes(read)
+        self._trees[raw] = content
+        if len(self._trees) > TREES_KEPT:
+            del self._trees[next(iter(self._trees))]
+        return content
 
     def _find(self, name: str) -> str:
         """Id of the object that ``name`` stands for; refs are asked directly, since a poll does only this."""
