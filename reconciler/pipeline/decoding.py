@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from queue import SimpleQueue
@@ -75,18 +75,20 @@ def decode_all(
 
 
 def _decode(changes: list[FileChange], blobs: Blobs, dialect: Dialect) -> Iterator[Packed]:
-    sound: list[FileChange] = []
-    for change in changes:
+    too_large: list[Packed] = []
+
+    def fits(change: FileChange) -> bool:
         size = blobs.size(change.after)
         if size > LIMITS.file_bytes:
-            yield change, pack(_too_large(size))
-        else:
-            sound.append(change)
-    if len(sound) >= MANY:
-        yield from _side_by_side(sound, blobs, dialect)
+            too_large.append((change, pack(_too_large(size))))
+        return size <= LIMITS.file_bytes
+
+    if len(changes) >= MANY:
+        yield from _side_by_side(filter(fits, changes), blobs, dialect)
     else:
-        for change in sound:
+        for change in filter(fits, changes):
             yield change, pack(decode(blobs.read(change.after), dialect))
+    yield from too_large
 
 
 def _too_large(size: int) -> Decoded:
@@ -94,10 +96,10 @@ def _too_large(size: int) -> Decoded:
     return Decoded((), (Fault("too-large", message, 1, 1, "split it, or leave it out with .reconcilerignore"),), 0)
 
 
-def _side_by_side(changes: list[FileChange], blobs: Blobs, dialect: Dialect) -> Iterator[Packed]:
+def _side_by_side(changes: Iterable[FileChange], blobs: Blobs, dialect: Dialect) -> Iterator[Packed]:
     """Batches go round the workers; each always has some to do while the answer to the first is read."""
     batches = _chunks(changes, BATCH)
-    workers = [_Worker(dialect) for _ in range(min(os.cpu_count() or 1, len(changes) // BATCH or 1))]
+    workers = [_Worker(dialect) for _ in range(min(os.cpu_count() or 1, MANY // BATCH))]
     try:
         busy = [worker for worker in workers for _ in range(AHEAD) if worker.give(next(batches, []), blobs)]
         while busy:
@@ -158,7 +160,7 @@ class _Worker:
                 self.process.stdin.flush()
 
 
-def _chunks(changes: Sequence[FileChange], size: int) -> Iterator[list[FileChange]]:
+def _chunks(changes: Iterable[FileChange], size: int) -> Iterator[list[FileChange]]:
     rest = iter(changes)
     while chunk := list(islice(rest, size)):
         yield chunk

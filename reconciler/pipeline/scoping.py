@@ -53,11 +53,12 @@ def scope_of(view: View, settings: Settings, revision: str, unsettled: Iterable[
     places = Places(view)
     touched = keys_touched(view.delta)
     names = {*touched, *unsettled, *_moved_members(view, touched, places)}
-    keys = {Key.parse(name) for name in names}
-    records = {Key.parse(name): found for name, found in view.records.applied.get_many(names).items()}
-    mine = {key for key in keys if all(record.source == view.source for record in records.get(key, ()))}
-    desired = {key: resource for key in keys if (resource := _wanted(view, touched, key)) is not None}
-    gvcs = {key.gvc for key in keys if key.kind in PLACED} | {key.name for key in keys if key.kind is Kind.GVC}
+    wanted = {name: touched[name] if name in touched else view.resource(name) for name in names}
+    keys = {name: Key.parse(name) if resource is None else resource.key for name, resource in wanted.items()}
+    desired = {resource.key: resource for resource in wanted.values() if resource is not None}
+    records = {keys[name]: found for name, found in view.records.applied.get_many(names).items()}
+    mine = {key for key in keys.values() if all(each.source == view.source for each in records.get(key, ()))}
+    gvcs = {key.gvc if key.gvc else key.name for key in keys.values() if key.kind in PLACED or key.kind is Kind.GVC}
     return Scope(
         source=view.source,
         revision=revision,
@@ -77,11 +78,6 @@ def scope_of(view: View, settings: Settings, revision: str, unsettled: Iterable[
 def engines_of(settings: Settings) -> dict[str, str]:
     """Name of the engine by location; what has no place is only recorded."""
     return {"": "recorded"} | {name: location.engine for name, location in settings.locations.items()}
-
-
-def _wanted(view: View, touched: Any, key: Key) -> Any:
-    name = str(key)
-    return touched[name] if name in touched else view.resource(name)
 
 
 def _moved_members(view: View, touched: Iterable[str], places: Places) -> Iterator[str]:

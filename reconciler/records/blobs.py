@@ -18,7 +18,7 @@ class Blobs:
 
     def get_many(self, oids: Iterable[str]) -> dict[str, bytes]:
         """What is cached of ``oids``; one that is not is left out."""
-        if not self._usable:
+        if not self._usable or self._db.one("SELECT 1 FROM blobs LIMIT 1") is None:
             return {}
         asked = msgspec.json.encode(list(oids)).decode()
         return dict(
