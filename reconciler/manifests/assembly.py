@@ -78,8 +78,7 @@ class Index(Protocol):
 class Delta(msgspec.Struct):
     """The difference that a revision makes: resources that changed files hold now, and what they held before.
 
-    ``doubtful`` are keys that faulty documents and files mean to hold, or held before: links to them are not faults of
-    their own.
+    ``doubtful`` are keys that faulty documents mean to have: links to them are not faults of their own.
     """
 
     added: dict[str, Resource] = {}
@@ -142,7 +141,7 @@ class _Assembly:
         self.nearest: dict[str, tuple[str, list[str]]] = {}
         self.clashes: dict[str, list[_Claim]] = defaultdict(list)
         self.broken: list[tuple[str, str]] = []
-        self.faulty: set[str] = set()
+        self.unclear: set[str] = set()
         self.first = index.empty()
 
     def run(self, changes: Sequence[FileChange]) -> Delta:
@@ -172,8 +171,6 @@ class _Assembly:
             name, place = entry.key.removeprefix("gvc/"), directory_of(entry.path)
             if name != entry.key:
                 stale[place].append(name)
-                # A file that cannot be read still declares what it did.
-                fresh[place] += [name] if entry.path in self.faulty and name not in fresh[place] else []
         for directory, names in fresh.items():
             self.declared[directory].extend(names)
         return {place for place in {*fresh, *stale} if sorted(fresh[place]) != sorted(stale[place])}
@@ -182,7 +179,7 @@ class _Assembly:
         """Take in what one file says; the names of the GVCs that it declares, sound or not."""
         self.delta.findings.extend(Finding.at(change.path, fault) for fault in decoded.faults)
         if any(fault.severity is Severity.ERROR for fault in decoded.faults):
-            self.faulty.add(change.path)
+            self.unclear.add(directory_of(change.path))
         self.manifests.extend((change.path, change.after, manifest) for manifest in decoded.manifests)
         self.broken.extend((change.path, text) for text in decoded.broken)
         broken = [text.removeprefix("gvc/") for text in decoded.broken if text.startswith("gvc/")]
@@ -192,7 +189,6 @@ class _Assembly:
         for path, text in self.broken:
             _, names = self._gvcs_at(directory_of(path))
             self.delta.doubtful.update(text.replace(OPEN_GVC, name) for name in names or [""])
-        self.delta.doubtful.update(key for key, known in self.delta.before.items() if known.path in self.faulty)
 
     def _affected(self, directories: Iterable[str]) -> list[FileChange]:
         """Unchanged files that may now belong to another GVC."""
@@ -253,11 +249,17 @@ class _Assembly:
             self._finding(path, manifest.line, "gvc-ambiguous",
                           f"{what} could belong to any GVC of {place or 'the root'}: {found}",
                           f"write gvc: {min(names)}, or give each GVC a directory of its own")  # fmt: skip
-        else:
+        elif not self._unclear(directory_of(path)):
             self._finding(path, manifest.line, "gvc-missing",
                           f"{what} does not say its GVC and no directory above it declares one",
                           "write gvc: NAME, or put a manifest of kind gvc beside it")  # fmt: skip
         return ""
+
+    def _unclear(self, directory: str) -> bool:
+        """Whether a faulty file at or above ``directory`` may be the one that should declare a GVC."""
+        while directory and directory not in self.unclear:
+            directory = directory_of(directory)
+        return directory in self.unclear
 
     def _gvcs_at(self, directory: str) -> tuple[str, list[str]]:
         """The nearest directory at or above ``directory`` that declares GVCs, and their names."""

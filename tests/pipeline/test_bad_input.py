@@ -222,6 +222,13 @@ def test_a_fault_is_not_told_again_by_all_that_refers_to_it(broken: str, way: Wa
     assert {line.partition(":")[0] for line in found} == {"shop/gvc.yaml"}
 
 
+def test_a_first_load_tells_a_file_that_cannot_be_read_and_not_what_it_may_declare(tmp_path: Path) -> None:
+    way = Way(
+        tmp_path, {"shop/gvc.yaml": BASE.replace("name: shop", "name: y"), "shop/w.yaml": "kind: identity\nname: a\n"}
+    )
+    assert {line.partition(":")[0] for line in findings_in_time(way)} == {"shop/gvc.yaml"}
+
+
 def test_a_first_load_tells_a_broken_gvc_and_not_its_members(tmp_path: Path) -> None:
     way = Way(
         tmp_path,
