@@ -1,8 +1,9 @@
 """The events of PyYAML's C parser, as classes that cost a fraction of its own to make.
 
 The parser makes an event by calling a class that it finds by name in its module. Those classes are written in Python,
-and making them was a third of what parsing a manifest cost (133 µs for 1.5 KB, 88 without it). So the five frequent ones are given to it as structs with the same fields in the same order. Where a
-release of PyYAML makes its events in another way, its own classes serve as before, only slower.
+and making them was a third of what parsing a manifest cost (133 µs for 1.5 KB, 88 without it). So the five frequent
+ones are given to it as structs with the same fields in the same order. Where a release of PyYAML makes its events in
+another way, its own classes serve as before, only slower.
 """
 
 from __future__ import annotations
