@@ -35,13 +35,19 @@ def test_events_of_one_resource_and_the_last_of_them(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def heed_interrupts() -> None:
+    """What a terminal's foreground has; a test run in the background hands on that SIGINT is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_following_shows_what_another_process_records(tmp_path: Path) -> None:
     records = shop(tmp_path)
     words = ["-m", "reconciler.cli", "events", "--follow", "--last", "1", "-o", "json"]
     environ = {**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")}
     following = subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
-    )
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ,
+        preexec_fn=heed_interrupts,
+    )  # fmt: skip
     assert following.stdout is not None
     try:
         assert json.loads(following.stdout.readline())["id"] == 3
