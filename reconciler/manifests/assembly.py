@@ -149,8 +149,10 @@ class _Assembly:
         if moved:
             self._take(self._affected(moved))
         # In order of place, whatever order they were decoded in: of two claims to a key the first stands.
-        for path, blob, manifest in sorted(self.manifests, key=lambda found: (found[0], found[2].position)):
-            self._place(path, blob, manifest)
+        self.manifests.sort(key=lambda found: (found[0], found[2].position), reverse=True)
+        while self.manifests:
+            # Each goes as its resource comes: 100,000 bodies need not be there twice, nor their pages be asked for.
+            self._place(*self.manifests.pop())
         for key, claims in self.clashes.items():
             self._clash(key, claims)
         self._doubt()
