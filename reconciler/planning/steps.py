@@ -42,9 +42,9 @@ def _toward(
     scope: Scope, desired: Resource, place: str, record: Record | None, records: tuple[Record, ...]
 ) -> Iterator[Step | Refusal]:
     engine = scope.engines[place]
-    step = Step(Action.CREATE, desired.key, place, engine, 1, desired.digest, desired.body)
     if record is None:
-        yield msgspec.structs.replace(step, version=_version_at_new_place(desired, records))
+        version = _version_at_new_place(desired, records)
+        yield Step(Action.CREATE, desired.key, place, engine, version, desired.digest, desired.body)
         return
     moved = record.engine != engine or record.location != place
     if record.digest == desired.digest and not moved:
@@ -57,10 +57,14 @@ def _toward(
         return
     replaces = dearest is ChangeClass.REPLACE
     anew = replaces or dearest is ChangeClass.NEW_VERSION
-    yield msgspec.structs.replace(
-        step,
-        action=Action.REPLACE if replaces else Action.UPDATE,
-        version=_next_version(desired, record, records) if anew else record.version,
+    yield Step(
+        Action.REPLACE if replaces else Action.UPDATE,
+        desired.key,
+        place,
+        engine,
+        _next_version(desired, record, records) if anew else record.version,
+        desired.digest,
+        desired.body,
         before=record.digest,
         changes=changes,
         hold=Hold.REPLACE if replaces else Hold.NONE,

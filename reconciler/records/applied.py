@@ -41,7 +41,8 @@ class Applied:
     def get_many(self, keys: Iterable[AnyKey]) -> dict[str, tuple[Record, ...]]:
         """The records of each of ``keys`` by the key's text; one without records is left out."""
         found: dict[str, tuple[Record, ...]] = {}
-        rest = iter(keys)
+        # A first load asks for 100,000 keys, in 0.2 s, where nothing is recorded at all.
+        rest = iter(keys if self._db.one("SELECT 1 FROM applied LIMIT 1") else ())
         while batch := [str(key) for key in islice(rest, BATCH)]:
             rows = self._db.all(
                 f"""SELECT {COLUMNS} FROM applied WHERE key IN (SELECT value FROM json_each(?))
