@@ -6,14 +6,12 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from itertools import islice
 from typing import Any
 
 from reconciler.documents.dialect import Breach
 from reconciler.documents.places import Places, Pointer
 from reconciler.model.finding import Fault
 
-MOST = 100
 QUOTED = 60
 _KINDS = {
     "string": "text",
@@ -35,11 +33,11 @@ Words = tuple[str, str, str]
 
 
 def phrased(found: Iterable[Breach], schema: dict[str, Any], places: Places) -> list[Fault]:
-    """Breaches of ``schema`` as faults, sorted by place; the first 100 of them.
+    """Breaches of ``schema`` as faults, sorted by place.
 
     Nothing that stands below ``x-secret`` is quoted.
     """
-    chosen = _without_echoes(islice(found, MOST))
+    chosen = _without_echoes(found)
     faults = {_fault(breach, _secret(schema, breach.path), places) for breach in chosen}
     return sorted(faults, key=lambda fault: (fault.line, fault.column, fault.rule, fault.message))
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from reconciler.documents.places import Places
 from reconciler.documents.schemas import load_schema
 from reconciler.model.finding import Fault
+
+if TYPE_CHECKING:
+    from reconciler.documents.dialect import Breach
+
+MOST = 100
+"""Faults of one document that are told."""
 
 RULES = {
     "unknown-field": "A field that the schema does not know at this place.",
@@ -37,15 +44,23 @@ class Checker:
         """Whether ``value`` fits the schema."""
         return bool(self._quick.is_valid(value))
 
-    def faults(self, value: object, places: Places) -> list[Fault]:
-        """Every way in which ``value`` does not fit, sorted by place; at most 100. Empty where it fits."""
+    def breaches(self, value: object) -> list[Breach]:
+        """Every way in which ``value`` does not fit, at most ``MOST``; empty where it fits."""
         from reconciler.documents.dialect import Dialect, breaches
-        from reconciler.documents.phrasing import phrased
 
         if self._dialect is None:
             self._dialect = Dialect(self.schema)
-        found: list[Fault] = phrased(breaches(self._dialect, value), self.schema, places)
-        return found
+        return list(islice(breaches(self._dialect, value), MOST))
+
+    def phrased(self, found: list[Breach], places: Places) -> list[Fault]:
+        """Breaches of this schema in words, sorted by place."""
+        from reconciler.documents.phrasing import phrased
+
+        return phrased(found, self.schema, places)
+
+    def faults(self, value: object, places: Places) -> list[Fault]:
+        """Every way in which ``value`` does not fit, in words, sorted by place; empty where it fits."""
+        return self.phrased(self.breaches(value), places)
 
 
 @cache

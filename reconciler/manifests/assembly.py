@@ -6,16 +6,17 @@ Works on a difference: what an index knows of the last good revision, and what t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
-from reconciler.manifests.decoder import Decoded, formed_again
+from reconciler.manifests.decoder import Broken, Decoded, formed_again
+from reconciler.manifests.delta import Delta, Index, Known, Loose
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import GVC_SCOPED, Key, Kind
-from reconciler.model.resource import OPEN_GVC, Manifest, Reference, Resource
+from reconciler.model.resource import OPEN_GVC, Manifest, Question, Reference, Resource
 from reconciler.model.revision import FileChange
 
 RULES = {
@@ -26,70 +27,6 @@ RULES = {
 
 _OPEN = msgspec.json.encode(OPEN_GVC)[1:-1]
 Decode = Callable[[Sequence[FileChange]], Iterator[tuple[FileChange, Decoded]]]
-
-
-class Known(Protocol):
-    """A resource of the last good revision, as the index tells of it."""
-
-    @property
-    def key(self) -> str:
-        """The key as text."""
-
-    @property
-    def source(self) -> str:
-        """Name of the source that asks for it."""
-
-    @property
-    def path(self) -> str:
-        """The file that says it."""
-
-    @property
-    def line(self) -> int:
-        """Where in the file its document begins, from 1."""
-
-    @property
-    def blob(self) -> str:
-        """Id of the file's content."""
-
-    @property
-    def digest(self) -> str:
-        """Digest of its body."""
-
-
-class Index(Protocol):
-    """What is known of the last good revision of every source."""
-
-    def empty(self) -> bool:
-        """Whether nothing is known of any source."""
-
-    def get(self, key: str) -> Known | None:
-        """What is known of ``key``, of whatever source."""
-
-    def at_paths(self, source: str, paths: Iterable[str]) -> Sequence[Known]:
-        """What the files at ``paths`` ask for."""
-
-    def gvcs_in(self, source: str, directory: str) -> Sequence[str]:
-        """Names of the GVCs declared directly in ``directory``."""
-
-    def paths_below(self, source: str, directory: str) -> Sequence[str]:
-        """Files in ``directory`` or deeper that ask for anything."""
-
-
-class Delta(msgspec.Struct):
-    """The difference that a revision makes: resources that changed files hold now, and what they held before.
-
-    ``doubtful`` are keys that faulty documents mean to have: links to them are not faults of their own.
-    """
-
-    added: dict[str, Resource] = {}
-    before: dict[str, Known] = {}
-    doubtful: set[str] = set()
-    findings: list[Finding] = []
-    documents: int = 0
-
-    def removed(self) -> list[str]:
-        """Keys that the changed files held and nothing holds now."""
-        return [key for key in self.before if key not in self.added]
 
 
 def assemble(source: str, changes: Sequence[FileChange], decode: Decode, index: Index) -> Delta:
@@ -114,11 +51,20 @@ def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
             references = tuple(sorted(references))
     key = Key(manifest.kind, gvc, manifest.name)
     digest = blake2b(body, digest_size=16).hexdigest()
-    return Resource(key, digest, body, references, path, manifest.line, manifest.position, blob, manifest.seal)
+    questions = tuple([_asked_in_gvc(each, gvc) for each in manifest.questions]) if manifest.questions else ()
+    return Resource(key, digest, body, references, path, manifest.line, manifest.position, blob, manifest.seal,
+                    questions)  # fmt: skip
 
 
 def _in_gvc(reference: Reference, gvc: str) -> Reference:
     return Reference(reference.target.replace(OPEN_GVC, gvc), reference.pointer, reference.bond)
+
+
+def _asked_in_gvc(question: Question, gvc: str) -> Question:
+    if OPEN_GVC not in question.target and OPEN_GVC not in question.detail:
+        return question
+    target, detail = question.target.replace(OPEN_GVC, gvc), question.detail.replace(OPEN_GVC, gvc)
+    return Question(question.rule, target, question.pointer, detail)
 
 
 class _Claim(NamedTuple):
@@ -140,7 +86,7 @@ class _Assembly:
         self.declared: dict[str, list[str]] = defaultdict(list)
         self.nearest: dict[str, tuple[str, list[str]]] = {}
         self.clashes: dict[str, list[_Claim]] = defaultdict(list)
-        self.broken: list[tuple[str, str]] = []
+        self.broken: list[tuple[FileChange, Broken]] = []
         self.unclear: set[str] = set()
         self.first = index.empty()
 
@@ -183,14 +129,19 @@ class _Assembly:
         if any(fault.severity is Severity.ERROR for fault in decoded.faults):
             self.unclear.add(directory_of(change.path))
         self.manifests.extend((change.path, change.after, manifest) for manifest in decoded.manifests)
-        self.broken.extend((change.path, text) for text in decoded.broken)
-        broken = [text.removeprefix("gvc/") for text in decoded.broken if text.startswith("gvc/")]
+        self.broken.extend((change, each) for each in decoded.broken)
+        broken = [each.key.removeprefix("gvc/") for each in decoded.broken if each.key.startswith("gvc/")]
         return broken + [manifest.name for manifest in decoded.manifests if manifest.kind is Kind.GVC]
 
     def _doubt(self) -> None:
-        for path, text in self.broken:
-            _, names = self._gvcs_at(directory_of(path))
-            self.delta.doubtful.update(text.replace(OPEN_GVC, name) for name in names or [""])
+        for change, each in self.broken:
+            _, names = self._gvcs_at(directory_of(change.path))
+            self.delta.doubtful.update(each.key.replace(OPEN_GVC, name) for name in names or [""])
+            if each.references and (len(names) == 1 or OPEN_GVC not in each.key):
+                gvc = names[0] if names else ""
+                references = tuple(_in_gvc(reference, gvc) for reference in each.references)
+                key = each.key.replace(OPEN_GVC, gvc)
+                self.delta.loose.append(Loose(key, change.path, change.after, each.position, references))
 
     def _affected(self, directories: Iterable[str]) -> list[FileChange]:
         """Unchanged files that may now belong to another GVC."""
@@ -277,13 +228,3 @@ class _Assembly:
 
     def _finding(self, path: str, line: int, rule: str, message: str, suggestion: str, key: str = "") -> None:
         self.delta.findings.append(Finding(path, line, 1, rule, Severity.ERROR, message, suggestion, key))
-
-
-def keys_touched(delta: Delta) -> Mapping[str, Resource | None]:
-    """Every key whose resource is not what it was: its resource now, None where it is gone."""
-    touched: dict[str, Resource | None] = dict.fromkeys(delta.removed())
-    for key, resource in delta.added.items():
-        known = delta.before.get(key)
-        if known is None or known.digest != resource.digest:
-            touched[key] = resource
-    return touched

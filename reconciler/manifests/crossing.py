@@ -6,12 +6,11 @@ Only what a change touches and what refers to it is looked at.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
 
-import msgspec
-
-from reconciler.manifests.assembly import Delta
+from reconciler.manifests.asking import answers
+from reconciler.manifests.delta import Delta
+from reconciler.manifests.desired import Desired, Site
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Key
 from reconciler.model.resource import Bond, Reference, pointer_parts
@@ -21,56 +20,19 @@ RULES = {
     "dependency-cycle": "Resources do not depend on each other in a circle.",
 }
 
-Pointer = tuple[str | int, ...]
 MOST_GUESSES = 50
 """Missing targets of one revision for which the nearest existing one is looked for."""
 
 
-class Site(msgspec.Struct, frozen=True):
-    """Where a resource is written: enough to find the line of any of its values.
-
-    ``source`` names the source where that is another one, whose files cannot be read here.
-    """
-
-    path: str
-    blob: str
-    position: int
-    source: str = ""
-
-
-class World(Protocol):
-    """The whole desired state as it would be after the change, and what exists besides."""
-
-    def exists(self, target: str) -> bool:
-        """Whether a link to ``target`` is satisfied."""
-
-    def nothing_else(self) -> bool:
-        """Whether the change is all that is desired."""
-
-    def referrers(self, target: str) -> Sequence[str]:
-        """Keys of unchanged resources that refer to ``target``."""
-
-    def references(self, key: str) -> Sequence[Reference]:
-        """What a resource refers to, changed or not; empty where there is none."""
-
-    def site(self, key: str) -> Site:
-        """Where an existing resource is written."""
-
-    def similar(self, target: str) -> Sequence[str]:
-        """Keys that somebody who wrote ``target`` may have meant."""
-
-    def place(self, site: Site, pointer: Pointer) -> tuple[int, int]:
-        """Line and column of a value."""
-
-
-def check(delta: Delta, world: World) -> list[Finding]:
+def check(delta: Delta, world: Desired) -> list[Finding]:
     """Every link of what changed, every link to what is gone, and every circle through what changed."""
     findings = list(_Links(world).missing(delta))
     findings.extend(_cycles(_suspects(delta, world), world))
+    findings.extend(answers(delta, world))
     return sorted(set(findings))
 
 
-def _suspects(delta: Delta, world: World) -> list[str]:
+def _suspects(delta: Delta, world: Desired) -> list[str]:
     """Keys from which every new circle is found.
 
     Links of one kind lead to kinds further down only (a test holds the schemas to it), so a circle has a
@@ -85,7 +47,7 @@ def _suspects(delta: Delta, world: World) -> list[str]:
 class _Links:
     """Answers once for each target, since thousands may lead to the same."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Desired) -> None:
         self.world = world
         self.answers: dict[str, bool] = {}
         self.hints: dict[str, str] = {}
@@ -94,6 +56,9 @@ class _Links:
         """Links of changed resources that lead nowhere, and links of others to what is gone."""
         for key, resource in delta.added.items():
             yield from self._dangling(key, resource.references)
+        for loose in delta.loose:
+            site = Site(loose.path, loose.blob, loose.position)
+            yield from self._leading_nowhere(loose.key, loose.references, site)
         for gone in delta.removed():
             if self._exists(gone):
                 continue
@@ -111,11 +76,14 @@ class _Links:
         return Finding(path, 0, 0, "missing-reference", Severity.ERROR, message, hint, gone)
 
     def _dangling(self, key: str, references: Iterable[Reference]) -> Iterator[Finding]:
+        if not all(self._exists(reference.target) for reference in references):
+            yield from self._leading_nowhere(key, references, self.world.site(key))
+
+    def _leading_nowhere(self, key: str, references: Iterable[Reference], site: Site) -> Iterator[Finding]:
         for reference in references:
             target = reference.target
             if self._exists(target):
                 continue
-            site = self.world.site(key)
             line, column = self.world.place(site, pointer_parts(reference.pointer))
             message = f"{key} refers to {target}, which does not exist"
             yield Finding(
@@ -146,7 +114,7 @@ def nearest(target: str, keys: Iterable[str]) -> str:
     return by_name[found[0]] if found else ""
 
 
-def _cycles(keys: Iterable[str], world: World) -> Iterator[Finding]:
+def _cycles(keys: Iterable[str], world: Desired) -> Iterator[Finding]:
     done: set[str] = set()
     for start in keys:
         for cycle in _search(start, world, done):
@@ -154,7 +122,7 @@ def _cycles(keys: Iterable[str], world: World) -> Iterator[Finding]:
                 yield _circle(cycle, world)
 
 
-def _search(start: str, world: World, done: set[str]) -> Iterator[list[str]]:
+def _search(start: str, world: Desired, done: set[str]) -> Iterator[list[str]]:
     """Depth first from ``start``, without recursion; ``done`` is shared, so everything is walked once."""
     path: list[str] = []
     on_path: set[str] = set()
@@ -175,12 +143,12 @@ def _search(start: str, world: World, done: set[str]) -> Iterator[list[str]]:
         stack.extend((target, False) for target in targets if target not in done)
 
 
-def _targets(key: str, world: World) -> list[str]:
+def _targets(key: str, world: Desired) -> list[str]:
     targets = {ref.target for ref in world.references(key) if ref.bond is not Bond.NONE}
     return sorted(targets, reverse=True)
 
 
-def _circle(cycle: list[str], world: World) -> Finding:
+def _circle(cycle: list[str], world: Desired) -> Finding:
     """The circle told from its first key on that is written in this source, at the reference that leads into it."""
     turn = cycle.index(min(key for key in cycle if not world.site(key).source))
     told = [*cycle[turn:-1], *cycle[: turn + 1]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,6 +14,35 @@ class Severity(StrEnum):
     ERROR = "error"
     WARNING = "warning"
     NOTICE = "notice"
+
+
+Pointer = tuple[str | int, ...]
+"""The steps that lead to a value of a document: ``("spec", "containers", 0, "name")``."""
+
+
+class Flaw(NamedTuple):
+    """What a rule holds against a document, before anybody knows the rule's name and the line.
+
+    ``at`` leads to the value as it is written (``on_key``: to its key); ``also`` to further values that the judgement
+    rests on, so that it is left unsaid where one of them could not be read.
+    """
+
+    at: Pointer
+    message: str
+    suggestion: str = ""
+    also: tuple[Pointer, ...] = ()
+    on_key: bool = False
+
+
+class Ask(NamedTuple):
+    """What a rule cannot judge by the document alone: a question about ``target``, a key as text.
+
+    ``at`` leads to the value that the answer concerns; ``detail`` is what the rule's answer needs to know besides.
+    """
+
+    at: Pointer
+    target: str
+    detail: str = ""
 
 
 class Fault(msgspec.Struct, frozen=True, gc=False):

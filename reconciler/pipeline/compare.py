@@ -12,7 +12,6 @@ from reconciler.model.record import Health, Record
 from reconciler.model.revision import Revision
 from reconciler.pipeline.line import Line, Prepared
 from reconciler.pipeline.loading import accept
-from reconciler.pipeline.scoping import Places
 from reconciler.pipeline.view import Surroundings, View
 from reconciler.planning.plan import Plan
 from reconciler.records.store import Records
@@ -76,7 +75,7 @@ def _view(line: Line, prepared: Prepared) -> View:
 
 
 def _all_places(line: Line, prepared: Prepared) -> set[str]:
-    places = Places(_view(line, prepared))
+    places = _view(line, prepared).places
     gvcs = (key.partition("/")[2] for key in prepared.loaded.delta.added if key.startswith("gvc/"))
     return {place for gvc in gvcs for place in places.of(gvc)}
 

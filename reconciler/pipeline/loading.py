@@ -10,8 +10,9 @@ from hashlib import blake2b
 import msgspec
 
 from reconciler import __version__
-from reconciler.manifests.assembly import Delta, assemble
+from reconciler.manifests.assembly import assemble
 from reconciler.manifests.crossing import check
+from reconciler.manifests.delta import Delta
 from reconciler.manifests.normal import Dialect
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.resource import Resource

@@ -4,65 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any
 
-from reconciler.manifests.assembly import keys_touched
+from reconciler.manifests.delta import keys_touched
 from reconciler.model.key import PLACED, Key, Kind
+from reconciler.pipeline.locations import Places
 from reconciler.pipeline.view import View
-from reconciler.planning.placement import locations_of
 from reconciler.planning.scope import PrunePolicy, Scope
 from reconciler.settings import Settings
 
 
-class Places:
-    """Locations of each GVC as the view sees it; each is worked out once."""
-
-    def __init__(self, view: View) -> None:
-        self.view = view
-        self._known: list[dict[str, Any]] | None = None
-        self._by_gvc: dict[str, tuple[str, ...]] = {}
-
-    def of(self, gvc: str) -> tuple[str, ...]:
-        """Every location of ``gvc``, bound here or not; none where the GVC is neither desired nor kept."""
-        found = self._by_gvc.get(gvc)
-        if found is None:
-            body = self.view.body(f"{Kind.GVC}/{gvc}")
-            found = () if body is None else locations_of(body, self._locations)
-            self._by_gvc[gvc] = found
-        return found
-
-    def _locations(self) -> list[dict[str, Any]]:
-        """Bodies of all location manifests, and a bare one for each that only the settings name."""
-        if self._known is None:
-            keys = {key for key, _ in self.view.records.desired.scan() if key.startswith(f"{Kind.LOCATION}/")}
-            keys |= {key for key in self.view.delta.added if key.startswith(f"{Kind.LOCATION}/")}
-            keys |= {str(record.key) for record in self.view.records.applied.items(Kind.LOCATION)}
-            bodies = [body for key in sorted(keys) if (body := self.view.body(key)) is not None]
-            named = {body["name"] for body in bodies}
-            self._known = bodies + [_bare(name) for name in sorted(self.view.around.locations - named)]
-        return self._known
-
-
-def _bare(name: str) -> dict[str, Any]:
-    provider, _, region = name.partition("-")
-    return {"kind": "location", "name": name, "provider": provider, "region": region}
-
-
 def scope_of(view: View, settings: Settings, revision: str, unsettled: Iterable[str], now: float) -> Scope:
     """The planner's input for what the view's difference touches and for ``unsettled`` keys of earlier runs."""
-    places = Places(view)
+    places = view.places
     touched = keys_touched(view.delta)
     names = {*touched, *unsettled, *_moved_members(view, touched, places)}
     wanted = {name: touched[name] if name in touched else view.resource(name) for name in names}
     keys = {name: Key.parse(name) if resource is None else resource.key for name, resource in wanted.items()}
     desired = {resource.key: resource for resource in wanted.values() if resource is not None}
     records = {keys[name]: found for name, found in view.records.applied.get_many(names).items()}
-    mine = {key for key in keys.values() if all(each.source == view.source for each in records.get(key, ()))}
+    theirs = {key for key, found in records.items() if any(each.source != view.source for each in found)}
     gvcs = {key.gvc if key.gvc else key.name for key in keys.values() if key.kind in PLACED or key.kind is Kind.GVC}
     return Scope(
         source=view.source,
         revision=revision,
-        keys=frozenset(mine | desired.keys()),
+        keys=frozenset(keys.values()) - (theirs - desired.keys()),
         desired=desired,
         records=records,
         locations={gvc: places.of(gvc) for gvc in gvcs},
@@ -102,7 +67,7 @@ def unsettled_keys(view: View, settings: Settings) -> set[str]:
 
     Done once at start; from then on each run leaves what it could not settle.
     """
-    places = Places(view)
+    places = view.places
     engines = engines_of(settings)
     unsettled = set()
     recorded = groupby(view.records.applied.scan(view.source), key=lambda row: row[0])

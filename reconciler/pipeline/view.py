@@ -5,25 +5,32 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from reconciler.documents.ignoring import Ignored
 from reconciler.documents.places import Locator
 from reconciler.errors import UsageError
-from reconciler.manifests.assembly import Delta, resource_of
-from reconciler.manifests.crossing import Pointer, Site, similar_keys
+from reconciler.manifests.assembly import resource_of
+from reconciler.manifests.crossing import similar_keys
 from reconciler.manifests.decoder import decode
+from reconciler.manifests.delta import Delta
+from reconciler.manifests.desired import Site
 from reconciler.manifests.links import BUILT_IN, LinkError, parse_link
 from reconciler.manifests.normal import Dialect
+from reconciler.model.finding import Pointer
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
 from reconciler.model.resource import Reference, Resource
 from reconciler.pipeline.decoding import Blobs, unpack
+from reconciler.pipeline.locations import Places
 from reconciler.planning.policy import keeps
 from reconciler.records.desired import Entry
 from reconciler.records.store import Records
 from reconciler.settings import Settings
+
+Looked = TypeVar("Looked")
 
 FILES_OPEN = 32
 """Files kept for finding places in them; a file with many faults is parsed once for all of them."""
@@ -52,7 +59,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 class View:
-    """Answers every question about one source's next state; satisfies ``crossing.World``."""
+    """Answers every question about one source's next state; satisfies ``desired.Desired``."""
 
     def __init__(self, source: str, records: Records, blobs: Blobs, dialect: Dialect, around: Surroundings) -> None:
         self.source = source
@@ -62,14 +69,22 @@ class View:
         self.around = around
         self.delta = Delta()
         self.gone: frozenset[str] = frozenset()
-        self._new_members: defaultdict[str, list[str]] = defaultdict(list)
         self._locators: dict[str, Locator] = {}
+        self._comments: dict[str, Ignored] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin anew with what depends on the difference."""
+        self.places = Places(self.body, self._location_manifests, self.around.locations)
+        self._new_members: defaultdict[str, list[str]] = defaultdict(list)
+        self._new_users: defaultdict[str, list[str]] | None = None
+        self._looked: dict[tuple[str, Any], Any] = {}
 
     def overlay(self, delta: Delta) -> None:
         """Take ``delta`` for what has changed."""
         self.delta = delta
         self.gone = frozenset(delta.removed())
-        self._new_members.clear()
+        self._forget()
         for key, resource in delta.added.items():
             self._new_members[resource.key.gvc].append(key)
 
@@ -94,16 +109,22 @@ class View:
         return resource_of(manifest, Key.parse(entry.key).gvc, entry.path, entry.blob)
 
     def body(self, key: str) -> dict[str, Any] | None:
+        """``neighbour``, decoded."""
+        body = self.neighbour(key)
+        decoded: dict[str, Any] | None = None if body is None else msgspec.json.decode(body)
+        return decoded
+
+    def neighbour(self, key: str) -> bytes | None:
         """What ``key`` is like as a neighbour: as desired, or as recorded where it is another source's or is kept."""
         found = self.resource(key)
         if found is not None:
-            return _decoded(found.body)
+            return found.body
         records = self.records.applied.get(key)
         if any(map(self._stays, records)):
-            return _decoded(records[0].body)
+            return records[0].body
         entry = self.entry(key)
         if isinstance(entry, Entry) and self.records.blobs.get_many([entry.blob]):
-            return _decoded(self._again(entry, self.blobs.read).body)  # another source's, not applied yet
+            return self._again(entry, self.blobs.read).body  # another source's, not applied yet
         return None
 
     def nothing_else(self) -> bool:
@@ -130,6 +151,37 @@ class View:
         """Keys of unchanged resources that refer to ``target``."""
         touched = self.delta.added.keys() | self.gone
         return [key for key in self.records.desired.referrers(target) if key not in touched]
+
+    def users(self, key: str) -> list[str]:
+        """Keys of all resources that refer to ``key``, in order."""
+        if self._new_users is None:
+            self._new_users = defaultdict(list)
+            for user, resource in self.delta.added.items():
+                for target in {reference.target for reference in resource.references}:
+                    self._new_users[target].append(user)
+        return sorted([*self._new_users.get(key, ()), *self.referrers(key)])
+
+    def references_before(self, key: str) -> Sequence[Reference]:
+        """What ``key`` referred to in the last good revision."""
+        return self.records.desired.references(key)
+
+    def look(self, key: str, view: type[Looked]) -> Looked | None:
+        """The resource ``key`` in normal form through ``view``; None where its body is not known here."""
+        if (key, view) not in self._looked:
+            body = self.neighbour(key)
+            self._looked[key, view] = None if body is None else msgspec.json.decode(body, type=view)
+        found: Looked | None = self._looked[key, view]
+        return found
+
+    def locations(self, gvc: str) -> tuple[str, ...]:
+        """Every location of ``gvc``, bound here or not; none where the GVC is not known."""
+        return self.places.of(gvc)
+
+    def _location_manifests(self) -> set[str]:
+        """Keys of the locations that manifests declare, or declared when they were applied."""
+        keys = {key for key, _ in self.records.desired.scan() if key.startswith(f"{Kind.LOCATION}/")}
+        keys |= {key for key in self.delta.added if key.startswith(f"{Kind.LOCATION}/")}
+        return keys | {str(record.key) for record in self.records.applied.items(Kind.LOCATION)}
 
     def references(self, key: str) -> Sequence[Reference]:
         """What ``key`` refers to."""
@@ -160,12 +212,14 @@ class View:
             locator = self._locators[site.blob] = Locator(self.blobs.read(site.blob))
         return locator.of(site.position).of(pointer)
 
+    def ignored(self, site: Site, line: int, rule: str) -> bool:
+        """Whether a comment in the file silences the warnings of a rule on a line."""
+        comments = self._comments.get(site.blob)
+        if comments is None:
+            comments = self._comments[site.blob] = Ignored(self.blobs.read(site.blob))
+        return (line, rule) in comments
+
     def members(self, gvc: str) -> set[str]:
         """Keys of what is, or shall be, in ``gvc``."""
         known = self.records
         return {*self._new_members.get(gvc, ()), *known.desired.keys_of_gvc(gvc), *known.applied.keys_of_gvc(gvc)}
-
-
-def _decoded(body: bytes) -> dict[str, Any]:
-    decoded: dict[str, Any] = msgspec.json.decode(body)
-    return decoded

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 
-from reconciler.manifests.decoder import SUPPORTED
+from reconciler.manifests.document import SUPPORTED
 from reconciler.manifests.shape import Shape, shape_of
 from reconciler.model.key import GVC_SCOPED, Kind
 

@@ -1,0 +1,74 @@
+"""The questions that rules have about other resources: who has to ask again after a change, and what is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+from reconciler.manifests.delta import Delta
+from reconciler.manifests.desired import Desired
+from reconciler.manifests.rules import answer_of, rules
+from reconciler.manifests.rules.registry import Words
+from reconciler.model.finding import Finding, Severity
+from reconciler.model.key import Kind
+from reconciler.model.resource import Question, Resource, pointer_parts
+
+RIPPLES: dict[str, frozenset[str]] = {
+    Kind.POLICY: frozenset({Kind.IDENTITY}),
+    Kind.DOMAIN: frozenset({Kind.WORKLOAD}),
+}
+"""Kinds of the targets of what changes that are to be asked again, with all that refers to them.
+
+A policy that goes takes from the identities that it names what workloads with these identities rely on.
+"""
+
+
+def answers(delta: Delta, world: Desired) -> Iterator[Finding]:
+    """What is wrong between what changed, what refers to it, and what the rules look at besides."""
+    replies = cache(answer_of)
+    for key, resource in _askers(delta, world):
+        for question in resource.questions:
+            told = replies(question.rule)(question, key, world)
+            yield from filter(None, (_finding(resource, question, world, words) for words in told))
+
+
+def _askers(delta: Delta, world: Desired) -> Iterator[tuple[str, Resource]]:
+    """Everything that changed and has questions, and of what has not changed all that a change may concern."""
+    for key, resource in delta.added.items():
+        if resource.questions:
+            yield key, resource
+    if world.nothing_else():
+        return
+    for key in sorted(_concerned(delta, world)):
+        found = world.resource(key)
+        if found is not None and found.questions:
+            yield key, found
+
+
+def _concerned(delta: Delta, world: Desired) -> set[str]:
+    """Unchanged resources that refer to what changed, or to what something that changed has to do with."""
+    changed = [*delta.removed(), *delta.added]
+    middle: set[str] = set()
+    for key in changed:
+        rippling = RIPPLES.get(key.partition("/")[0])
+        if rippling is not None:
+            middle.update(_of_kinds(rippling, (ref.target for ref in world.references(key))))
+            middle.update(_of_kinds(rippling, (ref.target for ref in world.references_before(key))))
+    concerned = middle - delta.added.keys()
+    for key in {*changed, *middle}:
+        concerned.update(world.referrers(key))
+    return concerned
+
+
+def _of_kinds(kinds: frozenset[str], targets: Iterable[str]) -> Iterator[str]:
+    return (target for target in targets if target.partition("/")[0] in kinds)
+
+
+def _finding(resource: Resource, question: Question, world: Desired, message: str, suggestion: str) -> Finding | None:
+    """The finding at the value that the question is about; None where a comment silences it."""
+    rule = rules()[question.rule]
+    site = world.site(str(resource.key))
+    line, column = world.place(site, pointer_parts(question.pointer))
+    if rule.severity is not Severity.ERROR and world.ignored(site, line, rule.id):
+        return None
+    return Finding(site.path, line, column, rule.id, rule.severity, *words, str(resource.key))

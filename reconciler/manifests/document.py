@@ -1,0 +1,231 @@
+"""One document on its way to a manifest: its kind, its schema, its rules, its normal form."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from reconciler.documents.places import Locator, Places
+from reconciler.documents.reader import Document
+from reconciler.documents.validation import checker
+from reconciler.manifests import kinds
+from reconciler.manifests.judging import Torn, judge, mended
+from reconciler.manifests.normal import Dialect, Former, depends_on, whole_numbers
+from reconciler.manifests.secrets import masked, seal_of
+from reconciler.manifests.shape import secret_shape, shape_of
+from reconciler.model.finding import Fault, Pointer
+from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+from reconciler.model.resource import OPEN_GVC, Manifest, Question, Reference, pointer_parts
+
+if TYPE_CHECKING:
+    from reconciler.documents.dialect import Breach
+
+SUPPORTED = frozenset({Kind.GVC, Kind.WORKLOAD, Kind.VOLUMESET, Kind.IDENTITY, Kind.POLICY, Kind.SECRET, Kind.LOCATION})
+"""Kinds with a schema."""
+
+SERVER_OWNED = frozenset({"id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys"})
+"""Fields that an exported manifest carries and nobody can ask for (4-fields.md, section 1)."""
+
+BUILT_IN_TAGS = frozenset(
+    {"platform/protected", "platform/relaxMemoryToCpuRatio", "platform/deployTimestamp", "platform/release"}
+)
+"""Built-in tags that a manifest may carry (4-fields.md, section 9)."""
+
+_WHOLE_FLOAT = (b".0,", b".0}", b".0]")
+"""How a number such as 80.0 ends in JSON; most bodies hold none, which is seen without walking them."""
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Site:
+    """The file, parsed again for places only when something is wrong."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._locator: Locator | None = None
+
+    def places(self, document: Document) -> Places:
+        """Where the values of ``document`` stand."""
+        if self._locator is None:
+            self._locator = Locator(self._raw)
+        return self._locator.of(document.index)
+
+
+class Decoding:
+    """One document on its way to a manifest."""
+
+    def __init__(self, site: Site, document: Document, dialect: Dialect) -> None:
+        self.site = site
+        self.document = document
+        self.dialect = dialect
+        self.faults: list[Fault] = []
+        self.owned: list[str] = []
+        self.key = ""
+        self.named = ""
+        self.loose: tuple[Reference, ...] = ()
+
+    def manifest(self) -> Manifest | None:
+        """The document as a manifest, one that breaks rules too; None where it does not fit its schema."""
+        value = self.document.value
+        if not isinstance(value, dict):
+            self._fault("not-a-mapping", (), "a manifest is a mapping that begins with `kind:`")
+            return None
+        kind = self._kind(value)
+        if kind is None:
+            return None
+        value = self._translated(self._without_owned(value))
+        self.named = _named(kind, value)
+        check = checker(str(kind))
+        if check.valid(value):
+            return self._formed(kind, value, self._judged(kind, value))
+        breaches = check.breaches(value)
+        told = check.phrased(breaches, self.site.places(self.document))
+        self.faults.extend(msgspec.structs.replace(fault, key=self._key_text(kind, value)) for fault in told)
+        torn = [_torn(breach) for breach in breaches]
+        rest = mended(value, torn)
+        self._judged(kind, rest, torn)
+        if kind is not Kind.SECRET:
+            former = Former(self.dialect, self._gvc(kind, rest))
+            former.form(shape_of(str(kind)), rest)
+            self._bad_links(former, kind, rest, {each.at for each in torn})
+            self.loose = tuple(sorted(set(former.references)))
+        return None
+
+    def _judged(self, kind: Kind, value: dict[str, Any], torn: Sequence[Torn] = ()) -> tuple[Question, ...]:
+        """Hold ``value`` to the rules of its kind; what they have to ask about other resources."""
+        judgement = judge(kind, value, torn)
+        for rule, flaw in judgement.flaws:
+            places = self.site.places(self.document)
+            line, column = places.key(flaw.at) if flaw.on_key else places.of(flaw.at)
+            key = self._key_text(kind, value)
+            self.faults.append(Fault(rule.id, flaw.message, line, column, flaw.suggestion, rule.severity, key))
+        return tuple(judgement.questions)
+
+    @staticmethod
+    def _gvc(kind: Kind, value: dict[str, Any]) -> str:
+        gvc = value.get("gvc", OPEN_GVC) if kind in GVC_SCOPED else ""
+        return gvc if isinstance(gvc, str) else OPEN_GVC
+
+    def _kind(self, value: dict[str, Any]) -> Kind | None:
+        written = value.get("kind")
+        kind = KINDS.get(written) if isinstance(written, str) else None
+        if kind in SUPPORTED:
+            return kind
+        if "kind" not in value:
+            self._fault("missing-field", (), "the field `kind` is missing", f"one of {_listed()}")
+        elif kind is not None:
+            self._fault("unsupported-kind", ("kind",), f"manifests of kind {kind} are not supported yet")
+        else:
+            text = written if isinstance(written, str) else ""
+            near = difflib.get_close_matches(text.lower(), [str(kind) for kind in SUPPORTED], 1)
+            hint = f"did you mean {near[0]}?" if near else f"one of {_listed()}"
+            message = f"unknown kind {text[:60]!r}" if text else "the kind of a manifest is one word"
+            self._fault("unknown-kind", ("kind",), message, hint)
+        return None
+
+    def _without_owned(self, value: dict[str, Any]) -> dict[str, Any]:
+        self.owned = [name for name in value if name in SERVER_OWNED]
+        return {name: member for name, member in value.items() if name not in SERVER_OWNED} if self.owned else value
+
+    def _translated(self, value: dict[str, Any]) -> dict[str, Any]:
+        tags, scheme = value.get("tags"), self.dialect.scheme
+        if scheme == "platform" or not isinstance(tags, dict):
+            return value
+        own = f"{scheme}/"
+        renamed = {f"platform/{tag[len(own) :]}" if tag.startswith(own) else tag: text for tag, text in tags.items()}
+        return {**value, "tags": renamed}
+
+    def _formed(self, kind: Kind, value: dict[str, Any], questions: tuple[Question, ...]) -> Manifest:
+        gvc = self._gvc(kind, value)
+        former = Former(self.dialect, gvc)
+        seal = b""
+        if kind is Kind.SECRET:
+            content = former.form(secret_shape(value["type"]), value["data"])
+            seal = seal_of(content)
+            value = {**value, "data": masked(content, self.dialect.secret_key)}
+        body = former.form(shape_of(str(kind)), kinds.prepare(kind, value))
+        kinds.complete(kind, body, self.dialect)
+        if gvc:
+            body["gvc"] = gvc
+            former.references.append(Reference(f"gvc/{gvc}", "/gvc"))
+        self._tags(body, former, gvc)
+        self._variables(kind, value)
+        self._bad_links(former, kind, value)
+        references = tuple(sorted(set(former.references)))
+        written = _encode(body)
+        if any(end in written for end in _WHOLE_FLOAT):
+            written = _encode(whole_numbers(body))
+        mixed = gvc == OPEN_GVC and _mixed(references)
+        return Manifest(kind, gvc, value["name"], written, references, self.document.index, self.document.line, seal,
+                        former.unsorted, mixed, questions)  # fmt: skip
+
+    def _bad_links(self, former: Former, kind: Kind, value: dict[str, Any], told: Container[Pointer] = ()) -> None:
+        for trouble in former.troubles:
+            pointer = pointer_parts(trouble.pointer)
+            if pointer not in told:
+                self.key = self._key_text(kind, value)
+                self._fault("bad-link", pointer, trouble.message, trouble.suggestion)
+
+    def _tags(self, body: dict[str, Any], former: Former, gvc: str) -> None:
+        for tag, text in (body.get("tags") or {}).items():
+            if tag.startswith("platform/") and tag not in BUILT_IN_TAGS:
+                self._built_in(tag)
+            elif tag == "reconciler/depends-on":
+                references, troubles = depends_on(text, self.dialect, gvc, "/tags/reconciler~1depends-on")
+                former.references.extend(references)
+                for trouble in troubles:
+                    self._fault("bad-link", ("tags", tag), trouble.message)
+
+    def _variables(self, kind: Kind, value: dict[str, Any]) -> None:
+        """The schema reserves names beginning PLATFORM_; this is the same for another spelling of it."""
+        prefix = f"{self.dialect.scheme.upper()}_"
+        if prefix == "PLATFORM_":
+            return
+        for pointer, name in kinds.variables(kind, value):
+            if name.startswith(prefix):
+                self._fault("not-allowed", pointer, f"`{name}` is refused: the platform sets names beginning {prefix}")
+
+    def _built_in(self, tag: str) -> None:
+        scheme = self.dialect.scheme
+        written, *allowed = (scheme + one.removeprefix("platform") for one in (tag, *sorted(BUILT_IN_TAGS)))
+        self._fault(
+            "built-in-tag",
+            ("tags", written),
+            f"the tag {written} is the platform's own",
+            f"allowed: {', '.join(allowed)}",
+        )
+
+    def _key_text(self, kind: Kind, value: dict[str, Any]) -> str:
+        name, gvc = value.get("name"), value.get("gvc", "")
+        if not isinstance(name, str) or not isinstance(gvc, str) or (kind in GVC_SCOPED and not gvc):
+            return ""
+        return str(Key(kind, gvc, name))
+
+    def _fault(self, rule: str, pointer: tuple[str | int, ...], message: str, suggestion: str = "") -> None:
+        line, column = self.site.places(self.document).of(pointer)
+        self.faults.append(Fault(rule, message, line, column, suggestion, key=self.key))
+
+
+def _mixed(references: tuple[Reference, ...]) -> bool:
+    """Whether some targets leave the GVC open while others of such kinds name it."""
+    return any(each.target.count("/") > 1 and OPEN_GVC not in each.target for each in references)
+
+
+def _named(kind: Kind, value: dict[str, Any]) -> str:
+    """The key that a document means to have, faulty or not; "" where it does not say."""
+    name, gvc = value.get("name"), value.get("gvc", OPEN_GVC) if kind in GVC_SCOPED else ""
+    return str(Key(kind, gvc, name)) if isinstance(name, str) and isinstance(gvc, str) else ""
+
+
+def _torn(breach: Breach) -> Torn:
+    """Where ``breach`` leaves nothing to judge by: at a value of the wrong type, or at a field that is missing."""
+    if breach.keyword == "type":
+        return Torn(breach.path, [breach.asked] if isinstance(breach.asked, str) else breach.asked)
+    return Torn((*breach.path, breach.field) if breach.keyword == "required" else breach.path)
+
+
+def _listed() -> str:
+    return ", ".join(sorted(SUPPORTED))

@@ -1,0 +1,98 @@
+"""One document against the rules of its kind: what breaks them, and what they have to ask about other resources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from reconciler.manifests.normal import escaped, whole_numbers
+from reconciler.manifests.rules import rules_of
+from reconciler.model.finding import Ask, Flaw, Pointer
+from reconciler.model.key import Kind
+from reconciler.model.resource import Question
+from reconciler.model.rule import Rule
+from reconciler.model.view import Envelope
+
+_EMPTY: dict[str, Any] = {"object": {}, "array": [], "string": "", "integer": 0, "number": 0, "boolean": False}
+
+
+class Torn(NamedTuple):
+    """A value that does not fit the schema; ``types`` are those that it should have where it has another one."""
+
+    at: Pointer
+    types: Sequence[str] = ()
+
+
+class Judgement(NamedTuple):
+    """What the rules hold against a document, and what they ask."""
+
+    flaws: list[tuple[Rule, Flaw]]
+    questions: list[Question]
+
+
+def judge(kind: Kind, value: dict[str, Any], torn: Sequence[Torn] = ()) -> Judgement:
+    """Hold ``value``, as it is written but for what is ``torn``, to the rules of ``kind``.
+
+    Nothing is said that rests on a torn value.
+    """
+    rules = rules_of(kind)
+    flaws: list[tuple[Rule, Flaw]] = []
+    questions: list[Question] = []
+    view = _view(value, rules.view)
+    for entry in rules.entries if view is not None else ():
+        for found in entry.check(view):
+            if isinstance(found, Ask):
+                pointer = "".join(f"/{escaped(step) if isinstance(step, str) else step}" for step in found.at)
+                questions.append(Question(entry.rule.id, found.target, pointer, found.detail))
+            elif not torn or not any(_overlap(found, each.at) for each in torn):
+                flaws.append((entry.rule, found))
+    return Judgement(flaws, questions)
+
+
+def mended(value: dict[str, Any], torn: Iterable[Torn]) -> dict[str, Any]:
+    """A copy of ``value`` in which what has the wrong type is left out, or in a list takes no room of its own."""
+    whole: dict[str, Any] = _copied(value)
+    for each in torn:
+        if each.types and each.at:
+            _mend(whole, each)
+    return whole
+
+
+def _mend(whole: dict[str, Any], torn: Torn) -> None:
+    holder: Any = whole
+    for step in torn.at[:-1]:
+        holder = _at(holder, step)
+    last = torn.at[-1]
+    if isinstance(holder, dict):
+        holder.pop(last, None)
+    elif isinstance(holder, list):
+        holder[int(last)] = _copied(_EMPTY[torn.types[0]])
+
+
+def _at(holder: Any, step: str | int) -> Any:
+    if isinstance(holder, dict):
+        return holder.get(step)
+    return holder[int(step)] if isinstance(holder, list) else None
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copied(member) for name, member in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
+
+
+def _view(value: dict[str, Any], view: type[Envelope]) -> Envelope | None:
+    try:
+        return msgspec.convert(value, view)
+    except msgspec.ValidationError:
+        # 80.0 is a whole number to a schema and none to a view.
+        try:
+            return msgspec.convert(whole_numbers(value), view)
+        except msgspec.ValidationError:
+            return None
+
+
+def _overlap(flaw: Flaw, torn: Pointer) -> bool:
+    return any(at[: len(torn)] == torn[: len(at)] for at in (flaw.at, *flaw.also))

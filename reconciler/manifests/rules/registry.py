@@ -1,0 +1,80 @@
+"""How a rule is written down: a small generator with an id, over the typed view of one kind."""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+from reconciler.manifests.rules.world import World
+from reconciler.model.finding import Ask, Flaw, Severity
+from reconciler.model.key import Kind
+from reconciler.model.resource import Question
+from reconciler.model.rule import Rule
+
+Words = tuple[str, str]
+"""Message and suggestion."""
+
+Check = Callable[[Any], Iterator[Flaw | Ask]]
+Answer = Callable[[Question, str, World], Iterator[Words]]
+_Check = TypeVar("_Check", bound=Callable[..., Iterator[Any]])
+
+
+class Entry(NamedTuple):
+    """A rule with the generator that finds what breaks it, or that asks what has to be known for it."""
+
+    rule: Rule
+    check: Check
+
+
+RULES: dict[str, Rule] = {}
+"""Every rule of the modules that are loaded, by id."""
+
+CHECKS: defaultdict[Kind, list[Entry]] = defaultdict(list)
+"""What is looked at in a document, by kind."""
+
+ANSWERS: dict[str, Answer] = {}
+"""What is looked at in the other resources that a rule asked about, by the rule's id."""
+
+
+def rule(name: str, source: str, *kinds: Kind, severity: Severity = Severity.ERROR) -> Callable[[_Check], _Check]:
+    """Make a generator over the typed view of ``kinds`` the rule ``name``, as ``source`` (document, section) asks.
+
+    The first paragraph of its docstring says what holds, the rest why. It yields a Flaw for each breach, and an Ask
+    for what only the function under ``answer(name)`` can judge.
+    """
+
+    def register(check: _Check) -> _Check:
+        what, _, why = inspect.cleandoc(check.__doc__ or "").partition("\n\n")
+        written = Rule(name, severity, " ".join(what.split()), " ".join(why.split()), source)
+        if RULES.setdefault(name, written).source != source:
+            raise ValueError(f"two rules are called {name}")
+        for kind in kinds:
+            CHECKS[kind].append(Entry(RULES[name], check))
+        return check
+
+    return register
+
+
+def warning(name: str, source: str, *kinds: Kind) -> Callable[[_Check], _Check]:
+    """``rule`` for what is told and not refused."""
+    return rule(name, source, *kinds, severity=Severity.WARNING)
+
+
+def notice(name: str, source: str, *kinds: Kind) -> Callable[[_Check], _Check]:
+    """``rule`` for what is only pointed out."""
+    return rule(name, source, *kinds, severity=Severity.NOTICE)
+
+
+def answer(name: str) -> Callable[[_Check], _Check]:
+    """Make a function what answers the questions of the rule ``name``: message and suggestion for each breach.
+
+    It is given the question, the key of the resource that asks, and the world.
+    """
+
+    def register(function: _Check) -> _Check:
+        ANSWERS[name] = function
+        return function
+
+    return register

@@ -1,0 +1,26 @@
+"""What the answer to a rule's question may look at: the other resources, as they would be after the change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from reconciler.model.resource import Reference
+
+View = TypeVar("View")
+
+
+class World(Protocol):
+    """The whole desired state as it would be after the change, and what exists besides."""
+
+    def look(self, key: str, view: type[View]) -> View | None:
+        """The resource ``key`` in normal form, as ``view``; None where its body is not known here."""
+
+    def users(self, key: str) -> Sequence[str]:
+        """Keys of all resources that refer to ``key``, in order."""
+
+    def references(self, key: str) -> Sequence[Reference]:
+        """What a resource refers to; empty where there is none."""
+
+    def locations(self, gvc: str) -> tuple[str, ...]:
+        """Names of the locations of a GVC; empty where it is not known."""

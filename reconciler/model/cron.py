@@ -1,0 +1,232 @@
+"""A cron expression as a value: which minutes it names, and the next of them (4-fields.md, section 5).
+
+Times are whole minutes since 1970-01-01 00:00 UTC: nothing here asks a clock.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple, Self
+
+import msgspec
+
+from reconciler.model.calendar import day_of, days_in, first_of, weekday_of
+
+HOUR = 60
+DAY = 24 * HOUR
+MONTHS_SEARCHED = 400 * 12 + 1
+"""The calendar repeats itself after 400 years: what has not come by then never comes."""
+
+_WEEKS = sum(1 << 7 * week for week in range(6))
+_QUOTED = 30
+
+
+class CronError(ValueError):
+    """The text is no cron expression; the message names the field and the part, ``suggestion`` a way out."""
+
+    def __init__(self, message: str, suggestion: str = "") -> None:
+        super().__init__(message)
+        self.suggestion = suggestion
+
+
+class _Field(NamedTuple):
+    title: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()
+    """Names of the values from ``low`` on."""
+
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+FIELDS = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day of month", 1, 31),
+    _Field("month", 1, 12, _MONTHS),
+    _Field("day of week", 0, 7, _WEEKDAYS),
+)
+_SHORTHANDS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+
+
+class Cron(msgspec.Struct, frozen=True, gc=False):
+    """The minutes that an expression names; each field is a number whose bit N stands for the value N.
+
+    ``either`` says that both days are restricted, so that a day is meant when one of the two fits.
+    """
+
+    minutes: int
+    hours: int
+    days: int
+    months: int
+    weekdays: int
+    either: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Five fields: minute, hour, day of month, month, day of week (0 and 7 are Sunday); names in any case.
+
+        A field is a list of ``*``, values and ranges; ``/N`` after ``*`` or a range takes every Nth value.
+        Raises CronError.
+        """
+        parts = text.split()
+        if len(parts) != len(FIELDS):
+            raise _miscounted(parts)
+        minutes, hours, days, months, weekdays = (_bits(part, field) for part, field in zip(parts, FIELDS, strict=True))
+        # As cron has it, a field is open when it begins with a star, whatever follows.
+        either = not parts[2].startswith("*") and not parts[4].startswith("*")
+        return cls(minutes, hours, days, months, (weekdays | weekdays >> 7) & 0x7F, either)
+
+    @property
+    def runs_an_hour(self) -> int:
+        """How often it comes in an hour in which it comes at all."""
+        return self.minutes.bit_count()
+
+    def next_after(self, minute: int) -> int | None:
+        """The first minute named that is later than ``minute``; None where none ever comes, such as 30 February."""
+        day, time = divmod(minute + 1, DAY)
+        found = self._day_from(day)
+        if found == day:
+            later = self._time_from(time)
+            if later is not None:
+                return day * DAY + later
+            found = self._day_from(day + 1)
+        earliest = self._time_from(0)
+        return None if found is None or earliest is None else found * DAY + earliest
+
+    def _time_from(self, time: int) -> int | None:
+        """The first time of day, in minutes, that is not before ``time``."""
+        hour, minute = divmod(time, HOUR)
+        if self.hours >> hour & 1 and self.minutes >> minute:
+            return hour * HOUR + _lowest(self.minutes >> minute << minute)
+        hours = self.hours >> hour + 1 << hour + 1
+        return _lowest(hours) * HOUR + _lowest(self.minutes) if hours else None
+
+    def _day_from(self, day: int) -> int | None:
+        """The first day named, counted from 1970-01-01, that is not before ``day``."""
+        year, month, earliest = day_of(day)
+        for _ in range(MONTHS_SEARCHED):
+            if self.months >> month & 1:
+                first = first_of(year, month)
+                days = self._days_of(first, days_in(year, month)) >> earliest << earliest
+                if days:
+                    return first + _lowest(days) - 1
+            year, month, earliest = (year, month + 1, 1) if month < 12 else (year + 1, 1, 1)
+        return None
+
+    def _days_of(self, first: int, length: int) -> int:
+        """The days named of the month of ``length`` days that begins on the day ``first``."""
+        weekdays = self.weekdays * _WEEKS >> weekday_of(first) << 1
+        named = self.days | weekdays if self.either else self.days & weekdays
+        return named & (1 << length + 1) - 2
+
+
+@lru_cache(maxsize=1024)
+def parsed(text: str) -> Cron | CronError:
+    """``text`` as a cron expression, or what is wrong with it; the same few texts are met again and again."""
+    try:
+        return Cron.parse(text)
+    except CronError as fault:
+        return fault
+
+
+def _miscounted(parts: list[str]) -> CronError:
+    wanted = ", ".join(field.title for field in FIELDS)
+    if len(parts) == 1 and parts[0].startswith("@"):
+        meant = _SHORTHANDS.get(parts[0].lower())
+        message = f"{_shown(parts[0])} is a shorthand; a schedule has five fields: {wanted}"
+        return CronError(message, f"write `{meant}`" if meant else "")
+    count = f"{len(parts)} field" if len(parts) == 1 else f"{len(parts)} fields"
+    extra = "seconds and years are no fields of it" if len(parts) in (6, 7) else ""
+    return CronError(f"the schedule has {count} where there must be five: {wanted}", extra)
+
+
+def _bits(text: str, field: _Field) -> int:
+    bits = 0
+    for part in text.split(","):
+        bits |= _range_bits(part, field)
+    return bits
+
+
+def _range_bits(part: str, field: _Field) -> int:
+    """The values of one entry of a list: ``*``, ``N``, ``N-M``, each but ``N`` with ``/STEP``."""
+    span, slash, step = part.partition("/")
+    low, dash, high = span.partition("-")
+    if span == "*":
+        # Sunday is counted once, or every second day of the week would be counted wrong.
+        start, end = field.low, min(field.high, 6) if field.names is _WEEKDAYS else field.high
+    else:
+        start = _value(low, part, field)
+        end = _value(high, part, field) if dash else start
+    if start > end:
+        raise _fault(part, field, "the range begins after its end", _turned(start, end, field))
+    if slash and not dash and span != "*":
+        raise _fault(part, field, "a step needs a range before it", f"write {start}-{field.high}/{step}")
+    every = _step(step, part, field) if slash else 1
+    return sum(1 << value for value in range(start, end + 1, every))
+
+
+def _step(text: str, part: str, field: _Field) -> int:
+    number = _number(text)
+    if not number:
+        raise _fault(part, field, "the step must be a whole number, at least 1")
+    return number
+
+
+def _value(text: str, part: str, field: _Field) -> int:
+    number = _number(text)
+    if number is None:
+        name = text.lower()
+        if name in field.names:
+            return field.low + field.names.index(name)
+        raise _fault(part, field, _no_value(text, field), _unabbreviated(name, field))
+    if not field.low <= number <= field.high:
+        raise _fault(part, field, f"{text[:_QUOTED]} is out of bounds, allowed is {field.low} to {field.high}")
+    return number
+
+
+def _number(text: str) -> int | None:
+    """Digits as a number; one that is far too long is as wrong as 999."""
+    if not text.isdecimal() or not text.isascii():
+        return None
+    return int(text) if len(text) <= 4 else 999
+
+
+def _no_value(text: str, field: _Field) -> str:
+    if not text:
+        return "a value is missing"
+    named = f" or {field.names[0]} to {field.names[-1]}" if field.names else ""
+    return f"{_shown(text)} is neither * nor {field.low} to {field.high}{named}"
+
+
+def _unabbreviated(name: str, field: _Field) -> str:
+    near = name[:3] if name[:3] in field.names else ""
+    return f"write {near}" if near else ""
+
+
+def _turned(start: int, end: int, field: _Field) -> str:
+    """``22-2`` → ``22-23,0-2``: the range that was meant, as cron wants it."""
+    high = 6 if field.names is _WEEKDAYS else field.high
+    first = f"{start}-{high}" if start < high else str(start)
+    second = f"{field.low}-{end}" if end > field.low else str(end)
+    return f"write {first},{second}"
+
+
+def _fault(part: str, field: _Field, message: str, suggestion: str = "") -> CronError:
+    return CronError(f"{field.title}, {_shown(part)}: {message}", suggestion)
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "...")
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1

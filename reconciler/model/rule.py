@@ -1,0 +1,40 @@
+"""A rule: what the platform asks of manifests, with the reason and the place where the documents say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from reconciler.model.finding import Severity
+
+PAGE = "docs/rules.md"
+"""The reference page with a section on every rule, relative to the project's root."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One constraint with a stable id.
+
+    ``what`` is the requirement in a sentence, ``why`` what goes wrong without it, ``source`` the document and section.
+    """
+
+    id: str
+    severity: Severity
+    what: str
+    why: str
+    source: str
+
+    @property
+    def page(self) -> str:
+        """Where the reference page tells of it."""
+        return f"{PAGE}#{self.id}"
+
+
+def rulebook(rules: Iterable[Rule]) -> dict[str, Rule]:
+    """``rules`` by id. Raises ValueError where two have one id."""
+    book: dict[str, Rule] = {}
+    for rule in rules:
+        if rule.id in book:
+            raise ValueError(f"two rules are called {rule.id}")
+        book[rule.id] = rule
+    return book

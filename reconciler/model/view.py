@@ -1,0 +1,23 @@
+"""What the typed views of all kinds share: they are made from a manifest as it is written, or from its normal form.
+
+Every field has a default, so that a view can be made of a manifest with faults too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class View(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Fields by their names in manifests; those that no rule looks at are left out."""
+
+
+class Envelope(View, frozen=True):
+    """What manifests of every kind have (4-fields.md, section 1); ``gvc`` is "" where the directory decides."""
+
+    name: str = ""
+    description: str = ""
+    gvc: str = ""
+    tags: dict[str, Any] = {}

@@ -1,0 +1,53 @@
+"""Where the members of each GVC are to be, worked out once per GVC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from reconciler.model.key import Kind
+from reconciler.planning.placement import locations_of
+
+Body = Callable[[str], dict[str, Any] | None]
+
+
+class Places:
+    """Locations of each GVC.
+
+    ``body`` gives the body of a key, ``manifests`` the keys of all location manifests, and ``named`` are the locations
+    that the settings name.
+    """
+
+    def __init__(
+        self,
+        body: Callable[[str], dict[str, Any] | None],
+        manifests: Callable[[], Iterable[str]],
+        named: frozenset[str],
+    ) -> None:
+        self._body = body
+        self._manifests = manifests
+        self._named = named
+        self._known: list[dict[str, Any]] | None = None
+        self._by_gvc: dict[str, tuple[str, ...]] = {}
+
+    def of(self, gvc: str) -> tuple[str, ...]:
+        """Every location of ``gvc``, bound here or not; none where the GVC is neither desired nor kept."""
+        found = self._by_gvc.get(gvc)
+        if found is None:
+            body = self._body(f"{Kind.GVC}/{gvc}")
+            found = () if body is None else locations_of(body, self._locations)
+            self._by_gvc[gvc] = found
+        return found
+
+    def _locations(self) -> list[dict[str, Any]]:
+        """Bodies of all location manifests, and a bare one for each that only the settings name."""
+        if self._known is None:
+            bodies = [body for key in sorted(self._manifests()) if (body := self._body(key)) is not None]
+            declared = {body["name"] for body in bodies}
+            self._known = bodies + [_bare(name) for name in sorted(self._named - declared)]
+        return self._known
+
+
+def _bare(name: str) -> dict[str, Any]:
+    provider, _, region = name.partition("-")
+    return {"kind": "location", "name": name, "provider": provider, "region": region}

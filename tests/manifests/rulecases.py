@@ -1,0 +1,106 @@
+"""Case files of rules: manifests as a user could have written them, each expected finding marked on its line.
+
+``# ← rule`` or ``# ← rule:column`` at the end of a line, several parted by commas; ``# ↓ rule`` on the line above where
+the line itself has no room for a comment. A file that is one mapping with ``files`` holds several, or odd bytes, or
+what was applied ``before``; its ``expect`` lists the findings.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+
+from reconciler.cli.findings import findings_text
+from reconciler.manifests.normal import Dialect
+from reconciler.model.finding import Finding
+from reconciler.pipeline.folder import check
+from reconciler.pipeline.view import Surroundings
+from tests.gitkit import File
+from tests.pipeline.way import Way
+
+CASES = Path(__file__).parent.parent / "cases" / "rules"
+NAME = "manifest.yaml"
+DIALECT = Dialect("acme", secret_key=b"k" * 32)
+AROUND = Surroundings(external=frozenset({"gvc/shop", "gvc/ops"}), unknown=True)
+_MARK = re.compile(r"#\s*([←↓])\s*(.*?)\s*$")
+
+
+class Mark(NamedTuple):
+    """An expected finding; ``column`` is 0 where the case leaves it open."""
+
+    rule: str
+    path: str
+    line: int
+    column: int = 0
+
+
+class Case(msgspec.Struct):
+    """One case; ``files`` by path."""
+
+    files: dict[str, File] = {}
+    before: dict[str, File] = {}
+    settings: str = ""
+    expect: list[dict[str, Any]] = []
+    plain: bool = False
+
+    @classmethod
+    def load(cls, path: Path) -> Case:
+        """The case in the file at ``path``."""
+        raw = path.read_bytes()
+        wrapped = _wrapped(raw)
+        return cls(**wrapped) if wrapped else cls({NAME: raw}, plain=True)
+
+
+def _wrapped(raw: bytes) -> dict[str, Any]:
+    try:
+        value = yaml.load(raw, yaml.CSafeLoader)
+    except yaml.YAMLError:
+        return {}
+    return value if isinstance(value, dict) and ("files" in value or "settings" in value) else {}
+
+
+def case_files() -> list[Path]:
+    """Every case file, in order."""
+    return sorted(CASES.glob("*/*.yaml"))
+
+
+def findings_of(case: Case, folder: Path) -> list[Finding]:
+    """What is found in ``case``, written down in ``folder``."""
+    if case.settings:
+        return settings_findings(case, folder)
+    if case.plain:
+        folder.joinpath(NAME).write_bytes(bytes(case.files[NAME]))
+        return check(folder, DIALECT, AROUND).findings
+    way = Way(folder / "way", case.before or case.files, external=("//gvc/shop", "//gvc/ops"))
+    if case.before:
+        way.applied()
+        way.commit(case.files)
+    return way.prepare().findings
+
+
+def settings_findings(case: Case, folder: Path) -> list[Finding]:
+    """What is found in the settings of ``case``."""
+    raise NotImplementedError
+
+
+def marks_of(case: Case) -> list[Mark]:
+    """The findings that ``case`` expects, in order."""
+    if not case.plain:
+        return sorted(Mark(one["rule"], one.get("path", NAME), one.get("line", 0), one.get("column", 0))
+                      for one in case.expect)  # fmt: skip
+    found: list[Mark] = []
+    for number, line in enumerate(bytes(case.files[NAME]).decode("utf-8", "replace").split("\n"), 1):
+        mark = _MARK.search(line)
+        for word in mark[2].split(",") if mark else ():
+            rule, _, column = word.strip().partition(":")
+            found.append(Mark(rule, NAME, number + (mark is not None and mark[1] == "↓"), int(column or 0)))
+    return sorted(found)
+
+
+def text_of(case: Case, folder: Path) -> str:
+    """What `reconciler validate` prints of ``case``."""
+    return findings_text(findings_of(case, folder))

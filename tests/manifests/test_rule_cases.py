@@ -1,0 +1,51 @@
+"""Every rule by its case files: what fails says so at the very line, what passes says nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.manifests.rulecases import CASES, Case, case_files, findings_of, marks_of, text_of
+
+FILES = case_files()
+FAILING = [path for path in FILES if path.name.startswith("fails")]
+
+
+def named(path: Path) -> str:
+    """``port-blocked/fails.yaml``."""
+    return str(path.relative_to(CASES))
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_an_example_is_told_what_its_marks_say(path: Path, tmp_path: Path) -> None:
+    case = Case.load(path)
+    found = findings_of(case, tmp_path)
+    expected = marks_of(case)
+    with_column = {(mark.rule, mark.path, mark.line) for mark in expected if mark.column}
+    notices = {mark.rule for mark in expected}
+    told = sorted(
+        (each.rule, each.path, each.line, each.column if (each.rule, each.path, each.line) in with_column else 0)
+        for each in found
+        if each.severity != "notice" or each.rule in notices
+    )
+    assert told == expected, [f"{each.path}:{each.line}:{each.column} {each.message}" for each in found]
+    rule = path.parent.name
+    assert (rule in {each.rule for each in found}) == path.name.startswith("fails")
+
+
+@pytest.mark.parametrize("path", FAILING, ids=named)
+def test_a_failing_example_is_told_in_words(path: Path, tmp_path: Path) -> None:
+    golden = path.with_suffix(".txt")
+    text = text_of(Case.load(path), tmp_path)
+    if os.environ.get("REWRITE_CASES"):
+        golden.write_text(text)
+    assert golden.read_text() == text
+
+
+def test_every_rule_has_an_example_that_fails_and_one_that_passes() -> None:
+    from reconciler.pipeline.rulebook import rulebook
+
+    found = {(path.parent.name, path.name.startswith("fails")) for path in FILES}
+    assert {(rule, fails) for rule in rulebook() for fails in (True, False)} == found
