@@ -30,7 +30,7 @@ def day_of(day: int) -> tuple[int, int, int]:
 
 def days_in(year: int, month: int) -> int:
     """How many days a month has."""
-    leap = month == 2 and (year % 4 == 0 and year % 100 != 0 or year % 400 == 0)
+    leap = month == 2 and (year % 4 == 0 and (year % 100 != 0 or year % 400 == 0))
     return _LENGTHS[month] + leap
 
 

@@ -5,7 +5,6 @@ Times are whole minutes since 1970-01-01 00:00 UTC: nothing here asks a clock.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple, Self
 
 import msgspec
@@ -99,15 +98,15 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
             if later is not None:
                 return day * DAY + later
             found = self._day_from(day + 1)
-        earliest = self._time_from(0)
-        return None if found is None or earliest is None else found * DAY + earliest
+        return None if found is None else found * DAY + _lowest(self.hours) * HOUR + _lowest(self.minutes)
 
     def _time_from(self, time: int) -> int | None:
         """The first time of day, in minutes, that is not before ``time``."""
         hour, minute = divmod(time, HOUR)
-        if self.hours >> hour & 1 and self.minutes >> minute:
-            return hour * HOUR + _lowest(self.minutes >> minute << minute)
-        hours = self.hours >> hour + 1 << hour + 1
+        minutes = _from(self.minutes, minute)
+        if minutes and self.hours >> hour & 1:
+            return hour * HOUR + _lowest(minutes)
+        hours = _from(self.hours, hour + 1)
         return _lowest(hours) * HOUR + _lowest(self.minutes) if hours else None
 
     def _day_from(self, day: int) -> int | None:
@@ -116,7 +115,7 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
         for _ in range(MONTHS_SEARCHED):
             if self.months >> month & 1:
                 first = first_of(year, month)
-                days = self._days_of(first, days_in(year, month)) >> earliest << earliest
+                days = _from(self._days_of(first, days_in(year, month)), earliest)
                 if days:
                     return first + _lowest(days) - 1
             year, month, earliest = (year, month + 1, 1) if month < 12 else (year + 1, 1, 1)
@@ -129,22 +128,13 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
         return named & (1 << length + 1) - 2
 
 
-@lru_cache(maxsize=1024)
-def parsed(text: str) -> Cron | CronError:
-    """``text`` as a cron expression, or what is wrong with it; the same few texts are met again and again."""
-    try:
-        return Cron.parse(text)
-    except CronError as fault:
-        return fault
-
-
 def _miscounted(parts: list[str]) -> CronError:
     wanted = ", ".join(field.title for field in FIELDS)
     if len(parts) == 1 and parts[0].startswith("@"):
         meant = _SHORTHANDS.get(parts[0].lower())
         message = f"{_shown(parts[0])} is a shorthand; a schedule has five fields: {wanted}"
         return CronError(message, f"write `{meant}`" if meant else "")
-    count = f"{len(parts)} field" if len(parts) == 1 else f"{len(parts)} fields"
+    count = "1 field" if len(parts) == 1 else f"{len(parts)} fields"
     extra = "seconds and years are no fields of it" if len(parts) in (6, 7) else ""
     return CronError(f"the schedule has {count} where there must be five: {wanted}", extra)
 
@@ -152,6 +142,8 @@ def _miscounted(parts: list[str]) -> CronError:
 def _bits(text: str, field: _Field) -> int:
     bits = 0
     for part in text.split(","):
+        if not part:
+            raise _fault(text, field, "a value is missing beside a comma")
         bits |= _range_bits(part, field)
     return bits
 
@@ -160,17 +152,16 @@ def _range_bits(part: str, field: _Field) -> int:
     """The values of one entry of a list: ``*``, ``N``, ``N-M``, each but ``N`` with ``/STEP``."""
     span, slash, step = part.partition("/")
     low, dash, high = span.partition("-")
+    every = _step(step, part, field) if slash else 1
     if span == "*":
-        # Sunday is counted once, or every second day of the week would be counted wrong.
-        start, end = field.low, min(field.high, 6) if field.names is _WEEKDAYS else field.high
+        start, end = field.low, field.high
     else:
         start = _value(low, part, field)
         end = _value(high, part, field) if dash else start
     if start > end:
-        raise _fault(part, field, "the range begins after its end", _turned(start, end, field))
+        raise _fault(part, field, "the range begins after its end", "" if slash else _turned(start, end, field))
     if slash and not dash and span != "*":
-        raise _fault(part, field, "a step needs a range before it", f"write {start}-{field.high}/{step}")
-    every = _step(step, part, field) if slash else 1
+        raise _fault(part, field, "a step needs a range before it", f"write `{start}-{_last(field)}/{step}`")
     return sum(1 << value for value in range(start, end + 1, every))
 
 
@@ -187,9 +178,10 @@ def _value(text: str, part: str, field: _Field) -> int:
         name = text.lower()
         if name in field.names:
             return field.low + field.names.index(name)
-        raise _fault(part, field, _no_value(text, field), _unabbreviated(name, field))
+        raise _fault(part, field, _no_value(text, part, field), _unabbreviated(name, field))
     if not field.low <= number <= field.high:
-        raise _fault(part, field, f"{text[:_QUOTED]} is out of bounds, allowed is {field.low} to {field.high}")
+        bound = f"allowed is {field.low} to {field.high}"
+        raise _fault(part, field, bound if text == part else f"{_shown(text)} is out of bounds, {bound}")
     return number
 
 
@@ -200,32 +192,43 @@ def _number(text: str) -> int | None:
     return int(text) if len(text) <= 4 else 999
 
 
-def _no_value(text: str, field: _Field) -> str:
+def _no_value(text: str, part: str, field: _Field) -> str:
     if not text:
         return "a value is missing"
     named = f" or {field.names[0]} to {field.names[-1]}" if field.names else ""
-    return f"{_shown(text)} is neither * nor {field.low} to {field.high}{named}"
+    which = "it" if text == part else _shown(text)
+    return f"{which} is neither `*` nor {field.low} to {field.high}{named}"
 
 
 def _unabbreviated(name: str, field: _Field) -> str:
     near = name[:3] if name[:3] in field.names else ""
-    return f"write {near}" if near else ""
+    return f"write `{near}`" if near else ""
 
 
 def _turned(start: int, end: int, field: _Field) -> str:
     """``22-2`` → ``22-23,0-2``: the range that was meant, as cron wants it."""
-    high = 6 if field.names is _WEEKDAYS else field.high
-    first = f"{start}-{high}" if start < high else str(start)
+    first = f"{start}-{_last(field)}" if start < _last(field) else str(start)
     second = f"{field.low}-{end}" if end > field.low else str(end)
-    return f"write {first},{second}"
+    return f"write `{first},{second}`"
+
+
+def _last(field: _Field) -> int:
+    """The last value of a field; Sunday is the first day of a week, not its last too."""
+    return 6 if field.names is _WEEKDAYS else field.high
 
 
 def _fault(part: str, field: _Field, message: str, suggestion: str = "") -> CronError:
-    return CronError(f"{field.title}, {_shown(part)}: {message}", suggestion)
+    return CronError(f"{field.title} {_shown(part)}: {message}", suggestion)
 
 
 def _shown(text: str) -> str:
-    return repr(text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "...")
+    shown = text if len(text) <= _QUOTED else f"{text[: _QUOTED - 1]}…"
+    return f"`{shown}`" if shown.isprintable() else repr(shown)
+
+
+def _from(bits: int, value: int) -> int:
+    """``bits`` without those below ``value``."""
+    return bits >> value << value
 
 
 def _lowest(bits: int) -> int:

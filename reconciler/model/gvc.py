@@ -10,41 +10,41 @@ from reconciler.model.view import Envelope, View
 from reconciler.model.workload import Variable
 
 
-class Placement(View):
+class Placement(View, frozen=True):
     """The locations of a GVC: links, a query, or both."""
 
     location_links: tuple[str, ...] = ()
     location_query: Query | None = None
 
 
-class LoadBalancer(View):
+class LoadBalancer(View, frozen=True):
     """How requests from outside come in; custom tcp ports need ``dedicated``."""
 
     dedicated: bool = False
     trusted_proxies: int = 0
 
 
-class Lightstep(View):
+class Lightstep(View, frozen=True):
     """A receiver of traces; ``credentials`` links to a secret."""
 
     endpoint: str = ""
     credentials: str = ""
 
 
-class Provider(View):
+class Provider(View, frozen=True):
     """Where traces go, as far as links lead on from there."""
 
     lightstep: Lightstep | None = None
 
 
-class Tracing(View):
+class Tracing(View, frozen=True):
     """Which share of the requests is traced, in percent."""
 
     sampling: float = 0
     provider: Provider = Provider()
 
 
-class Specification(View):
+class Specification(View, frozen=True):
     """The body of a GVC; ``static_placement`` is None where it is left out."""
 
     static_placement: Placement | None = None
@@ -55,7 +55,7 @@ class Specification(View):
     tracing: Tracing = Tracing()
 
 
-class Gvc(Envelope):
+class Gvc(Envelope, frozen=True):
     """A GVC."""
 
     spec: Specification = Specification()

@@ -8,7 +8,7 @@ UNARY = frozenset({"exists", "!exists"})
 """Operators that compare with nothing."""
 
 
-class Term(View):
+class Term(View, frozen=True):
     """One condition on a property, a relation or a tag; ``value`` is None where it is left out."""
 
     property: str = ""
@@ -18,14 +18,14 @@ class Term(View):
     value: str | float | bool | None = None
 
 
-class Conditions(View):
+class Conditions(View, frozen=True):
     """The terms, and how many of them must hold: all, any or none."""
 
     match: str = "all"
     terms: tuple[Term, ...] = ()
 
 
-class Query(View):
+class Query(View, frozen=True):
     """A choice among the resources of ``kind``, which is "" where the holder decides."""
 
     kind: str = ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from reconciler.model.view import Envelope, View
 
 
-class Snapshots(View):
+class Snapshots(View, frozen=True):
     """When snapshots are taken and how long they are kept; "" where nothing is said."""
 
     create_final_snapshot: bool = True
@@ -16,7 +16,7 @@ class Snapshots(View):
     schedule: str = ""
 
 
-class Growth(View):
+class Growth(View, frozen=True):
     """How volumes grow as they fill; each None where it is left out."""
 
     max_capacity: int | None = None
@@ -24,7 +24,7 @@ class Growth(View):
     scaling_factor: float | None = None
 
 
-class Specification(View):
+class Specification(View, frozen=True):
     """The body of a volume set; ``initial_capacity`` is 0 where it is left out."""
 
     initial_capacity: int = 0
@@ -35,7 +35,7 @@ class Specification(View):
     storage_class_suffix: str = ""
 
 
-class VolumeSet(Envelope):
+class VolumeSet(Envelope, frozen=True):
     """A volume set."""
 
     spec: Specification = Specification()

@@ -1,0 +1,1 @@
+"""The nouns: values that know no file and no clock."""
