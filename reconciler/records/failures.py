@@ -32,6 +32,11 @@ class Failures:
         else:
             self._db.write("DELETE FROM failures WHERE key = ? AND location = ?", (str(key), location))
 
+    def hasten(self, key: AnyKey, now: float) -> int:
+        """Owe the failed steps of ``key`` another try at once, however often they failed; how many there are."""
+        sql = "UPDATE failures SET next_attempt = ?, attempts = 0, retry = 1 WHERE key = ?"
+        return self._db.write(sql, (now, str(key))).rowcount
+
     def clear_all(self, source: str) -> None:
         """Forget all failures of what ``source`` desires or owns."""
         self._db.write(f"DELETE FROM failures {OF_SOURCE}", (source,))

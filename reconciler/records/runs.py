@@ -12,7 +12,7 @@ from reconciler.records.database import Database
 KEEP = 10_000
 """Runs remembered; at one a minute, a week."""
 
-COLUMNS = "id, source, revision, reason, started, finished, outcome, digest, counts, message"
+COLUMNS = "id, source, revision, reason, started, finished, outcome, digest, counts, message, author, subject"
 
 _decode = msgspec.json.Decoder(dict[str, int]).decode
 
@@ -20,7 +20,7 @@ _decode = msgspec.json.Decoder(dict[str, int]).decode
 class Run(msgspec.Struct, frozen=True):
     """One run of the line; ``finished`` is None while it goes on, or where a crash ended it.
 
-    ``digest`` is the plan's; times are seconds since the epoch.
+    ``digest`` is the plan's, ``author`` and ``subject`` the commit's; times are seconds since the epoch.
     """
 
     id: int
@@ -33,6 +33,8 @@ class Run(msgspec.Struct, frozen=True):
     digest: str
     counts: dict[str, int]
     message: str
+    author: str = ""
+    subject: str = ""
 
 
 class Runs:
@@ -42,12 +44,12 @@ class Runs:
         self._db = database
         self._now = now
 
-    def start(self, source: str, revision: str, reason: str) -> int:
+    def start(self, source: str, revision: str, reason: str, *, author: str = "", subject: str = "") -> int:
         """Note that a run begins and why; returns its number."""
         with self._db.transaction():
             cursor = self._db.write(
-                "INSERT INTO runs (source, revision, reason, started) VALUES (?, ?, ?, ?)",
-                (source, revision, reason, self._now()),
+                "INSERT INTO runs (source, revision, reason, started, author, subject) VALUES (?, ?, ?, ?, ?, ?)",
+                (source, revision, reason, self._now(), author, subject),
             )
             number = int(cursor.lastrowid or 0)
             self._db.write("DELETE FROM runs WHERE id <= ?", (number - KEEP,))
@@ -65,10 +67,12 @@ class Runs:
         row = self._db.one(f"SELECT {COLUMNS} FROM runs WHERE source = ? ORDER BY id DESC LIMIT 1", (source,))
         return None if row is None else _run(row)
 
-    def list(self, limit: int = 100) -> Sequence[Run]:
-        """The last ``limit`` runs, newest first."""
-        return [_run(row) for row in self._db.all(f"SELECT {COLUMNS} FROM runs ORDER BY id DESC LIMIT ?", (limit,))]
+    def list(self, limit: int = 100, source: str = "") -> Sequence[Run]:
+        """The last ``limit`` runs, of ``source`` or of all, newest first."""
+        where, args = ("WHERE source = ? ", (source,)) if source else ("", ())
+        rows = self._db.all(f"SELECT {COLUMNS} FROM runs {where}ORDER BY id DESC LIMIT ?", (*args, limit))
+        return [_run(row) for row in rows]
 
 
 def _run(row: tuple[Any, ...]) -> Run:
-    return Run(*(*row[:8], _decode(row[8]), row[9]))
+    return Run(*row[:8], _decode(row[8]), *row[9:])

@@ -18,12 +18,15 @@ from reconciler.records.desired import Desired
 from reconciler.records.events import Events
 from reconciler.records.failures import Failures
 from reconciler.records.journal import Journal
+from reconciler.records.orphans import Orphans
 from reconciler.records.pending import Pending
+from reconciler.records.pins import Pins
 from reconciler.records.requests import Requests
 from reconciler.records.runs import Runs
 from reconciler.records.schema import MIGRATIONS
 from reconciler.records.seals import Seals
 from reconciler.records.sources import Sources
+from reconciler.records.suspensions import Suspensions
 
 FILE = "records.sqlite"
 """Name of the file in the state directory."""
@@ -55,6 +58,9 @@ class Records:
         self.approvals = Approvals(database, now)
         self.pending = Pending(database)
         self.conditions = Conditions(database)
+        self.suspensions = Suspensions(database, now)
+        self.pins = Pins(database, now)
+        self.orphans = Orphans(database, now)
 
     @classmethod
     def open(cls, path: Path | None, *, read_only: bool = False, clock_now: Callable[[], float] = time.time) -> Records:

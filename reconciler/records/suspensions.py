@@ -1,0 +1,61 @@
+"""What operators have suspended: a source, or one resource."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from reconciler.records.database import Database
+
+COLUMNS = 'target, reason, "by", at, until'
+
+
+class Suspension(msgspec.Struct, frozen=True):
+    """Nothing is done about ``target`` (``source/NAME``, or a key) until ``until`` (None: until somebody resumes it).
+
+    Times in seconds since the epoch.
+    """
+
+    target: str
+    reason: str
+    by: str
+    at: float
+    until: float | None = None
+
+
+class Suspensions:
+    """One row a target. What is over is as if it were not there, and goes with the next change."""
+
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
+        self._db = database
+        self._now = now
+
+    def put(self, target: str, reason: str, by: str, until: float | None) -> None:
+        """Suspend ``target``, in the place of an earlier suspension of it."""
+        with self._db.transaction():
+            self._db.write("DELETE FROM suspensions WHERE until <= ?", (self._now(),))
+            row = (target, reason, by, self._now(), until)
+            self._db.write("INSERT OR REPLACE INTO suspensions VALUES (?, ?, ?, ?, ?)", row)
+
+    def remove(self, target: str) -> bool:
+        """End the suspension of ``target``; whether there was one."""
+        there = self.get(target) is not None
+        self._db.write("DELETE FROM suspensions WHERE target = ?", (target,))
+        return there
+
+    def get(self, target: str) -> Suspension | None:
+        """The suspension of ``target`` that holds now."""
+        sql = f"SELECT {COLUMNS} FROM suspensions WHERE target = ? AND (until IS NULL OR until > ?)"
+        row = self._db.one(sql, (target, self._now()))
+        return None if row is None else Suspension(*row)
+
+    def all(self) -> list[Suspension]:
+        """Everything that is suspended now, by target."""
+        sql = f"SELECT {COLUMNS} FROM suspensions WHERE until IS NULL OR until > ? ORDER BY target"
+        return [Suspension(*row) for row in self._db.all(sql, (self._now(),))]
+
+    def next_end(self) -> float | None:
+        """When the next suspension ends by itself, None where none does."""
+        end: float | None = self._db.value("SELECT min(until) FROM suspensions WHERE until > ?", (self._now(),))
+        return end
