@@ -19,8 +19,14 @@ class Area(NamedTuple):
     modules: tuple[str, ...]
 
 
+_ENV = ("env", "variables")
+_CONTAINERS = (
+    "containers", "images", "resources", "ports", "probes", "lifecycle", "secrets_used", "mounts", "buckets",
+)  # fmt: skip
+
 AREAS: dict[Kind, Area] = {
-    Kind.WORKLOAD: Area(("workload", "Workload"), ()),
+    Kind.GVC: Area(("gvc", "Gvc"), (*_ENV,)),
+    Kind.WORKLOAD: Area(("workload", "Workload"), (*_CONTAINERS, *_ENV)),
 }
 """Loaded when the first manifest of the kind is read. A kind that is not here has no rules of its own."""
 

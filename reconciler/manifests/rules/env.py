@@ -1,0 +1,101 @@
+"""Environment variables: their names, and PORT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from reconciler.manifests.rules.registry import rule, warning
+from reconciler.manifests.rules.wording import quoted
+from reconciler.model.finding import Flaw, Pointer
+from reconciler.model.gvc import Gvc
+from reconciler.model.key import Kind
+from reconciler.model.resource import Question, pointer_parts
+from reconciler.model.workload import Container, Variable, Workload
+
+
+class Holder(Protocol):
+    """What has environment variables: a container, or the body of a GVC."""
+
+    @property
+    def env(self) -> tuple[Variable, ...]:
+        """The variables as they are written."""
+
+
+def holders(view: Workload | Gvc) -> Sequence[Holder]:
+    """The containers of a workload, or the body of a GVC alone."""
+    return view.spec.containers if isinstance(view, Workload) else (view.spec,)
+
+
+def env_of(view: Workload | Gvc, index: int) -> Pointer:
+    """Where the variables of holder ``index`` stand."""
+    return ("spec", "containers", index, "env") if isinstance(view, Workload) else ("spec", "env")
+
+
+def asking(question: Question, workload: Workload) -> Container:
+    """The container of ``workload`` that ``question`` was asked for."""
+    index = pointer_parts(question.pointer)[2]
+    assert isinstance(index, int)
+    return workload.spec.containers[index]
+
+
+@rule("env-duplicate", "4-fields.md, section 5, container", Kind.WORKLOAD, Kind.GVC)
+def duplicates(view: Workload | Gvc) -> Iterator[Flaw]:
+    """A variable is set once in a container, and once in a GVC.
+
+    Of two with one name only one can reach the program, and which of them is not said.
+    """
+    for index, holder in enumerate(holders(view)):
+        if len({variable.name for variable in holder.env}) == len(holder.env):
+            continue
+        place = env_of(view, index)
+        first: dict[str, int] = {}
+        for step, variable in enumerate(holder.env):
+            earlier = first.setdefault(variable.name, step)
+            if earlier != step and variable.name:
+                also = ((*place, earlier, "name"),)
+                yield Flaw((*place, step, "name"), f"{quoted(variable.name)} is set already", "keep one", also)
+
+
+@rule("env-port", "document 1, Built-in environment variables, rule 2; 4-fields.md, section 12", Kind.WORKLOAD)
+def port(workload: Workload) -> Iterator[Flaw]:
+    """`PORT` is one of the ports that the container declares, where it declares any.
+
+    The platform sets `PORT` to the container's first port itself and sends requests to the declared ports only; a
+    program that listens elsewhere gets none.
+    """
+    for index, container in enumerate(workload.spec.containers):
+        for step, variable in enumerate(container.env):
+            if variable.name == "PORT" and not _fits(variable.value, container):
+                place = ("spec", "containers", index)
+                first = container.ports[0].number if container.ports else container.port
+                yield Flaw(
+                    (*place, "env", step, "value"),
+                    f"PORT is {quoted(variable.value)}, which is no port of this container",
+                    f"leave PORT out, since the platform sets it to {first}, or add the port to `ports`",
+                    also=((*place, "ports"), (*place, "port")),
+                )
+
+
+@warning("env-port-shared", "document 1, Built-in environment variables, rule 2", Kind.GVC)
+def shared_port(gvc: Gvc) -> Iterator[Flaw]:
+    """A GVC does not set `PORT`.
+
+    Every container that inherits the GVC's variables would get it, and where it is not a port that the container
+    declares, the platform refuses the variable.
+    """
+    for step, variable in enumerate(gvc.spec.env):
+        if variable.name == "PORT":
+            at = ("spec", "env", step, "name")
+            message = "PORT would be the same for every container that inherits, whatever port it declares"
+            yield Flaw(at, message, "leave it out: the platform sets PORT to the container's first port")
+
+
+def _fits(value: str, container: Container) -> bool:
+    """Whether ``value`` may be the PORT of ``container``; one that is put together when it starts may."""
+    if "$(" in value or value.startswith("platform://"):
+        return True
+    numbers = [str(each.number) for each in container.ports]
+    if container.port:
+        numbers.append(str(container.port))
+    return not numbers or value in numbers

@@ -1,0 +1,26 @@
+"""How rules quote what a manifest says: short, printable, and between backticks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+QUOTED = 60
+"""Characters of a value that are shown."""
+LISTED = 6
+"""Names of a list that are shown."""
+
+
+def quoted(text: str) -> str:
+    """`` `text` ``, cut after 60 characters, with control characters as escapes."""
+    if text.isprintable() and len(text) <= QUOTED:
+        return f"`{text}`"
+    shown = (char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[: QUOTED - 1])
+    return f"`{''.join(shown)}{'…' if len(text) >= QUOTED else ''}`"
+
+
+def path_of(names: Iterable[str]) -> str:
+    """``A → B → C``, of a long list only the beginning and the end."""
+    listed = list(names)
+    if len(listed) > LISTED:
+        listed = [*listed[: LISTED - 2], "…", listed[-1]]
+    return " → ".join(quoted(name) if name != "…" else name for name in listed)

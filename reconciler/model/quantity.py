@@ -1,0 +1,38 @@
+"""Quantities: the texts in which manifests say how much CPU and memory a container gets, as whole numbers."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+MIB = 1024**2
+GIB = 1024**3
+_DIGITS = 15
+"""More than any machine has of anything; the limit keeps every sum with quantities small."""
+
+
+@lru_cache(2048)
+def millicores(text: str) -> int:
+    """``500m`` → 500, ``2`` → 2000: thousandths of a core (document 1, Container, cpu).
+
+    Raises ValueError where ``text`` is neither millicores nor whole cores.
+    """
+    return _whole(text[:-1], text) if text.endswith("m") else 1000 * _whole(text, text)
+
+
+@lru_cache(2048)
+def memory_bytes(text: str) -> int:
+    """``256Mi`` → 268435456: bytes (document 1, Container, memory).
+
+    Raises ValueError where ``text`` is not a whole number of Mi or Gi.
+    """
+    if text.endswith("Mi"):
+        return MIB * _whole(text[:-2], text)
+    if text.endswith("Gi"):
+        return GIB * _whole(text[:-2], text)
+    raise ValueError(f"{text[:60]!r} is not an amount of memory; write a whole number with Mi or Gi")
+
+
+def _whole(digits: str, text: str) -> int:
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS):
+        raise ValueError(f"{text[:60]!r} is not a quantity; write digits and their unit, such as 500m or 256Mi")
+    return int(digits)
