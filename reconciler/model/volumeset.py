@@ -9,11 +9,11 @@ from reconciler.model.view import Envelope, View
 
 
 class Snapshots(View, frozen=True):
-    """When snapshots are taken and how long they are kept; "" where nothing is said."""
+    """When snapshots are taken and how long they are kept; "" and None where nothing is said."""
 
     create_final_snapshot: bool = True
     retention_duration: str = ""
-    schedule: str = ""
+    schedule: str | None = None
 
 
 class Growth(View, frozen=True):

@@ -166,11 +166,11 @@ class Job(View, frozen=True):
 
 
 class Rollout(View, frozen=True):
-    """How a new version takes over; replicas as a number or as a text such as ``25%``."""
+    """How a new version takes over; replicas as a number or as a text such as ``25%``, surge None where left out."""
 
     min_ready_seconds: int = 0
     max_unavailable_replicas: int | str = 0
-    max_surge_replicas: int | str = "25%"
+    max_surge_replicas: int | str | None = None
     scaling_policy: str = ""
 
 
@@ -207,3 +207,12 @@ class Workload(Envelope, frozen=True):
     """A workload."""
 
     spec: Specification = Specification()
+
+
+def metric_of(type_: str, options: Options) -> str:
+    """What scaling follows in a workload of the type (4-fields.md, section 5): where it is not said, the default."""
+    if options.autoscaling.metric:
+        return options.autoscaling.metric
+    if type_ == "serverless":
+        return "concurrency"
+    return "cpu" if options.capacity_ai is False else "disabled"

@@ -23,10 +23,12 @@ _ENV = ("env", "variables")
 _CONTAINERS = (
     "containers", "images", "resources", "ports", "probes", "lifecycle", "secrets_used", "mounts", "buckets",
 )  # fmt: skip
+_OPTIONS = ("options", "autoscaling", "cron", "rollout", "security", "firewall")
 
 AREAS: dict[Kind, Area] = {
-    Kind.GVC: Area(("gvc", "Gvc"), (*_ENV,)),
-    Kind.WORKLOAD: Area(("workload", "Workload"), (*_CONTAINERS, *_ENV)),
+    Kind.VOLUMESET: Area(("volumeset", "VolumeSet"), ("volumesets", "cron")),
+    Kind.GVC: Area(("gvc", "Gvc"), (*_ENV, "gvcs", "queries")),
+    Kind.WORKLOAD: Area(("workload", "Workload"), (*_CONTAINERS, *_ENV, *_OPTIONS)),
 }
 """Loaded when the first manifest of the kind is read. A kind that is not here has no rules of its own."""
 
