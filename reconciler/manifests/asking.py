@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cache
 
-from reconciler.manifests.delta import Delta
+from reconciler.manifests.delta import Delta, keys_touched
 from reconciler.manifests.desired import Desired
 from reconciler.manifests.rules import answer_of, rules
 from reconciler.manifests.rules.registry import Words
@@ -15,12 +15,17 @@ from reconciler.model.resource import Question, Resource, pointer_parts
 
 RIPPLES: dict[str, frozenset[str]] = {
     Kind.POLICY: frozenset({Kind.IDENTITY}),
-    Kind.DOMAIN: frozenset({Kind.WORKLOAD}),
+    Kind.DOMAIN: frozenset({Kind.GVC, Kind.WORKLOAD}),
+    Kind.WORKLOAD: frozenset({Kind.VOLUMESET}),
 }
 """Kinds of the targets of what changes that are to be asked again, with all that refers to them.
 
-A policy that goes takes from the identities that it names what workloads with these identities rely on.
+A policy that goes takes from the identities that it names what workloads with these identities rely on. A location
+does the same to the GVCs that find theirs by a query, without any link.
 """
+
+
+_PLACES = frozenset({Kind.LOCATION})
 
 
 def answers(delta: Delta, world: Desired) -> Iterator[Finding]:
@@ -47,8 +52,10 @@ def _askers(delta: Delta, world: Desired) -> Iterator[tuple[str, Resource]]:
 
 def _concerned(delta: Delta, world: Desired) -> set[str]:
     """Unchanged resources that refer to what changed, or to what something that changed has to do with."""
-    changed = [*delta.removed(), *delta.added]
+    changed = keys_touched(delta)
     middle: set[str] = set()
+    if any(_of_kinds(_PLACES, changed)):
+        middle.update(world.searching())
     for key in changed:
         rippling = RIPPLES.get(key.partition("/")[0])
         if rippling is not None:
@@ -64,7 +71,7 @@ def _of_kinds(kinds: frozenset[str], targets: Iterable[str]) -> Iterator[str]:
     return (target for target in targets if target.partition("/")[0] in kinds)
 
 
-def _finding(resource: Resource, question: Question, world: Desired, message: str, suggestion: str) -> Finding | None:
+def _finding(resource: Resource, question: Question, world: Desired, words: Words) -> Finding | None:
     """The finding at the value that the question is about; None where a comment silences it."""
     rule = rules()[question.rule]
     site = world.site(str(resource.key))
