@@ -39,6 +39,9 @@ class Desired(World, Protocol):
     def referrers(self, target: str) -> Sequence[str]:
         """Keys of unchanged resources that refer to ``target``."""
 
+    def searching(self) -> Sequence[str]:
+        """Keys of all GVCs that find locations by a query."""
+
     def references_before(self, key: str) -> Sequence[Reference]:
         """What a resource referred to in the last good revision."""
 

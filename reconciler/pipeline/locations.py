@@ -39,6 +39,10 @@ class Places:
             self._by_gvc[gvc] = found
         return found
 
+    def known(self) -> tuple[str, ...]:
+        """Names of all locations that a query chooses from."""
+        return tuple(body["name"] for body in self._locations())
+
     def _locations(self) -> list[dict[str, Any]]:
         """Bodies of all location manifests, and a bare one for each that only the settings name."""
         if self._known is None:

@@ -78,6 +78,7 @@ class View:
         self.places = Places(self.body, self._location_manifests, self.around.locations)
         self._new_members: defaultdict[str, list[str]] = defaultdict(list)
         self._new_users: defaultdict[str, list[str]] | None = None
+        self._users: dict[str, list[str]] = {}
         self._looked: dict[tuple[str, Any], Any] = {}
 
     def overlay(self, delta: Delta) -> None:
@@ -149,8 +150,8 @@ class View:
 
     def referrers(self, target: str) -> list[str]:
         """Keys of unchanged resources that refer to ``target``."""
-        touched = self.delta.added.keys() | self.gone
-        return [key for key in self.records.desired.referrers(target) if key not in touched]
+        added, gone = self.delta.added, self.gone
+        return [key for key in self.records.desired.referrers(target) if key not in added and key not in gone]
 
     def users(self, key: str) -> list[str]:
         """Keys of all resources that refer to ``key``, in order."""
@@ -159,7 +160,9 @@ class View:
             for user, resource in self.delta.added.items():
                 for target in {reference.target for reference in resource.references}:
                     self._new_users[target].append(user)
-        return sorted([*self._new_users.get(key, ()), *self.referrers(key)])
+        if key not in self._users:
+            self._users[key] = sorted([*self._new_users.get(key, ()), *self.referrers(key)])
+        return self._users[key]
 
     def references_before(self, key: str) -> Sequence[Reference]:
         """What ``key`` referred to in the last good revision."""
@@ -177,9 +180,23 @@ class View:
         """Every location of ``gvc``, bound here or not; none where the GVC is not known."""
         return self.places.of(gvc)
 
+    def known_locations(self) -> tuple[str, ...]:
+        """Names of the locations that manifests declare or the settings bind."""
+        return self.places.known()
+
+    def searching(self) -> list[str]:
+        """Keys of all GVCs that find locations by a query."""
+        keys = {*self.delta.added, *self.records.desired.keys_of_kind(Kind.GVC)}
+        bodies = ((key, self.body(key)) for key in sorted(keys) if key.startswith(f"{Kind.GVC}/"))
+        return [key for key, body in bodies if body and "locationQuery" in body["spec"].get("staticPlacement", ())]
+
+    def unsure(self, kind: str) -> bool:
+        """Whether a faulty document means to be of ``kind``."""
+        return any(key.startswith(f"{kind}/") for key in self.delta.doubtful)
+
     def _location_manifests(self) -> set[str]:
         """Keys of the locations that manifests declare, or declared when they were applied."""
-        keys = {key for key, _ in self.records.desired.scan() if key.startswith(f"{Kind.LOCATION}/")}
+        keys = set(self.records.desired.keys_of_kind(Kind.LOCATION))
         keys |= {key for key in self.delta.added if key.startswith(f"{Kind.LOCATION}/")}
         return keys | {str(record.key) for record in self.records.applied.items(Kind.LOCATION)}
 

@@ -123,6 +123,11 @@ class Desired:
         sql = "SELECT key FROM desired WHERE key >= ? AND key < ? ORDER BY key"
         return [key for bounds in members(gvc) for (key,) in self._db.all(sql, bounds)]
 
+    def keys_of_kind(self, kind: str) -> list[str]:
+        """Keys of all resources of ``kind``, in key order."""
+        sql = "SELECT key FROM desired WHERE key >= ? AND key < ? ORDER BY key"
+        return [key for (key,) in self._db.all(sql, below(f"{kind}/"))]
+
     def _source_of(self, key: str) -> str | None:
         source: str | None = self._db.value("SELECT source FROM desired WHERE key = ?", (key,))
         return source

@@ -24,11 +24,20 @@ _CONTAINERS = (
     "containers", "images", "resources", "ports", "probes", "lifecycle", "secrets_used", "mounts", "buckets",
 )  # fmt: skip
 _OPTIONS = ("options", "autoscaling", "cron", "rollout", "security", "firewall")
+_NEIGHBOURS = ("across_secrets", "across_policies", "across_workloads")
 
 AREAS: dict[Kind, Area] = {
+    Kind.ORG: Area(("org", "Org"), ("across_secrets",)),
+    Kind.CLOUDACCOUNT: Area(("cloudaccount", "CloudAccount"), ("across_secrets",)),
+    Kind.DOMAIN: Area(("domain", "Domain"), ("domains", "across_domains", "across_secrets")),
+    Kind.GROUP: Area(("group", "Group"), ("builtin", "queries")),
+    Kind.IDENTITY: Area(("identity", "Identity"), ("identities",)),
+    Kind.LOCATION: Area(("location", "Location"), ("locations",)),
+    Kind.POLICY: Area(("policy", "Policy"), ("policies", "builtin", "queries")),
+    Kind.SECRET: Area(("secret", "Secret"), ("secrets",)),
     Kind.VOLUMESET: Area(("volumeset", "VolumeSet"), ("volumesets", "cron")),
-    Kind.GVC: Area(("gvc", "Gvc"), (*_ENV, "gvcs", "queries")),
-    Kind.WORKLOAD: Area(("workload", "Workload"), (*_CONTAINERS, *_ENV, *_OPTIONS)),
+    Kind.GVC: Area(("gvc", "Gvc"), (*_ENV, "gvcs", "queries", "across_secrets", "across_gvcs")),
+    Kind.WORKLOAD: Area(("workload", "Workload"), (*_CONTAINERS, *_ENV, *_OPTIONS, *_NEIGHBOURS)),
 }
 """Loaded when the first manifest of the kind is read. A kind that is not here has no rules of its own."""
 

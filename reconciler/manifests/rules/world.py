@@ -24,3 +24,9 @@ class World(Protocol):
 
     def locations(self, gvc: str) -> tuple[str, ...]:
         """Names of the locations of a GVC; empty where it is not known."""
+
+    def known_locations(self) -> tuple[str, ...]:
+        """Names of the locations that manifests declare or the settings bind."""
+
+    def unsure(self, kind: str) -> bool:
+        """Whether a faulty document means to be of ``kind``, so that what is said by all of that kind is not known."""

@@ -1,0 +1,58 @@
+"""Where the links in a typed view lead, and what is known of it."""
+
+from __future__ import annotations
+
+import difflib
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from reconciler.manifests.links import LinkError, parse_link
+from reconciler.manifests.rules.world import World
+from reconciler.model.key import Kind
+from reconciler.model.resource import OPEN_GVC
+
+View = TypeVar("View")
+
+SECRET = "platform://secret/"
+VOLUMESET = "platform://volumeset/"
+
+
+def target_of(link: str, gvc: str = "") -> str:
+    """The key, as text, that ``link`` leads to from a resource in ``gvc`` ("" outside any); "" where it is no link.
+
+    A link into another org gives the key that it has there: ``linked`` tells the two apart.
+    """
+    parts = link.split("/", 3)
+    owner = parts[2] if len(parts) == 4 and parts[1] == "org" else ""
+    try:
+        target = parse_link(link, owner, gvc).target
+    except LinkError:
+        return ""
+    return "" if target.startswith("/") else target
+
+
+def place_of(gvc: str) -> str:
+    """``gvc`` as a view gives it, for a key."""
+    return gvc or OPEN_GVC
+
+
+def linked(world: World, subject: str, target: str, view: type[View]) -> View | None:
+    """``target`` as ``subject`` refers to it; None where it is not known here or belongs to another org."""
+    found = world.look(target, view)
+    if found is None or any(reference.target == target for reference in world.references(subject)):
+        return found
+    return None
+
+
+def users_of_kind(world: World, key: str, kind: Kind) -> Sequence[str]:
+    """Keys of all resources of ``kind`` that refer to ``key``; few of very many are found at once."""
+    users = world.users(key)
+    return users[bisect_left(users, f"{kind}/") : bisect_left(users, f"{kind}0")]
+
+
+def nearest(word: str, known: Iterable[str], otherwise: str) -> str:
+    """A suggestion: the one of ``known`` that was most likely meant, or ``otherwise`` and all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word[:100], names, 1)
+    return f"did you mean {near[0]}?" if near else f"{otherwise} {', '.join(names)}"
