@@ -133,10 +133,14 @@ def _miscounted(parts: list[str]) -> CronError:
     if len(parts) == 1 and parts[0].startswith("@"):
         meant = _SHORTHANDS.get(parts[0].lower())
         message = f"{_shown(parts[0])} is a shorthand; a schedule has five fields: {wanted}"
-        return CronError(message, f"write `{meant}`" if meant else "")
+        return CronError(message, f"write `{meant}`" if meant else "for example `0 3 * * *`, every day at 3:00")
     count = "1 field" if len(parts) == 1 else f"{len(parts)} fields"
-    extra = "seconds and years are no fields of it" if len(parts) in (6, 7) else ""
-    return CronError(f"the schedule has {count} where there must be five: {wanted}", extra)
+    hint = (
+        "seconds and years are no fields of it"
+        if len(parts) in (6, 7)
+        else "for example `0 3 * * *`, every day at 3:00"
+    )
+    return CronError(f"the schedule has {count} where there must be five: {wanted}", hint)
 
 
 def _bits(text: str, field: _Field) -> int:

@@ -70,7 +70,8 @@ def percentile_of_no_latency(workload: Workload) -> Iterator[Flaw]:
             continue
         metric = metric_of(workload.spec.type, options)
         if metric != "latency":
-            message = f"metricPercentile has no meaning for the metric {quoted(metric)}, only for `latency`"
+            which = quoted(metric) if options.autoscaling.metric else f"{quoted(metric)}, the default here"
+            message = f"metricPercentile is for the metric `latency`, and this one is {which}"
             able = "latency" in METRICS.get(workload.spec.type, ())
             hint = "remove it, or write `metric: latency`" if able else "remove it"
             yield Flaw((*at, "autoscaling", "metricPercentile"), message, hint, _metric_rests_on(at))

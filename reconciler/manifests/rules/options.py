@@ -58,7 +58,7 @@ def local_options_of_cron(workload: Workload) -> Iterator[Flaw]:
     It runs in every location of its GVC, everywhere with the same options.
     """
     if workload.spec.local_options and workload.spec.type == "cron":
-        hint = "remove them; for another behaviour at a location, write a second workload in a GVC of that location"
+        hint = "remove them; what holds everywhere belongs in defaultOptions"
         yield Flaw(LOCAL, "a cron workload takes no localOptions", hint, (TYPE,), on_key=True)
 
 
@@ -69,7 +69,7 @@ def local_options_twice(workload: Workload) -> Iterator[Flaw]:
     An entry replaces the default options there as a whole, and only one can.
     """
     entries = workload.spec.local_options
-    if len(entries) < 2:
+    if len(entries) < 2 or workload.spec.type == "cron":
         return
     first: dict[str, int] = {}
     for number, options in enumerate(entries):
@@ -77,5 +77,5 @@ def local_options_twice(workload: Workload) -> Iterator[Flaw]:
         earlier = first.setdefault(name, number)
         if name and earlier != number:
             message = f"the location {quoted(name)} has options already, in entry {earlier + 1}"
-            also = ((*LOCAL, earlier, "location"),)
+            also = (TYPE, (*LOCAL, earlier, "location"))
             yield Flaw((*LOCAL, number, "location"), message, "put both entries into one", also)
