@@ -151,6 +151,9 @@ def _step(parent: _Open, event: Any, places: Places) -> Pointer:
         parent.key_place = here
         return (*parent.pointer, parent.key)
     pointer = (*parent.pointer, parent.key)
+    if parent.key_place and here[0] != parent.key_place[0] and is_empty(event):
+        # `? key` and no value: the parser puts it before whatever comes next, which may be the end of the file.
+        here = parent.key_place
     places.note(pointer, here, parent.key_place)
     parent.key = None
     return pointer

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from yaml import YAMLError
 
 from reconciler.documents.compose import Composer, NeedKeyLines
 from reconciler.documents.encoding import refuse
 from reconciler.documents.limits import LIMITS, Limits
 from reconciler.documents.sink import Stop
-from reconciler.documents.syntax import explain
+from reconciler.documents.syntax import explain, position
 from reconciler.model.finding import Fault
 
 TEXT_FIELDS = frozenset({"tags"})
@@ -62,5 +63,16 @@ def _read(raw: bytes, composer: Composer) -> Reading:
         pass
     except YAMLError as error:
         faults.append(explain(error, raw))
-    faults.sort(key=lambda fault: (fault.line, fault.column))
-    return Reading(documents, faults)
+    return Reading(documents, _in_order(faults, raw) if faults else faults)
+
+
+def _in_order(faults: list[Fault], raw: bytes) -> list[Fault]:
+    """``faults`` by place, none of them behind the end of the file.
+
+    Where a file has no last line break, its end is to the parser on a line that does not exist.
+    """
+    text = raw.decode("utf-8-sig")
+    end = position(text, len(text))
+    placed = (((fault.line, fault.column), fault) for fault in faults)
+    kept = (fault if at <= end else replace(fault, line=end[0], column=end[1]) for at, fault in placed)
+    return sorted(kept, key=lambda fault: (fault.line, fault.column))
