@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from reconciler.manifests.rules.registry import rule, warning
+from reconciler.manifests.rules.registry import Words, answer, rule
 from reconciler.manifests.rules.wording import quoted
-from reconciler.model.finding import Flaw, Pointer
+from reconciler.manifests.rules.world import World
+from reconciler.model.finding import Ask, Flaw, Pointer
 from reconciler.model.gvc import Gvc
 from reconciler.model.key import Kind
-from reconciler.model.resource import Question, pointer_parts
+from reconciler.model.resource import OPEN_GVC, Question, pointer_parts
 from reconciler.model.workload import Container, Variable, Workload
 
 
@@ -54,41 +55,47 @@ def duplicates(view: Workload | Gvc) -> Iterator[Flaw]:
             earlier = first.setdefault(variable.name, step)
             if earlier != step and variable.name:
                 also = ((*place, earlier, "name"),)
-                yield Flaw((*place, step, "name"), f"{quoted(variable.name)} is set already", "keep one", also)
-
-
-@rule("env-port", "document 1, Built-in environment variables, rule 2; 4-fields.md, section 12", Kind.WORKLOAD)
-def port(workload: Workload) -> Iterator[Flaw]:
-    """`PORT` is one of the ports that the container declares, where it declares any.
-
-    The platform sets `PORT` to the container's first port itself and sends requests to the declared ports only; a
-    program that listens elsewhere gets none.
-    """
-    for index, container in enumerate(workload.spec.containers):
-        for step, variable in enumerate(container.env):
-            if variable.name == "PORT" and not _fits(variable.value, container):
-                place = ("spec", "containers", index)
-                first = container.ports[0].number if container.ports else container.port
                 yield Flaw(
-                    (*place, "env", step, "value"),
-                    f"PORT is {quoted(variable.value)}, which is no port of this container",
-                    f"leave PORT out, since the platform sets it to {first}, or add the port to `ports`",
-                    also=((*place, "ports"), (*place, "port")),
+                    (*place, step, "name"), f"{quoted(variable.name)} is set already", "keep one of the two", also
                 )
 
 
-@warning("env-port-shared", "document 1, Built-in environment variables, rule 2", Kind.GVC)
-def shared_port(gvc: Gvc) -> Iterator[Flaw]:
-    """A GVC does not set `PORT`.
+@rule("env-port", "document 1, Built-in environment variables, rule 2; 4-fields.md, section 12", Kind.WORKLOAD)
+def port(workload: Workload) -> Iterator[Flaw | Ask]:
+    """`PORT` is one of the ports that the container declares, where it declares any.
 
-    Every container that inherits the GVC's variables would get it, and where it is not a port that the container
-    declares, the platform refuses the variable.
+    The platform sets `PORT` to the container's first port itself and sends requests to the declared ports only; a
+    program that listens elsewhere gets none. With `inheritEnv` this holds for the `PORT` of the GVC too.
     """
-    for step, variable in enumerate(gvc.spec.env):
-        if variable.name == "PORT":
-            at = ("spec", "env", step, "name")
-            message = "PORT would be the same for every container that inherits, whatever port it declares"
-            yield Flaw(at, message, "leave it out: the platform sets PORT to the container's first port")
+    for index, container in enumerate(workload.spec.containers):
+        place = ("spec", "containers", index)
+        inherits = container.inherit_env and (container.ports or container.port)
+        for step, variable in enumerate(container.env):
+            if variable.name == "PORT":
+                inherits = False
+                if not _fits(variable.value, container):
+                    also = ((*place, "ports"), (*place, "port"))
+                    yield Flaw((*place, "env", step, "value"), *_misfit(variable.value, container), also)
+        if inherits:
+            yield Ask((*place, "inheritEnv"), f"gvc/{workload.gvc or OPEN_GVC}")
+
+
+@answer("env-port")
+def inherited_port(question: Question, subject: str, world: World) -> Iterator[Words]:
+    """The GVC sets PORT, and the container that inherits it declares other ports."""
+    gvc, workload = world.look(question.target, Gvc), world.look(subject, Workload)
+    for variable in gvc.spec.env if gvc is not None and workload is not None else ():
+        if variable.name == "PORT" and workload is not None:
+            container = asking(question, workload)
+            if not _fits(variable.value, container):
+                message, hint = _misfit(variable.value, container)
+                yield f"inherited with the GVC's variables: {message}", hint
+
+
+def _misfit(value: str, container: Container) -> Words:
+    first = container.ports[0].number if container.ports else container.port
+    hint = f"leave PORT out, since the platform sets it to {first}, or add the port to `ports`"
+    return f"PORT is {quoted(value)}, which is no port of this container", hint
 
 
 def _fits(value: str, container: Container) -> bool:

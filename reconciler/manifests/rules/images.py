@@ -62,7 +62,7 @@ def platform(workload: Workload) -> Iterator[Flaw]:
             if hint in image and (word := _foreign(image)):
                 yield Flaw(
                     ("spec", "containers", index, "image"),
-                    f"{quoted(image)} is made for another platform by its name ({quoted(word)})",
+                    f"{quoted(image)} is not made for linux/amd64: its name says {quoted(word)}",
                     "use the image for linux/amd64",
                 )
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from reconciler.manifests.rules.registry import warning
@@ -30,7 +31,7 @@ def prestop(workload: Workload) -> Iterator[Flaw]:
             yield Flaw(
                 at,
                 "this hook neither sleeps nor waits, so requests may still arrive when the container ends",
-                'sleep first, for example `["sh", "-c", "sleep 15; …"]`',
+                f'sleep first: `["sh", "-c", "sleep 15; {_line(hook.exec.command)}"]`',
             )
 
 
@@ -38,3 +39,9 @@ def _waits(command: tuple[str, ...]) -> bool:
     """Whether ``command`` waits for something, or is a script whose text nobody sees here."""
     text = " ".join(command)
     return any(word in text for word in _WAITS) or any(word.endswith(_SCRIPTS) for word in text.split())
+
+
+def _line(command: tuple[str, ...]) -> str:
+    """``command`` for a shell, between double quotes; "…" where it is too long to show or has quotes itself."""
+    line = command[2] if len(command) == 3 and command[1] == "-c" else shlex.join(command)
+    return line if len(line) <= 60 and line.isprintable() and not {'"', "\\", "`"} & set(line) else "…"

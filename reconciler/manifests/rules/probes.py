@@ -10,6 +10,7 @@ from reconciler.model.key import Kind
 from reconciler.model.workload import Container, Probe, Workload
 
 _TYPE = (("spec", "type"),)
+_PROBES = {"tcp": "{exec: {command: [pg_isready]}}", "grpc": "{grpc: {}}"}
 _BETTER = {"tcp": "`exec` with a command that asks the program", "grpc": "`grpc`"}
 
 
@@ -64,10 +65,11 @@ def missing(workload: Workload) -> Iterator[Flaw]:
             continue
         if container.readiness_probe is None:
             place = ("spec", "containers", index)
+            protocol = container.ports[0].protocol if container.ports else "http2"
             yield Flaw(
                 (*place, "ports" if container.ports else "port"),
                 "requests may reach a replica before it is ready: it has a port and no `readinessProbe`",
-                "add one, for example `readinessProbe: {httpGet: {path: /healthz}}`",
+                f"add one, for example `readinessProbe: {_PROBES.get(protocol, '{httpGet: {path: /healthz}}')}`",
                 also=(*_TYPE, (*place, "readinessProbe"), *_ports(index)),
                 on_key=True,
             )

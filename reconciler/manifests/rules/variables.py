@@ -12,7 +12,7 @@ from reconciler.manifests.rules.env import asking, env_of, holders
 from reconciler.manifests.rules.registry import Words, answer, rule, warning
 from reconciler.manifests.rules.wording import path_of, quoted
 from reconciler.manifests.rules.world import World
-from reconciler.model.finding import Ask, Flaw, Pointer
+from reconciler.model.finding import Ask, Flaw
 from reconciler.model.gvc import Gvc
 from reconciler.model.key import Kind
 from reconciler.model.resource import OPEN_GVC, Question
@@ -20,8 +20,9 @@ from reconciler.model.workload import Variable, Workload
 
 _SOURCE = "document 1, Built-in environment variables, rule 3; 4-fields.md, section 12"
 _NAMES = "GLOBAL_ENDPOINT GVC GVC_ALIAS LOCATION NAMESPACE PROVIDER ORG WORKLOAD WORKLOAD_VERSION TOKEN IMAGE ENDPOINT"
+_OWN = "PLATFORM_"
 BUILT_IN = frozenset(
-    {"PORT", "K_SERVICE", "K_CONFIGURATION", "K_REVISION", *(f"PLATFORM_{name}" for name in _NAMES.split())}
+    {"PORT", "K_SERVICE", "K_CONFIGURATION", "K_REVISION", *(f"{_OWN}{name}" for name in _NAMES.split())}
 )
 """Variables that every container has (document 1, Built-in environment variables)."""
 
@@ -67,8 +68,9 @@ def unknown(view: Workload | Gvc) -> Iterator[Flaw | Ask]:
                 continue
             guesses += 1
             near = _nearest(name, holder.env) if guesses <= MOST_GUESSES else ""
-            more = " here, or take the GVC's variables with `inheritEnv: true`" if isinstance(view, Workload) else ""
-            yield _unset(at, name, near or f"set it{more}", also=(place, (*place[:-1], "inheritEnv")))
+            more = ", take the GVC's with `inheritEnv: true`" if isinstance(view, Workload) else ""
+            also = (place, (*place[:-1], "inheritEnv"))
+            yield Flaw(at, *_unset(name, near or f"set it here{more}"), also)
 
 
 @answer("env-unknown")
@@ -76,8 +78,7 @@ def unknown_anywhere(question: Question, _: str, world: World) -> Iterator[Words
     """Neither the container that asks sets the name, nor its GVC."""
     gvc, name = world.look(question.target, Gvc), question.detail
     if gvc is not None and all(variable.name != name for variable in gvc.spec.env):
-        found = _unset((), name, _nearest(name, gvc.spec.env) or f"set it here or in the GVC {quoted(gvc.name)}")
-        yield found.message, found.suggestion
+        yield _unset(name, _nearest(name, gvc.spec.env) or f"set it here or in the GVC {quoted(gvc.name)}")
 
 
 @rule("env-cycle", _SOURCE, Kind.WORKLOAD, Kind.GVC)
@@ -132,20 +133,27 @@ def _strangers(env: tuple[Variable, ...]) -> list[tuple[int, str]]:
     return [(step, name) for step, name in names if name not in known]
 
 
-def _unset(at: Pointer, name: str, hint: str, also: tuple[Pointer, ...] = ()) -> Flaw:
-    return Flaw(at, f"nothing sets the variable {quoted(name)}", f"{hint}; for the text itself write $$", also)
+def _unset(name: str, hint: str) -> Words:
+    shown = name if len(name) <= 40 else "NAME"
+    return f"nothing sets the variable {quoted(name)}", f"{hint}, or write $$({shown}) if that is meant as text"
 
 
 def _nearest(name: str, env: Iterable[Variable]) -> str:
-    """A suggestion with the known name that was probably meant; "" where nothing comes near."""
-    known = [*(variable.name for variable in islice(env, 100) if len(variable.name) <= 120), *sorted(BUILT_IN)]
+    """What was probably meant by ``name``; "" where nothing comes near."""
+    if name.startswith(_OWN):
+        near = get_close_matches(name[len(_OWN) : 60], _NAMES.split(), 1, 0.7)
+        return f"use $({_OWN}{near[0]})" if near else f"use one of {_OWN}{f', {_OWN}'.join(_NAMES.split())}"
+    known = [variable.name for variable in islice(env, 100) if len(variable.name) <= 120]
     near = get_close_matches(name, known, 1, 0.75) if len(name) <= 120 else []
-    return f"did you mean $({near[0]})?" if near else ""
+    return f"use $({near[0]})" if near else ""
 
 
 def _circular(circle: list[str]) -> Words:
     if len(circle) == 2:
-        return f"{quoted(circle[0])} embeds itself", "write the value out, or give one of the two another name"
+        return (
+            f"{quoted(circle[0])} embeds itself",
+            "write out what it should hold",
+        )
     return f"these variables embed each other in a circle: {path_of(circle)}", "write one of the values out"
 
 
