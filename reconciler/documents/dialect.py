@@ -18,13 +18,14 @@ from jsonschema.validators import extend
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def compiled(pattern: str) -> re.Pattern[str]:
+    """``pattern`` of a schema; both validators read it alike."""
     # Python's ``$`` also matches before a closing newline, ECMA's and Rust's do not.
     return re.compile(pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern)
 
 
 def _pattern(_: Validator, pattern: str, instance: object, __: Any) -> Iterator[ValidationError]:
-    if isinstance(instance, str) and not _compiled(pattern).search(instance):
+    if isinstance(instance, str) and not compiled(pattern).search(instance):
         yield ValidationError(pattern)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from reconciler.documents.dialect import Breach
 from reconciler.documents.places import Places, Pointer
+from reconciler.documents.repair import repaired
 from reconciler.model.finding import Fault
 
 QUOTED = 60
@@ -55,14 +56,26 @@ def _without_echoes(found: Iterable[Breach]) -> list[Breach]:
 
 
 def _fault(breach: Breach, secret: bool, places: Places) -> Fault:
-    rule, message, suggestion = _PHRASES[breach.keyword](breach, secret)
+    general, message, suggestion = _PHRASES[breach.keyword](breach, secret)
     if breach.keyword == "additionalProperties" or breach.naming:
         line, column = places.key(breach.path)
-    elif rule in ("exactly-one", "exclusive") and (given := _given(breach)):
+    elif general in ("exactly-one", "exclusive") and (given := _given(breach)):
         line, column = places.key((*breach.path, given[-1]))
     else:
         line, column = places.of(breach.path)
-    return Fault(rule, message, line, column, suggestion)
+    return Fault(_rule(breach) or general, message, line, column, suggestion or _noted(breach, "x-hint"))
+
+
+def _rule(breach: Breach) -> str:
+    """The rule that the schema names for a breach; "" where it is one of those that hold for every field."""
+    return "" if breach.keyword in _GENERAL else _noted(breach, "x-rule")
+
+
+def _noted(breach: Breach, note: str) -> str:
+    """What an annotation says of a breach; in a `not` it is said of that alone."""
+    inner = breach.asked.get(note) if breach.keyword == "not" else None
+    found: str = inner or breach.schema.get(note, "")
+    return found
 
 
 def _unknown(breach: Breach, secret: bool) -> Words:
@@ -93,16 +106,24 @@ def _wrong_type(breach: Breach, secret: bool) -> Words:
 
 
 def _remedy(breach: Breach, wanted: list[str], secret: bool) -> str:
-    value, schema = breach.value, breach.schema
+    value = breach.value
     if value is None:
         return "give it a value, or leave the field out"
     if "string" in wanted and isinstance(value, bool | int | float):
-        quoted = "put quotes around it" if secret else f'put quotes around it: "{_plain(value)}"'
-        fits = secret or re.search(schema.get("pattern", ""), _plain(value))
-        return quoted if fits else f"write {schema.get('x-pattern-words', 'text')}"
+        return _as_text(breach, secret)
     if isinstance(value, str) and not secret and _would_fit_unquoted(value, wanted):
         return f"write {value.lower()} without quotes"
     return "begin each entry with `- `" if wanted == ["array"] else ""
+
+
+def _as_text(breach: Breach, secret: bool) -> str:
+    """What to write where a number or boolean stands and text is wanted."""
+    if secret:
+        return "put quotes around it"
+    text, schema = _plain(breach.value), breach.schema
+    if re.search(schema.get("pattern", ""), text):
+        return f'put quotes around it: "{text}"'
+    return f"write {repaired(text, schema) or schema.get('x-pattern-words', 'text')}"
 
 
 def _would_fit_unquoted(value: str, wanted: list[str]) -> bool:
@@ -127,7 +148,8 @@ def _bounds(breach: Breach, secret: bool) -> Words:
         span = f"from {low} to {high}"
     else:
         span = f"at least {low}" if high is None else f"at most {high}"
-    return "out-of-bounds", f"{_shown(breach, secret)} is out of bounds, allowed is {span}", ""
+    nearest = "" if secret else f"the nearest is {breach.asked}"
+    return "out-of-bounds", f"{_shown(breach, secret)} is out of bounds, allowed is {span}", nearest
 
 
 def _size(breach: Breach, _: bool) -> Words:
@@ -141,7 +163,8 @@ def _size(breach: Breach, _: bool) -> Words:
 
 def _format(breach: Breach, secret: bool) -> Words:
     words = breach.schema.get("x-pattern-words", breach.schema.get("description", "another form"))
-    return "bad-format", f"{_shown(breach, secret)} does not fit: expected {words}", ""
+    meant = "" if secret or breach.naming else repaired(breach.value, breach.schema)
+    return "bad-format", f"{_shown(breach, secret)} does not fit: expected {words}", meant and f"write {meant}"
 
 
 def _refused(breach: Breach, secret: bool) -> Words:
@@ -172,6 +195,7 @@ _PHRASES: dict[str, Callable[[Breach, bool], Words]] = {
     "oneOf": _choice,
     "anyOf": _choice,
 }
+_GENERAL = frozenset({"type", "required", "additionalProperties"})
 PHRASED = frozenset(_PHRASES)
 """Keywords that have words; a schema that uses another one must bring them here."""
 

@@ -7,18 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-SCHEMA_NAMES = (
-    "gvc",
-    "workload",
-    "volumeset",
-    "identity",
-    "policy",
-    "secret",
-    "location",
-    "settings",
-    "status",
-    "run-status",
-)
+KIND_NAMES = (
+    "org", "gvc", "workload", "volumeset", "identity", "policy", "secret", "location", "cloudaccount", "agent",
+    "auditctx", "group", "serviceaccount", "user", "domain", "image", "quota", "ipset", "mk8s",
+)  # fmt: skip
+"""The schemas that are called as the kind whose manifests they describe."""
+
+SCHEMA_NAMES = (*KIND_NAMES, "settings", "status", "run-status")
 """Every schema there is: one per kind, the settings, and the two sorts of status files."""
 
 _PACKAGE = Path(__file__).resolve().parent.parent

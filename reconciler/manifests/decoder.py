@@ -26,7 +26,6 @@ RULES = {
     "too-many-faults": "A file with very many faults is not read to its end.",
     "not-a-mapping": "A manifest is a mapping of fields to values.",
     "unknown-kind": "The kind of a manifest is one of the platform's kinds.",
-    "unsupported-kind": "The kind is known to the platform and not yet to this program.",
     "server-owned-field": "A field that the platform itself sets is ignored in a manifest.",
     "built-in-tag": "Tags beginning with platform/ belong to the platform, but for a few.",
     "bad-link": "A link names a kind and a resource in one of the link forms.",

@@ -23,9 +23,6 @@ from reconciler.model.resource import OPEN_GVC, Manifest, Question, Reference, p
 if TYPE_CHECKING:
     from reconciler.documents.dialect import Breach
 
-SUPPORTED = frozenset({Kind.GVC, Kind.WORKLOAD, Kind.VOLUMESET, Kind.IDENTITY, Kind.POLICY, Kind.SECRET, Kind.LOCATION})
-"""Kinds with a schema."""
-
 SERVER_OWNED = frozenset({"id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys"})
 """Fields that an exported manifest carries and nobody can ask for (4-fields.md, section 1)."""
 
@@ -112,15 +109,13 @@ class Decoding:
     def _kind(self, value: dict[str, Any]) -> Kind | None:
         written = value.get("kind")
         kind = KINDS.get(written) if isinstance(written, str) else None
-        if kind in SUPPORTED:
+        if kind is not None:
             return kind
         if "kind" not in value:
             self._fault("missing-field", (), "the field `kind` is missing", f"one of {_listed()}")
-        elif kind is not None:
-            self._fault("unsupported-kind", ("kind",), f"manifests of kind {kind} are not supported yet")
         else:
             text = written if isinstance(written, str) else ""
-            near = difflib.get_close_matches(text.lower(), [str(kind) for kind in SUPPORTED], 1)
+            near = difflib.get_close_matches(text.lower(), list(KINDS), 1)
             hint = f"did you mean {near[0]}?" if near else f"one of {_listed()}"
             message = f"unknown kind {text[:60]!r}" if text else "the kind of a manifest is one word"
             self._fault("unknown-kind", ("kind",), message, hint)
@@ -186,7 +181,7 @@ class Decoding:
             return
         for pointer, name in kinds.variables(kind, value):
             if name.startswith(prefix):
-                self._fault("not-allowed", pointer, f"`{name}` is refused: the platform sets names beginning {prefix}")
+                self._fault("env-reserved", pointer, f"`{name}` is refused: the platform sets names beginning {prefix}")
 
     def _built_in(self, tag: str) -> None:
         scheme = self.dialect.scheme
@@ -228,4 +223,4 @@ def _torn(breach: Breach) -> Torn:
 
 
 def _listed() -> str:
-    return ", ".join(sorted(SUPPORTED))
+    return ", ".join(sorted(KINDS))

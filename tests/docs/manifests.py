@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.documents.schemas import load_schema
-from reconciler.manifests.decoder import SUPPORTED
+from reconciler.documents.schemas import KIND_NAMES, load_schema
 from reconciler.model.key import GVC_SCOPED
 from tests.docs.tables import Schema, default, fields, says, table, takes
-
-ORDER = ("gvc", "workload", "volumeset", "identity", "policy", "secret", "location")
 
 HEAD = """\
 # Manifests
@@ -51,8 +48,7 @@ left out has its default, and writing a default out changes nothing.
 
 def page() -> str:
     """The text of the page."""
-    assert set(ORDER) == set(SUPPORTED)
-    parts = [HEAD, *(_kind(name) for name in ORDER)]
+    parts = [HEAD, *(_kind(name) for name in KIND_NAMES)]
     return "\n".join(parts)
 
 

@@ -73,7 +73,6 @@ REMEDIES = {
     "unknown-field": "Correct the name (the message says the nearest) or remove the field.",
     "unknown-kind": "Correct the kind; the message says the nearest.",
     "unknown-tag": "Remove the tag, or put text that begins with `!` in quotes.",
-    "unsupported-kind": "Keep it out of the source's path until it is supported.",
     "volume-shrink": "Keep the size, or make a new volume set and copy.",
     "wrong-type": "Write a value of the type that the message names.",
 }

@@ -13,12 +13,13 @@ from referencing import Registry, Resource
 
 from reconciler.documents.dialect import Dialect
 from reconciler.documents.phrasing import PHRASED
-from reconciler.documents.schemas import SCHEMA_NAMES, load_schema, schema_path, shipped
+from reconciler.documents.schemas import KIND_NAMES, SCHEMA_NAMES, load_schema, schema_path, shipped
+from reconciler.manifests.rules.schema import SCHEMA_RULES
 from reconciler.model.key import GVC_SCOPED, KINDS
+from reconciler.pipeline.rulebook import rulebook
 from reconciler.planning.plan import ChangeClass
 from tests.documents.tree import fields, full, met, nodes
 
-KIND_NAMES = [name for name in SCHEMA_NAMES if name in KINDS]
 CONDITIONAL = {"if", "then", "else", "allOf", "properties", "items", "propertyNames", "const"}
 NOTES = {"$schema", "title", "description", "default", "examples", "deprecated"}
 ANNOTATIONS = {
@@ -35,14 +36,25 @@ ANNOTATIONS = {
     "x-duration",
     "x-integer-text",
     "x-pattern-words",
+    "x-rule",
+    "x-hint",
 }
+PASSED_ON = {
+    "gvc": "/spec/sidecar/envoy",
+    "workload": "/spec/sidecar/envoy",
+    "mk8s": "/spec/addOns/byok/config",
+    "status": "/locations/items()",
+}
+"""Mappings whose fields are somebody else's."""
+OTHERS = {"common", "catalog", "manifest"}
+"""Files beside the schemas of kinds, settings and status files."""
 SERVER_OWNED = {"id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys"}
 
 every_schema = pytest.mark.parametrize("name", SCHEMA_NAMES)
 
 
 def test_every_schema_file_is_named_and_no_other_lies_there() -> None:
-    assert sorted(path.stem for path in shipped("schemas").glob("*.json")) == sorted([*SCHEMA_NAMES, "common"])
+    assert sorted(path.stem for path in shipped("schemas").glob("*.json")) == sorted([*SCHEMA_NAMES, *OTHERS])
 
 
 def test_what_is_not_shipped_is_said_to_be_missing() -> None:
@@ -68,6 +80,22 @@ def test_every_field_has_a_title_and_a_description(name: str) -> None:
 
 
 @every_schema
+def test_every_field_that_holds_no_fields_of_its_own_has_an_example(name: str) -> None:
+    bare = [place for place, field in fields(load_schema(name)) if "examples" not in field and not _holds_fields(field)]
+    assert bare == []
+
+
+def _holds_fields(field: dict[str, Any]) -> bool:
+    """Whether examples stand further in: in a mapping of fields, or in entries that are such."""
+    inner = (field.get("items"), field.get("additionalProperties"))
+    return (
+        "properties" in field
+        or "x-secret" in field
+        or any(isinstance(each, dict) and "properties" in each for each in inner)
+    )
+
+
+@every_schema
 def test_every_default_and_every_example_fits_its_own_field(name: str) -> None:
     for place, field in fields(load_schema(name)):
         for value in [*([field["default"]] if "default" in field else []), *field.get("examples", [])]:
@@ -87,7 +115,7 @@ def test_either_ors_and_refusals_have_the_shapes_that_can_be_worded(name: str) -
             if "not()" not in place:
                 assert all(set(branch) == {"required"} for branch in node.get(keyword, ())), place
         if "not" in node:
-            assert {"required"} == set(node["not"]) or "description" in node["not"], place
+            assert set(node["not"]) <= {"required", "x-rule"} or "description" in node["not"], place
 
 
 @every_schema
@@ -103,8 +131,7 @@ def test_patterns_mean_the_same_in_every_dialect(name: str) -> None:
 def test_a_mapping_takes_no_fields_that_are_not_listed(name: str) -> None:
     for place, node in nodes(load_schema(name)):
         if node.get("type") == "object":
-            passed_through = place.endswith("/envoy") or (name == "status" and place == "/locations/items()")
-            assert ("additionalProperties" in node) != passed_through, place
+            assert ("additionalProperties" in node) != (place == PASSED_ON.get(name)), place
 
 
 @every_schema
@@ -124,7 +151,7 @@ def test_annotations_say_what_generic_code_can_read(name: str) -> None:
 def test_what_stands_beside_a_reference_changes_no_verdict(name: str) -> None:
     for path in (schema_path(name), shipped("schemas/common.json")):
         for reference in _references(json.loads(path.read_bytes())):
-            assert set(reference) - {"$ref"} <= {"title", "description", "default"}
+            assert set(reference) - {"$ref"} <= {"title", "description", "default", "x-rule"}
 
 
 @every_schema
@@ -155,6 +182,21 @@ def test_an_editor_that_follows_references_between_the_files_sees_the_same(name:
         assert quick.is_valid(document)
         assert not slow.is_valid({**document, "nonsense": 1})
         assert not quick.is_valid({**document, "nonsense": 1})
+
+
+@pytest.mark.parametrize("name", KIND_NAMES)
+def test_a_rule_that_a_place_names_is_one_of_the_rulebook(name: str) -> None:
+    named = {node["x-rule"]: place for place, node in nodes(load_schema(name)) if "x-rule" in node}
+    assert {rule: place for rule, place in named.items() if rule not in rulebook()} == {}
+
+
+def test_every_rule_of_the_schemas_is_named_by_a_place() -> None:
+    named = {node["x-rule"] for name in KIND_NAMES for _, node in nodes(load_schema(name)) if "x-rule" in node}
+    assert {rule.id for rule in SCHEMA_RULES} - named == set()
+
+
+def test_there_is_a_schema_for_every_kind() -> None:
+    assert set(KIND_NAMES) == set(KINDS)
 
 
 @pytest.mark.parametrize("name", KIND_NAMES)

@@ -78,8 +78,8 @@ def test_what_is_wrong_is_said_where_it_is(case: dict[str, Any]) -> None:
     assert all(fault.severity is Severity.ERROR for fault in found)
 
 
-def test_every_rule_is_shown_by_a_case() -> None:
-    assert {line.split()[1] for case in REFUSED for line in case["faults"]} == set(RULES)
+def test_every_rule_that_holds_for_all_fields_is_shown_by_a_case() -> None:
+    assert set(RULES) - {line.split()[1] for case in REFUSED for line in case["faults"]} == set()
 
 
 @pytest.mark.parametrize("name", SCHEMA_NAMES)

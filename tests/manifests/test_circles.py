@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 
-from reconciler.manifests.document import SUPPORTED
 from reconciler.manifests.shape import Shape, shape_of
 from reconciler.model.key import GVC_SCOPED, Kind
 
@@ -13,7 +12,7 @@ from reconciler.model.key import GVC_SCOPED, Kind
 def needed(shape: Shape) -> Iterator[str]:
     """Kinds that links at or below ``shape`` wait for."""
     if shape.depends:
-        wanted = SUPPORTED if shape.link == ("*",) else shape.link
+        wanted = tuple(Kind) if shape.link == ("*",) else shape.link
         yield from (kind for kind in wanted if kind not in shape.peers)
     if shape.uri:
         yield from (Kind.SECRET, Kind.VOLUMESET)
@@ -23,10 +22,10 @@ def needed(shape: Shape) -> Iterator[str]:
 
 
 def test_kinds_depend_on_each_other_in_one_direction() -> None:
-    graph = {str(kind): {str(each) for each in needed(shape_of(str(kind)))} for kind in SUPPORTED}
-    for kind in GVC_SCOPED & SUPPORTED:
+    graph = {str(kind): {str(each) for each in needed(shape_of(str(kind)))} for kind in Kind}
+    for kind in GVC_SCOPED:
         graph[str(kind)].add(str(Kind.GVC))
     # A GVC's variables may name secrets; volume sets live in GVCs, so there they are refused.
     graph[str(Kind.GVC)] -= {str(Kind.VOLUMESET)}
-    assert set(TopologicalSorter(graph).static_order()) >= {str(kind) for kind in SUPPORTED}
+    assert set(TopologicalSorter(graph).static_order()) >= {str(kind) for kind in Kind}
     assert graph["workload"] >= {"gvc", "identity", "secret", "volumeset"}

@@ -37,7 +37,7 @@ def test_examples_hold_one_repository() -> None:
 
 
 def test_every_schema_file_is_known_by_name() -> None:
-    assert {path.stem for path in (ROOT / "schemas").glob("*.json")} - set(SCHEMA_NAMES) <= {"common"}
+    assert {path.stem for path in (ROOT / "schemas").glob("*.json")} - set(SCHEMA_NAMES) <= {"catalog", "common", "manifest"}
 
 
 def test_the_example_is_found_from_the_checkout() -> None:
