@@ -36,7 +36,7 @@ def refuse(raw: bytes, limits: Limits) -> Fault | None:
     if b"\0" in raw:
         line, column = _after(raw[: raw.index(b"\0")])
         return Fault("encoding", "a NUL byte: the file is UTF-16, or not text at all", line, column, _AS_UTF8)
-    if raw.count(b"%TAG") > _MOST_DIRECTIVES:
+    if raw.count(b"%") > _MOST_DIRECTIVES and raw.count(b"%TAG") > _MOST_DIRECTIVES:
         message = f"%TAG occurs more than {_MOST_DIRECTIVES:,} times in this file"
         return Fault("too-many-directives", message, 1, 1, "remove the directives; no tag but the core ones is known")
     return None
