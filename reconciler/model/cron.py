@@ -17,6 +17,7 @@ MONTHS_SEARCHED = 400 * 12 + 1
 """The calendar repeats itself after 400 years: what has not come by then never comes."""
 
 _WEEKS = sum(1 << 7 * week for week in range(6))
+_IN_EVERY_MONTH = (1 << 29) - 2
 _QUOTED = 30
 
 
@@ -88,6 +89,12 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
     def runs_an_hour(self) -> int:
         """How often it comes in an hour in which it comes at all."""
         return self.minutes.bit_count()
+
+    @property
+    def comes(self) -> bool:
+        """Whether it ever comes, as 30 February does not."""
+        # A day that every month has comes in the end, whatever day of the week it must be.
+        return bool(self.days & _IN_EVERY_MONTH) or self.next_after(0) is not None
 
     def next_after(self, minute: int) -> int | None:
         """The first minute named that is later than ``minute``; None where none ever comes, such as 30 February."""

@@ -119,6 +119,12 @@ def test_later_times_follow_in_order_and_only_in_minutes_that_are_meant(written:
         start = found
 
 
+@given(SCHEDULES)
+def test_a_schedule_comes_if_it_has_a_next_time(written: Written) -> None:
+    schedule = Cron.parse(text_of(written))
+    assert schedule.comes == (schedule.next_after(0) is not None)
+
+
 @given(st.text(alphabet="0123456789*/,- \tjanmonfri@?L#²٣\n", max_size=30) | st.text(max_size=20))
 def test_a_text_is_a_schedule_or_has_a_fault_in_words(text: str) -> None:
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.options import TYPE, placed
+from reconciler.manifests.rules.options import TYPE, options_of, place_of
 from reconciler.manifests.rules.registry import rule
 from reconciler.manifests.rules.wording import quoted
 from reconciler.model.finding import Flaw, Pointer
@@ -37,12 +37,12 @@ def metric_of_another_type(workload: Workload) -> Iterator[Flaw]:
     requests at all.
     """
     spec = workload.spec
-    for at, options in placed(spec):
+    for number, options in enumerate(options_of(spec)):
         metric = options.autoscaling.metric
         if metric and metric not in METRICS.get(spec.type, (metric,)):
             message = f"a {spec.type} workload cannot scale by {quoted(metric)}"
             hint = f"allowed: {', '.join(METRICS[spec.type])}"
-            yield Flaw((*at, "autoscaling", "metric"), message, hint, (TYPE,))
+            yield Flaw((*place_of(number), "autoscaling", "metric"), message, hint, (TYPE,))
 
 
 @rule("autoscaling-cpu-target", "4-fields.md, section 5", Kind.WORKLOAD)
@@ -51,9 +51,10 @@ def more_than_all_cpu(workload: Workload) -> Iterator[Flaw]:
 
     It is a percentage of what the container asks for; a higher one is never reached, and nothing would ever scale.
     """
-    for at, options in placed(workload.spec):
+    for number, options in enumerate(options_of(workload.spec)):
         target = options.autoscaling.target
         if target > MOST_PERCENT and metric_of(workload.spec.type, options) == "cpu":
+            at = place_of(number)
             message = f"the target {target} is more than 100 percent of the cpu"
             hint = "write a percentage from 1 to 100"
             yield Flaw((*at, "autoscaling", "target"), message, hint, _metric_rests_on(at))
@@ -65,13 +66,14 @@ def percentile_of_no_latency(workload: Workload) -> Iterator[Flaw]:
 
     It says which response time counts. No other metric has percentiles.
     """
-    for at, options in placed(workload.spec):
+    for number, options in enumerate(options_of(workload.spec)):
         if not options.autoscaling.metric_percentile:
             continue
         metric = metric_of(workload.spec.type, options)
         if metric != "latency":
             which = quoted(metric) if options.autoscaling.metric else f"{quoted(metric)}, the default here"
             message = f"metricPercentile is for the metric `latency`, and this one is {which}"
+            at = place_of(number)
             able = "latency" in METRICS.get(workload.spec.type, ())
             hint = "remove it, or write `metric: latency`" if able else "remove it"
             yield Flaw((*at, "autoscaling", "metricPercentile"), message, hint, _metric_rests_on(at))
@@ -83,10 +85,11 @@ def more_at_least_than_at_most(workload: Workload) -> Iterator[Flaw]:
 
     Left out, they are 1 and 5.
     """
-    for at, options in placed(workload.spec):
+    for number, options in enumerate(options_of(workload.spec)):
         least, most = options.autoscaling.min_scale, options.autoscaling.max_scale
         if least <= most:
             continue
+        at = place_of(number)
         fields: list[Pointer] = [(*at, "autoscaling", "minScale"), (*at, "autoscaling", "maxScale")]
         if least == 1:
             # It may be left out, and then the other one is what stands there.
@@ -103,12 +106,13 @@ def zero_without_a_way_back(workload: Workload) -> Iterator[Flaw]:
     to stop one on purpose is what `suspend` is for.
     """
     type_ = workload.spec.type
-    for at, options in placed(workload.spec):
+    for number, options in enumerate(options_of(workload.spec)):
         if options.autoscaling.min_scale != 0:
             continue
         metric = metric_of(type_, options)
         if type_ == "serverless" and metric in TO_ZERO:
             continue
+        at = place_of(number)
         message = f"a serverless workload that follows {quoted(metric)} cannot scale to zero"
         hint = "write `metric: rps` or `metric: concurrency`, or a minScale of at least 1"
         if type_ != "serverless":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 from reconciler.manifests.rules.options import TYPE
 from reconciler.manifests.rules.registry import rule, warning
@@ -16,6 +17,15 @@ from reconciler.model.workload import Workload
 
 JOB: Pointer = ("spec", "job")
 SNAPSHOTS: Pointer = ("spec", "snapshots", "schedule")
+REMEMBERED = 100
+"""Characters of a schedule that is kept in mind; who writes longer ones shall not fill the memory."""
+
+
+class _Schedule(NamedTuple):
+    """A schedule as it is written, and where."""
+
+    at: Pointer
+    text: str
 
 
 @rule("job-missing", "document 1, Workload (spec); 4-fields.md, section 5", Kind.WORKLOAD)
@@ -49,9 +59,11 @@ def unreadable_schedule(owner: Workload | VolumeSet) -> Iterator[Flaw]:
     restricted, either will do. The time zone is UTC.
     """
     schedule = _schedule(owner)
-    fault = None if schedule is None else _read(schedule[1])
-    if schedule is not None and isinstance(fault, CronError):
-        yield Flaw(schedule[0], str(fault), fault.suggestion)
+    if schedule is None:
+        return
+    fault = _read(schedule.text)
+    if isinstance(fault, CronError):
+        yield Flaw(schedule.at, str(fault), fault.suggestion)
 
 
 @warning("cron-never", "4-fields.md, sections 5 and 6", Kind.WORKLOAD, Kind.VOLUMESET)
@@ -61,10 +73,12 @@ def schedule_without_a_day(owner: Workload | VolumeSet) -> Iterator[Flaw]:
     30 February and 31 April never come, so nothing would ever run.
     """
     schedule = _schedule(owner)
-    cron = None if schedule is None else _read(schedule[1])
-    if schedule is not None and isinstance(cron, Cron) and cron.next_after(0) is None:
-        message = f"the schedule {quoted(schedule[1])} never comes: no month that it names has such a day"
-        yield Flaw(schedule[0], message, "name another day or month; the days 1 to 28 are in every month")
+    if schedule is None:
+        return
+    cron = _read(schedule.text)
+    if isinstance(cron, Cron) and not cron.comes:
+        message = f"the schedule {quoted(schedule.text)} never comes: no month that it names has such a day"
+        yield Flaw(schedule.at, message, "name another day or month; the days 1 to 28 are in every month")
 
 
 @rule("snapshot-schedule", "4-fields.md, section 6", Kind.VOLUMESET)
@@ -74,26 +88,35 @@ def snapshots_too_often(volumeset: VolumeSet) -> Iterator[Flaw]:
     So the schedule's first field names a single minute.
     """
     schedule = _schedule(volumeset)
-    cron = None if schedule is None else _read(schedule[1])
-    if schedule is not None and isinstance(cron, Cron) and cron.runs_an_hour > 1:
-        minute, *rest = schedule[1].split()
+    if schedule is None:
+        return
+    cron = _read(schedule.text)
+    if isinstance(cron, Cron) and cron.runs_an_hour > 1:
+        minute, *rest = schedule.text.split()
         message = f"snapshots would be taken {cron.runs_an_hour} times an hour, once is the most"
         hint = f"name one minute: {quoted(' '.join(['0', *rest]))} instead of {quoted(' '.join([minute, *rest]))}"
-        yield Flaw(schedule[0], message, hint)
+        yield Flaw(schedule.at, message, hint)
 
 
-def _schedule(owner: Workload | VolumeSet) -> tuple[Pointer, str] | None:
-    """The schedule of what has one, and where it stands."""
+def _schedule(owner: Workload | VolumeSet) -> _Schedule | None:
+    """The schedule of what has one."""
     if isinstance(owner, Workload):
-        return None if owner.spec.job is None else ((*JOB, "schedule"), owner.spec.job.schedule)
-    written = owner.spec.snapshots.schedule
-    return None if written is None else (SNAPSHOTS, written)
+        return None if owner.spec.job is None else _Schedule((*JOB, "schedule"), owner.spec.job.schedule)
+    text = owner.spec.snapshots.schedule
+    return None if text is None else _Schedule(SNAPSHOTS, text)
 
 
-@lru_cache(maxsize=1024)
-def _read(schedule: str) -> Cron | CronError:
-    """The schedule, or what is wrong with it; the same few are met again and again."""
+def _read(text: str) -> Cron | CronError:
+    """The schedule, or what is wrong with it."""
+    return _remembered(text) if len(text) <= REMEMBERED else _parsed(text)
+
+
+def _parsed(text: str) -> Cron | CronError:
     try:
-        return Cron.parse(schedule)
+        return Cron.parse(text)
     except CronError as fault:
         return fault.with_traceback(None)
+
+
+_remembered = lru_cache(maxsize=1024)(_parsed)
+"""The same few schedules are met again and again."""

@@ -15,12 +15,16 @@ DEFAULTS: Pointer = ("spec", "defaultOptions")
 LOCAL: Pointer = ("spec", "localOptions")
 
 
-def placed(spec: Specification) -> list[tuple[Pointer, Options]]:
-    """The options of a workload with their places; of a cron workload only those that it may have."""
-    found = [(DEFAULTS, spec.default_options)]
-    if spec.local_options and spec.type != "cron":
-        found.extend(((*LOCAL, number), each) for number, each in enumerate(spec.local_options))
-    return found
+def options_of(spec: Specification) -> tuple[Options, ...]:
+    """The default options of a workload, then those of its locations, of which a cron workload may have none."""
+    if not spec.local_options or spec.type == "cron":
+        return (spec.default_options,)
+    return (spec.default_options, *spec.local_options)
+
+
+def place_of(number: int) -> Pointer:
+    """Where the options stand that have this number among ``options_of``."""
+    return (*LOCAL, number - 1) if number else DEFAULTS
 
 
 @rule("capacity-ai-cpu", "document 1, Scaling strategy definitions; 4-fields.md, section 5", Kind.WORKLOAD)
@@ -31,8 +35,9 @@ def capacity_ai_beside_cpu(workload: Workload) -> Iterator[Flaw]:
     that amount which is in use.
     """
     spec = workload.spec
-    for at, options in placed(spec):
+    for number, options in enumerate(options_of(spec)):
         if options.capacity_ai and options.autoscaling.metric == "cpu" and spec.type != "cron":
+            at = place_of(number)
             message = "capacityAI cannot be on while autoscaling follows `cpu`"
             hint = "write `capacityAI: false`, or choose another metric"
             yield Flaw((*at, "capacityAI"), message, hint, (TYPE, (*at, "autoscaling", "metric")))
