@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ BUILT_IN_TAGS = frozenset(
 )
 """Built-in tags that a manifest may carry (4-fields.md, section 9)."""
 
-_WHOLE_FLOAT = (b".0,", b".0}", b".0]")
+_WHOLE_FLOAT = re.compile(rb"\.0[,}\]]").search
 """How a number such as 80.0 ends in JSON; most bodies hold none, which is seen without walking them."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -151,7 +152,7 @@ class Decoding:
         self._bad_links(former, kind, value)
         references = tuple(sorted(set(former.references)))
         written = _encode(body)
-        if any(end in written for end in _WHOLE_FLOAT):
+        if _WHOLE_FLOAT(written):
             written = _encode(whole_numbers(body))
         mixed = gvc == OPEN_GVC and _mixed(references)
         return Manifest(kind, gvc, value["name"], written, references, self.document.index, self.document.line, seal,
