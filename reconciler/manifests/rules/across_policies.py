@@ -60,7 +60,7 @@ def may_reveal(question: Question, subject: str, world: World) -> Iterator[Words
 
 def _advice(identity: str, secret: str) -> str:
     _, gvc, name = identity.split("/")
-    return f"bind //gvc/{gvc}/identity/{name} to `reveal` in a policy with targetKind: secret and //{secret}"
+    return f"add a policy with targetLinks: [//{secret}] that binds //gvc/{gvc}/identity/{name} to `reveal`"
 
 
 def _inherited(question: Question, subject: str, world: World) -> Iterator[tuple[str, str]]:

@@ -65,7 +65,7 @@ def has_key(question: Question, _: str, world: World) -> Iterator[Words]:
                f"write {SECRET}{secret.name}")  # fmt: skip
         return
     yield (f"{question.target} has no key {quoted(question.detail)}",
-           nearest(question.detail, secret.key_names(), "its keys are"))  # fmt: skip
+           nearest(question.detail, secret.key_names(), "it has"))  # fmt: skip
 
 
 _PULL, _TLS, _AZURE, _NGS, _TRACES = "pull", "tls", "azure", "ngs", "lightstep"
@@ -120,14 +120,11 @@ def _uses(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[Use]:
 
 def _certificates(domain: Domain) -> Iterator[Use]:
     for number, port in enumerate(domain.spec.ports):
-        tls = port.tls
-        for field, certificate in (("client", tls.client_certificate), ("server", tls.server_certificate)):
-            if certificate is not None:
-                yield (
-                    ("spec", "ports", number, "tls", f"{field}Certificate", "secretLink"),
-                    certificate.secret_link,
-                    _TLS,
-                )
+        at: Pointer = ("spec", "ports", number, "tls")
+        if port.tls.client_certificate is not None:
+            yield (*at, "clientCertificate", "secretLink"), port.tls.client_certificate.secret_link, _TLS
+        if port.tls.server_certificate is not None:
+            yield (*at, "serverCertificate", "secretLink"), port.tls.server_certificate.secret_link, _TLS
 
 
 def _either(types: tuple[str, ...]) -> str:

@@ -28,8 +28,8 @@ def permissions(policy: Policy) -> Iterator[Flaw]:
         for index, name in enumerate(binding.permissions):
             if name not in known:
                 yield Flaw(("bindings", number, "permissions", index),
-                           f"there is no permission {quoted(name)} on a {kind}",
-                           nearest(name, known, f"on a {kind} there are"), (("targetKind",),))  # fmt: skip
+                           f"kind {kind} has no permission {quoted(name)}",
+                           nearest(name, known, "it has"), (("targetKind",),))  # fmt: skip
 
 
 @rule("policy-link-kind", "4-fields.md, section 7", Kind.POLICY)
@@ -43,7 +43,7 @@ def link_kinds(policy: Policy) -> Iterator[Flaw]:
     for index, link in enumerate(policy.target_links):
         kind = _kind_of(link)
         if kind and kind != policy.target_kind:
-            yield Flaw(("targetLinks", index), f"leads to a {kind}, while the policy is about {policy.target_kind}",
+            yield Flaw(("targetLinks", index), f"this is of kind {kind}, the policy is about kind {policy.target_kind}",
                        f"put it into a policy with targetKind: {kind}", (("targetKind",),))  # fmt: skip
 
 
