@@ -178,8 +178,9 @@ def _choice(breach: Breach, _: bool) -> Words:
     fields = [f"`{branch['required'][0]}`" for branch in breach.asked]
     amount = "exactly one" if breach.keyword == "oneOf" else "at least one"
     listed = ", ".join(fields[:-1]) + " and " + fields[-1]
-    given = " and ".join(f"`{name}`" for name in _given(breach)) or "none"
-    return "exactly-one", f"{amount} of {listed} must be given, here is {given}", ""
+    given = [f"`{name}`" for name in _given(breach)]
+    message = f"{amount} of {listed} must be given, here is {' and '.join(given) or 'none'}"
+    return "exactly-one", message, "keep one of them" if given else ""
 
 
 _PHRASES: dict[str, Callable[[Breach, bool], Words]] = {

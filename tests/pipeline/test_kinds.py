@@ -1,0 +1,83 @@
+"""Every kind of the platform goes the whole way: read, planned, recorded, shown, changed and deleted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.model.key import PLACED, Kind
+from tests.cli.desk import Desk
+from tests.pipeline.way import BASE, Way
+
+KINDS = {
+    Kind.ORG: "kind: org\nname: acme\nspec: {sessionTimeoutSeconds: 3600}\n",
+    Kind.AGENT: "kind: agent\nname: office\n",
+    Kind.AUDITCTX: "kind: auditctx\nname: payments\n",
+    Kind.CLOUDACCOUNT: "kind: cloudaccount\nname: aws\nprovider: aws\n"
+    "data: {roleArn: 'arn:aws:iam::123456789012:role/platform'}\n",
+    Kind.DOMAIN: "kind: domain\nname: shop.example.com\nspec: {gvcLink: //gvc/shop}\n",
+    Kind.GROUP: "kind: group\nname: ops\nmemberLinks: [//user/ada@example.com, //serviceaccount/ci]\n",
+    Kind.IDENTITY: "kind: identity\nname: web\naws: {cloudAccountLink: //cloudaccount/aws, roleName: reader}\n"
+    "networkResources: [{name: db, agentLink: //agent/office, FQDN: db.internal, ports: [5432]}]\n",
+    Kind.IMAGE: "kind: image\nname: web:v3\ndescription: The page\n",
+    Kind.IPSET: "kind: ipset\nname: edge\nspec: {link: //gvc/shop, locations: [{name: here, retentionPolicy: keep}]}\n",
+    Kind.LOCATION: "kind: location\nname: here\nprovider: byok\n",
+    Kind.MK8S: "kind: mk8s\nname: cluster\nspec: {version: 1.28.4, provider: {generic: {location: here}}}\n",
+    Kind.POLICY: "kind: policy\nname: ops-edit\ntargetKind: gvc\ntarget: all\n"
+    "bindings: [{permissions: [edit], principalLinks: [//group/ops]}]\n",
+    Kind.QUOTA: "kind: quota\nname: workloads\nmax: 100\n",
+    Kind.SECRET: "kind: secret\nname: logs\ntype: opaque\ndata: {payload: not-real}\n",
+    Kind.SERVICEACCOUNT: "kind: serviceaccount\nname: ci\n",
+    Kind.USER: "kind: user\nname: ada@example.com\n",
+    Kind.VOLUMESET: "kind: volumeset\nname: data\nspec: {initialCapacity: 10, performanceClass: general-purpose-ssd}\n",
+    Kind.WORKLOAD: "kind: workload\nname: web\nspec:\n  type: standard\n  identityLink: //identity/web\n"
+    "  containers: [{name: main, image: //image/web:v3}]\n",
+}
+"""One manifest of each kind but the GVC, which ``shop/gvc.yaml`` holds."""
+
+FILES = {"shop/gvc.yaml": BASE, **{f"shop/{kind}.yaml": text for kind, text in KINDS.items()}}
+
+
+@pytest.fixture
+def way(tmp_path: Path) -> Way:
+    found = Way(tmp_path, FILES)
+    found.applied()
+    return found
+
+
+def test_a_manifest_of_every_kind_is_recorded_and_a_second_plan_is_empty(way: Way) -> None:
+    recorded = way.recorded()
+    assert {record.key.kind for record in recorded.values()} == set(Kind)
+    assert {record.key.kind for record in recorded.values() if record.location} == set(PLACED)
+    assert way.plan().steps == ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_description_changes_in_place(way: Way, kind: Kind) -> None:
+    path = f"shop/{kind}.yaml"
+    lines = [line for line in KINDS[kind].splitlines() if not line.startswith("description")]
+    way.commit({path: "\n".join([*lines, "description: Said otherwise", ""])})
+    assert {step.key.kind for step in way.plan().steps} == {kind}
+    way.applied()
+    assert way.plan().steps == ()
+
+
+def test_what_is_gone_from_git_is_deleted_in_an_order_that_links_allow(way: Way) -> None:
+    way.commit({path: None for path in FILES if path != "shop/gvc.yaml"})
+    order = [step.key.kind for step in way.plan().steps]
+    assert order.index(Kind.GROUP) < order.index(Kind.SERVICEACCOUNT)
+    assert order.index(Kind.IDENTITY) < order.index(Kind.CLOUDACCOUNT)
+
+
+def test_every_kind_is_shown_by_the_commands(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {path: text for path, text in FILES.items() if isinstance(text, str)})
+    desk.applied()
+    for kind in Kind:
+        said = desk.run("get", kind, "-o", "json")
+        assert said.code == 0, said
+        items = said.json["items"]
+        assert [item["kind"] for item in items] == [kind] * len(items)
+        assert items, kind
+    assert "health: Healthy" in desk.status("_org/user/ada@example.com.yaml")
+    assert "health: Healthy" in desk.status("_org/image/web%3Av3.yaml")
