@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -44,11 +45,16 @@ def judge(kind: Kind, value: dict[str, Any], torn: Sequence[Torn] = ()) -> Judge
     for entry in rules.entries if view is not None else ():
         for found in entry.check(view):
             if isinstance(found, Ask):
-                pointer = "".join(f"/{escaped(step) if isinstance(step, str) else step}" for step in found.at)
-                questions.append(Question(entry.rule.id, found.target, pointer, found.detail))
+                questions.append(Question(entry.rule.id, found.target, _written(found.at), found.detail))
             elif not torn or not any(_overlap(found, each.at) for each in torn):
                 flaws.append((entry.rule, found))
     return Judgement(flaws, questions)
+
+
+@lru_cache(maxsize=4096)
+def _written(at: Pointer) -> str:
+    """``at`` as a JSON pointer; most manifests ask at the same few places."""
+    return "".join([f"/{escaped(step) if isinstance(step, str) else step}" for step in at])
 
 
 def mended(value: dict[str, Any], torn: Iterable[Torn]) -> dict[str, Any]:

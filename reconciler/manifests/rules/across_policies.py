@@ -7,7 +7,7 @@ from typing import Any
 
 from reconciler.manifests.rules.across_secrets import readings
 from reconciler.manifests.rules.registry import Words, answer, rule
-from reconciler.manifests.rules.targets import SECRET, place_of, target_of, users_of_kind
+from reconciler.manifests.rules.targets import SECRET, identity_of, place_of, users_of_kind
 from reconciler.manifests.rules.world import World
 from reconciler.model.finding import Ask
 from reconciler.model.gvc import Gvc
@@ -28,18 +28,18 @@ def reveals(workload: Workload) -> Iterator[Ask]:
     A policy about the secret gives its identity `reveal`, or a permission that brings it along. Without it the platform
     refuses the secret, and no replica starts.
     """
-    link = workload.spec.identity_link
-    identity = target_of(link, place_of(workload.gvc)) if link else ""
+    identity = identity_of(workload)
     asked: set[str] = set()
     for at, text in readings(workload) if identity else ():
         name = text.partition(".")[0]
         if name and name not in asked:
             asked.add(name)
             yield Ask(at, identity, f"secret/{name}")
-    if not link or identity:
-        for number, container in enumerate(workload.spec.containers):
-            if container.inherit_env:
-                yield Ask(("spec", "containers", number, "inheritEnv"), f"gvc/{place_of(workload.gvc)}", identity)
+    if not identity and workload.spec.identity_link:
+        return
+    for number, container in enumerate(workload.spec.containers):
+        if container.inherit_env:
+            yield Ask(("spec", "containers", number, "inheritEnv"), f"gvc/{place_of(workload.gvc)}", identity)
 
 
 @answer("secret-reveal")
@@ -65,18 +65,20 @@ def _advice(identity: str, secret: str) -> str:
 
 def _inherited(question: Question, subject: str, world: World) -> Iterator[tuple[str, str]]:
     """Variables of the GVC that read secrets and that the container does not set itself; each secret once."""
-    gvc, workload = world.look(question.target, Gvc), world.look(subject, Workload)
-    if gvc is None or workload is None:
+    gvc = world.look(question.target, Gvc)
+    env = gvc.spec.env if gvc is not None else ()
+    read = [(variable.name, variable.value) for variable in env if variable.value.startswith(SECRET)]
+    workload = world.look(subject, Workload) if read else None
+    if workload is None:
         return
     container = workload.spec.containers[int(pointer_parts(question.pointer)[2])]
     own = {variable.name for variable in container.env}
     seen: set[str] = set()
-    for variable in gvc.spec.env:
-        if variable.value.startswith(SECRET) and variable.name not in own:
-            secret = f"secret/{variable.value[len(SECRET) :].partition('.')[0]}"
-            if secret not in seen:
-                seen.add(secret)
-                yield variable.name, secret
+    for name, value in read:
+        secret = f"secret/{value[len(SECRET) :].partition('.')[0]}"
+        if name not in own and secret not in seen:
+            seen.add(secret)
+            yield name, secret
 
 
 def _may(identity: str, secret: str, world: World) -> bool:

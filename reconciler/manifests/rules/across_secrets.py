@@ -22,23 +22,26 @@ Reading = tuple[Pointer, str]
 """Where a secret is read, and NAME or NAME.KEY."""
 
 
-def readings(resource: Workload | Gvc) -> Iterator[Reading]:
+def readings(resource: Workload | Gvc) -> list[Reading]:
     """Every place where ``resource`` reads a secret by a variable or a mount."""
     if isinstance(resource, Gvc):
-        yield from _variables(("spec",), resource.spec.env)
-        return
+        return _variables(("spec",), resource.spec.env)
+    found: list[Reading] = []
     for number, container in enumerate(resource.spec.containers):
         if container.env:
-            yield from _variables(("spec", "containers", number), container.env)
+            found += _variables(("spec", "containers", number), container.env)
         for index, volume in enumerate(container.volumes):
             if volume.uri.startswith(SECRET):
-                yield ("spec", "containers", number, "volumes", index, "uri"), volume.uri[len(SECRET) :]
+                found.append((("spec", "containers", number, "volumes", index, "uri"), volume.uri[len(SECRET) :]))
+    return found
 
 
-def _variables(at: Pointer, env: tuple[Variable, ...]) -> Iterator[Reading]:
-    for index, variable in enumerate(env):
-        if variable.value.startswith(SECRET):
-            yield (*at, "env", index, "value"), variable.value[len(SECRET) :]
+def _variables(at: Pointer, env: tuple[Variable, ...]) -> list[Reading]:
+    return [
+        ((*at, "env", index, "value"), variable.value[len(SECRET) :])
+        for index, variable in enumerate(env)
+        if variable.value.startswith(SECRET)
+    ]
 
 
 @rule("secret-key", "document 1, Container; 4-fields.md, section 12", Kind.WORKLOAD, Kind.GVC)

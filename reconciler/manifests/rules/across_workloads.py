@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.manifests.rules.registry import Words, answer, rule, warning
-from reconciler.manifests.rules.targets import VOLUMESET, linked, place_of, target_of, users_of_kind
+from reconciler.manifests.rules.targets import VOLUMESET, identity_of, linked, place_of, users_of_kind
 from reconciler.manifests.rules.world import World
 from reconciler.model.finding import Ask
 from reconciler.model.gvc import Gvc
@@ -26,7 +26,7 @@ def own_identity(workload: Workload) -> Iterator[Ask]:
     """
     link = workload.spec.identity_link
     if link and not link.startswith("//identity/"):
-        target = target_of(link, place_of(workload.gvc))
+        target = identity_of(workload)
         if target:
             yield Ask(("spec", "identityLink"), target)
 
@@ -99,11 +99,10 @@ def stores(workload: Workload) -> Iterator[Ask]:
     The mount knows no other credentials: keys inside the container are not used. Without the access it stays empty or
     the replica does not start.
     """
-    identity = workload.spec.identity_link
     for number, container in enumerate(workload.spec.containers):
         for index, volume in enumerate(container.volumes):
             provider = _STORES.get(volume.uri.partition("://")[0])
-            target = target_of(identity, place_of(workload.gvc)) if provider and identity else ""
+            target = identity_of(workload) if provider else ""
             if provider and target:
                 yield Ask(("spec", "containers", number, "volumes", index, "uri"), target, provider)
 

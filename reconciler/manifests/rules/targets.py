@@ -11,11 +11,13 @@ from reconciler.manifests.links import LinkError, parse_link
 from reconciler.manifests.rules.world import World
 from reconciler.model.key import Kind
 from reconciler.model.resource import OPEN_GVC
+from reconciler.model.workload import Workload
 
 View = TypeVar("View")
 
 SECRET = "platform://secret/"
 VOLUMESET = "platform://volumeset/"
+_IDENTITY = "//identity/"
 
 
 def target_of(link: str, gvc: str = "") -> str:
@@ -30,6 +32,14 @@ def target_of(link: str, gvc: str = "") -> str:
     except LinkError:
         return ""
     return "" if target.startswith("/") else target
+
+
+def identity_of(workload: Workload) -> str:
+    """The key of the identity of ``workload``, "" where it has none."""
+    link = workload.spec.identity_link
+    if link.startswith(_IDENTITY) and link.count("/") == 3:
+        return f"identity/{place_of(workload.gvc)}/{link[len(_IDENTITY) :]}"
+    return target_of(link, place_of(workload.gvc)) if link else ""
 
 
 def place_of(gvc: str) -> str:
