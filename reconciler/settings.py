@@ -15,7 +15,7 @@ from reconciler.documents.reader import read
 from reconciler.documents.schemas import load_schema
 from reconciler.documents.validation import checker
 from reconciler.errors import UsageError
-from reconciler.model.finding import Fault
+from reconciler.model.finding import Fault, Finding
 
 DEFAULT_PATH = "/etc/reconciler/settings.yaml"
 ENVIRONMENT = "RECONCILER_SETTINGS"
@@ -117,6 +117,16 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     log: LogSettings = LogSettings()
 
 
+class SettingsError(UsageError):
+    """The settings have faults: ``findings`` with their places in ``raw``, the bytes of the file at ``path``."""
+
+    def __init__(self, path: Path, raw: bytes, faults: Sequence[Fault]) -> None:
+        self.path = path
+        self.raw = raw
+        self.findings = [Finding.at(str(path), fault) for fault in faults]
+        super().__init__("\n".join(map(_line, self.findings)))
+
+
 def settings_path(option: str | None) -> Path:
     """The settings file: what ``--settings`` says, else RECONCILER_SETTINGS, else the usual place."""
     return Path(option or os.environ.get(ENVIRONMENT) or DEFAULT_PATH)
@@ -125,7 +135,8 @@ def settings_path(option: str | None) -> Path:
 def load_settings(path: Path) -> Settings:
     """Read the settings at ``path``; relative paths in them start at the directory of the file.
 
-    Raises UsageError that names every fault as ``FILE:LINE:COLUMN: message (suggestion)``.
+    Raises SettingsError that names every fault as ``FILE:LINE:COLUMN: message (suggestion)``, and UsageError where
+    there is nothing to read.
     """
     try:
         raw = path.read_bytes()
@@ -135,17 +146,17 @@ def load_settings(path: Path) -> Settings:
         ) from None
     reading = read(raw)
     if reading.faults:
-        raise _refusal(path, reading.faults)
+        raise SettingsError(path, raw, reading.faults)
     if len(reading.documents) != 1:
         raise UsageError(f"{path}: settings are one YAML document, and here are {len(reading.documents)}")
     value = reading.documents[0].value
     check = checker("settings")
     if not check.valid(value):
-        raise _refusal(path, check.faults(value, locate(raw, reading.documents[0].index)))
+        raise SettingsError(path, raw, check.faults(value, locate(raw, reading.documents[0].index)))
     base = path.absolute().parent
     places = locate(raw, reading.documents[0].index)
     if faults := [*_repeated_names(value["sources"], places), *_shared_branches(value["sources"], base, places)]:
-        raise _refusal(path, faults)
+        raise SettingsError(path, raw, faults)
     return _typed(value, base)
 
 
@@ -236,9 +247,6 @@ def _repository(url: str, base: Path) -> str:
     return str((base / Path(local).expanduser()).resolve()).removesuffix("/.git")
 
 
-def _refusal(path: Path, faults: Sequence[Fault]) -> UsageError:
-    lines = (
-        f"{path}:{fault.line}:{fault.column}: {fault.message}" + (f" ({fault.suggestion})" if fault.suggestion else "")
-        for fault in faults
-    )
-    return UsageError("\n".join(lines))
+def _line(finding: Finding) -> str:
+    advice = f" ({finding.suggestion})" if finding.suggestion else ""
+    return f"{finding.path}:{finding.line}:{finding.column}: {finding.message}{advice}"

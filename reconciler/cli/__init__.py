@@ -80,13 +80,28 @@ def _run() -> int:
         error.show()
         return error.exit_code
     except ReconcilerError as error:
-        complain(str(error))
+        _tell(error)
         return 2 if isinstance(error, UsageError) else 1
     except (click.Abort, KeyboardInterrupt):
         return 130
     except OSError as error:
         return _unsaid(error)
     return code if isinstance(code, int) else 0
+
+
+def _tell(error: ReconcilerError) -> None:
+    """Say on stderr what is wrong; faults of the settings as those of manifests are told, with their lines."""
+    from reconciler.settings import SettingsError
+
+    if not isinstance(error, SettingsError):
+        complain(str(error))
+        return
+    from reconciler.cli.excerpt import Excerpts
+    from reconciler.cli.findings import counted, more, print_findings
+
+    complain(f"{counted(error.findings)} in the settings {error.path}")
+    print_findings(error.findings, Excerpts(lambda _: error.raw, secrets=False), sys.stderr)
+    click.echo(more(error.findings), nl=False, err=True)
 
 
 def _unsaid(error: OSError) -> int:

@@ -49,7 +49,7 @@ def command(settings_file: Path, wait: bool, timeout: float) -> int:
             reports = asyncio.run(_here(settings, wait, deadline))
         finally:
             lock.release()
-    code = _tell(reports)
+    code = _tell(settings, reports)
     with closing(read_records(settings)) as records:
         _tell_unwritten(records, reports)
         if wait and code == 0 and _worth_waiting(records, reports) is not None:
@@ -144,12 +144,17 @@ def _tell_unwritten(records: Records, reports: list[Report]) -> None:
                 click.echo(f"warning: {report.source}: the status is not written: {each.message}", err=True)
 
 
-def _tell(reports: list[Report]) -> int:
-    from reconciler.cli.findings import print_findings
+def _tell(settings: Settings, reports: list[Report]) -> int:
+    from reconciler.cli.excerpt import Excerpts
+    from reconciler.cli.findings import more, print_findings
     from reconciler.pipeline.report import lines
+    from reconciler.pipeline.sources import reader_of
 
     for report in reports:
-        print_findings(report.findings)
+        if report.findings:
+            commit = report.revision.rpartition(":")[2]
+            print_findings(report.findings, Excerpts(reader_of(settings, report.source, commit)))
         for line in lines(report):
             click.echo(line)
+    click.echo(more(each for report in reports for each in report.findings), nl=False)
     return int(not all(report.good for report in reports))

@@ -83,7 +83,8 @@ def _is_repository(folder: Path) -> bool:
 def _show(compared: Compared, form: str) -> None:
     from msgspec.structs import replace
 
-    from reconciler.cli.findings import counted, echo_json, findings_document, markdown_findings, print_findings
+    from reconciler.cli.excerpt import Excerpts
+    from reconciler.cli.findings import counted, echo_json, findings_document, markdown_findings, more, print_findings
     from reconciler.planning.document import document
     from reconciler.planning.markdown import markdown
     from reconciler.planning.render import text
@@ -99,8 +100,8 @@ def _show(compared: Compared, form: str) -> None:
     if form == "markdown":
         click.echo(markdown_findings(findings, "Refused") if plan is None else markdown(plan), nl=False)
         return
-    print_findings(findings)
+    print_findings(findings, Excerpts(compared.read))
     if plan is None:
-        click.echo(f"{compared.revision} is refused: {counted(findings)}")
+        click.echo(f"{compared.revision} is refused: {counted(findings)}\n{more(findings)}", nl=False)
     else:
         click.echo(text(plan, colour=coloured(sys.stdout)), nl=False)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TextIO
 
 import click
 import msgspec
 
 from reconciler.cli.common import coloured, paint
+from reconciler.cli.excerpt import Excerpts
 from reconciler.model.finding import Finding, Severity
+from reconciler.model.rule import page
 from reconciler.pipeline.report import place
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTICE: "blue"}
@@ -20,39 +22,67 @@ MOST_ROWS = 200
 """Forges cut long comments; of findings beyond as many only the count is given."""
 
 
-def print_findings(findings: Sequence[Finding]) -> None:
-    """The findings on stdout, as ``findings_text`` puts them."""
-    click.echo(findings_text(findings), nl=False)
+def print_findings(findings: Sequence[Finding], excerpts: Excerpts, stream: TextIO | None = None) -> None:
+    """The findings on ``stream``, else on stdout, as ``findings_text`` puts them."""
+    out = stream or sys.stdout
+    click.echo(findings_text(findings, excerpts, colour=coloured(out)), nl=False, file=out)
 
 
-def findings_text(findings: Sequence[Finding]) -> str:
-    """Each finding as ``path:line:column: severity: message [rule]``, its suggestion indented below it."""
-    colour = coloured(sys.stdout)
-    return "".join(_told(finding, colour) for finding in findings)
+def findings_text(findings: Iterable[Finding], excerpts: Excerpts, *, colour: bool = False) -> str:
+    """Each finding as ``path:line:column: severity: message [rule]``, its line and its suggestion indented below it."""
+    return "".join(f"{line}\n" for finding in findings for line in _told(finding, excerpts, colour))
+
+
+def _told(finding: Finding, excerpts: Excerpts, colour: bool) -> Iterator[str]:
+    shade = _COLOURS[finding.severity]
+    where, severity = paint(f"{place(finding)}:", "bold", colour), paint(str(finding.severity), shade, colour)
+    yield f"{where} {severity}: {finding.message} {paint(f'[{finding.rule}]', 'grey', colour)}"
+    excerpt = excerpts.of(finding)
+    if excerpt is not None:
+        line, carets = excerpt
+        yield f"{paint(f'{finding.line:>6} |', 'grey', colour)} {line}".rstrip()
+        if carets:
+            yield f"{paint('       |', 'grey', colour)} {paint(carets, shade, colour)}"
+    if finding.suggestion:
+        yield f"    {finding.suggestion}"
+
+
+def more(findings: Iterable[Finding]) -> str:
+    """A line on where there is more about the rules of ``findings``; nothing where there are none."""
+    rules = {finding.rule for finding in findings}
+    if not rules:
+        return ""
+    return f"Why, with examples: reconciler explain {rules.pop() if len(rules) == 1 else 'RULE'}\n"
 
 
 def markdown_findings(findings: Sequence[Finding], heading: str) -> str:
     """Why a revision is refused, or files of it are left out, as the comment on a pull request."""
     from reconciler.planning.markdown import code
 
-    lines = [f"### {heading}: {counted(findings)}", "", "| where | severity | what | what to do |", "|---|---|---|---|"]
+    lines = [f"### {heading}: {counted(findings)}", "", "| where | severity | what | what to do | rule |",
+             "|---|---|---|---|---|"]  # fmt: skip
     lines += [
-        f"| {code(place(each))} | {each.severity} | {code(each.message)} | {code(each.suggestion)} |"
+        f"| {code(place(each))} | {each.severity} | {code(each.message)} | {code(each.suggestion)} | `{each.rule}` |"
         for each in findings[:MOST_ROWS]
     ]
     if len(findings) > MOST_ROWS:
         lines += ["", f"… and {len(findings) - MOST_ROWS} more."]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_meanings(findings[:MOST_ROWS])]) + "\n"
 
 
-def _told(finding: Finding, colour: bool) -> str:
-    where = paint(f"{place(finding)}:", "bold", colour)
-    severity = paint(str(finding.severity), _COLOURS[finding.severity], colour)
-    told = f"{where} {severity}: {finding.message} {paint(f'[{finding.rule}]', 'grey', colour)}"
-    return f"{told}\n    {finding.suggestion}\n" if finding.suggestion else f"{told}\n"
+def _meanings(findings: Sequence[Finding]) -> Iterator[str]:
+    """What the rules are for, folded below the table; the page has no address that a forge could lead to."""
+    from reconciler.pipeline.rulebook import rulebook
+
+    book = rulebook()
+    rules = [book[name] for name in sorted({finding.rule for finding in findings}) if name in book]
+    if rules:
+        yield "\n<details><summary>What these rules are for</summary>\n"
+        yield from (f"- `{rule.id}`: {rule.what} {rule.why} (`{rule.page}`)" for rule in rules)
+        yield "\n</details>"
 
 
-def counted(findings: Sequence[Finding]) -> str:
+def counted(findings: Iterable[Finding]) -> str:
     """``2 errors, 1 warning``, or ``no findings``."""
     counts = Counter(finding.severity for finding in findings)
     return ", ".join(numbered(counts[each], each) for each in Severity if counts[each]) or "no findings"
@@ -63,7 +93,7 @@ def numbered(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def findings_document(findings: Sequence[Finding], documents: int, resources: int) -> dict[str, Any]:
+def findings_document(findings: Iterable[Finding], documents: int, resources: int) -> dict[str, Any]:
     """The findings object: findings in order of place, and how much was looked at."""
     return {"findings": [_fields(finding) for finding in findings], "documents": documents, "resources": resources}
 
@@ -78,6 +108,7 @@ def _fields(finding: Finding) -> dict[str, Any]:
         "message": finding.message,
         "suggestion": finding.suggestion,
         "key": finding.key,
+        "page": page(finding.rule),
     }
 
 

@@ -87,7 +87,8 @@ def _one(prepared: Prepared) -> dict[str, Any]:
 
 
 def _shown(prepared: Prepared, form: str) -> str:
-    from reconciler.cli.findings import counted, findings_text, markdown_findings
+    from reconciler.cli.excerpt import Excerpts
+    from reconciler.cli.findings import counted, findings_text, markdown_findings, more
     from reconciler.model.finding import has_errors
     from reconciler.planning.markdown import markdown
     from reconciler.planning.render import text
@@ -97,19 +98,20 @@ def _shown(prepared: Prepared, form: str) -> str:
         if plan is None:
             return markdown_findings(findings, "Refused")
         return markdown(plan) + (f"\n{markdown_findings(findings, 'Left out')}" if has_errors(findings) else "")
-    told = findings_text(findings)
-    if plan is None:
-        return f"{told}{prepared.revision} is refused: {counted(findings)}\n"
-    return told + text(plan, colour=coloured(sys.stdout))
+    colour = coloured(sys.stdout)
+    told = findings_text(findings, Excerpts(prepared.read), colour=colour)
+    end = f"{prepared.revision} is refused: {counted(findings)}\n" if plan is None else text(plan, colour=colour)
+    return told + end + more(findings)
 
 
 def _complain(prepared: list[Prepared]) -> None:
     """Say on stderr what is left out of plans, since a plan as JSON has no place for it."""
-    from reconciler.cli.findings import findings_text
+    from reconciler.cli.excerpt import Excerpts
+    from reconciler.cli.findings import print_findings
 
     for each in prepared:
         if each.plan is not None:
-            click.echo(findings_text(each.findings), nl=False, err=True)
+            print_findings(each.findings, Excerpts(each.read), sys.stderr)
 
 
 def _write(out: Path, document: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from reconciler.model.resource import Resource
     from reconciler.pipeline.folder import Checked
 
+FORMS = ("text", "json", "github", "sarif")
+
 
 @click.command(epilog="Example: reconciler validate manifests/ --format json")
 @click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option("--revision", metavar="REV", default="", help="A branch, tag or commit instead of the source's own.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
+@click.option("--format", "form", type=click.Choice(FORMS), default="text", help="Default: text.")
 @org_option
 @settings_option
 def command(settings_file: Path, path: Path | None, revision: str, form: str, org: str) -> int:
@@ -29,22 +31,18 @@ def command(settings_file: Path, path: Path | None, revision: str, form: str, or
     With PATH, the files as they lie there, Git or not; no settings are needed then, and without them any location
     counts as known. Of a single file the files around it are read too, since it refers to them.
     Without PATH, the revision of every source in the settings. Only errors make the exit code 1.
+
+    The formats github (annotations of a workflow) and sarif (2.1.0) name files from the repository's root on.
     """
-    from reconciler.cli.findings import counted, echo_json, findings_document, numbered, print_findings
     from reconciler.model.finding import has_errors
 
     if path is not None and revision:
         raise UsageError("--revision is for the sources in the settings; leave PATH out")
     if path is None and org:
         raise UsageError("--org is for a PATH; the settings say the org of their sources")
-    checked = _sources(settings_file, revision) if path is None else _folder(path, settings_file, org)
-    if form == "json":
-        echo_json(findings_document(checked.findings, checked.documents, checked.resources))
-    else:
-        print_findings(checked.findings)
-        seen = f"{numbered(checked.documents, 'document')}, {numbered(checked.resources, 'resource')}"
-        click.echo(f"{counted(checked.findings)} in {seen}")
-    return int(has_errors(checked.findings))
+    checked = _sources(settings_file, revision) if path is None else [_folder(path, settings_file, org)]
+    _show(checked, form)
+    return int(any(has_errors(each.findings) for each in checked))
 
 
 def _folder(path: Path, settings_file: Path, org: str) -> Checked:
@@ -56,28 +54,27 @@ def _folder(path: Path, settings_file: Path, org: str) -> Checked:
     settings = load_or_none(settings_file)
     if settings is None:
         return check(path, Dialect(org or DEFAULT_ORG, secret_key=key), Surroundings(unknown=True))
-    around = Surroundings.of(settings, org)
-    return check(path, Dialect(org or settings.org, settings.scheme, key), around)
+    return check(path, Dialect(org or settings.org, settings.scheme, key), Surroundings.of(settings, org))
 
 
-def _sources(settings_file: Path, revision: str) -> Checked:
+def _sources(settings_file: Path, revision: str) -> list[Checked]:
     from reconciler.clock import SystemClock
     from reconciler.pipeline.folder import Checked
     from reconciler.pipeline.line import Line
 
     settings = load(settings_file)
     records = records_or_none(settings)
-    findings: list[Finding] = []
+    checked: list[Checked] = []
     seen: dict[str, str] = {}
-    documents = 0
     for source in settings.sources:
         line = Line(settings, source, records, SystemClock())
         line.source.refresh()
-        loaded = (prepared := line.prepare(revision, whole=True)).loaded
-        documents += loaded.delta.documents
-        findings += sorted([*prepared.findings, *_claimed(loaded.delta.added.values(), seen)])
-        seen |= {key: f"{each.path}:{each.line} of source {source.name}" for key, each in loaded.delta.added.items()}
-    return Checked(findings, documents, len(seen))
+        delta = (prepared := line.prepare(revision, whole=True)).loaded.delta
+        findings = sorted([*prepared.findings, *_claimed(delta.added.values(), seen)])
+        new = {key: f"{each.path}:{each.line} of source {source.name}" for key, each in delta.added.items()}
+        checked.append(Checked(findings, delta.documents, len(new.keys() - seen.keys()), prepared.read, source.path))
+        seen |= new
+    return checked
 
 
 def _claimed(resources: Iterable[Resource], seen: Mapping[str, str]) -> Iterator[Finding]:
@@ -90,3 +87,40 @@ def _claimed(resources: Iterable[Resource], seen: Mapping[str, str]) -> Iterator
             message = f"{key} is declared twice: here and at {seen[key]}"
             yield Finding(each.path, each.line, 1, "duplicate-resource", Severity.ERROR, message, "keep one of the two",
                           key)  # fmt: skip
+
+
+def _show(checked: Sequence[Checked], form: str) -> None:
+    from reconciler.cli import findings as told
+
+    found = [finding for each in checked for finding in each.findings]
+    documents, resources = sum(each.documents for each in checked), sum(each.resources for each in checked)
+    if form == "json":
+        told.echo_json(told.findings_document(found, documents, resources))
+    elif form != "text":
+        _show_to_a_forge(checked, form)
+    else:
+        from reconciler.cli.excerpt import Excerpts
+
+        for each in checked:
+            told.print_findings(each.findings, Excerpts(each.read))
+        seen = f"{told.numbered(documents, 'document')}, {told.numbered(resources, 'resource')}"
+        click.echo(f"{told.counted(found)} in {seen}\n{told.more(found)}", nl=False)
+
+
+def _show_to_a_forge(checked: Sequence[Checked], form: str) -> None:
+    """The findings with their paths from the repository's root on."""
+    from msgspec.structs import replace
+
+    from reconciler.pipeline.sources import below
+
+    found = [replace(each, path=below(one.base, each.path)) for one in checked for each in one.findings]
+    if form == "github":
+        from reconciler.cli.annotations import workflow_commands
+        from reconciler.cli.findings import counted
+
+        click.echo(f"{workflow_commands(found)}{counted(found)}")
+    else:
+        from reconciler.cli.findings import echo_json
+        from reconciler.cli.sarif import sarif
+
+        echo_json(sarif(found))

@@ -27,7 +27,12 @@ class Rule(msgspec.Struct, frozen=True):
     @property
     def page(self) -> str:
         """Where the reference page tells of it."""
-        return f"{PAGE}#{self.id}"
+        return page(self.id)
+
+
+def page(rule: str) -> str:
+    """Where the reference page tells of the rule with the id ``rule``."""
+    return f"{PAGE}#{rule}"
 
 
 def rulebook(rules: Iterable[Rule]) -> dict[str, Rule]:

@@ -12,6 +12,7 @@ from reconciler.model.record import Health, Record
 from reconciler.model.revision import Revision
 from reconciler.pipeline.line import Line, Prepared
 from reconciler.pipeline.loading import accept
+from reconciler.pipeline.sources import Read
 from reconciler.pipeline.view import Surroundings, View
 from reconciler.planning.plan import Plan
 from reconciler.records.store import Records
@@ -19,13 +20,17 @@ from reconciler.settings import LocationSettings, Settings, SourceSettings
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """The plan from one commit to the other, None where the second has errors; and how much of the second was read."""
+    """The plan from one commit to the other, None where the second has errors; and how much of the second was read.
+
+    ``read`` gives the bytes of its files.
+    """
 
     findings: list[Finding]
     revision: Revision
     plan: Plan | None
     documents: int
     resources: int
+    read: Read
 
 
 def compare(settings: Settings, source: SourceSettings, before: str, after: str) -> Compared:
@@ -51,7 +56,8 @@ def compare(settings: Settings, source: SourceSettings, before: str, after: str)
         second = _line(msgspec.structs.replace(strict, locations=bound), source, records)
     prepared = second.prepare(after)
     delta = prepared.loaded.delta
-    return Compared(prepared.findings, prepared.revision, prepared.plan, delta.documents, len(delta.added))
+    return Compared(prepared.findings, prepared.revision, prepared.plan, delta.documents, len(delta.added),
+                    prepared.read)  # fmt: skip
 
 
 def _line(settings: Settings, source: SourceSettings, records: Records) -> Line:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,21 +19,31 @@ from reconciler.manifests.normal import Dialect
 from reconciler.model.finding import Finding
 from reconciler.model.revision import FileChange
 from reconciler.pipeline.decoding import Blobs, Cache, decode_all
+from reconciler.pipeline.sources import Read
 from reconciler.pipeline.view import Surroundings, View
 from reconciler.records.store import Records
 from reconciler.source.comparison import Comparison, judge
 from reconciler.source.selection import IGNORE_FILE, Selection
 from reconciler.source.walk import Difference, Entry
 
+WORKSPACE = "GITHUB_WORKSPACE"
+"""Names the directory that paths in annotations begin at."""
+
 _FILE, _LINK = b"100644", b"120000"
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What was looked at, and every fault in it in order of place."""
+    """What was looked at, and every fault in it in order of place.
+
+    ``read`` gives the bytes of a file as findings name it; ``base`` is where their paths begin, from the root of the
+    repository on, "" for the root itself.
+    """
 
     findings: list[Finding]
     documents: int
     resources: int
+    read: Read
+    base: str = ""
 
 
 def check(path: Path, dialect: Dialect, around: Surroundings) -> Checked:
@@ -49,11 +60,11 @@ def check(path: Path, dialect: Dialect, around: Surroundings) -> Checked:
     alone, _ = _checked(path.parent, [path.name], dialect, around)
     if not alone.findings:
         return alone
-    root = _root(path)
+    root = _root(path.absolute().parent)
     name = os.path.relpath(path.absolute(), root)
     whole, mine = _checked(root, sorted({*_manifests(root), name}), dialect, around, name)
     findings = [msgspec.structs.replace(each, path=path.name) for each in whole.findings if each.path == name]
-    return Checked(findings, alone.documents, mine)
+    return Checked(findings, alone.documents, mine, alone.read, alone.base)
 
 
 def _checked(
@@ -73,7 +84,8 @@ def _checked(
     view.overlay(delta)
     findings = sorted([*compared.findings, *delta.findings, *crossing.check(delta, view)])
     mine = sum(resource.path == only for resource in delta.added.values())
-    return Checked(findings, delta.documents, len(delta.added)), mine
+    count, read = len(delta.added), partial(_named, base)
+    return Checked(findings, delta.documents, count, read, _below_root(base)), mine
 
 
 def _compared(base: Path, names: Iterable[str]) -> Comparison:
@@ -98,15 +110,25 @@ def _read(base: Path, blob: str) -> bytes:
         _unreadable(error)
 
 
+def _named(base: Path, name: str) -> bytes:
+    return _read(base, os.fsencode(name).hex())
+
+
 def _path(base: Path, blob: str) -> str:
     # Not a Path: of 10,000 files, making them costs as much as reading the files.
     return os.path.join(base, os.fsdecode(bytes.fromhex(blob)))
 
 
-def _root(path: Path) -> Path:
-    """The work tree that ``path`` is in, or its own directory."""
-    here = path.absolute().parent
+def _root(here: Path) -> Path:
+    """The work tree that the directory ``here`` is in, or itself."""
     return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+
+
+def _below_root(base: Path) -> str:
+    """``base`` from the root of its repository on, which a forge's runner may know better than the disk."""
+    here = base.resolve()
+    root = Path(os.environ.get(WORKSPACE) or os.devnull).resolve()
+    return os.path.relpath(here, root if here.is_relative_to(root) else _root(here))
 
 
 def _manifests(base: Path) -> Iterator[str]:

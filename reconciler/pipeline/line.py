@@ -19,6 +19,7 @@ from reconciler.pipeline import report
 from reconciler.pipeline.loading import Loaded, Loader, accept, blobs_of, decoder_id, undisturbed
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.scoping import scope_of, unsettled_keys
+from reconciler.pipeline.sources import Read, reader
 from reconciler.pipeline.view import Surroundings, View
 from reconciler.planning.plan import Plan
 from reconciler.planning.planner import make_plan
@@ -40,11 +41,15 @@ RESTLESS = frozenset({"DependencyNotHealthy", "Preempted"})
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A revision read, checked and planned, with nothing changed yet. ``plan`` is None where errors refuse it."""
+    """A revision read, checked and planned, with nothing changed yet. ``plan`` is None where errors refuse it.
+
+    ``read`` gives the bytes of a file as findings name it.
+    """
 
     loaded: Loaded
     findings: list[Finding]
     plan: Plan | None
+    read: Read
 
     @property
     def revision(self) -> Revision:
@@ -132,14 +137,15 @@ class Line:
         return scope_of(view, self.settings, str(loaded.revision), self.unsettled, self.clock.now())
 
     def _planned(self, loader: Loader, loaded: Loaded) -> Prepared:
+        read = reader(self.source.repository, loaded.revision)
         if loaded.refused:
-            return Prepared(loaded, loaded.findings, None)
+            return Prepared(loaded, loaded.findings, None, read)
         view = loader.view
         plan, refusals = make_plan(self.scope(view, loaded))
         found = [_finding(view, refusal) for refusal in refusals]
         findings = sorted([*loaded.findings, *found])
         refused = bool(found) and self.settings.on_invalid == "refuse"
-        return Prepared(loaded, findings, None if refused else plan)
+        return Prepared(loaded, findings, None if refused else plan, read)
 
     def accept(self, prepared: Prepared, reason: str) -> int:
         """Make the prepared revision the last good one, in one transaction; the number of the run that begins.

@@ -112,6 +112,18 @@ class Repository:
         chosen = (self.settings.path, tuple(self.settings.include), tuple(self.settings.exclude))
         return hashlib.sha256(msgspec.json.encode((*chosen, self._ignore_blob(tree)))).hexdigest()
 
+    def blob(self, tree: str, path: str) -> str:
+        """Id of the file at ``path`` below ``tree``, empty where there is none. Raises SourceError."""
+        id_ = _raw(tree)
+        *folders, name = path.encode().split(b"/")
+        for folder in folders:
+            below = parse_tree(self._tree(id_)).get(folder + b"/")
+            if below is None:
+                return ""
+            id_ = below.id
+        entry = parse_tree(self._tree(id_)).get(name)
+        return entry.id.hex() if entry is not None and not entry.symlink else ""
+
     def size(self, blob: str) -> int:
         """Bytes in ``blob``, found without loading it. Raises SourceError where it is missing."""
         return self._ask(lambda: self._odb.read_header(blob)[1])

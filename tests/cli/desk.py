@@ -55,6 +55,7 @@ spec:
     - name: store
       image: //image/store:1
       ports: [{number: 7000, protocol: tcp}]
+      readinessProbe: {exec: {command: [ready]}}
       volumes: [{uri: "platform://volumeset/data", path: /data}]
 """
 
@@ -69,6 +70,7 @@ name: {name}
     - name: main
       image: //image/{name}:{tag}
       ports: [{{number: 8080, protocol: http}}]
+      readinessProbe: {{httpGet: {{path: /}}}}
 """
 
 

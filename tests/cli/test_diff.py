@@ -104,7 +104,7 @@ def test_errors_in_the_later_commit_refuse_it_and_those_in_the_earlier_do_not(tm
     said = clone.diff("HEAD~1", "HEAD", "--format", "json")
     assert said.code == 1
     assert [finding["path"] for finding in said.json["findings"]] == ["shop/bad.yaml"]
-    assert clone.diff("HEAD~1", "HEAD").out.endswith(" is refused: 1 error\n")
+    assert " is refused: 1 error\n" in clone.diff("HEAD~1", "HEAD").out
     assert clone.diff("HEAD~1", "HEAD", "--format", "markdown").out.startswith("### Refused: 1 error\n")
     assert clone.diff("HEAD", "HEAD~1").code == 0
 

@@ -181,9 +181,9 @@ def test_a_plan_that_leaves_out_faulty_files_says_so_in_every_form(tmp_path: Pat
     planned = desk.run("plan", "--format", form, "--detailed-exitcode")
     assert planned.code == 1
     assert "workload/shop/report" in planned.out
-    assert "shop/web.yaml:2:1" in (planned.err if form == "json" else planned.out)
+    assert "shop/web.yaml:1:8" in (planned.err if form == "json" else planned.out)
     if form == "json":
         assert list(json.loads(planned.out)) == FIELDS
     told = desk.run("apply")
     assert told.code == 1
-    assert "Files with errors stay as they were: 1 error; the first: shop/web.yaml:2:1" in told.out
+    assert "Files with errors stay as they were: 1 error; the first: shop/web.yaml:1:8" in told.out

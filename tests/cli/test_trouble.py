@@ -40,7 +40,7 @@ def test_settings_with_faults_are_named_with_their_places(tmp_path: Path, words:
     assert f"{desk.settings}:" in told(desk, words, 2)
     desk.settings.write_text("org: acme\nsorces: []\nsources: [{name: main, url: ./m, interval: soon}]\n")
     complaint = told(desk, words, 2)
-    assert f"{desk.settings}:2:1: unknown field `sorces`" in complaint
+    assert f"{desk.settings}:2:1: error: unknown field `sorces` [unknown-field]\n     2 | sorces: []\n" in complaint
     assert f"{desk.settings}:3:" in complaint, "all faults are told at once"
 
 

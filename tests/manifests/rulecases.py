@@ -14,16 +14,20 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
+from reconciler.cli.excerpt import Excerpts
 from reconciler.cli.findings import findings_text
 from reconciler.manifests.normal import Dialect
 from reconciler.model.finding import Finding
 from reconciler.pipeline.folder import check
+from reconciler.pipeline.sources import Read
 from reconciler.pipeline.view import Surroundings
+from reconciler.settings import SettingsError, load_settings
 from tests.gitkit import File
 from tests.pipeline.way import Way
 
 CASES = Path(__file__).parent.parent / "cases" / "rules"
 NAME = "manifest.yaml"
+SETTINGS = "settings.yaml"
 DIALECT = Dialect("acme", secret_key=b"k" * 32)
 AROUND = Surroundings(external=frozenset({"gvc/shop", "gvc/ops"}), unknown=True)
 _MARK = re.compile(r"#\s*([←↓])\s*(.*?)\s*$")
@@ -68,29 +72,46 @@ def case_files() -> list[Path]:
     return sorted(CASES.glob("*/*.yaml"))
 
 
-def findings_of(case: Case, folder: Path) -> list[Finding]:
+class Found(NamedTuple):
+    """What is found, and the files that it is in."""
+
+    findings: list[Finding]
+    read: Read
+
+
+def found_in(case: Case, folder: Path) -> Found:
     """What is found in ``case``, written down in ``folder``."""
     if case.settings:
         return settings_findings(case, folder)
     if case.plain:
         folder.joinpath(NAME).write_bytes(bytes(case.files[NAME]))
-        return check(folder, DIALECT, AROUND).findings
+        checked = check(folder, DIALECT, AROUND)
+        return Found(checked.findings, checked.read)
     way = Way(folder / "way", case.before or case.files, external=("//gvc/shop", "//gvc/ops"))
     if case.before:
         way.applied()
         way.commit(case.files)
-    return way.prepare().findings
+    prepared = way.prepare()
+    return Found(prepared.findings, prepared.read)
 
 
-def settings_findings(case: Case, folder: Path) -> list[Finding]:
+def settings_findings(case: Case, folder: Path) -> Found:
     """What is found in the settings of ``case``."""
-    raise NotImplementedError
+    path = folder / SETTINGS
+    path.write_text(case.settings)
+    try:
+        load_settings(path)
+    except SettingsError as error:
+        raw = error.raw
+        return Found([msgspec.structs.replace(each, path=SETTINGS) for each in error.findings], lambda _: raw)
+    return Found([], lambda _: b"")
 
 
 def marks_of(case: Case) -> list[Mark]:
     """The findings that ``case`` expects, in order."""
     if not case.plain:
-        return sorted(Mark(one["rule"], one.get("path", NAME), one.get("line", 0), one.get("column", 0))
+        name = SETTINGS if case.settings else NAME
+        return sorted(Mark(one["rule"], one.get("path", name), one.get("line", 0), one.get("column", 0))
                       for one in case.expect)  # fmt: skip
     found: list[Mark] = []
     for number, line in enumerate(bytes(case.files[NAME]).decode("utf-8", "replace").split("\n"), 1):
@@ -103,4 +124,5 @@ def marks_of(case: Case) -> list[Mark]:
 
 def text_of(case: Case, folder: Path) -> str:
     """What `reconciler validate` prints of ``case``."""
-    return findings_text(findings_of(case, folder))
+    found = found_in(case, folder)
+    return findings_text(found.findings, Excerpts(found.read, secrets=not case.settings))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.manifests.rulecases import CASES, Case, case_files, findings_of, marks_of, text_of
+from tests.manifests.rulecases import CASES, Case, case_files, found_in, marks_of, text_of
 
 FILES = case_files()
 FAILING = [path for path in FILES if path.name.startswith("fails")]
@@ -21,7 +21,7 @@ def named(path: Path) -> str:
 @pytest.mark.parametrize("path", FILES, ids=named)
 def test_an_example_is_told_what_its_marks_say(path: Path, tmp_path: Path) -> None:
     case = Case.load(path)
-    found = findings_of(case, tmp_path)
+    found = found_in(case, tmp_path).findings
     expected = marks_of(case)
     with_column = {(mark.rule, mark.path, mark.line) for mark in expected if mark.column}
     notices = {mark.rule for mark in expected}

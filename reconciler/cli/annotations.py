@@ -1,0 +1,28 @@
+"""Findings as commands of a GitHub workflow, which shows each beside its line in the pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reconciler.model.finding import Finding
+
+
+def workflow_commands(findings: Iterable[Finding]) -> str:
+    """A line ``::error file=…,line=…,col=…,title=RULE::message`` for each finding."""
+    return "".join(f"{_command(finding)}\n" for finding in findings)
+
+
+def _command(finding: Finding) -> str:
+    place = {"line": finding.line, "col": finding.column} if finding.line else {}
+    properties = {"file": finding.path, **place, "title": finding.rule}
+    written = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
+    words = f"{finding.message}\n{finding.suggestion}" if finding.suggestion else finding.message
+    return f"::{finding.severity} {written}::{_text(words)}"
+
+
+def _text(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _text(text).replace(":", "%3A").replace(",", "%2C")

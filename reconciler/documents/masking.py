@@ -1,0 +1,98 @@
+"""The lines of a manifest file as people may see them: whatever may be part of a secret is left out.
+
+It works on text, since files that are shown are mostly broken ones, and it errs on the side of silence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from reconciler.model.key import KINDS, Kind
+
+_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+"""What ends a line to the parser, whose line numbers findings carry."""
+
+_BOUNDARY = re.compile(r"(?:---|\.\.\.)(?=\s|$)(.*)", re.DOTALL)
+_QUIET = re.compile(r"\s*(?:#.*)?", re.DOTALL)
+_PLAIN = re.compile(
+    r"""
+    ((apiVersion|kind|name|description|gvc|type|tags):
+     (?:[ ]+([^\s"'|>&*!?{}\[\]%@`,#-][^"'#]*?|"[^"\\]*"|'[^']*'))?)
+    \s*(?:\s\#.*)?""",
+    re.VERBOSE | re.DOTALL,
+)
+_FLOW = re.compile(r"""\{\s*(["']?)kind\1\s*:\s*(["']?)([a-z0-9]+)\2\s*[,}]""")
+_KEYS = re.compile(r"""(["']?)\b(kind|[a-zA-Z]*[dD]ata)\b\1\s*:\s*["']?([^\s"',}]*)""")
+_DOUBTFUL = re.compile(r"""[?&!*{\[\ufeff]|"[^"]*\\|(?:<<|["']?(kind|data|stringData|binaryData))["']?\s*:""")
+
+_OPEN = frozenset(KINDS) - {Kind.SECRET}
+_HARMLESS = frozenset({Kind.CLOUDACCOUNT})
+"""Kinds whose ``data`` holds names and links only."""
+
+
+def lines_of(raw: bytes) -> list[str]:
+    """The lines of a file as the parser counts them; what is not UTF-8 is replaced."""
+    return _BREAK.split(raw.decode("utf-8-sig", "replace"))
+
+
+def visible_lines(raw: bytes) -> list[str | None]:
+    """The lines of a manifest file; None for those that may hold secret data.
+
+    A document is shown whole where it begins with a kind that is known and no secret, and nothing in it looks like a
+    second document that lost its separator. Of any other only the first lines that are plain fields such as ``name``
+    are shown, without their comments.
+    """
+    shown: list[str | None] = []
+    for document in _documents(lines_of(raw)):
+        head = list(_head(document))
+        is_open = _opens(head, document[len(head) :]) or _opens_in_flow(document)
+        shown += document if is_open else [*head, *[None] * (len(document) - len(head))]
+    return shown
+
+
+def _documents(lines: Sequence[str]) -> Iterator[list[str]]:
+    """Lines by document, each with the separator before it."""
+    document: list[str] = []
+    for line in lines:
+        if document and _BOUNDARY.match(line):
+            yield document
+            document = []
+        document.append(line)
+    yield document
+
+
+def _head(document: Sequence[str]) -> Iterator[str | None]:
+    """The first lines as far as nothing but plain fields, comments and a bare separator stands there.
+
+    A comment is None, and what stands before one is all there is of its line.
+    """
+    for number, line in enumerate(document):
+        separator = _BOUNDARY.fullmatch(line) if number == 0 else None
+        plain = _PLAIN.fullmatch(line)
+        if plain is not None:
+            yield plain[1]
+        elif _QUIET.fullmatch(separator[1] if separator is not None else line):
+            yield line[:3] if separator is not None else None if line.strip() else ""
+        else:
+            return
+
+
+def _opens(head: Sequence[str | None], rest: Sequence[str]) -> bool:
+    """Whether a document in block style with such a head may be shown whole."""
+    plain = (_PLAIN.fullmatch(line) for line in head if line)
+    fields = [found.group(2, 3) for found in plain if found is not None]
+    kinds = [str(value).strip("\"'") for name, value in fields if name == "kind"]
+    doubts = {found[1] for found in map(_DOUBTFUL.match, rest) if found is not None}
+    if any(name == "apiVersion" for name, _ in fields):
+        return len(kinds) == 1 and "secret" not in kinds[0].lower() and not doubts
+    return len(kinds) == 1 and kinds[0] in _OPEN and doubts <= ({"data"} if kinds[0] in _HARMLESS else set())
+
+
+def _opens_in_flow(document: Sequence[str]) -> bool:
+    """Whether a document written as one ``{…}`` may be shown whole; its kind has to come first."""
+    text = "\n".join(line for line in document if not _QUIET.fullmatch(line)).removeprefix("---").lstrip()
+    begun = _FLOW.match(text)
+    if begun is None or begun[3] not in _OPEN:
+        return False
+    return all(name == "kind" and value in _OPEN for _, name, value in _KEYS.findall(text))

@@ -1,0 +1,36 @@
+"""How far the scalars of a file reach, for underlining the one that a finding is about."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from yaml import YAMLError
+
+from reconciler.documents.encoding import refuse
+from reconciler.documents.events import AliasEvent, CParser, ScalarEvent, StreamEndEvent
+from reconciler.documents.limits import LIMITS
+
+_WORTHWHILE = LIMITS.document_bytes
+"""Bytes of a file beyond which underlining is not worth another parse."""
+
+TO_THE_END = 1 << 30
+"""The end of a scalar that goes on below its line."""
+
+
+def spans(raw: bytes) -> dict[tuple[int, int], int]:
+    """Line and column where each scalar or alias begins, and the column behind its end; as far as it can be parsed.
+
+    All count from 1.
+    """
+    found: dict[tuple[int, int], int] = {}
+    if len(raw) > _WORTHWHILE or refuse(raw, LIMITS) is not None:
+        return found
+    with suppress(YAMLError):
+        get: Any = CParser(raw).get_event
+        while (kind := type(event := get())) is not StreamEndEvent:
+            if kind is ScalarEvent or kind is AliasEvent:
+                start, end = event.start_mark, event.end_mark
+                stop = end.column + 1 if end.line == start.line else TO_THE_END
+                found[start.line + 1, start.column + 1] = stop
+    return found
