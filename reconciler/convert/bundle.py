@@ -1,0 +1,142 @@
+"""Kubernetes documents as resources: lists unpacked, each known by kind, namespace and name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from reconciler.convert.parts import Part, Sheet
+from reconciler.model.finding import Pointer
+from reconciler.model.key import KINDS
+
+GROUPS: dict[str, frozenset[str]] = {
+    "Deployment": frozenset({"apps", "extensions"}),
+    "StatefulSet": frozenset({"apps"}),
+    "ReplicaSet": frozenset({"apps", "extensions"}),
+    "ReplicationController": frozenset({""}),
+    "DaemonSet": frozenset({"apps", "extensions"}),
+    "CronJob": frozenset({"batch"}),
+    "Job": frozenset({"batch"}),
+    "Secret": frozenset({""}),
+    "ConfigMap": frozenset({""}),
+    "PersistentVolumeClaim": frozenset({""}),
+    "Ingress": frozenset({"networking.k8s.io", "extensions"}),
+    "Service": frozenset({""}),
+    "HorizontalPodAutoscaler": frozenset({"autoscaling"}),
+    "ServiceAccount": frozenset({""}),
+    "PersistentVolume": frozenset({""}),
+    "StorageClass": frozenset({"storage.k8s.io"}),
+}
+"""Kinds that become something, or inform what does, with the API groups in which they are meant."""
+
+WORKLOADS = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "DaemonSet", "CronJob", "Job")
+"""Kinds that become workloads."""
+
+_LISTED = frozenset({"List", *(f"{kind}List" for kind in GROUPS)})
+_UNSCOPED = frozenset({"PersistentVolume", "StorageClass"})
+
+
+class Source(NamedTuple):
+    """One document of a file."""
+
+    path: str
+    position: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One Kubernetes resource; ``meant`` says whether ``kind`` is one that conversions know."""
+
+    kind: str
+    namespace: str
+    name: str
+    root: Part
+    meant: bool
+
+    @property
+    def spec(self) -> Part:
+        """Its field ``spec``."""
+        return self.root["spec"]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its own labels."""
+        return self.root["metadata"]["labels"].mapping()
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class Bundle:
+    """All resources that are converted together, in the order of their documents."""
+
+    def __init__(self, sources: Iterable[Source]) -> None:
+        self.sheets: list[Sheet] = []
+        self.items: list[Item] = []
+        self._found: dict[tuple[str, str, str], Item] = {}
+        for source in sources:
+            for at, value in _unpacked(source.value, ()):
+                self._add(source, at, value)
+
+    def in_namespace(self, kind: str, namespace: str) -> Iterator[Item]:
+        """The resources of ``kind`` in ``namespace``."""
+        return (item for item in self.of(kind) if item.namespace == namespace)
+
+    def of(self, *kinds: str) -> Iterator[Item]:
+        """The resources of ``kinds``, one kind after the other."""
+        for kind in kinds:
+            yield from (item for item in self.items if item.kind == kind and item.meant)
+
+    def find(self, kind: str, namespace: str, name: str) -> Item | None:
+        """The resource of that kind and name, None where it is not among the files."""
+        return self._found.get((kind, "" if kind in _UNSCOPED else namespace, name))
+
+    def _add(self, source: Source, at: Pointer, value: Any) -> None:
+        sheet = Sheet(source.path, source.position)
+        self.sheets.append(sheet)
+        root = Part(sheet, at, value)
+        if not isinstance(value, dict) or "kind" not in value or "apiVersion" not in value:
+            _refuse(root)
+            return
+        kind, group = root["kind"].needed(), root["apiVersion"].needed().rpartition("/")[0]
+        metadata = root["metadata"]
+        generated = metadata["generateName"].text().rstrip("-")
+        name, namespace = generated or metadata["name"].needed(), metadata["namespace"].text()
+        item = Item(kind, namespace, name, root, group in GROUPS.get(kind, ()))
+        if not name:
+            return
+        key = (kind, "" if kind in _UNSCOPED else namespace, name)
+        if not item.meant:
+            self.items.append(item)
+            return
+        if key in self._found:
+            first = self._found[key].root.sheet
+            root.say("convert-duplicate", f"{item} is given twice, first in {first.path}", "keep one of the two")
+            return
+        self._found[key] = item
+        self.items.append(item)
+
+
+def _kind(value: Any) -> str:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else ""
+
+
+def _unpacked(value: Any, at: Pointer) -> Iterator[tuple[Pointer, Any]]:
+    """``value``, or what the list that it is holds; lists do not hold lists."""
+    if _kind(value) in _LISTED and isinstance(value.get("items"), list):
+        yield from (((*at, "items", index), item) for index, item in enumerate(value["items"]))
+    else:
+        yield at, value
+
+
+def _refuse(root: Part) -> None:
+    kind = _kind(root.value)
+    if kind in KINDS and "apiVersion" not in root.value:
+        message = f"this is a manifest of the platform already, of kind {kind}"
+        root.say("convert-not-kubernetes", message, "leave it out; `reconciler import` tidies manifests")
+    else:
+        root.say("convert-not-kubernetes", "a Kubernetes resource is a mapping with `apiVersion` and `kind`")
+    root.ignored()

@@ -1,0 +1,88 @@
+"""Manifests that are being written: their head, the order in which they are applied, and a file for each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from reconciler.convert.bundle import Item
+from reconciler.model.key import Kind
+
+Body = dict[str, Any]
+
+APPLIED = (
+    Kind.AGENT,
+    Kind.SECRET,
+    Kind.CLOUDACCOUNT,
+    Kind.LOCATION,
+    Kind.GVC,
+    Kind.IDENTITY,
+    Kind.VOLUMESET,
+    Kind.POLICY,
+    Kind.WORKLOAD,
+)
+"""Kinds in the order in which they are applied; the rest comes last (4-fields.md, section 11)."""
+
+_MOST_TAGS = 50
+_ODD = re.compile(r"[^-._@+:a-zA-Z0-9]")
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A manifest as it will stand in a file; ``gvc`` is "" for what belongs to the org."""
+
+    kind: Kind
+    gvc: str
+    name: str
+    body: Body
+
+
+def in_order(drafts: Iterable[Draft]) -> list[Draft]:
+    """``drafts`` as they can be applied one after the other, by GVC and name within a kind."""
+    ranks = {kind: rank for rank, kind in enumerate(APPLIED)}
+    return sorted(drafts, key=lambda one: (ranks.get(one.kind, len(ranks)), one.kind, one.gvc, one.name))
+
+
+def file_of(draft: Draft) -> str:
+    """The file for ``draft`` in a tidy tree: ``shop/gvc.yaml``, ``shop/workload/api.yaml``, ``secret/db.yaml``.
+
+    Whatever the name holds, the path stays below its root.
+    """
+    if draft.kind is Kind.GVC:
+        return f"{_safe(draft.name)}/gvc.yaml"
+    folders = [_safe(draft.gvc)] if draft.gvc else []
+    return "/".join([*folders, str(draft.kind), f"{_safe(draft.name)}.yaml"])
+
+
+def drafted(kind: Kind, name: str, gvc: str, origin: Item | None, rest: Body) -> Draft:
+    """The manifest with its fields in the usual order; description and tags come from the resource ``origin``."""
+    body: Body = {"kind": str(kind), "name": name}
+    if gvc:
+        body["gvc"] = gvc
+    if origin is not None and (tags := _tags(origin)):
+        body["tags"] = tags
+    return Draft(kind, gvc, name, body | rest)
+
+
+def without_empty(body: Body) -> Body:
+    """``body`` without the fields that say nothing."""
+    return {name: value for name, value in body.items() if value not in (None, "", [], {})}
+
+
+def _tags(origin: Item) -> dict[str, str]:
+    """The labels of ``origin``, as far as they can be tags (4-fields.md, section 1)."""
+    labels = origin.root["metadata"]["labels"]
+    kept = {name: part for name, part in labels.fields() if not name.startswith("platform/")}
+    for name, part in labels.fields():
+        if name not in kept:
+            part.say("convert-left-out", f"the label `{name}` would be a built-in tag and is left out", on_key=True)
+    if len(kept) > _MOST_TAGS:
+        labels.say("convert-left-out", f"of {len(kept)} labels only the first {_MOST_TAGS} become tags", on_key=True)
+    return {name: part.text() for name, part in list(kept.items())[:_MOST_TAGS]}
+
+
+def _safe(name: str) -> str:
+    fit = _ODD.sub("_", name)
+    return f"_{fit[1:]}" if fit.startswith(".") else fit or "_"

@@ -1,0 +1,70 @@
+"""Names that the platform takes, each given once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import NamedTuple
+
+from reconciler.model.key import Kind
+
+LONGEST = {Kind.WORKLOAD: 49, Kind.DOMAIN: 253}
+_LONGEST = 64
+_RESERVED = frozenset({"istio-proxy", "queue-proxy", "istio-validation"})
+_RESERVED_BEGINNINGS = ("platform-", "debugger-")
+_HEADLESS = "-headless"
+
+
+def fitting(name: str, longest: int = _LONGEST) -> str:
+    """``name`` as near as the platform takes it: lower-case letters, digits and hyphens, beginning with a letter.
+
+    Always the same for the same name; a long one is cut and keeps apart by a few digits of its digest.
+    """
+    fit = re.sub(r"[^a-z0-9]+", "-", name.lower()) if not re.fullmatch(r"[-a-z0-9]+", name) else name
+    fit = fit.strip("-")
+    if not fit or not fit[0].isalpha():
+        fit = f"n-{fit}".rstrip("-")
+    if len(fit) > longest:
+        fit = f"{fit[: longest - 7].rstrip('-')}-{blake2b(name.encode(), digest_size=3).hexdigest()}"
+    return fit
+
+
+def workload_name(name: str) -> str:
+    """``name`` as a workload may have it (4-fields.md, section 1)."""
+    fit = fitting(name, LONGEST[Kind.WORKLOAD])
+    return fitting(f"{fit}-w", LONGEST[Kind.WORKLOAD]) if fit.endswith(_HEADLESS) else fit
+
+
+def container_name(name: str) -> str:
+    """``name`` as a container may have it (document 1, Container)."""
+    fit = fitting(name)
+    return fitting(f"c-{fit}") if fit in _RESERVED or fit.startswith(_RESERVED_BEGINNINGS) else fit
+
+
+class Taken(NamedTuple):
+    """A name that is in use: by which kind, and in which GVC ("" for the org)."""
+
+    kind: Kind
+    gvc: str
+    name: str
+
+
+class Names:
+    """Who got which name."""
+
+    def __init__(self) -> None:
+        self._taken: set[Taken] = set()
+
+    def take(self, kind: Kind, gvc: str, wishes: Iterable[str]) -> str:
+        """The first of ``wishes`` that is still free for ``kind`` in ``gvc``, else the first with a number."""
+        fit = workload_name if kind is Kind.WORKLOAD else fitting
+        wanted = [fit(wish) for wish in wishes]
+        free = (name for name in wanted if Taken(kind, gvc, name) not in self._taken)
+        name = next(free, "")
+        number = 2
+        while not name or Taken(kind, gvc, name) in self._taken:
+            name = fit(f"{wanted[0]}-{number}")
+            number += 1
+        self._taken.add(Taken(kind, gvc, name))
+        return name

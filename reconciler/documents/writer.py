@@ -1,0 +1,109 @@
+"""Values out as block YAML that any reader takes for the same values, our own strict one included."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from reconciler.documents.scalars import plain
+
+_INDICATORS = frozenset("-?:,[]{}#&*!|>'\"%@`=~<. ")
+"""What a text without quotes does not begin with; most of these only mean something before certain others."""
+_NUMERIC = re.compile(r"[-+0-9][-+0-9:._ TZxobe]*", re.IGNORECASE)
+"""What some reader takes for a number, a date or a time of day; many texts that nobody does are quoted with them."""
+_OPTION = re.compile("--?[a-zA-Z]")
+_FORMER_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+_BREAKS = re.compile("[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
+
+
+def written(value: Any) -> str:
+    """``value`` (dict, list, str, int, float, bool, None) as one YAML document in its own order; ends with a newline.
+
+    Lists stand indented below their key, texts of several lines as literal blocks; nothing is folded.
+    """
+    if isinstance(value, dict | list) and value:
+        return "".join(f"{line}\n" for line in _lines(value))
+    return f"{_leaf(value, '')}\n"
+
+
+def stream(values: Iterable[Any]) -> str:
+    """Each of ``values`` as a YAML document, parted by ``---``."""
+    return "---\n".join(map(written, values))
+
+
+def scalar(text: str) -> str:
+    """``text`` on one line: as it is where every reader takes it for text, else in quotes."""
+    if text and _is_plain(text):
+        return text
+    if ('"' in text or "\\" in text) and text.isprintable() and not _BREAKS.search(text):
+        return "'" + text.replace("'", "''") + "'"
+    quoted = "".join(_ESCAPES.get(each, each) for each in text)
+    return f'"{_BREAKS.sub(_escape, quoted)}"'
+
+
+def _lines(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, member in value.items():
+            yield from _entry(f"{scalar(str(name))}:", member)
+        return
+    for item in value:
+        if isinstance(item, dict | list) and item:
+            first, *rest = _lines(item)
+            yield f"- {first}"
+            yield from (f"  {line}" if line else "" for line in rest)
+        else:
+            yield from _entry("-", item)
+
+
+def _entry(head: str, value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list) and value:
+        yield head
+        yield from (f"  {line}" if line else "" for line in _lines(value))
+    else:
+        yield from f"{head} {_leaf(value, '  ')}".split("\n")
+
+
+def _leaf(value: Any, indent: str) -> str:
+    if isinstance(value, str):
+        return _literal(value, indent) if indent and _is_block(value) else scalar(value)
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _number(value)
+    return "{}" if value == {} else "[]" if value == [] else str(value)
+
+
+def _number(value: float) -> str:
+    """A float with a point in it, without which some readers take ``1e20`` for text."""
+    text = repr(value)
+    return text if "." in text else text.replace("e", ".0e")
+
+
+def _is_plain(text: str) -> bool:
+    if (text[0] in _INDICATORS and not _OPTION.match(text)) or text[-1] in " :" or ": " in text or " #" in text:
+        return False
+    if _NUMERIC.fullmatch(text):
+        return False
+    return text.lower() not in _FORMER_WORDS and text.isprintable() and text.isascii() and plain(text) == text
+
+
+def _is_block(text: str) -> bool:
+    """Whether a literal block can hold ``text``; its first line tells readers the indentation."""
+    return "\n" in text and text[0] not in " \n\t" and text.strip(" \n") != "" and not _BREAKS.search(text)
+
+
+def _literal(text: str, indent: str) -> str:
+    body = text.rstrip("\n")
+    ends = len(text) - len(body)
+    sign = "|" if ends == 1 else "|-" if ends == 0 else "|+"
+    lines = [f"{indent}{line}" if line else "" for line in body.split("\n")]
+    return "\n".join([sign, *lines, *[""] * (ends - 1)])
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
