@@ -85,7 +85,7 @@ def _unknown(breach: Breach, secret: bool) -> Words:
     suggestion = _shortened(f"known here: {', '.join(missing)}", 200) if missing else ""
     if near:
         suggestion = f"did you mean `{near}`?"
-    message = "unknown field" if secret and not near else f"unknown field {_quoted(breach.field)}"
+    message = "unknown field" if secret else f"unknown field {_quoted(breach.field)}"
     return "unknown-field", message, suggestion
 
 

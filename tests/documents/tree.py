@@ -9,7 +9,6 @@ from typing import Any
 from reconciler.documents.reader import read
 
 CASES = Path(__file__).parent.parent / "cases" / "schemas"
-Pointer = tuple[str | int, ...]
 
 
 def full(name: str) -> list[Any]:
@@ -66,11 +65,3 @@ def met(schema: dict[str, Any], value: Any, path: str = "") -> Iterator[str]:
         wanted = branch.get("if", {}).get("properties", {})
         if wanted and all(value.get(name) == child["const"] for name, child in wanted.items()):
             yield from met(branch["then"], value, f"{path}<{wanted}>")
-
-
-def pointers(value: Any, at: Pointer = ()) -> Iterator[Pointer]:
-    """Every place in ``value``, the root first."""
-    yield at
-    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, member in members:
-        yield from pointers(member, (*at, name))

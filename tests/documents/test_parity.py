@@ -1,0 +1,103 @@
+"""The quick validator and the one that words faults give the same verdict, and neither tells a secret.
+
+PARITY_MUTATIONS says how many mutations are tried: 2,000 unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.documents.places import Places
+from reconciler.documents.schemas import KIND_NAMES
+from reconciler.documents.validation import checker
+from reconciler.manifests.decoder import decode
+from reconciler.manifests.normal import Dialect
+from tests.casefiles import CASES
+from tests.documents.tree import full
+from tests.mutate import Pool, examples, mutated
+
+MUTATIONS = int(os.environ.get("PARITY_MUTATIONS") or 2_000)
+SECRETS = max(MUTATIONS // 5, 200)
+CANARY = "hunter2canary"
+
+
+def written() -> Iterator[Any]:
+    """Every document of every case about rules that can be read at all."""
+    for path in sorted((CASES / "rules").rglob("*.yaml")):
+        texts: list[Any] = [path.read_bytes()]
+        try:
+            loaded = list(yaml.load_all(texts[0], yaml.CSafeLoader))
+            if len(loaded) == 1 and isinstance(loaded[0], dict) and "files" in loaded[0]:
+                texts = list(loaded[0]["files"].values())
+            yield from (document for text in texts for document in yaml.load_all(text, yaml.CSafeLoader))
+        except (yaml.YAMLError, AttributeError, ValueError):
+            continue
+
+
+def verdict(kind: str, document: Any) -> bool:
+    """What both validators say, who must agree; the faults must go into words."""
+    check = checker(kind)
+    breaches = check.breaches(document)
+    assert (breaches == []) is check.valid(document), json.dumps(document, default=str)
+    assert len(check.phrased(breaches, Places())) >= bool(breaches)
+    return not breaches
+
+
+def test_both_agree_on_every_case() -> None:
+    verdicts = [
+        verdict(document["kind"], document)
+        for document in written()
+        if isinstance(document, dict) and document.get("kind") in KIND_NAMES
+    ]
+    assert set(verdicts) == {True, False}
+    assert len(verdicts) > 300
+
+
+def test_both_agree_on_mutations_of_the_examples() -> None:
+    chance = random.Random("parity")
+    documents = examples()
+    pool = Pool(documents)
+    assert {document["kind"] for document in documents} == set(KIND_NAMES)
+    refused = 0
+    for turn in range(MUTATIONS):
+        document = documents[turn % len(documents)]
+        refused += not verdict(document["kind"], mutated(document, chance, pool))
+    assert MUTATIONS // 4 < refused < MUTATIONS
+
+
+@pytest.mark.parametrize("secret_type", sorted({document["type"] for document in full("secret")}))
+def test_no_mutation_makes_a_secret_appear_in_what_is_told(secret_type: str) -> None:
+    chance = random.Random(secret_type)
+    pool = Pool(examples())
+    base = next(document for document in full("secret") if document["type"] == secret_type)
+    faulty = 0
+    for turn in range(SECRETS // 12):
+        document = {**base, "data": _marked(mutated(base["data"], chance, pool), chance if turn % 2 else None)}
+        told = decode(json.dumps(document).encode(), Dialect("acme")).faults
+        assert not [fault for fault in told if CANARY in fault.message + fault.suggestion], document
+        faulty += bool(told)
+    assert faulty
+
+
+def _marked(value: Any, chance: random.Random | None) -> Any:
+    """``value`` with the canary in every text and number, with ``chance`` in some names of fields as well."""
+    if isinstance(value, dict):
+        members = islice(value.items(), 200)
+        return {
+            _named(name, chance): member if member == "base64" else _marked(member, chance) for name, member in members
+        }
+    if isinstance(value, list):
+        return [_marked(item, chance) for item in value[:200]]
+    return f"{value}{CANARY}" if isinstance(value, str) else CANARY
+
+
+def _named(name: str, chance: random.Random | None) -> str:
+    return f"{name[:20]}{CANARY}" if chance and chance.random() < 0.3 else name[:200]
