@@ -7,7 +7,7 @@ STAMP := $(VENV)/.complete
 CACHES := .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .DEFAULT_GOAL := test
-.PHONY: run test bench lint soak packages clean
+.PHONY: run test bench lint soak fuzz packages clean
 
 ## Start the daemon on a fresh copy of examples/repo (in DEMO_DIR where that is set) and say what to try next.
 run: $(STAMP)
@@ -37,6 +37,11 @@ bench: $(STAMP)
 ## The long forms: many kills, large numbers.
 soak: $(STAMP) packages
 	@$(BIN)/python -m pytest -m slow $(TESTS)
+
+## Hostile input for an hour (FUZZ_SECONDS for another time), and the two validators on 100,000 mutations.
+fuzz: $(STAMP)
+	@PARITY_MUTATIONS=100000 $(BIN)/python -m pytest -q tests/documents/test_parity.py
+	@$(BIN)/python -m tests.fuzz
 
 packages:
 	@tests/setup-debian.sh tools

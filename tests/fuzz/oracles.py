@@ -1,0 +1,169 @@
+"""What holds for any bytes whatever: each function here takes a file's bytes and raises Wrong where it does not."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from reconciler.documents.limits import LIMITS, Limits
+from reconciler.documents.masking import visible_lines
+from reconciler.documents.places import Locator
+from reconciler.documents.reader import Document, read
+from reconciler.manifests.assembly import resource_of
+from reconciler.manifests.decoder import Decoded, decode
+from reconciler.manifests.normal import Dialect
+from reconciler.model.finding import Fault, Finding
+from reconciler.model.key import GVC_SCOPED
+from reconciler.model.resource import OPEN_GVC, Manifest
+from reconciler.pipeline.rulebook import rulebook
+from tests.fuzz.canary import CANARY, broken, is_only_secret
+from tests.fuzz.world import checked, shown
+from tests.mutate import places
+
+SECONDS = 1.0
+"""CPU time that one file of ``BYTES`` at most may take, however it is made."""
+BYTES = 1 << 16
+HEAD = 4
+"""Bytes before an input that say how long it is, where it is kept."""
+TIGHT = Limits(depth=4, aliases=3, nodes=40, document_bytes=300, file_bytes=4000, documents=3, faults=5)
+"""Limits that ordinary files break."""
+
+DIALECTS = (Dialect("acme", secret_key=b"k" * 32), Dialect("acme", "corp", b"k" * 32))
+_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+
+
+class Wrong(AssertionError):
+    """An input for which something does not hold that holds for all."""
+
+
+def reading(raw: bytes) -> None:
+    """The reader: faults within the file and without what they must not quote, values within the limits."""
+    found = _timed(read, raw)
+    _within(found.faults, raw)
+    _silent(found.faults)
+    tight = read(raw, TIGHT)
+    _within(tight.faults, raw)
+    if len(tight.faults) > TIGHT.faults or len(tight.documents) > TIGHT.documents:
+        raise Wrong("more was told or read than the limits allow")
+    locator = Locator(raw)
+    for document in found.documents:
+        _readable(document)
+        located = locator.of(document.index)
+        ends = _ends(raw)
+        for pointer in _pointers(document.value):
+            for place in (located.of(pointer), located.key(pointer)):
+                _placed(place, ends, f"the place of {pointer}")
+
+
+def decoding(raw: bytes) -> None:
+    """The decoder: what holds for the reader, the same answer twice, known rules, a normal form that stays itself."""
+    dialect = DIALECTS[len(raw) % 7 == 0]
+    decoded = _timed(decode, raw, dialect)
+    _within(decoded.faults, raw)
+    _known(fault.rule for fault in decoded.faults)
+    if is_only_secret(raw):
+        if any(CANARY in f"{each.message} {each.suggestion}" for each in decoded.faults):
+            raise Wrong("a fault tells a secret")
+        for form in (raw, broken(raw)):
+            if any(CANARY in line for line in visible_lines(form) if line):
+                raise Wrong("a line of a secret is shown")
+    if _sometimes(raw) and decode(raw, dialect) != decoded:
+        raise Wrong("the same bytes were decoded to something else")
+    if not decoded.faults:
+        for manifest in decoded.manifests:
+            _settled(manifest, dialect)
+
+
+def checking(raw: bytes) -> None:
+    """The whole check of a directory with one file, up to the text that people see."""
+    findings = _timed(checked, raw)
+    _known(finding.rule for finding in findings)
+    _within(findings, raw)
+    told = shown(findings, raw)
+    if is_only_secret(raw) and CANARY in told:
+        raise Wrong("what is shown tells a secret")
+    if _sometimes(raw) and checked(raw) != findings:
+        raise Wrong("the same file was found to be something else")
+
+
+def _timed(check: Callable[..., Any], raw: bytes, *rest: Any) -> Any:
+    """What ``check`` returns. Raises Wrong where it takes too long, and does so twice."""
+    for _ in range(2):
+        began = time.process_time()
+        result = check(raw, *rest)
+        if (spent := time.process_time() - began) < SECONDS:
+            return result
+    raise Wrong(f"{len(raw):,} bytes took {spent:.2f} s")
+
+
+def _sometimes(raw: bytes) -> bool:
+    """True for a quarter of all inputs, and always for the same."""
+    return hashlib.blake2b(raw, digest_size=1).digest()[0] < 64
+
+
+def _readable(document: Document) -> None:
+    found = list(places(document.value))
+    if len(found) > LIMITS.nodes:
+        raise Wrong(f"a document of {len(found):,} values was read")
+    for place in found:
+        if isinstance(place.step, str) and "\0" in place.step:
+            raise Wrong("a stand-in for a faulty key got out")
+        if isinstance(place.value, float) and not abs(place.value) < float("inf"):
+            raise Wrong("a number that is not finite got out")
+
+
+def _pointers(value: Any) -> Iterable[tuple[Any, ...]]:
+    """The way to every value, the first 300."""
+    waiting: list[tuple[tuple[Any, ...], Any]] = [((), value)]
+    for _ in range(300):
+        if not waiting:
+            return
+        pointer, here = waiting.pop(0)
+        yield pointer
+        members = here.items() if isinstance(here, dict) else enumerate(here) if isinstance(here, list) else ()
+        waiting.extend(((*pointer, step), member) for step, member in members)
+
+
+def _ends(raw: bytes) -> list[int]:
+    """The number of characters of each line."""
+    return [len(line) for line in _BREAK.split(raw.decode("utf-8-sig", "replace"))]
+
+
+def _within(faults: Iterable[Fault | Finding], raw: bytes) -> None:
+    ends: list[int] = []
+    for fault in faults:
+        ends = ends or _ends(raw)
+        if (fault.line, fault.column) != (0, 0):
+            _placed((fault.line, fault.column), ends, f"{fault.rule} ({fault.message})")
+
+
+def _placed(place: tuple[int, int], ends: list[int], what: str) -> None:
+    line, column = place
+    if not (1 <= line <= len(ends) and 1 <= column <= ends[line - 1] + 1):
+        raise Wrong(f"{what} stands at {line}:{column}, which is not in the file")
+
+
+def _silent(faults: Iterable[Fault]) -> None:
+    """The reader quotes keys, and nothing else of what may be a password."""
+    for fault in faults:
+        if CANARY in f"{fault.message} {fault.suggestion}" and fault.rule != "duplicate-key":
+            raise Wrong(f"{fault.rule} quotes a value")
+
+
+def _known(rules: Iterable[str]) -> None:
+    unknown = set(rules) - rulebook().keys() if "wrong-type" in rulebook() else set()
+    if unknown:
+        raise Wrong(f"no rule is called {', '.join(sorted(unknown))}")
+
+
+def _settled(manifest: Manifest, dialect: Dialect) -> None:
+    """A normal form decodes to itself; secrets, whose bodies are masked, aside."""
+    if manifest.seal or (manifest.kind in GVC_SCOPED and manifest.gvc == OPEN_GVC):
+        return
+    resource = resource_of(manifest, manifest.gvc, "a.yaml", "a")
+    again: Decoded = decode(resource.body, Dialect(dialect.org))
+    if [one.body for one in again.manifests] != [resource.body]:
+        raise Wrong(f"the normal form of {resource.key} decodes to something else")

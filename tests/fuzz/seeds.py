@@ -1,0 +1,109 @@
+"""What fuzzing begins with: every example and case of the repository, and the words of the schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.casefiles import CASES
+from tests.fuzz.canary import planted
+from tests.fuzz.oracles import BYTES
+from tests.mutate import EXAMPLES, Pool, examples
+
+BETWEEN = "\n---\n"
+
+
+def texts() -> Iterator[bytes]:
+    """Files as people write them: the examples, the cases of the reader and of the rules, with their oddities."""
+    for path in (*EXAMPLES.rglob("*.yaml"), *CASES.rglob("*.yaml")):
+        raw = path.read_bytes()
+        yield raw
+        yield from _inner(raw)
+    for document in examples():
+        if document["kind"] == "secret":
+            yield from _written(planted(document))
+
+
+def _written(document: Any) -> Iterator[bytes]:
+    """One document in the styles of YAML, alone and after another one."""
+    for flow in (False, True, None):
+        for style in ("", '"', "|"):
+            text = yaml.safe_dump(document, default_flow_style=flow, default_style=style, sort_keys=False)
+            yield text.encode()
+            yield f"# comment\nkind: gvc\nname: shop\n---\n{text}\n...\n".encode()
+
+
+def _inner(raw: bytes) -> Iterator[bytes]:
+    """Files that are written down within a case."""
+    try:
+        waiting: list[Any] = list(yaml.load_all(raw, yaml.CSafeLoader))
+    except yaml.YAMLError:
+        return
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+        elif isinstance(value, bytes):
+            yield value
+        elif isinstance(value, str) and "\n" in value:
+            yield value.encode()
+
+
+def streams() -> Iterator[bytes]:
+    """Documents as JSON, several to a file: each example, secrets with the canary, each case of a rule."""
+    documents = examples()
+    for document in documents:
+        yield stream([document])
+        yield stream([planted(document)])
+    for path in (*(EXAMPLES.glob("*")), *CASES.glob("rules/*/*.yaml")):
+        files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
+        found = [document for file in files for document in loaded(file.read_bytes())]
+        if found:
+            yield stream(found)
+            yield stream([planted(document) for document in found])
+
+
+def loaded(raw: bytes) -> list[Any]:
+    """The documents of a file, as far as JSON has words for them; none where it cannot be read."""
+    try:
+        return [each for each in yaml.load_all(raw, yaml.CSafeLoader) if each is not None and stream([each])]
+    except (yaml.YAMLError, TypeError, ValueError):
+        return []
+
+
+def stream(documents: list[Any]) -> bytes:
+    """``documents`` as one file. Raises TypeError for what JSON has no words for."""
+    return BETWEEN.join(json.dumps(each, indent=1, ensure_ascii=False) for each in documents).encode()
+
+
+def parted(raw: bytes) -> list[Any]:
+    """The documents of ``stream``. Raises ValueError where ``raw`` was not written by it."""
+    return [json.loads(part) for part in raw.decode().split(BETWEEN)]
+
+
+def write_seeds(directory: Path, seeds: Iterator[bytes]) -> int:
+    """Write each seed that is not too long into a file of its own; their number."""
+    directory.mkdir(parents=True, exist_ok=True)
+    kept = sorted({seed for seed in seeds if 0 < len(seed) <= BYTES})
+    for number, seed in enumerate(kept):
+        directory.joinpath(f"{number:05d}").write_bytes(seed)
+    return len(kept)
+
+
+def dictionary() -> str:
+    """Words of manifests, one a line as libFuzzer wants them."""
+    pool = Pool(examples())
+    words = {name for name, _ in pool.fields} | {value for value in pool.values if isinstance(value, str)}
+    words |= {"---\n", "\n- ", ": ", "<<: *", "&a ", "*a", "!!str ", "|-\n", "? ", "# reconciler: ignore "}
+    return "".join(f'"{_escaped(word)}"\n' for word in sorted(words) if 0 < len(word.encode()) <= 60)
+
+
+def _escaped(word: str) -> str:
+    plain = set(range(32, 127)) - {ord('"'), ord("\\")}
+    return "".join(chr(byte) if byte in plain else f"\\x{byte:02x}" for byte in word.encode())

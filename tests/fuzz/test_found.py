@@ -1,0 +1,16 @@
+"""What fuzzing found once holds ever after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.casefiles import cases
+from tests.fuzz.targets import TARGETS
+
+
+@pytest.mark.parametrize("case", cases("fuzz/inputs.yaml"))
+def test_what_fuzzing_found_is_put_right(case: dict[str, Any]) -> None:
+    raw = case["raw"]
+    TARGETS[case["target"]].check(raw if isinstance(raw, bytes) else raw.encode())

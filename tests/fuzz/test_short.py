@@ -1,0 +1,61 @@
+"""Twenty seconds of fuzzing in every test run; `make fuzz` is the long form."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.campaign import USUAL, Bounds, Found, Ground, Told, fuzz, missing
+from tests.fuzz.targets import TARGETS
+
+SECONDS = 20
+WHOLE = sum(target.share for target in TARGETS.values())
+
+
+@pytest.fixture(autouse=True)
+def _atheris() -> None:
+    if reason := missing():
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_input_breaks_anything(name: str, tmp_path: Path) -> None:
+    told = fuzz(Ground(name, tmp_path), SECONDS * TARGETS[name].share / WHOLE)
+    assert not told.found, "\n".join(map(str, told.found))
+    assert told.coverage > 200, told
+
+
+def planted(name: str, tmp_path: Path, bounds: Bounds = USUAL) -> Told:
+    return fuzz(Ground(f"planted-{name}", tmp_path, tmp_path), 3, bounds=bounds, most=1)
+
+
+def first(told: Told) -> Found:
+    assert told.found, told
+    assert told.found[0].path is not None
+    assert b":" not in told.found[0].path.read_bytes()
+    return told.found[0]
+
+
+def test_what_raises_is_found(tmp_path: Path) -> None:
+    found = first(planted("raises", tmp_path))
+    assert "RuntimeError: a fault that was put here" in str(found)
+    assert "--reproduce planted-raises" in str(found)
+
+
+def test_what_hangs_is_found(tmp_path: Path) -> None:
+    found = first(planted("hangs", tmp_path, Bounds(seconds=1)))
+    assert "timeout" in str(found.path)
+
+
+def test_what_grows_is_found(tmp_path: Path) -> None:
+    found = first(planted("grows", tmp_path, Bounds(memory=200)))
+    assert "oom" in str(found.path)
+
+
+def test_what_ends_the_process_is_found(tmp_path: Path) -> None:
+    found = first(planted("dies", tmp_path))
+    assert "ended with -9" in str(found)
