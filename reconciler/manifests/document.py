@@ -14,7 +14,7 @@ from reconciler.documents.reader import Document
 from reconciler.documents.validation import checker
 from reconciler.manifests import kinds
 from reconciler.manifests.judging import Torn, judge, mended
-from reconciler.manifests.normal import Dialect, Former, depends_on, whole_numbers
+from reconciler.manifests.normal import Dialect, Former, depends_on, respelled, whole_numbers
 from reconciler.manifests.secrets import masked, seal_of
 from reconciler.manifests.shape import secret_shape, shape_of
 from reconciler.model.finding import Fault, Pointer
@@ -94,7 +94,8 @@ class Decoding:
 
     def _judged(self, kind: Kind, value: dict[str, Any], torn: Sequence[Torn] = ()) -> tuple[Question, ...]:
         """Hold ``value`` to the rules of its kind; what they have to ask about other resources."""
-        judgement = judge(kind, value, torn)
+        scheme = self.dialect.scheme
+        judgement = judge(kind, value if scheme == "platform" else respelled(value, scheme), torn)
         for rule, flaw in judgement.flaws:
             places = self.site.places(self.document)
             line, column = places.key(flaw.at) if flaw.on_key else places.of(flaw.at)

@@ -134,6 +134,15 @@ def translate(value: str, scheme: str) -> str:
     return value.replace(f"$({scheme.upper()}_", "$(PLATFORM_")
 
 
+def respelled(value: Any, scheme: str) -> Any:
+    """``value`` with every text in it in our spelling, as rules expect it."""
+    if isinstance(value, dict):
+        return {name: respelled(member, scheme) for name, member in value.items()}
+    if isinstance(value, list):
+        return [respelled(item, scheme) for item in value]
+    return translate(value, scheme) if isinstance(value, str) else value
+
+
 def whole_numbers(value: Any) -> Any:
     """``value`` with 80.0 as 80, which validators hold to be the same."""
     if isinstance(value, dict):

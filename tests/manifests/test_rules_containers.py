@@ -153,6 +153,14 @@ spec:
     assert rule not in told
 
 
+def test_manifests_in_another_spelling_are_held_to_the_same_rules() -> None:
+    container = """{name: main, image: 'web:1', env: [{name: A, value: "acme://secret/a.b"},
+      {name: B, value: "$(ACME_GVC)$(ACME_TIME)"}], volumes: [{uri: "acme://volumeset/a", path: /a}]}"""
+    text = f"kind: workload\nname: web\nspec:\n  type: standard\n  containers:\n    - {container}\n"
+    told = [fault.rule for fault in decode(text.encode(), Dialect("acme", "acme")).faults]
+    assert sorted(told) == ["env-unknown", "secret-without-identity", "volumeset-needs-stateful"]
+
+
 def test_what_one_document_cannot_tell_is_asked_of_the_gvc_of_its_directory() -> None:
     document = workload({"inheritEnv": True, "env": [{"name": "A", "value": "$(B)$(C)$(PORT)"}]})
     del document["gvc"]
