@@ -31,13 +31,13 @@ _PLACES = frozenset({Kind.LOCATION})
 def answers(delta: Delta, world: Desired) -> Iterator[Finding]:
     """What is wrong between what changed, what refers to it, and what the rules look at besides."""
     replies = cache(answer_of)
-    for key, resource in _askers(delta, world):
+    for key, resource in askers(delta, world):
         for question in resource.questions:
             told = replies(question.rule)(question, key, world)
             yield from filter(None, (_finding(resource, question, world, words) for words in told))
 
 
-def _askers(delta: Delta, world: Desired) -> Iterator[tuple[str, Resource]]:
+def askers(delta: Delta, world: Desired) -> Iterator[tuple[str, Resource]]:
     """Everything that changed and has questions, and of what has not changed all that a change may concern."""
     for key, resource in delta.added.items():
         if resource.questions:

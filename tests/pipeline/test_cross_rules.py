@@ -1,0 +1,335 @@
+"""Rules between resources over revisions in a row: a change elsewhere is told at the line that it makes wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.manifests.asking import askers
+from reconciler.model.finding import Severity
+from reconciler.pipeline.line import Prepared
+from reconciler.records.store import Records
+from tests.gitkit import File, GitRepo
+from tests.pipeline.test_convergence import MANY, few
+from tests.pipeline.way import BASE, Way, shown
+
+Files = dict[str | bytes, File]
+
+WEB = """kind: workload
+name: web
+spec:
+  type: standard
+  identityLink: //identity/web
+  containers:
+  - name: main
+    image: nginx:1.27
+    env:
+    - name: PASSWORD
+      value: platform://secret/db.password
+"""
+IDENTITY = "kind: identity\nname: web\n"
+SECRET = "kind: secret\nname: db\ntags: {team: shop}\ntype: dictionary\ndata: {password: not-real}\n"
+POLICY = """kind: policy
+name: web-reveals-db
+targetKind: secret
+targetLinks: [//secret/db]
+bindings: [{permissions: [reveal], principalLinks: [//gvc/shop/identity/web]}]
+"""
+SHOP: Files = {
+    "shop/gvc.yaml": BASE,
+    "shop/web.yaml": WEB,
+    "shop/identity.yaml": IDENTITY,
+    "secret.yaml": SECRET,
+    "policy.yaml": POLICY,
+}
+REVEAL = (
+    "shop/web.yaml:11:14 secret-reveal | identity/shop/web may not reveal secret/db | "
+    "add a policy with targetLinks: [//secret/db] that binds //gvc/shop/identity/web to `reveal`"
+)
+
+
+def told(way: Way, files: Files) -> list[str]:
+    """What one more commit is told, as ``PATH:LINE:COLUMN RULE``; who has seen none before is told the same."""
+    way.commit(files)
+    found = way.prepare().findings
+    assert shown(found) == shown(_newcomer(way).prepare().findings)
+    return [" ".join(line.split(" | ")[0].split()) for line in shown(found)]
+
+
+def _newcomer(way: Way) -> Way:
+    """Somebody who has never seen the repository."""
+    fresh = Way.__new__(Way)
+    fresh.__dict__.update(way.__dict__)
+    fresh.records = Records.open(None, clock_now=way.clock.now)
+    fresh.line = fresh.fresh_line()
+    return fresh
+
+
+@pytest.fixture
+def way(tmp_path: Path) -> Way:
+    """The shop, applied."""
+    made = Way(tmp_path, SHOP)
+    made.applied()
+    return made
+
+
+def test_a_policy_that_goes_is_told_where_the_secret_is_read(way: Way) -> None:
+    way.commit({"policy.yaml": None})
+    assert shown(way.prepare().findings) == [REVEAL]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[reveal]", "[view]"),
+        ("targetKind: secret\ntargetLinks: [//secret/db]", "targetKind: workload\ntarget: all"),
+        ("identity/web", "identity/api"),
+    ],
+    ids=["another permission", "another target", "another principal"],
+)
+def test_a_policy_that_no_longer_helps_is_told_where_the_secret_is_read(way: Way, before: str, after: str) -> None:
+    way.commit({"shop/api.yaml": "kind: identity\nname: api\n", "policy.yaml": POLICY.replace(before, after)})
+    findings = shown(way.prepare().findings)
+    assert REVEAL in findings
+    assert all(line == REVEAL or "policy-permission" in line for line in findings)
+
+
+def test_a_secret_that_leaves_the_query_of_a_policy_is_told_where_it_is_read(way: Way) -> None:
+    by_team = "targetQuery: {spec: {terms: [{tag: team, value: shop}]}}"
+    way.commit({"policy.yaml": POLICY.replace("targetLinks: [//secret/db]", by_team)})
+    way.applied()
+    assert told(way, {"secret.yaml": SECRET.replace("shop", "payments")}) == ["shop/web.yaml:11:14 secret-reveal"]
+
+
+def test_a_policy_that_cannot_be_read_is_not_taken_for_one_that_says_no(way: Way) -> None:
+    assert told(way, {"policy.yaml": POLICY.replace("bindings", "bindngs")}) == ["policy.yaml:5:1 unknown-field"]
+
+
+def test_a_key_that_leaves_its_secret_is_told_where_it_is_read(way: Way) -> None:
+    assert told(way, {"secret.yaml": SECRET.replace("password:", "passphrase:")}) == ["shop/web.yaml:11:14 secret-key"]
+
+
+def test_what_a_gvc_begins_to_read_its_workloads_have_to_be_allowed(way: Way) -> None:
+    inherits = WEB.replace("    env:\n", "    inheritEnv: true\n    env:\n")
+    way.commit({"shop/web.yaml": inherits, "other.yaml": SECRET.replace("db", "other")})
+    way.applied()
+    env = "env: [{name: OTHER, value: platform://secret/other.password}], staticPlacement"
+    assert told(way, {"shop/gvc.yaml": BASE.replace("staticPlacement", env)}) == ["shop/web.yaml:9:17 secret-reveal"]
+
+
+def test_a_location_that_a_gvc_leaves_is_told_where_there_are_options_for_it(way: Way) -> None:
+    way.commit({"shop/web.yaml": f"{WEB}  localOptions:\n  - {{location: there, debug: true}}\n"})
+    way.applied()
+    assert told(way, {"shop/gvc.yaml": BASE.replace(", //location/there", "")}) == [
+        "shop/web.yaml:13:16 local-options-location"
+    ]
+
+
+def test_a_location_that_leaves_the_query_of_a_gvc_is_told_there_and_in_the_gvc(way: Way) -> None:
+    spec = "spec: {staticPlacement: {locationQuery: {spec: {terms: [{tag: tier, value: front}]}}}}"
+    place = "kind: location\nname: {name}\nprovider: byok\ntags: {{tier: front}}\n"
+    files: Files = {f"{name}.yaml": place.format(name=name) for name in ("here", "there")}
+    files["shop/gvc.yaml"] = f"kind: gvc\nname: shop\n{spec}\n"
+    files["shop/web.yaml"] = f"{WEB}  localOptions:\n  - {{location: there, debug: true}}\n"
+    way.commit(files)
+    way.applied()
+    back = {"there.yaml": place.format(name="there").replace("front", "back")}
+    assert told(way, back) == ["shop/web.yaml:13:16 local-options-location"]
+    both = {**back, "here.yaml": None}
+    assert told(way, both) == ["shop/gvc.yaml:3:41 location-query-empty"]
+
+
+def test_a_second_user_of_a_volume_set_is_told_at_both(way: Way) -> None:
+    database = WEB.replace("standard", "stateful").replace("name: web", "name: db")
+    mounts = "    volumes:\n    - {uri: platform://volumeset/data, path: /data}\n"
+    volumes = "kind: volumeset\nname: data\nspec: {initialCapacity: 10, performanceClass: general-purpose-ssd}\n"
+    way.commit({"shop/data.yaml": volumes, "shop/db.yaml": database + mounts})
+    way.applied()
+    second = database.replace("name: db\n", "name: copy\n", 1) + mounts
+    assert told(way, {"shop/copy.yaml": second}) == [
+        "shop/copy.yaml:13:13 volumeset-shared",
+        "shop/db.yaml:13:13 volumeset-shared",
+    ]
+    assert told(way, {"shop/copy.yaml": second, "shop/db.yaml": database}) == []
+
+
+def test_an_account_that_changes_its_provider_is_told_at_the_identity(way: Way) -> None:
+    account = "kind: cloudaccount\nname: main\nprovider: gcp\ndata: {projectId: shop-1}\n"
+    access = "gcp:\n  cloudAccountLink: //cloudaccount/main\n  serviceAccount: a@b.example.com\n"
+    way.commit({"account.yaml": account, "shop/identity.yaml": IDENTITY + access})
+    way.applied()
+    aws = "provider: aws\ndata: {roleArn: 'arn:aws:iam::123456789012:role/platform'}\n"
+    changed = account.partition("provider")[0] + "tags: {reconciler/allow-replace: 'true'}\n" + aws
+    assert told(way, {"account.yaml": changed}) == ["shop/identity.yaml:4:21 cloudaccount-provider"]
+
+
+def test_an_identity_that_loses_its_access_is_told_at_the_mount(way: Way) -> None:
+    account = "kind: cloudaccount\nname: main\nprovider: gcp\ndata: {projectId: shop-1}\n"
+    access = "gcp:\n  cloudAccountLink: //cloudaccount/main\n  serviceAccount: a@b.example.com\n"
+    mount = "    volumes:\n    - {uri: 'gs://pictures', path: /pictures}\n"
+    outside = "  firewallConfig: {external: {outboundAllowCIDR: [0.0.0.0/0]}}\n"
+    way.commit({"a.yaml": account, "shop/identity.yaml": IDENTITY + access, "shop/web.yaml": WEB + mount + outside})
+    way.applied()
+    assert told(way, {"shop/identity.yaml": IDENTITY}) == ["shop/web.yaml:13:13 object-store-access"]
+
+
+def test_a_port_that_closes_is_told_at_the_route(way: Way) -> None:
+    port = "    readinessProbe: {httpGet: {}}\n    ports: [{number: 8080}]\n"
+    route = "spec: {ports: [{routes: [{prefix: /, workloadLink: //gvc/shop/workload/web, port: 8080}]}]}"
+    way.commit({"shop/web.yaml": WEB + port, "domain.yaml": f"kind: domain\nname: shop.example.com\n{route}\n"})
+    way.applied()
+    assert told(way, {"shop/web.yaml": WEB + port.replace("8080", "8081")}) == ["domain.yaml:3:83 domain-route-port"]
+    assert told(way, {"shop/web.yaml": WEB}) == ["domain.yaml:3:52 domain-route-workload"]
+
+
+@pytest.mark.parametrize("leads", ["gvcLink: //gvc/shop", "workloadLink: //gvc/shop/workload/web"])
+def test_a_domain_that_goes_is_told_at_the_tcp_port_behind_it(way: Way, leads: str) -> None:
+    port = "    readinessProbe: {exec: {command: [ask]}}\n    ports: [{number: 5672, protocol: tcp}]\n"
+    inside = "  firewallConfig: {external: {inboundAllowCIDR: [203.0.113.0/24]}}\n"
+    way.commit(
+        {
+            "shop/web.yaml": WEB + port + inside,
+            "shop/gvc.yaml": BASE.replace("staticPlacement", "loadBalancer: {dedicated: true}, staticPlacement"),
+            "domain.yaml": f"kind: domain\nname: shop.example.com\nspec: {{{leads}}}\n",
+        }
+    )
+    way.applied()
+    assert told(way, {"domain.yaml": None}) == ["shop/web.yaml:13:38 tcp-outside"]
+
+
+def test_a_secret_of_another_source_is_known_once_it_is_there(tmp_path: Path) -> None:
+    theirs = Way(tmp_path / "theirs", {"secret.yaml": SECRET})
+    theirs.applied()
+    ours = Way(tmp_path / "ours", {**SHOP, "secret.yaml": None}, records=theirs.records, name="ours")
+    ours.applied()
+    ours.commit({"shop/web.yaml": WEB.replace("db.password", "db.user")})
+    assert [line.partition(" |")[0] for line in shown(ours.prepare().findings)] == ["shop/web.yaml:11:14 secret-key"]
+
+
+def test_nothing_is_said_of_what_is_outside(tmp_path: Path) -> None:
+    outside = {**SHOP, "secret.yaml": None, "shop/identity.yaml": None, "policy.yaml": None}
+    links = ("//secret/db", "//gvc/shop/identity/web")
+    way = Way(tmp_path, {path: text for path, text in outside.items() if text}, external=links)
+    assert shown(way.prepare().findings) == []
+
+
+def asked(way: Way) -> list[str]:
+    """Who is asked about what the branch holds now."""
+    view, prepared = way.line.view(), way.prepare()
+    view.overlay(prepared.loaded.delta)
+    return [key for key, _ in askers(prepared.loaded.delta, view)]
+
+
+def test_a_change_asks_only_those_whom_it_concerns(way: Way) -> None:
+    for number in range(20):
+        name = f"w{number}"
+        documents = (WEB, IDENTITY, POLICY)
+        way.commit({f"shop/{name}.yaml": "---\n".join(documents).replace("web", name)})
+    way.applied()
+    way.commit({"policy.yaml": f"# only a comment\n{POLICY}"})
+    assert asked(way) == []
+    way.commit({"policy.yaml": POLICY.replace("[reveal]", "[manage]")})
+    assert asked(way) == ["workload/shop/web"]
+    way.commit({"policy.yaml": POLICY, "shop/identity.yaml": f"{IDENTITY}tags: {{team: front}}\n"})
+    assert asked(way) == ["workload/shop/web"]
+    way.commit({"secret.yaml": SECRET.replace("team: shop", "team: front")})
+    assert len(asked(way)) == 21
+
+
+HERE, THERE = "//location/here", "//location/there"
+QUERY = "{staticPlacement: {locationQuery: {spec: {terms: [{tag: tier, value: front}]}}}}"
+PLACED = "{{loadBalancer: {{dedicated: {1}}}, staticPlacement: {{locationLinks: [{0}]}}, env: [{2}]}}"
+INHERITED = "{name: INHERITED, value: platform://secret/db.password}"
+LOCAL = "  localOptions: [{location: there, debug: true}]\n"
+PORTS = "    ports: [{number: 5672, protocol: tcp}]\n"
+INSIDE = "  firewallConfig: {external: {inboundAllowCIDR: [203.0.113.0/24], outboundAllowCIDR: [0.0.0.0/0]}}\n"
+MOUNT = "    volumes: [{uri: 'gs://pictures', path: /pictures}]\n"
+DATA = "    volumes: [{uri: platform://volumeset/data, path: /data}]\n"
+STORE = "kind: workload\nname: store\nspec:\n  type: stateful\n  containers:\n  - name: main\n    image: pg:16\n"
+ACCESS = "gcp: {cloudAccountLink: //cloudaccount/main, serviceAccount: a@b.example.com}\n"
+ACCOUNT = "kind: cloudaccount\nname: main\ntags: {reconciler/allow-replace: 'true'}\n"
+DOMAIN = "kind: domain\nname: shop.example.com\nspec: {%s}\n"
+ROUTE = "ports: [{routes: [{prefix: /, workloadLink: //gvc/shop/workload/web, port: 5672}]}]"
+VARIANTS: dict[str | bytes, list[str]] = {
+    "shop/gvc.yaml": [
+        f"kind: gvc\nname: shop\nspec: {spec}\n"
+        for spec in (
+            PLACED.format(f"{HERE}, {THERE}", "true", ""),
+            PLACED.format(HERE, "false", ""),
+            PLACED.format(f"{HERE}, {THERE}", "false", INHERITED),
+            QUERY,
+        )
+    ],
+    "shop/web.yaml": [
+        WEB,
+        WEB + MOUNT + INSIDE,
+        WEB + PORTS + INSIDE,
+        WEB.replace("    env:\n", "    inheritEnv: true\n    env:\n") + LOCAL,
+        WEB.replace("    env:\n", "    inheritEnv: true\n    env:\n").replace("PASSWORD", "INHERITED"),
+    ],
+    "shop/identity.yaml": [
+        IDENTITY,
+        IDENTITY + ACCESS,
+        IDENTITY + ACCESS.replace("gcp", "azure").split(", ")[0] + "}\n",
+    ],
+    "secret.yaml": [SECRET, SECRET.replace("password", "pass"), SECRET.replace("team: shop", "team: front")],
+    "policy.yaml": [
+        POLICY,
+        POLICY.replace("reveal]", "view]"),
+        POLICY.replace("targetLinks: [//secret/db]", "target: all"),
+        POLICY.replace("targetLinks: [//secret/db]", "targetQuery: {spec: {terms: [{tag: team, value: shop}]}}"),
+        POLICY.replace("bindings", "bindngs"),
+    ],
+    "account.yaml": [
+        f"{ACCOUNT}provider: gcp\ndata: {{projectId: shop-1}}\n",
+        f"{ACCOUNT}provider: aws\ndata: {{roleArn: 'arn:aws:iam::123456789012:role/platform'}}\n",
+    ],
+    "here.yaml": [
+        f"kind: location\nname: here\nprovider: byok\ntags: {{tier: {tier}}}\n" for tier in ("front", "back")
+    ],
+    "there.yaml": [
+        f"kind: location\nname: there\nprovider: byok\ntags: {{tier: {tier}}}\n" for tier in ("front", "back")
+    ],
+    "shop/data.yaml": [
+        "kind: volumeset\nname: data\nspec: {initialCapacity: 10, performanceClass: general-purpose-ssd}\n"
+    ],
+    "shop/one.yaml": [STORE, STORE + DATA],
+    "shop/two.yaml": [f"# empty\n{STORE}".replace("store", "two"), (STORE + DATA).replace("store", "two")],
+    "domain.yaml": [
+        DOMAIN % "gvcLink: //gvc/shop",
+        DOMAIN % "workloadLink: //gvc/shop/workload/web",
+        DOMAIN % ROUTE,
+        "",
+    ],
+}
+"""What each file can say; together they meet every rule between resources."""
+
+
+@st.composite
+def commits(draw: st.DrawFn) -> Files:
+    """Some files, each with one of its variants."""
+    paths = draw(st.lists(st.sampled_from(sorted(map(str, VARIANTS))), min_size=1, max_size=4, unique=True))
+    return {path: draw(st.sampled_from(VARIANTS[path])) or None for path in paths}
+
+
+@given(edits=st.lists(commits(), min_size=2, max_size=6))
+@settings(few, max_examples=MANY or 25)
+def test_commit_by_commit_every_error_is_told_that_a_fresh_look_tells(
+    repo: GitRepo, tmp_path: Path, edits: list[Files]
+) -> None:
+    way = Way(tmp_path, {path: variants[0] for path, variants in VARIANTS.items()}, repo=repo)
+    for files in edits:
+        way.commit(files)
+        prepared, fresh = way.prepare(), _newcomer(way)
+        assert _told_errors(prepared) == _told_errors(fresh.prepare())
+        fresh.records.close()
+        if not prepared.loaded.refused:
+            way.accept(prepared)
+    way.records.close()
+
+
+def _told_errors(prepared: Prepared) -> list[str]:
+    return shown([finding for finding in prepared.findings if finding.severity is Severity.ERROR])
