@@ -166,11 +166,11 @@ class Job(View, frozen=True):
 
 
 class Rollout(View, frozen=True):
-    """How a new version takes over; replicas as a number or as a text such as ``25%``, surge None where left out."""
+    """How a new version takes over; replicas as a number or as a text such as ``25%``."""
 
     min_ready_seconds: int = 0
     max_unavailable_replicas: int | str = 0
-    max_surge_replicas: int | str | None = None
+    max_surge_replicas: int | str = "25%"
     scaling_policy: str = ""
 
 

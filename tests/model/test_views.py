@@ -73,7 +73,6 @@ EXCUSED = {
     "/grpc/path": "one view for all that a probe asks",
     "/grpc/scheme": "one view for all that a probe asks",
     "/defaultOptions/location": "one view for all options",
-    "/maxSurgeReplicas": "a rule asks whether it was written",
 }
 """How the path of a difference ends → why it is there."""
 

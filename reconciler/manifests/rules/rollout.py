@@ -8,10 +8,11 @@ from reconciler.manifests.rules.options import TYPE
 from reconciler.manifests.rules.registry import rule, warning
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
-from reconciler.model.workload import Workload
+from reconciler.model.workload import Rollout, Workload
 
 ROLLOUT: Pointer = ("spec", "rolloutOptions")
 SURGE: Pointer = (*ROLLOUT, "maxSurgeReplicas")
+DEFAULT_SURGE = Rollout().max_surge_replicas
 STATEFUL = "write `type: stateful`, or remove it"
 
 
@@ -23,8 +24,7 @@ def no_room_for_a_rollout(workload: Workload) -> Iterator[Flaw]:
     25%, rounded up.
     """
     rollout = workload.spec.rollout_options
-    surge = rollout.max_surge_replicas
-    if surge is not None and _none(surge) and _none(rollout.max_unavailable_replicas):
+    if _none(rollout.max_surge_replicas) and _none(rollout.max_unavailable_replicas):
         message = "no replica may be missing and none may be extra, so a rollout could never begin"
         yield Flaw(SURGE, message, "leave maxSurgeReplicas out (25%), or raise one of the two",
                    ((*ROLLOUT, "maxUnavailableReplicas"),))  # fmt: skip
@@ -38,7 +38,8 @@ def surge_of_stateful(workload: Workload) -> Iterator[Flaw]:
     """
     rollout = workload.spec.rollout_options
     surge = rollout.max_surge_replicas
-    if surge is None or workload.spec.type != "stateful":
+    # The default means nothing more than a field that is left out: exported manifests carry it.
+    if workload.spec.type != "stateful" or surge == DEFAULT_SURGE:
         return
     if not (_none(surge) and _none(rollout.max_unavailable_replicas)):
         message = "maxSurgeReplicas has no effect on a stateful workload"
