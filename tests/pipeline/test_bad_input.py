@@ -142,7 +142,7 @@ def test_all_that_is_wrong_is_told_in_one_go(way: Way) -> None:
         }
     )
     assert [line.split(" |")[0] for line in findings_in_time(way)] == [
-        "a.yaml:2:1 syntax",
+        "a.yaml:1:8 syntax",
         "b.yaml:1:1 encoding",
         "c.yaml:0:0 symlink",
         "shop/d.yaml:1:1 missing-field",
@@ -157,8 +157,8 @@ def test_with_skip_the_sound_files_of_a_bad_revision_are_applied(tmp_path: Path)
     way.commit({"shop/web.yaml": "kind: [", "shop/new.yaml": "kind: identity\nname: new\n", "x.yaml": Symlink("y")})
     ended = way.apply()
     assert (ended.outcome, ended.good) == ("applied", False)
-    assert ended.left_out == "2 errors; the first: shop/web.yaml:2:1: a value is missing here"
-    assert [line.split(" |")[0] for line in shown(ended.findings)] == ["shop/web.yaml:2:1 syntax", "x.yaml:0:0 symlink"]
+    assert ended.left_out == "2 errors; the first: shop/web.yaml:1:8: a value is missing here"
+    assert [line.split(" |")[0] for line in shown(ended.findings)] == ["shop/web.yaml:1:8 syntax", "x.yaml:0:0 symlink"]
     assert way.recorded().keys() == {"gvc/shop", "identity/shop/sound", "identity/shop/web", "identity/shop/new"}
     way.commit({"shop/web.yaml": None, "x.yaml": None})
     way.applied()

@@ -172,7 +172,7 @@ def test_plans_are_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None
 
 def test_versions_count_what_had_to_be_applied_anew(tmp_path: Path) -> None:
     def web(**changed: object) -> World:
-        spec = {"type": "standard", "containers": [{"name": "main", "image": "nginx"}]} | changed
+        spec = {"type": "standard", "containers": [{"name": "main", "image": "nginx:1"}]} | changed
         place = {"staticPlacement": {"locationLinks": ["//location/here", "//location/there"]}}
         return {
             "gvc/x": {"kind": "gvc", "name": "x", "spec": place},

@@ -12,11 +12,11 @@ from reconciler.pipeline.runner import Runner
 from tests.gitkit import File
 from tests.pipeline.way import BASE, Way, placed, shown
 
-SECRET = "kind: secret\nname: s\ntype: dictionary\ndata: {a: b}\n"
+GIVEN = "kind: identity\nname: s\ngvc: shop\n"
 USER = """kind: workload
 name: api
 gvc: shop
-spec: {type: standard, containers: [{name: main, image: nginx, env: [{name: S, value: "platform://secret/s.a"}]}]}
+spec: {type: standard, identityLink: //identity/s, containers: [{name: main, image: nginx:1}]}
 """
 THERE = ", //location/there"
 
@@ -36,11 +36,11 @@ def owners(way: Way) -> dict[str, str]:
 
 
 def test_what_another_source_needs_cannot_go(tmp_path: Path) -> None:
-    a, _ = two(tmp_path, first={"g.yaml": BASE, "s.yaml": SECRET}, second={"w.yaml": USER})
+    a, _ = two(tmp_path, first={"g.yaml": BASE, "s.yaml": GIVEN}, second={"w.yaml": USER})
     a.commit({"s.yaml": None})
     assert shown(a.prepare().findings) == [
-        "s.yaml:0:0 missing-reference | secret/s cannot go: workload/shop/api of source b (w.yaml) refers to it | "
-        "remove the link in source b first, or list secret/s under `external` in the settings"
+        "s.yaml:0:0 missing-reference | identity/shop/s cannot go: workload/shop/api of source b (w.yaml) refers to it | "
+        "remove the link in source b first, or list identity/shop/s under `external` in the settings"
     ]
 
 
@@ -54,7 +54,7 @@ def test_a_circle_through_another_source_is_told_where_this_one_closes_it(tmp_pa
 
 
 def test_each_source_follows_a_gvc_with_its_own_resources_alone(tmp_path: Path) -> None:
-    gvc = BASE + "---\n" + SECRET
+    gvc = BASE + "---\n" + GIVEN
     a, b = two(tmp_path, first={"g.yaml": gvc.replace(THERE, "")}, second={"w.yaml": USER})
     a.commit({"g.yaml": gvc})
     assert [placed(step) for step in a.plan().steps] == ["gvc/shop"]
@@ -64,7 +64,7 @@ def test_each_source_follows_a_gvc_with_its_own_resources_alone(tmp_path: Path) 
     b.applied()
     assert owners(b) == {
         "gvc/shop": "a",
-        "secret/s": "a",
+        "identity/shop/s": "a",
         "workload/shop/api@here": "b",
         "workload/shop/api@there": "b",
     }
@@ -74,9 +74,9 @@ def test_each_source_follows_a_gvc_with_its_own_resources_alone(tmp_path: Path) 
     assert not [key for key in b.recorded() if key.startswith("workload/")]
 
 
-@pytest.mark.parametrize("body", [SECRET, SECRET.replace("a: b", "a: c")], ids=["equal", "changed"])
+@pytest.mark.parametrize("body", [GIVEN, GIVEN + "description: other\n"], ids=["equal", "changed"])
 def test_what_moves_to_another_source_is_that_ones_and_is_not_deleted(tmp_path: Path, body: str) -> None:
-    kept = SECRET.replace("type:", "tags: {reconciler/prune: disabled}\ntype:")
+    kept = GIVEN + "tags: {reconciler/prune: disabled}\n"
     moved = body.replace("type:", "tags: {reconciler/prune: disabled}\ntype:")
     identity = {"i.yaml": "kind: identity\nname: i\ngvc: shop\n"}
     a, b = two(tmp_path, first={"g.yaml": BASE, "s.yaml": kept}, second=dict(identity))
@@ -84,20 +84,20 @@ def test_what_moves_to_another_source_is_that_ones_and_is_not_deleted(tmp_path: 
     assert a.apply().good
     b.commit({"s.yaml": moved})
     b.applied()
-    assert owners(b)["secret/s"] == "b"
+    assert owners(b)["identity/shop/s"] == "b"
     for line in (a.line, a.fresh_line()):
         a.line = line
         plan = a.plan()
         assert (plan.steps, plan.kept) == ((), ())
-    b.commit({"s.yaml": SECRET})
+    b.commit({"s.yaml": GIVEN})
     b.applied()
     b.commit({"s.yaml": None})
     b.applied()
-    assert "secret/s" not in b.recorded()
+    assert "identity/shop/s" not in b.recorded()
 
 
 def test_a_source_by_another_name_goes_on_where_the_old_one_ended(tmp_path: Path) -> None:
-    files = {"g.yaml": BASE, "s.yaml": SECRET, "w.yaml": USER}
+    files = {"g.yaml": BASE, "s.yaml": GIVEN, "w.yaml": USER}
     old = Way(tmp_path / "old", files, name="old")
     old.applied()
     before = old.recorded()
@@ -126,7 +126,7 @@ def test_what_one_source_changes_the_others_follow_by_themselves(tmp_path: Path)
     assert run("b") == ("refused", set())
     assert run("a") == ("applied", {"b"})
     assert run("b") == ("refused", set())
-    a.commit({"s.yaml": SECRET})
+    a.commit({"s.yaml": GIVEN})
     assert run("a") == ("applied", {"b"})
     assert run("b") == ("applied", set())
     a.commit({"g.yaml": BASE})

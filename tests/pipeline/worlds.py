@@ -17,6 +17,9 @@ World = dict[str, dict[str, Any]]
 AFAR = "//location/afar"
 """A location that exists and that nobody here binds to an engine."""
 
+READER = "reader"
+"""The identity of each GVC that may read every secret."""
+
 PAIRS = ("", "a", "b", "ab")
 """Which of two there are."""
 
@@ -26,12 +29,14 @@ identities = st.sampled_from(PAIRS)
 
 @st.composite
 def workloads(draw: st.DrawFn, name: str, earlier: list[str], own: dict[str, list[str]]) -> dict[str, Any]:
-    """A workload that refers to what there is; ``own`` lists what is left of identities, volumes and secrets."""
+    """A workload that refers to what there is; ``own`` lists places, and what is left of the rest."""
     kind = draw(st.sampled_from(["serverless", "standard", "stateful", "cron"]))
-    container: dict[str, Any] = {"name": "main", "image": draw(st.sampled_from(["nginx", "nginx:2"]))}
+    container: dict[str, Any] = {"name": "main", "image": draw(st.sampled_from(["nginx:1", "nginx:2"]))}
     if kind == "serverless":
         container["ports"] = [{"number": 8080}]
+    identity = draw(st.sampled_from(["", *own["identity"]]))
     if own["secret"] and draw(st.booleans()):
+        identity = READER
         container["env"] = [{"name": "S", "value": f"platform://secret/{draw(st.sampled_from(own['secret']))}"}]
     if kind == "stateful":
         taken = [own["volumeset"].pop() for _ in range(draw(st.integers(0, len(own["volumeset"]))))]
@@ -44,10 +49,10 @@ def workloads(draw: st.DrawFn, name: str, earlier: list[str], own: dict[str, lis
             "debug": draw(st.booleans()),
             "autoscaling": {"maxScale": draw(st.integers(2, 4))},
         }
-        if draw(st.booleans()):
+        if "here" in own["place"] and draw(st.booleans()):
             spec["localOptions"] = [{"location": "here", "debug": draw(st.booleans())}]
-    if own["identity"] and draw(st.booleans()):
-        spec["identityLink"] = f"//identity/{draw(st.sampled_from(own['identity']))}"
+    if identity:
+        spec["identityLink"] = f"//identity/{identity}"
     tags = {"reconciler/allow-replace": "true"}
     if earlier and draw(st.booleans()):
         tags["reconciler/depends-on"] = draw(st.sampled_from(earlier))
@@ -66,8 +71,9 @@ def worlds(draw: st.DrawFn) -> World:
         places = draw(st.sampled_from([PLACES, PLACES, PLACES[:1], PLACES[1:], ("here", "afar"), ("afar",)]))
         links = [f"//location/{place}" for place in places]
         world[f"gvc/{gvc}"] = {"kind": "gvc", "name": gvc, "spec": {"staticPlacement": {"locationLinks": links}}}
-        own = {"identity": list(draw(identities)), "volumeset": list(draw(volumesets)), "secret": secrets}
-        for name in own["identity"]:
+        own = {"identity": list(draw(identities)), "volumeset": list(draw(volumesets)), "secret": secrets,
+               "place": list(places)}  # fmt: skip
+        for name in [*own["identity"], READER]:
             world[f"identity/{gvc}/{name}"] = {"kind": "identity", "name": name}
         for name in own["volumeset"]:
             spec = {"initialCapacity": 10, "performanceClass": "general-purpose-ssd"}
@@ -76,6 +82,11 @@ def worlds(draw: st.DrawFn) -> World:
         for name in draw(st.sampled_from(["", "k", "kl", "klm", "lm"])):
             world[f"workload/{gvc}/{name}"] = draw(workloads(name, earlier, own))
             earlier.append(f"workload/{gvc}/{name}")
+    if secrets:
+        readers = [f"//gvc/{key.partition('/')[2]}/identity/{READER}" for key in world if key.startswith("gvc/")]
+        reveal = {"permissions": ["reveal"], "principalLinks": readers}
+        world["policy/readers"] = {"kind": "policy", "name": "readers", "targetKind": "secret", "target": "all",
+                                   "bindings": [reveal]}  # fmt: skip
     return world
 
 

@@ -23,14 +23,14 @@ def identity(name: str, tags: str = "{}") -> str:
 
 def workload(name: str, tags: str = "{}", spec: str = "") -> str:
     """A standard workload; ``spec`` adds fields."""
-    spec = spec or "containers: [{name: main, image: nginx}]"
+    spec = spec or "containers: [{name: main, image: nginx:1}]"
     return f"kind: workload\nname: {name}\ntags: {tags}\nspec: {{type: standard, {spec}}}\n"
 
 
 def stateful(name: str, *volumesets: str) -> str:
     """A stateful workload that mounts volume sets."""
     mounts = ", ".join(f"{{uri: 'platform://volumeset/{one}', path: /{one}}}" for one in volumesets)
-    container = f"{{name: main, image: pg, volumes: [{mounts}]}}"
+    container = f"{{name: main, image: pg:1, volumes: [{mounts}]}}"
     return f"kind: workload\nname: {name}\nspec: {{type: stateful, containers: [{container}]}}\n"
 
 
@@ -152,7 +152,7 @@ def test_what_waits_goes_once_it_is_approved_though_no_commit_comes(tmp_path: Pa
 
 @pytest.mark.parametrize("tags", ["{platform/protected: true}", "{reconciler/prune: disabled}"])
 def test_a_tag_keeps_what_left_git_and_all_that_it_needs(tags: str, tmp_path: Path) -> None:
-    uses = "identityLink: //identity/api, containers: [{name: main, image: nginx}]"
+    uses = "identityLink: //identity/api, containers: [{name: main, image: nginx:1}]"
     files = shop(identity("api"), identity("other"), workload("api", tags, uses), workload("web"))
     way = Way(tmp_path, files | {"z/gvc.yaml": BASE.replace("shop", "z")}, prune=FREE)
     way.applied()
@@ -192,6 +192,18 @@ def test_what_is_kept_is_told_again_by_every_plan(tmp_path: Path) -> None:
     assert [str(kept.key) for kept in way.plan().kept] == ["identity/shop/a"]
     way.line = way.fresh_line()
     assert [str(kept.key) for kept in way.plan().kept] == ["identity/shop/a"]
+
+
+def test_what_every_org_has_is_changed_and_never_deleted(tmp_path: Path) -> None:
+    groups = "kind: group\nname: viewers\n---\nkind: group\nname: ops\n"
+    policy = "kind: policy\nname: viewers-gvc\ntargetKind: gvc\ntarget: all\n"
+    way = Way(tmp_path, shop(identity("a")) | {"org.yaml": f"{groups}---\n{policy}"}, prune=FREE)
+    way.applied()
+    way.commit({"org.yaml": None})
+    plan = way.plan()
+    assert holds(plan) == {"group/ops": ""}
+    reasons = [(str(kept.key), kept.reason) for kept in plan.kept]
+    assert reasons == [("group/viewers", "it is built in"), ("policy/viewers-gvc", "it is built in")]
 
 
 def test_volumes_wait_however_large_the_budget(tmp_path: Path) -> None:
@@ -288,7 +300,7 @@ def test_where_nothing_is_pruned_a_link_to_what_left_git_still_leads_somewhere(t
     assert [str(kept.key) for kept in way.plan().kept] == ["identity/shop/me"]
 
 
-USES_ME = "identityLink: //identity/me, containers: [{name: main, image: nginx}]"
+USES_ME = "identityLink: //identity/me, containers: [{name: main, image: nginx:1}]"
 
 
 QUERY = BASE.replace(
@@ -310,7 +322,7 @@ def test_what_is_in_a_kept_gvc_stays_where_it_is(tmp_path: Path, tag: str) -> No
 @pytest.mark.parametrize("kept", [True, False])
 def test_what_a_location_is_queried_for_stays_there_while_it_is_kept(tmp_path: Path, kept: bool) -> None:
     tags = f"{{tier: front, reconciler/prune: {'disabled' if kept else 'enabled'}}}"
-    location = f"kind: location\nname: here\nprovider: aws\nregion: x\ntags: {tags}\n"
+    location = f"kind: location\nname: here\nprovider: byok\ntags: {tags}\n"
     way = Way(tmp_path, shop(workload("api"), gvc=QUERY) | {"location.yaml": location}, prune=FREE)
     way.applied()
     assert "workload/shop/api@here" in way.recorded()

@@ -83,7 +83,7 @@ def test_a_deleted_gvc_goes_after_all_that_was_in_it(tmp_path: Path) -> None:
 
 def test_what_refers_to_something_else_now_lets_the_old_one_go_first(tmp_path: Path) -> None:
     def uses(name: str) -> str:
-        return workload("a", spec=f"identityLink: //identity/{name}, containers: [{{name: main, image: nginx}}]")
+        return workload("a", spec=f"identityLink: //identity/{name}, containers: [{{name: main, image: nginx:1}}]")
 
     way = Way(tmp_path, shop(identity("old"), uses("old")), prune=FREE)
     way.applied()
@@ -176,8 +176,8 @@ def test_what_runs_nowhere_here_waits_for_nobodys_health(tmp_path: Path) -> None
 @pytest.mark.parametrize("elsewhere", ["workload/other/db", "workload/away/db"])
 def test_what_runs_elsewhere_is_not_waited_for(elsewhere: str, tmp_path: Path) -> None:
     away = "kind: gvc\nname: away\nspec: {staticPlacement: {locationLinks: [//location/unbound]}}\n"
-    db = "kind: workload\nname: db\ngvc: away\nspec: {type: standard, containers: [{name: main, image: pg}]}\n"
-    spec = "spec: {type: standard, containers: [{name: main, image: nginx}]}\n"
+    db = "kind: workload\nname: db\ngvc: away\nspec: {type: standard, containers: [{name: main, image: pg:1}]}\n"
+    spec = "spec: {type: standard, containers: [{name: main, image: nginx:1}]}\n"
     web = f"kind: workload\nname: web\ntags: {{reconciler/depends-on: {elsewhere}}}\n{spec}"
     files = {"shop/gvc.yaml": BASE, "shop/web.yaml": web, "away/gvc.yaml": away, "away/db.yaml": db}
     location = "kind: location\nname: unbound\nprovider: byok\n"

@@ -57,7 +57,7 @@ def mixed(tmp_path: Path) -> Plan:
             "_org/secrets.yaml": org(SECRET.format(name="db", value="shush"), SECRET.format(name="new", value="psst")),
             "shop/all.yaml": org(
                 workload("web", "{reconciler/allow-replace: true, odd|tag: '`x` <b>@all</b>'}").replace(
-                    "standard", "serverless"
+                    "standard", "stateful"
                 ),
                 workload("is", "{a: b}"),
                 identity("i", "{team: front}"),
@@ -103,7 +103,8 @@ def test_the_document_has_what_scripts_rely_on(mixed: Plan) -> None:
         assert {"action", "key", "location", "changes", "waits_for"} <= step.keys()
         for change in step["changes"]:
             assert change.keys() == {"path", "before", "after", "class"}
-    assert shown["summary"] == {"create": 3, "update": 2, "replace": 1, "delete": 4, "waiting": 5, "kept": 1}
+    assert shown["summary"] == {"create": 3, "update": 2, "replace": 1, "delete": 4, "waiting": 5, "suspended": 0,
+                                "kept": 1}  # fmt: skip
 
 
 def test_a_plan_of_nothing_says_so(tmp_path: Path) -> None:
