@@ -16,6 +16,7 @@ from reconciler.documents.schemas import load_schema
 from reconciler.documents.validation import checker
 from reconciler.errors import UsageError
 from reconciler.model.finding import Fault, Finding
+from reconciler.model.rule import refused
 
 DEFAULT_PATH = "/etc/reconciler/settings.yaml"
 ENVIRONMENT = "RECONCILER_SETTINGS"
@@ -99,7 +100,7 @@ class LogSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel"):
-    """Everything that an operator decides. ``stale`` in seconds."""
+    """Everything that an operator decides. ``stale`` and ``approval_lasts`` in seconds."""
 
     org: str
     sources: tuple[SourceSettings, ...]
@@ -111,10 +112,31 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     parallel: int = 16
     retry: RetrySettings = RetrySettings()
     prune: PruneSettings = PruneSettings()
+    approval: Literal["never", "deletes", "always"] = "never"
+    approval_lasts: float = 86_400.0
     stale: float = 600.0
     events: EventSettings = EventSettings()
     locations: dict[str, LocationSettings] = {}
     log: LogSettings = LogSettings()
+
+
+_SETTINGS = "reconciler, settings"
+
+RULES = (
+    refused(
+        "duplicate-name",
+        "Each source in the settings has a name of its own.",
+        "Records, conditions and commands tell sources apart by their names.",
+        _SETTINGS,
+    ),
+    refused(
+        "status-branch",
+        "A source writes its status to a branch that no other source writes or follows.",
+        "Two writers would take each other's files away in turn, and a follower would take status for manifests.",
+        _SETTINGS,
+    ),
+)
+"""What can be wrong with settings besides their fields."""
 
 
 class SettingsError(UsageError):

@@ -7,6 +7,7 @@ import os
 import sys
 from importlib import import_module
 from io import TextIOWrapper
+from keyword import iskeyword
 
 import click
 
@@ -25,6 +26,16 @@ COMMANDS = {
     "get": "Show what is recorded.",
     "describe": "Show all that is known about one resource.",
     "events": "Show what happened.",
+    "history": "Show the runs that there were.",
+    "sync": "Have the daemon look at its sources now.",
+    "suspend": "Leave a source or a resource as it is for a while.",
+    "resume": "End a suspension or a rollback.",
+    "rollback": "Hold a source at an older revision.",
+    "retry": "Try again at once what failed.",
+    "orphan": "Keep a resource that leaves Git.",
+    "adopt": "Take an orphan back.",
+    "convert": "Make manifests out of Kubernetes YAML.",
+    "import": "Tidy manifests that the platform exported.",
 }
 """Subcommand to its line in the help; the module of the same name in this package holds ``command``."""
 
@@ -40,7 +51,7 @@ class LazyGroup(click.Group):
         """The subcommand ``cmd_name``, or None."""
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"reconciler.cli.{cmd_name}").command
+        command = import_module(f"reconciler.cli.{cmd_name}{'_' * iskeyword(cmd_name)}").command
         assert isinstance(command, click.Command)
         return command
 

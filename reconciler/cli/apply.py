@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from reconciler.cli.common import complain, load, operator, settings_option
 from reconciler.errors import LockedError, RefusedError
 
 if TYPE_CHECKING:
     from reconciler.pipeline.report import Report
+    from reconciler.pipeline.reviewed import Reviewed
     from reconciler.pipeline.runner import Runner
     from reconciler.records.store import Records
     from reconciler.settings import Settings
+
+    Plans = dict[str, Reviewed] | None
 
 SOON = 0.1
 """Seconds between looks at what is to become healthy."""
@@ -25,9 +29,13 @@ SOON = 0.1
 @click.command(epilog="Example: reconciler apply --wait")
 @click.option("--wait", is_flag=True, help="Go on until everything is healthy, or nothing more can be done.")
 @click.option("--timeout", type=float, default=300.0, metavar="SECONDS", help="How long to wait; default 300.")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Only what this plan says.")
 @settings_option
-def command(settings_file: Path, wait: bool, timeout: float) -> int:
+def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | None) -> int:
     """Do one run of every source and exit; the status branch is written by then.
+
+    With --plan only the sources of a plan that `reconciler plan --out FILE` saved are run, and only where that plan
+    is still what a run would do; else it says what moved and does nothing.
 
     While a daemon holds the state directory, it is asked for the run. Exits with 1 where anything was refused,
     failed or waits, and where --wait waited in vain.
@@ -38,15 +46,16 @@ def command(settings_file: Path, wait: bool, timeout: float) -> int:
     from reconciler.daemon.lock import StateLock
 
     settings = load(settings_file)
+    plans = _reviewed(settings, plan_file)
     deadline = time.monotonic() + timeout
     lock = StateLock(settings.state)
     try:
         lock.acquire("reconciler apply")
     except LockedError:
-        reports = _ask(settings, wait, deadline)
+        reports = _ask(settings, wait, deadline, plans)
     else:
         try:
-            reports = asyncio.run(_here(settings, wait, deadline))
+            reports = asyncio.run(_here(settings, wait, deadline, plans))
         finally:
             lock.release()
     code = _tell(settings, reports)
@@ -58,7 +67,20 @@ def command(settings_file: Path, wait: bool, timeout: float) -> int:
     return code
 
 
-async def _here(settings: Settings, wait: bool, deadline: float) -> list[Report]:
+def _reviewed(settings: Settings, plan_file: Path | None) -> Plans:
+    """The plans to go by, by source; None for whatever a run would do."""
+    from reconciler.cli.common import chosen
+    from reconciler.pipeline.reviewed import read_reviewed
+
+    if plan_file is None:
+        return None
+    plans = read_reviewed(plan_file)
+    for name in plans:
+        chosen(settings, name)
+    return plans
+
+
+async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -> list[Report]:
     import asyncio
 
     from reconciler.clock import SystemClock
@@ -69,7 +91,7 @@ async def _here(settings: Settings, wait: bool, deadline: float) -> list[Report]
     try:
         runner = Runner(settings, records, SystemClock())
         await runner.replay()
-        reports = await _round(runner)
+        reports = await _round(runner, plans)
         while wait and (pause := _pause(records, reports, deadline)) is not None:
             await asyncio.sleep(pause)
             reports = await _round(runner)
@@ -78,8 +100,11 @@ async def _here(settings: Settings, wait: bool, deadline: float) -> list[Report]
         records.close()
 
 
-async def _round(runner: Runner) -> list[Report]:
-    reports = [await runner.run(name, "apply") for name in runner.lines]
+async def _round(runner: Runner, plans: Plans = None) -> list[Report]:
+    if plans is None:
+        reports = [await runner.run(name, "apply") for name in runner.lines]
+    else:
+        reports = [await runner.run(name, "apply", reviewed=plan) for name, plan in plans.items()]
     again = sorted(runner.stirred)
     # What another source has mended since is not worth telling.
     reports = [report for report in reports if report.good or report.source not in again]
@@ -104,25 +129,26 @@ def _pause(records: Records, reports: list[Report], deadline: float) -> float | 
     return None if due is None or left <= 0 else min(max(SOON, due - time.time()), left)
 
 
-def _ask(settings: Settings, wait: bool, deadline: float) -> list[Report]:
+def _ask(settings: Settings, wait: bool, deadline: float, plans: Plans) -> list[Report]:
     """Ask the daemon for the run, and for more of them while that helps."""
     from reconciler.records.store import FILE, Records
 
     with closing(Records.open(settings.state / FILE)) as records:
-        reports = _asked(settings, records, deadline)
+        reports = _asked(settings, records, deadline, plans)
         while wait and (pause := _pause(records, reports, deadline)) is not None:
             time.sleep(pause)
             reports = _asked(settings, records, deadline)
         return reports
 
 
-def _asked(settings: Settings, records: Records, deadline: float) -> list[Report]:
+def _asked(settings: Settings, records: Records, deadline: float, plans: Plans = None) -> list[Report]:
     """Ask the daemon for one run and wait for its answer."""
     from reconciler.daemon.lock import holder
     from reconciler.daemon.wake import wake
     from reconciler.pipeline.report import unpacked
 
-    number = records.requests.add("apply", {}, operator())
+    wanted = {} if plans is None else {"plans": [msgspec.to_builtins(plan) for plan in plans.values()]}
+    number = records.requests.add("apply", wanted, operator())
     wake(settings.state, None, "apply")
     while time.monotonic() < deadline + 5.0:
         request = records.requests.get(number)

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from reconciler.clock import Clock, SystemClock, Timers
 from reconciler.daemon.lock import StateLock
 from reconciler.daemon.notify import Notifier, Watchdog
@@ -19,6 +21,7 @@ from reconciler.engines.registry import ENGINES, MakeEngine
 from reconciler.errors import RecordsError, SourceError
 from reconciler.logs import log
 from reconciler.pipeline.report import Report, packed
+from reconciler.pipeline.reviewed import Reviewed
 from reconciler.pipeline.runner import Runner
 from reconciler.records.requests import Request
 from reconciler.records.store import FILE, Records
@@ -142,10 +145,10 @@ class Daemon:
             self._tell(report, ",".join(sorted(reasons)), self.clock.monotonic() - began)
             self.notifier.status(f"{name}: {report.outcome} {report.revision}".rstrip())
 
-    async def _run(self, name: str, reason: str) -> Report:
+    async def _run(self, name: str, reason: str, reviewed: Reviewed | None = None) -> Report:
         await self._fetched_before()
         try:
-            return await self.runner.run(name, reason, partial(self._preempted, name))
+            return await self.runner.run(name, reason, partial(self._preempted, name), reviewed)
         finally:
             self._running = None
 
@@ -168,9 +171,10 @@ class Daemon:
         """Do what an operator asked for and write the answer down."""
         self.runner.records.requests.take(request.id)
         reports = []
-        for name in self.runner.lines:
+        plans = {plan.source: plan for plan in msgspec.convert(request.args.get("plans", []), list[Reviewed])}
+        for name in plans.keys() & self.runner.lines.keys() or self.runner.lines:
             began = self.clock.monotonic()
-            reports.append(await self._run(name, request.kind))
+            reports.append(await self._run(name, request.kind, plans.get(name)))
             self._tell(reports[-1], request.kind, self.clock.monotonic() - began)
         await self._flush(force=True)
         self.runner.records.requests.done(request.id, packed(reports))
@@ -191,6 +195,9 @@ class Daemon:
 
         A try that was due before the round ``began`` could not be made: its source is refused or cannot be read.
         """
+        end = self.runner.next_end()
+        if end is not None:
+            self.timers.after("resume", max(0.05, end - self.clock.now()), partial(self.wakes.add, None, "resume"))
         due = self.runner.next_attempt()
         if due is not None:
             # No wait is longer than the cap, but for a clock that was put back since.

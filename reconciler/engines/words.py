@@ -12,6 +12,8 @@ HOLD_WORDS = {
     Hold.BUDGET: "it is one of more deletes than a run may make",
     Hold.VOLUMES: "it deletes volumes and what is on them",
     Hold.REPLACE: "it deletes the resource and makes it anew",
+    Hold.ALWAYS: "the settings ask for an approval of every step",
+    Hold.DELETES: "the settings ask for an approval of every delete",
 }
 
 APPLIED_REASON = {
@@ -58,7 +60,10 @@ def bug_place(error: BaseException) -> str:
 
 
 def held(step: Step, digest: str) -> Outcome:
-    """The outcome of a step that somebody has to approve first."""
+    """The outcome of a step that somebody has to approve first, or has suspended."""
+    if step.hold is Hold.SUSPENDED:
+        message = f"suspended; nothing is done about it until: reconciler resume {step.key}"
+        return Outcome(step.id, Result.WAITING, "Suspended", message)
     message = f"waits for approval, since {HOLD_WORDS[step.hold]}: reconciler approve {digest}"
     return Outcome(step.id, Result.WAITING, "ApprovalRequired", message)
 

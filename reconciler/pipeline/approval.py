@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from reconciler.clock import SystemClock
+from reconciler.clock import SystemClock, iso
 from reconciler.errors import RefusedError, SourceError
 from reconciler.pipeline.line import Line
+from reconciler.records.events import Event
 from reconciler.records.store import FILE, Records
+from reconciler.records.suspensions import source_target
 from reconciler.settings import Settings
 
 
@@ -24,8 +26,15 @@ def approve(settings: Settings, digest: str, by: str) -> str:
             held = _held_today(settings, records, digest)
         if not held:
             raise RefusedError(f"nothing in the plan {digest} waits for approval")
-        records.approvals.approve(held, by)
-        return f"approved {held.rpartition('/')[2]} as {by}"
+        now = SystemClock().now()
+        ends = now + settings.approval_lasts
+        with records.transaction():
+            records.approvals.approve(held, by, ends)
+            message = f"{by} lets {held.rpartition('/')[2]} go, until {iso(ends)}"
+            records.events.add_many(
+                [Event(now, 0, source_target(held.rpartition("/")[0]), "", "Normal", "Approved", message)]
+            )
+        return f"approved {held.rpartition('/')[2]} as {by}, until {iso(ends)}"
     finally:
         records.close()
 

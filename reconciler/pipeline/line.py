@@ -83,7 +83,7 @@ class Line:
         refused still; where the branch goes back to the last good one, that has to be told. Raises SourceError.
         """
         row = self.records.sources.get(self.name)
-        commit = self.source.revision().commit
+        commit = self.source.revision(self._pinned()).commit
         if self.refused:
             return commit == self.refused
         if row is None or self.unsettled is None or self.restless or commit != row.commit:
@@ -95,9 +95,14 @@ class Line:
     def moved(self, revision: str) -> bool:
         """Whether the source stands elsewhere than at ``revision``; one that cannot be read has not moved."""
         try:
-            return str(self.source.revision()) != revision
+            return str(self.source.revision(self._pinned())) != revision
         except SourceError:
             return False
+
+    def _pinned(self) -> str:
+        """The commit that an operator holds the source at, "" where it follows its branch."""
+        pin = self.records.pins.get(self.name)
+        return pin.commit if pin is not None else ""
 
     @undisturbed()
     def prepare(self, expression: str = "", *, keep_cache: bool = False, whole: bool = False) -> Prepared:
@@ -108,7 +113,7 @@ class Line:
         """
         repository = self.source.repository
         row = self.records.sources.get(self.name)
-        revision = self.source.revision(expression)
+        revision = self.source.revision(expression or self._pinned())
         if not expression:
             same_ref = row is not None and row.ref == revision.ref
             check_rewrite(repository, row.commit if row is not None and same_ref else "", revision)
@@ -161,10 +166,14 @@ class Line:
                 for digest in (plan.digest, plan.held):
                     self.records.approvals.remember_plan(digest, f"{self.name}/{plan.held}")
             self.records.approvals.carry(self.name, plan.held, plan.let_go)
-            run = self.records.runs.start(self.name, plan.revision, reason) if plan.steps else 0
+            run = self._begun(prepared, reason) if plan.steps else 0
             if run % SWEEP == SWEEP - 1:
                 self.records.blobs.sweep()
             return run
+
+    def _begun(self, prepared: Prepared, reason: str) -> int:
+        made = prepared.revision
+        return self.records.runs.start(self.name, str(made), reason, author=made.author, subject=made.subject)
 
     def _forget_failures(self, plan: Plan) -> None:
         """To be called while the index still has what the plan takes away: that may never have been recorded."""

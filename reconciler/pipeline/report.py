@@ -22,8 +22,9 @@ class Report(msgspec.Struct, frozen=True):
     """How one run of one source ended.
 
     ``outcome`` is ``unchanged``, ``applied``, ``waiting`` (for an approval, for health, or pre-empted), ``failed``,
-    ``refused`` (findings), or ``unreadable`` (the source cannot be read; ``message`` says why). ``left_out`` says
-    which errors kept files from being applied where the settings skip those.
+    ``refused`` (findings), ``suspended``, ``moved`` (the plan is not the one that was reviewed), or ``unreadable`` (the
+    source cannot be read; ``message`` says why).
+    ``left_out`` says which errors kept files from being applied where the settings skip those.
     """
 
     source: str
@@ -78,6 +79,16 @@ def _summed(findings: list[Finding]) -> str:
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     first = errors[0]
     return f"{len(errors)} error{'s' if len(errors) > 1 else ''}; the first: {place(first)}: {first.message}"
+
+
+def suspended(source: str, message: str) -> Report:
+    """The report of a source about which an operator wants nothing done; ``message`` says who, how long and why."""
+    return Report(source, "", "suspended", reason="Suspended", message=message)
+
+
+def moved(source: str, revision: str, message: str) -> Report:
+    """The report of a run that would not have done what was reviewed, and did nothing."""
+    return Report(source, revision, "moved", reason="PlanMoved", message=message)
 
 
 def unreadable(source: str, error: ReconcilerError) -> Report:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from reconciler.clock import Clock
+from reconciler.clock import Clock, iso
 from reconciler.engines.backoff import RetryPolicy
 from reconciler.engines.executor import Executor
 from reconciler.engines.registry import ENGINES, MakeEngine, engines_for
@@ -18,8 +18,11 @@ from reconciler.model.record import Health
 from reconciler.pipeline import report
 from reconciler.pipeline.line import Line, Prepared
 from reconciler.pipeline.report import DONE, Report
+from reconciler.pipeline.reviewed import Reviewed
 from reconciler.records.events import Event
+from reconciler.records.pins import Pin
 from reconciler.records.store import Records
+from reconciler.records.suspensions import Suspension, source_target
 from reconciler.settings import Settings
 from reconciler.status.conditions import Condition
 from reconciler.status.writer import StatusWriter
@@ -77,17 +80,24 @@ class Runner:
                 self.records.conditions.forget(name)
                 self.records.sources.forget(name)
 
-    async def run(self, name: str, reason: str, preempted: Preempted = never) -> Report:
+    async def run(
+        self, name: str, reason: str, preempted: Preempted = never, reviewed: Reviewed | None = None
+    ) -> Report:
         """One run of the source ``name``: refresh, read, plan, perform; conditions and events are recorded.
 
-        Raises RecordsError; a source that cannot be read, or is refused, is told in the report.
+        Where the plan is not the one that was ``reviewed``, nothing is done but to say so. Raises RecordsError; a
+        source that cannot be read, or is refused, is told in the report.
         """
         line = self.lines[name]
         self.stirred.discard(name)
+        if (suspended := self._suspended(name)) is not None:
+            return suspended
         try:
             prepared = await asyncio.to_thread(self._read, line)
         except SourceError as error:
             return self._unreadable(name, error)
+        if reviewed is not None and prepared.plan is not None and (other := reviewed.moved(prepared.plan)):
+            return report.moved(name, str(prepared.revision), other)
         ended = await line.perform(prepared, self.executor, reason, partial(preempted, str(prepared.revision)))
         self._conditions(name, prepared, ended)
         self._stir(name, prepared, ended)
@@ -114,6 +124,8 @@ class Runner:
     async def poll(self, name: str, preempted: Preempted = never) -> Report | None:
         """A look at the source that becomes a run only where there is reason for one; else None."""
         line = self.lines[name]
+        if (suspended := self._suspended(name)) is not None:
+            return suspended
         try:
             if not line.source.local:
                 await asyncio.to_thread(line.source.refresh)
@@ -135,6 +147,22 @@ class Runner:
     def next_attempt(self) -> float | None:
         """When the next failed step is owed another try (seconds since the epoch), None where none is."""
         return self.records.failures.next_attempt()
+
+    def _suspended(self, name: str) -> Report | None:
+        """The report of a source about which nothing is done now; its conditions say so, and that it is pinned."""
+        pin = self.records.pins.get(name)
+        found = self.records.suspensions.get(source_target(name))
+        pinned = _aside("Pinned", "" if pin is None else _pinned(pin))
+        held = _aside("Suspended", "" if found is None else _suspended(found))
+        self._set(name, *(each for each in (pinned, held) if each.status or self._holds(name, each.type)))
+        return None if found is None else report.suspended(name, held.message)
+
+    def _holds(self, name: str, kind: str) -> bool:
+        return any(each.type == kind and each.status for each in self.records.conditions.get(name))
+
+    def next_end(self) -> float | None:
+        """When the next suspension ends by itself (seconds since the epoch), None where none does."""
+        return self.records.suspensions.next_end()
 
     def _read(self, line: Line) -> Prepared:
         line.source.refresh()
@@ -179,6 +207,19 @@ class Runner:
         with self.records.transaction():
             self.records.events.add_many(events)
             self.records.events.trim(self.settings.events.keep)
+
+
+def _aside(kind: str, message: str) -> Condition:
+    return Condition(kind, bool(message), kind if message else "Resumed", message)
+
+
+def _pinned(pin: Pin) -> str:
+    return f"{pin.by} holds it at {pin.expression} ({pin.commit[:12]})" + (f": {pin.reason}" if pin.reason else "")
+
+
+def _suspended(found: Suspension) -> str:
+    until = f" until {iso(found.until)}" if found.until is not None else ""
+    return f"suspended by {found.by}{until}" + (f": {found.reason}" if found.reason else "")
 
 
 _REACHABLE = Condition("SourceReachable", True, "Read", "")

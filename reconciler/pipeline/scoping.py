@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from reconciler.manifests.delta import keys_touched
@@ -35,9 +35,15 @@ def scope_of(view: View, settings: Settings, revision: str, unsettled: Iterable[
         inventory=view.records.applied.inventory(view.source),
         org=settings.org,
         external=view.around.external,
-        policy=PrunePolicy(settings.prune.enabled, settings.prune.count, settings.prune.percent),
+        policy=PrunePolicy(settings.prune.enabled, settings.prune.count, settings.prune.percent, settings.approval),
         approved=view.records.approvals.valid(now),
+        suspended=frozenset(_suspended(view, keys)),
+        orphans={keys[name]: by for name, by in view.records.orphans.all().items() if name in keys},
     )
+
+
+def _suspended(view: View, keys: Mapping[str, Key]) -> Iterator[Key]:
+    return (keys[each.target] for each in view.records.suspensions.all() if each.target in keys)
 
 
 def engines_of(settings: Settings) -> dict[str, str]:

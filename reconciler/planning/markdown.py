@@ -35,7 +35,8 @@ def markdown(plan: Plan) -> str:
 
 def _row(group: Group) -> str:
     step = group.step
-    held = f" (waits: {HOLD_REASONS[step.hold]})" if step.hold is not Hold.NONE else ""
+    waits = f" (waits: {HOLD_REASONS[step.hold]})" if step.hold.approvable else " (suspended)"
+    held = waits if step.hold is not Hold.NONE else ""
     fields = str(len(group.changes)) if group.changes else ""
     return f"| {WORDS[step.action]}{held} | `{step.key}` | {', '.join(group.locations)} | {fields} |"
 

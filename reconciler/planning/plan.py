@@ -32,12 +32,20 @@ COST = {ChangeClass.IN_PLACE: 0, ChangeClass.SCALE_ONLY: 1, ChangeClass.NEW_VERS
 
 
 class Hold(StrEnum):
-    """Why a step waits for ``reconciler approve``; ``NONE`` for one that just goes."""
+    """Why a step waits: for ``reconciler approve``, or (suspended) for ``resume``; ``NONE`` for one that just goes."""
 
     NONE = ""
     BUDGET = "prune-budget"
     VOLUMES = "deletes-volumes"
     REPLACE = "replace"
+    ALWAYS = "approval-always"
+    DELETES = "approval-deletes"
+    SUSPENDED = "suspended"
+
+    @property
+    def approvable(self) -> bool:
+        """Whether an approval lets the step go."""
+        return self not in (Hold.NONE, Hold.SUSPENDED)
 
 
 class FieldChange(msgspec.Struct, frozen=True):

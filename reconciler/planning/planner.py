@@ -24,16 +24,16 @@ def make_plan(scope: Scope) -> tuple[Plan, tuple[Refusal, ...]]:
     kept = kept_of(scope, deletes) if deletes else {}
     steps = [step for step in steps if step.action is not Action.DELETE or step.key not in kept]
     renames = renames_in(steps, scope.records)
-    steps = held(scope, steps, renames) if deletes else steps
+    steps = held(scope, steps, renames)
     final = ordered(scope, steps)
-    waiting = [step for step in final if step.hold is not Hold.NONE]
+    waiting = [step for step in final if step.hold.approvable]
     hold_digest = digest_of(waiting) if waiting else ""
     alone = tuple(digest_of([step]) for step in waiting)
     # An approved run that was cut short leaves an approval for each step: what is left of it goes on.
     carried = all(f"{scope.source}/{digest}" in scope.approved for digest in alone)
     approved = hold_digest if f"{scope.source}/{hold_digest}" in scope.approved or carried else ""
     if approved:
-        final = tuple(msgspec.structs.replace(step, hold=Hold.NONE) for step in final)
+        final = tuple(_let_go(step) for step in final)
     plan = Plan(
         source=scope.source,
         revision=scope.revision,
@@ -46,6 +46,10 @@ def make_plan(scope: Scope) -> tuple[Plan, tuple[Refusal, ...]]:
         renames=renames,
     )
     return plan, refusals
+
+
+def _let_go(step: Step) -> Step:
+    return msgspec.structs.replace(step, hold=Hold.NONE) if step.hold.approvable else step
 
 
 def digest_of(steps: Iterable[Step]) -> str:

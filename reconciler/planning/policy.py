@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from reconciler.manifests.links import BUILT_IN
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
 from reconciler.planning.plan import Action, Hold, Rename, Step
@@ -19,6 +20,8 @@ PRUNE = "reconciler/prune"
 
 def keeps(record: Record) -> str:
     """Why ``record`` is never deleted, "" where nothing keeps it."""
+    if str(record.key) in BUILT_IN:
+        return "it is built in"
     tags = msgspec.json.decode(record.body).get("tags") or {}
     if tags.get(PROTECTED) == "true":
         return f"the tag {PROTECTED} keeps it"
@@ -35,6 +38,7 @@ def kept_of(scope: Scope, deletes: Iterable[Step]) -> dict[Key, str]:
     for key in sorted(going):
         reason = "" if scope.policy.enabled else "pruning is switched off"
         reason = reason or next(filter(None, map(keeps, scope.records.get(key, ()))), "")
+        reason = reason or (f"{scope.orphans[key]} made it an orphan" if key in scope.orphans else "")
         if reason:
             kept[key] = reason
             fresh.append(key)
@@ -49,18 +53,25 @@ def kept_of(scope: Scope, deletes: Iterable[Step]) -> dict[Key, str]:
 
 
 def held(scope: Scope, steps: list[Step], renames: tuple[Rename, ...]) -> list[Step]:
-    """``steps`` with a hold on each that an operator has to let go."""
+    """``steps`` with a hold on each that an operator has to let go, or has suspended."""
     deletes = [step for step in steps if step.action is Action.DELETE]
+    if not (deletes or scope.suspended or scope.policy.approval == "always"):
+        return steps
     doomed = {step.key for step in deletes}
     over_budget = len(doomed) > scope.policy.allowance(scope.inventory)
     with_volumes = {step.key.gvc for step in deletes if step.key.kind is Kind.VOLUMESET}
     renamed = {rename.after for rename in renames if rename.after.kind is Kind.VOLUMESET}
 
     def hold(step: Step) -> Hold:
+        if step.key in scope.suspended:
+            return Hold.SUSPENDED
         if step.action is Action.DELETE:
             volumes = step.key.kind is Kind.VOLUMESET or (step.key.kind is Kind.GVC and step.key.name in with_volumes)
-            return Hold.VOLUMES if volumes else Hold.BUDGET if over_budget else Hold.NONE
-        return Hold.VOLUMES if step.key in renamed and step.action is Action.CREATE else step.hold
+            found = Hold.VOLUMES if volumes else Hold.BUDGET if over_budget else Hold.NONE
+            return found if found is not Hold.NONE or scope.policy.approval == "never" else Hold.DELETES
+        if step.key in renamed and step.action is Action.CREATE:
+            return Hold.VOLUMES
+        return Hold.ALWAYS if step.hold is Hold.NONE and scope.policy.approval == "always" else step.hold
 
     return [msgspec.structs.replace(step, hold=hold(step)) for step in steps]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -12,11 +13,15 @@ from reconciler.model.resource import Resource
 
 
 class PrunePolicy(msgspec.Struct, frozen=True):
-    """How much one run may delete on its own: ``count`` keys or ``percent`` of the inventory, whichever is smaller."""
+    """How much one run may do on its own: delete ``count`` keys or ``percent`` of the inventory, whichever is smaller.
+
+    ``approval`` says what waits beyond that: nothing (``never``), every delete (``deletes``), every step (``always``).
+    """
 
     enabled: bool = True
     count: int = 10
     percent: float = 20.0
+    approval: Literal["never", "deletes", "always"] = "never"
 
     def allowance(self, inventory: int) -> int:
         """Keys that may go without approval when the source owns ``inventory``; at least 1."""
@@ -30,7 +35,8 @@ class Scope(msgspec.Struct, frozen=True):
     engine by location of those that the settings bind (``""`` for resources without a place). ``inventory`` counts
     the keys that the source owns. ``approved`` holds what an operator let go as ``SOURCE/DIGEST``, of all that was held
     or of a single step of a run that was cut short. ``external`` are keys (as text) that exist elsewhere, so that
-    nobody here can tell how they are.
+    nobody here can tell how they are. ``suspended`` keys are left as they are, ``orphans`` are never deleted, each
+    with who said so.
     """
 
     source: str
@@ -45,6 +51,8 @@ class Scope(msgspec.Struct, frozen=True):
     policy: PrunePolicy = PrunePolicy()
     approved: frozenset[str] = frozenset()
     external: frozenset[str] = frozenset()
+    suspended: frozenset[Key] = frozenset()
+    orphans: Mapping[Key, str] = {}
 
     def places(self, key: Key) -> tuple[str, ...]:
         """Where ``key`` shall exist: the bound locations of its GVC, or ``("",)`` where it has no place."""

@@ -10,6 +10,7 @@ import msgspec
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
 from reconciler.model.resource import Resource
+from reconciler.model.rule import refused
 from reconciler.planning.diff import cost, diff
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Step
 from reconciler.planning.policy import PROTECTED
@@ -17,11 +18,30 @@ from reconciler.planning.scope import Refusal, Scope
 
 ALLOW_REPLACE = "reconciler/allow-replace"
 
-RULES = {
-    "immutable-field": "A field that cannot change after creation keeps the value that was applied.",
-    "protected-resource": "What carries the tag platform/protected is never replaced.",
-    "volume-shrink": "The initial capacity of a volume set never becomes smaller.",
-}
+RULES = (
+    refused(
+        "immutable-field",
+        "A field that cannot change after creation keeps the value that was applied.",
+        "The change would take deleting the resource and making it anew, with whatever hangs on it. Where that is "
+        "wanted, "
+        f'the tag {ALLOW_REPLACE}: "true" says so, and the plan waits for approval; another name makes a second one.',
+        "document 1, Workload; document 2, Volume set; 4-fields.md, sections 5, 6 and 8",
+    ),
+    refused(
+        "protected-resource",
+        f"What carries the tag {PROTECTED} is never replaced.",
+        "The tag promises that it is never deleted, and to be replaced is to be deleted first.",
+        "4-fields.md, section 9",
+    ),
+    refused(
+        "volume-shrink",
+        "The initial capacity of a volume set never becomes smaller.",
+        "File systems in use cannot be cut short without losing what lies behind the cut. Make a smaller volume set "
+        "and copy what you need.",
+        "4-fields.md, section 6",
+    ),
+)
+"""What the recorded state forbids."""
 
 
 def steps_for(scope: Scope, key: Key) -> Iterator[Step | Refusal]:

@@ -18,6 +18,8 @@ HOLD_REASONS = {
     Hold.BUDGET: "more deletes than one run may make",
     Hold.VOLUMES: "it deletes volumes",
     Hold.REPLACE: "it deletes what is there first",
+    Hold.ALWAYS: "the settings ask for an approval of every step",
+    Hold.DELETES: "the settings ask for an approval of every delete",
 }
 
 
@@ -62,10 +64,12 @@ def changes_of(step: Step) -> tuple[FieldChange, ...]:
 
 
 def summary(plan: Plan) -> dict[str, int]:
-    """Keys (not steps) by action, how many of all wait for approval, and how many stay though Git dropped them."""
+    """Keys (not steps) by action; how many wait for approval, are suspended, and stay though Git dropped them."""
     keys = Counter(action for action, _ in {(step.action, step.key) for step in plan.steps})
-    held = {step.key for step in plan.steps if step.hold is not Hold.NONE}
-    return {str(action): keys[action] for action in Action} | {"waiting": len(held), "kept": len(plan.kept)}
+    held = {step.key for step in plan.steps if step.hold.approvable}
+    suspended = {step.key for step in plan.steps if step.hold is Hold.SUSPENDED}
+    aside = {"waiting": len(held), "suspended": len(suspended), "kept": len(plan.kept)}
+    return {str(action): keys[action] for action in Action} | aside
 
 
 def sentence(plan: Plan) -> str:
@@ -75,7 +79,9 @@ def sentence(plan: Plan) -> str:
     if not parts:
         return "nothing to do"
     waiting = count["waiting"]
-    return ", ".join(parts) + (f" ({waiting} {'wait' if waiting > 1 else 'waits'} for approval)" if waiting else "")
+    asides = [f"{waiting} {'wait' if waiting > 1 else 'waits'} for approval"] if waiting else []
+    asides += [f"{count['suspended']} suspended"] if count["suspended"] else []
+    return ", ".join(parts) + (f" ({', '.join(asides)})" if asides else "")
 
 
 def shown_pair(change: FieldChange) -> tuple[str, str]:

@@ -40,5 +40,7 @@ class Pins:
 
     def get(self, source: str) -> Pin | None:
         """Where ``source`` is held, None where it follows its branch."""
-        row = self._db.one('SELECT source, commit_id, expression, reason, "by", at FROM pins WHERE source = ?', (source,))
+        row = self._db.one(
+            'SELECT source, commit_id, expression, reason, "by", at FROM pins WHERE source = ?', (source,)
+        )
         return None if row is None else Pin(*row)

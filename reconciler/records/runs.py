@@ -75,4 +75,4 @@ class Runs:
 
 
 def _run(row: tuple[Any, ...]) -> Run:
-    return Run(*row[:8], _decode(row[8]), *row[9:])
+    return Run(*(*row[:8], _decode(row[8]), *row[9:]))

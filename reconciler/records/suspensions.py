@@ -11,6 +11,11 @@ from reconciler.records.database import Database
 COLUMNS = 'target, reason, "by", at, until'
 
 
+def source_target(name: str) -> str:
+    """How a source is written where a key could stand."""
+    return f"source/{name}"
+
+
 class Suspension(msgspec.Struct, frozen=True):
     """Nothing is done about ``target`` (``source/NAME``, or a key) until ``until`` (None: until somebody resumes it).
 
