@@ -21,7 +21,7 @@ def routes(domain: Domain) -> Iterator[tuple[Pointer, Route]]:
             yield ("spec", "ports", number, "routes", index), route
 
 
-@rule("domain-one-target", "4-fields.md, section 8", Kind.DOMAIN)
+@rule("domain-target", "4-fields.md, section 8", Kind.DOMAIN)
 def one_target(domain: Domain) -> Iterator[Flaw]:
     """A domain leads to a GVC, to a workload, or where the routes of its ports lead: to exactly one of these.
 
