@@ -68,28 +68,27 @@ def port(workload: Workload) -> Iterator[Flaw | Ask]:
     program that listens elsewhere gets none. With `inheritEnv` this holds for the `PORT` of the GVC too.
     """
     for index, container in enumerate(workload.spec.containers):
-        place = ("spec", "containers", index)
-        inherits = container.inherit_env and (container.ports or container.port)
-        for step, variable in enumerate(container.env):
-            if variable.name == "PORT":
-                inherits = False
-                if not _fits(variable.value, container):
-                    also = ((*place, "ports"), (*place, "port"))
-                    yield Flaw((*place, "env", step, "value"), *_misfit(variable.value, container), also)
-        if inherits:
-            yield Ask((*place, "inheritEnv"), f"gvc/{workload.gvc or OPEN_GVC}")
+        step = next((step for step, each in enumerate(container.env) if each.name == "PORT"), None)
+        if step is None:
+            if container.inherit_env and (container.ports or container.port):
+                yield Ask(("spec", "containers", index, "inheritEnv"), f"gvc/{workload.gvc or OPEN_GVC}")
+        elif not _fits(container.env[step].value, container):
+            place = ("spec", "containers", index)
+            words = _misfit(container.env[step].value, container)
+            yield Flaw((*place, "env", step, "value"), *words, ((*place, "ports"), (*place, "port")))
 
 
 @answer("env-port")
 def inherited_port(question: Question, subject: str, world: World) -> Iterator[Words]:
     """The GVC sets PORT, and the container that inherits it declares other ports."""
     gvc, workload = world.look(question.target, Gvc), world.look(subject, Workload)
-    for variable in gvc.spec.env if gvc is not None and workload is not None else ():
-        if variable.name == "PORT" and workload is not None:
-            container = asking(question, workload)
-            if not _fits(variable.value, container):
-                message, hint = _misfit(variable.value, container)
-                yield f"inherited with the GVC's variables: {message}", hint
+    if gvc is None or workload is None:
+        return
+    container = asking(question, workload)
+    for variable in gvc.spec.env:
+        if variable.name == "PORT" and not _fits(variable.value, container):
+            message, hint = _misfit(variable.value, container)
+            yield f"inherited with the GVC's variables: {message}", hint
 
 
 def _misfit(value: str, container: Container) -> Words:

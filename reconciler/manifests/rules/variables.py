@@ -31,7 +31,7 @@ _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 Links = dict[str, tuple[str, ...]]
 """What each variable embeds, by name."""
 MOST_GUESSES = 10
-"""Unknown names of one document for which the nearest known one is looked for, among at most 100."""
+"""Unknown names of one document for which the nearest known one is looked for, among a few."""
 MOST_CIRCLES = 20
 """Circles that are told of one container."""
 
@@ -143,8 +143,8 @@ def _nearest(name: str, env: Iterable[Variable]) -> str:
     if name.startswith(_OWN):
         near = get_close_matches(name[len(_OWN) : 60], _NAMES.split(), 1, 0.7)
         return f"use $({_OWN}{near[0]})" if near else f"use one of {_OWN}{f', {_OWN}'.join(_NAMES.split())}"
-    known = [variable.name for variable in islice(env, 100) if len(variable.name) <= 120]
-    near = get_close_matches(name, known, 1, 0.75) if len(name) <= 120 else []
+    known = (variable.name for variable in env if abs(len(variable.name) - len(name)) <= 2)
+    near = get_close_matches(name, islice(known, 20), 1, 0.75) if len(name) <= 120 else []
     return f"use $({near[0]})" if near else ""
 
 
