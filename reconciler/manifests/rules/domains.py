@@ -34,8 +34,8 @@ def one_target(domain: Domain) -> Iterator[Flaw]:
         if there
     ]
     if not given:
-        yield Flaw(("spec",), "this domain leads nowhere", "give it a gvcLink, a workloadLink, or routes in a port",
-                   _TARGETS)  # fmt: skip
+        hint = "give it a gvcLink, a workloadLink, or routes in a port"
+        yield Flaw(_TARGETS[0], "this domain leads nowhere", hint, _TARGETS)
     for at in given[1:]:
         extra = first[0] if at == _TARGETS[2] and first else at
         yield Flaw(extra, f"the domain leads somewhere else already, by {given[0][-1]}",
