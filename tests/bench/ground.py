@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.bench import mixed
 from tests.bench.generate import LOCATIONS
 from tests.bench.measure import BIN, Measured, run
 
@@ -82,4 +83,10 @@ class Ground:
             run(["git", "-c", "advice.detachedHead=false", "clone", "--quiet", self.repository(count), part])
             shutil.rmtree(part / ".git")
             part.rename(path)
+        return path
+
+    def mixed_tree(self, count: int) -> Path:
+        """A directory of ``count`` files of every kind; made anew each time, which takes a second."""
+        path = self.scratch / f"mixed-{count}"
+        mixed.write(path, count)
         return path

@@ -29,7 +29,7 @@ def shown(value: float, unit: str) -> str:
     if not value:
         return "-"
     if unit != "s":
-        return f"{value:.0f} {unit}" if unit == "MB" else f"{value:.2f} {unit}"
+        return f"{value:.0f} {unit}" if unit == "MB" else f"{value:.3g} {unit}"
     if value < 0.001:
         return f"{value * 1000:.3f} ms"
     if value < 1:
