@@ -4,6 +4,8 @@
 # fails; tests without their tool skip themselves and say so, except where CI is set, where nothing may be missing.
 set -eu
 
+EDITORS=$(dirname "$0")/../build/editors
+LANGUAGE_SERVER=1.19.2
 missing=""
 
 need() { # package, then the test that holds once it is there
@@ -24,6 +26,8 @@ tools)
     need openssh-server command_exists sshd
     need openssl command_exists openssl
     need systemd command_exists systemd-analyze
+    need nodejs command_exists node
+    need npm command_exists npm
     ;;
 *)
     echo "usage: $0 venv|tools" >&2
@@ -31,22 +35,32 @@ tools)
     ;;
 esac
 
-[ -n "$missing" ] || exit 0
-
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+install_packages() {
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
     echo "Installing$missing"
     export DEBIAN_FRONTEND=noninteractive
     log=$(mktemp)
     # shellcheck disable=SC2086
     if apt-get update >"$log" 2>&1 && apt-get install --yes --no-install-recommends $missing >>"$log" 2>&1; then
         rm -f "$log"
-        exit 0
+        return 0
     fi
     tail -n 20 "$log" >&2
     rm -f "$log"
+    return 1
+}
+
+if [ -n "$missing" ] && ! install_packages; then
+    echo "Missing packages:$missing (install them with: apt-get install$missing)" >&2
+    if [ "$1" = venv ] || [ -n "${CI:-}" ]; then
+        exit 1
+    fi
 fi
 
-echo "Missing packages:$missing (install them with: apt-get install$missing)" >&2
-if [ "$1" = venv ] || [ -n "${CI:-}" ]; then
-    exit 1
+if [ "$1" = tools ] && ! grep -qs "\"version\": \"$LANGUAGE_SERVER\"" "$EDITORS/node_modules/yaml-language-server/package.json"; then
+    echo "Installing yaml-language-server $LANGUAGE_SERVER"
+    if ! npm install --silent --no-audit --no-fund --prefix "$EDITORS" "yaml-language-server@$LANGUAGE_SERVER" </dev/null; then
+        echo "yaml-language-server could not be installed; the tests that drive an editor are left out" >&2
+        [ -z "${CI:-}" ] || exit 1
+    fi
 fi

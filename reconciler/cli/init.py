@@ -25,12 +25,20 @@ def command(directory: Path) -> None:
         if directory.exists() and any(directory.iterdir()):
             raise RefusedError(f"{directory} is not empty; name an empty or a new directory")
         shutil.copytree(shipped("examples/repo"), directory, dirs_exist_ok=True)
+        _bring_schemas(shipped("schemas"), directory)
     except OSError as error:
         raise UsageError(f"{directory} cannot be written: {error.strerror or error}") from error
     _git(directory, "init", "--quiet", "--initial-branch=main")
     _git(directory, "add", "--all")
     _git(directory, *_author(directory), "commit", "--quiet", "--no-verify", "--message=Begin with the example system")
     click.echo(_NEXT.format(directory=directory, url=directory.resolve()))
+
+
+def _bring_schemas(schemas: Path, directory: Path) -> None:
+    """Put the schemas beside the manifests, whose first lines name them for editors; they lie elsewhere here."""
+    shutil.copytree(schemas, directory / ".schemas")
+    for manifest in directory.rglob("*.yaml"):
+        manifest.write_text(manifest.read_text().replace("=../../../schemas/", "=../.schemas/"))
 
 
 def _git(directory: Path, *words: str) -> str:

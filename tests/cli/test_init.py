@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -23,7 +24,19 @@ def test_a_new_repository_holds_the_example_in_one_commit(tmp_path: Path) -> Non
     assert git(repository, "status", "--porcelain") == ""
     committed = set(git(repository, "ls-files").splitlines())
     example = shipped("examples/repo")
-    assert committed == {str(path.relative_to(example)) for path in example.rglob("*") if path.is_file()}
+    schemas = {f".schemas/{path.name}" for path in shipped("schemas").iterdir()}
+    assert committed == {str(path.relative_to(example)) for path in example.rglob("*") if path.is_file()} | schemas
+
+
+def test_every_document_names_the_schema_that_lies_beside_it_and_is_valid(tmp_path: Path) -> None:
+    assert reconciler("init", "manifests", cwd=tmp_path).returncode == 0
+    for path in (tmp_path / "manifests").rglob("*.yaml"):
+        text = path.read_text()
+        named = re.findall(r"^# yaml-language-server: \$schema=(.*)$", text, re.M)
+        assert len(named) == len(re.findall("^kind: ", text, re.M)), path
+        assert {(path.parent / each).resolve() for each in named} == {tmp_path / "manifests/.schemas/manifest.json"}
+    said = reconciler("validate", "manifests", cwd=tmp_path)
+    assert said.returncode == 0, said.stdout
 
 
 def test_a_user_whom_git_does_not_know_can_begin_too(tmp_path: Path) -> None:

@@ -72,10 +72,13 @@ def _together(schema: Schema) -> Iterator[str]:
 
 
 def _by_type(schema: Schema) -> Iterator[str]:
-    """Shapes of ``data`` that the type of a secret decides."""
+    """Shapes of ``data`` that another field decides: the type of a secret, the provider of a cloud account."""
     for part in schema.get("allOf", ()):
-        word = part["if"]["properties"]["type"]["const"]
+        ((decides, word),) = ((name, asked["const"]) for name, asked in part["if"]["properties"].items())
         shape = part["then"]["properties"]["data"]
+        if "description" not in shape:
+            yield f"\n`data` with {decides} `{word}`: {', '.join(f'`{name}`' for name in shape['required'])}.\n"
+            continue
         yield f"\n`data` of type `{word}`: {shape['description']}"
         rows = [(f"`{f.path.removeprefix('.')}`", says(f.schema), takes(f.schema), default(f)) for f in fields(shape)]
         yield f"\n\n{table(('Field', 'What it is', 'Takes', 'Default'), rows)}" if rows else f" Takes {takes(shape)}.\n"

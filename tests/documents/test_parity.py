@@ -13,15 +13,15 @@ from itertools import islice
 from typing import Any
 
 import pytest
-import yaml
 
 from reconciler.documents.places import Places
+from reconciler.documents.reader import read
 from reconciler.documents.schemas import KIND_NAMES
 from reconciler.documents.validation import checker
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.normal import Dialect
-from tests.casefiles import CASES
 from tests.documents.tree import full
+from tests.manifests.rulecases import Case, case_files
 from tests.mutate import Pool, examples, mutated
 
 MUTATIONS = int(os.environ.get("PARITY_MUTATIONS") or 2_000)
@@ -31,15 +31,11 @@ CANARY = "hunter2canary"
 
 def written() -> Iterator[Any]:
     """Every document of every case about rules that can be read at all."""
-    for path in sorted((CASES / "rules").rglob("*.yaml")):
-        texts: list[Any] = [path.read_bytes()]
-        try:
-            loaded = list(yaml.load_all(texts[0], yaml.CSafeLoader))
-            if len(loaded) == 1 and isinstance(loaded[0], dict) and "files" in loaded[0]:
-                texts = list(loaded[0]["files"].values())
-            yield from (document for text in texts for document in yaml.load_all(text, yaml.CSafeLoader))
-        except (yaml.YAMLError, AttributeError, ValueError):
-            continue
+    for path in case_files():
+        for content in Case.load(path).files.values():
+            raw = content.encode() if isinstance(content, str) else content
+            if isinstance(raw, bytes):
+                yield from (document.value for document in read(raw).documents)
 
 
 def verdict(kind: str, document: Any) -> bool:

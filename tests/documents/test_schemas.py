@@ -184,6 +184,28 @@ def test_an_editor_that_follows_references_between_the_files_sees_the_same(name:
         assert not quick.is_valid({**document, "nonsense": 1})
 
 
+def test_the_schema_of_all_manifests_holds_each_to_its_kind() -> None:
+    whole = {"$ref": schema_path("manifest").as_uri()}
+    check = jsonschema_rs.Draft202012Validator(whole)
+    for name in KIND_NAMES:
+        for document in full(name):
+            assert check.is_valid(document)
+            assert not check.is_valid({**document, "nonsense": 1}), name
+    assert not check.is_valid({"name": "web"})
+    assert not check.is_valid({"kind": "Deployment", "name": "web"})
+
+
+def test_the_catalogue_maps_every_kind_and_the_settings() -> None:
+    catalogue = json.loads(schema_path("catalog").read_bytes())
+    assert catalogue["$schema"] == "https://json.schemastore.org/schema-catalog.json"
+    listed = {entry["url"].removesuffix(".json"): entry for entry in catalogue["schemas"]}
+    assert set(listed) == {*KIND_NAMES, "manifest", "settings"}
+    for name, entry in listed.items():
+        assert set(entry) == {"name", "description", "fileMatch", "url"}
+        assert entry["description"] == json.loads(schema_path(name).read_bytes())["description"]
+        assert entry["fileMatch"]
+
+
 @pytest.mark.parametrize("name", KIND_NAMES)
 def test_a_rule_that_a_place_names_is_one_of_the_rulebook(name: str) -> None:
     named = {node["x-rule"]: place for place, node in nodes(load_schema(name)) if "x-rule" in node}

@@ -1,0 +1,1 @@
+"""The schemas in an editor: a real language server over the examples."""
