@@ -18,6 +18,8 @@ View = TypeVar("View")
 SECRET = "platform://secret/"
 VOLUMESET = "platform://volumeset/"
 _IDENTITY = "//identity/"
+MOST_LOOKED_AT = 20
+MOST_LISTED = 12
 
 
 def target_of(link: str, gvc: str = "") -> str:
@@ -62,7 +64,13 @@ def users_of_kind(world: World, key: str, kind: Kind) -> Sequence[str]:
 
 
 def nearest(word: str, known: Iterable[str], otherwise: str) -> str:
-    """A suggestion: the one of ``known`` that was most likely meant, or ``otherwise`` and all of them."""
+    """A suggestion: the one of ``known`` that was most likely meant, or ``otherwise`` and the first few of them.
+
+    Looks closely at a few alone, since thousands may be asked for among thousands.
+    """
     names = sorted(known)
-    near = difflib.get_close_matches(word[:100], names, 1)
-    return f"did you mean {near[0]}?" if near else f"{otherwise} {', '.join(names)}"
+    alike = [name for name in names[:1000] if name[:1] == word[:1] or name[-1:] == word[-1:]]
+    near = difflib.get_close_matches(word[:100], alike[:MOST_LOOKED_AT], 1)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"{otherwise} {', '.join(names[:MOST_LISTED])}{', …' if len(names) > MOST_LISTED else ''}" if names else ""
