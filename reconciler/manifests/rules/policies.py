@@ -12,6 +12,9 @@ from reconciler.model.key import KINDS, Kind
 from reconciler.model.permissions import PERMISSIONS
 from reconciler.model.policy import Policy
 
+MOST_GUESSES = 50
+"""Permissions of one policy for which the nearest one is looked for."""
+
 
 @rule("policy-permission", "documents 1 to 3, permissions; 4-fields.md, section 8", Kind.POLICY)
 def permissions(policy: Policy) -> Iterator[Flaw]:
@@ -24,12 +27,15 @@ def permissions(policy: Policy) -> Iterator[Flaw]:
     if kind is None:
         return
     known = PERMISSIONS[kind]
+    told = 0
     for number, binding in enumerate(policy.bindings):
         for index, name in enumerate(binding.permissions):
             if name not in known:
+                told += 1
+                hint = nearest(name, known, "it has") if told <= MOST_GUESSES else ""
                 yield Flaw(("bindings", number, "permissions", index),
                            f"kind {kind} has no permission {quoted(name)}",
-                           nearest(name, known, "it has"), (("targetKind",),))  # fmt: skip
+                           hint, (("targetKind",),))  # fmt: skip
 
 
 @rule("policy-link-kind", "4-fields.md, section 7", Kind.POLICY)
