@@ -35,6 +35,9 @@ Looked = TypeVar("Looked")
 FILES_OPEN = 32
 """Files kept for finding places in them; a file with many faults is parsed once for all of them."""
 
+LOOKED_AT = 4096
+"""Resources kept as rules see them; of the 100,000 of a first load most are looked at for their own questions only."""
+
 
 class Surroundings(msgspec.Struct, frozen=True):
     """What exists without a manifest: locations that the settings bind, and links listed as external.
@@ -80,6 +83,7 @@ class View:
         self._new_users: defaultdict[str, list[str]] | None = None
         self._users: dict[str, list[str]] = {}
         self._looked: dict[tuple[str, Any], Any] = {}
+        self._verdicts: dict[tuple[str, ...], bool] = {}
 
     def overlay(self, delta: Delta) -> None:
         """Take ``delta`` for what has changed."""
@@ -171,10 +175,18 @@ class View:
     def look(self, key: str, view: type[Looked]) -> Looked | None:
         """The resource ``key`` in normal form through ``view``; None where its body is not known here."""
         if (key, view) not in self._looked:
+            if len(self._looked) >= LOOKED_AT:
+                self._looked.clear()
             body = self.neighbour(key)
             self._looked[key, view] = None if body is None else msgspec.json.decode(body, type=view)
         found: Looked | None = self._looked[key, view]
         return found
+
+    def once(self, name: tuple[str, ...], judge: Callable[[], bool]) -> bool:
+        """What ``judge`` says, asked once for each ``name``."""
+        if name not in self._verdicts:
+            self._verdicts[name] = judge()
+        return self._verdicts[name]
 
     def locations(self, gvc: str) -> tuple[str, ...]:
         """Every location of ``gvc``, bound here or not; none where the GVC is not known."""
