@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -46,14 +47,25 @@ def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
         body = body.replace(_OPEN, gvc.encode())
         if manifest.unsorted:
             body = formed_again(manifest.kind, body)
-        references = tuple([_in_gvc(each, gvc) if OPEN_GVC in each.target else each for each in references])
+        references = _all_in_gvc(references, gvc)
         if manifest.mixed:
             references = tuple(sorted(references))
     key = Key(manifest.kind, gvc, manifest.name)
     digest = blake2b(body, digest_size=16).hexdigest()
-    questions = tuple([_asked_in_gvc(each, gvc) for each in manifest.questions]) if manifest.questions else ()
+    questions = _all_asked_in_gvc(manifest.questions, gvc)
     return Resource(key, digest, body, references, path, manifest.line, manifest.position, blob, manifest.seal,
                     questions)  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _all_in_gvc(references: tuple[Reference, ...], gvc: str) -> tuple[Reference, ...]:
+    """Kept a while: what stands in one directory mostly refers to the same, and then shares it."""
+    return tuple([_in_gvc(each, gvc) if OPEN_GVC in each.target else each for each in references])
+
+
+@lru_cache(maxsize=256)
+def _all_asked_in_gvc(questions: tuple[Question, ...], gvc: str) -> tuple[Question, ...]:
+    return tuple([_asked_in_gvc(each, gvc) for each in questions])
 
 
 def _in_gvc(reference: Reference, gvc: str) -> Reference:
@@ -83,6 +95,8 @@ class _Assembly:
         self.delta = Delta()
         self.changed: set[str] = set()
         self.manifests: list[tuple[str, str, Manifest]] = []
+        self.references: dict[tuple[Reference, ...], tuple[Reference, ...]] = {}
+        self.questions: dict[tuple[Question, ...], tuple[Question, ...]] = {}
         self.declared: dict[str, list[str]] = defaultdict(list)
         self.nearest: dict[str, tuple[str, list[str]]] = {}
         self.clashes: dict[str, list[_Claim]] = defaultdict(list)
@@ -128,10 +142,17 @@ class _Assembly:
         self.delta.findings.extend(Finding.at(change.path, fault) for fault in decoded.faults)
         if any(fault.severity is Severity.ERROR for fault in decoded.faults):
             self.unclear.add(directory_of(change.path))
-        self.manifests.extend((change.path, change.after, manifest) for manifest in decoded.manifests)
+        self.manifests.extend((change.path, change.after, self._sparing(manifest)) for manifest in decoded.manifests)
         self.broken.extend((change, each) for each in decoded.broken)
         broken = [each.key.removeprefix("gvc/") for each in decoded.broken if each.key.startswith("gvc/")]
         return broken + [manifest.name for manifest in decoded.manifests if manifest.kind is Kind.GVC]
+
+    def _sparing(self, manifest: Manifest) -> Manifest:
+        """``manifest`` with the references and questions of an equal one: of 100,000, mostly made from a few patterns,
+        each its own would be 2 KB more in memory, at more cost for the pages than for the looking up."""
+        references = self.references.setdefault(manifest.references, manifest.references)
+        questions = self.questions.setdefault(manifest.questions, manifest.questions)
+        return msgspec.structs.replace(manifest, references=references, questions=questions)
 
     def _doubt(self) -> None:
         for change, each in self.broken:
