@@ -83,6 +83,10 @@ def _inherited(question: Question, subject: str, world: World) -> Iterator[tuple
 
 def _may(identity: str, secret: str, world: World) -> bool:
     """Whether ``identity`` may reveal ``secret`` by any policy, or this cannot be known."""
+    return world.once(("reveal", identity, secret), lambda: _found(identity, secret, world))
+
+
+def _found(identity: str, secret: str, world: World) -> bool:
     if world.look(identity, Identity) is None or world.look(secret, Secret) is None or world.unsure(Kind.POLICY):
         return True
     return any(_grants(policy, identity, secret, world) for policy in users_of_kind(world, identity, Kind.POLICY))

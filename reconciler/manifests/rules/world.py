@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from reconciler.model.resource import Reference
@@ -24,6 +24,9 @@ class World(Protocol):
 
     def locations(self, gvc: str) -> tuple[str, ...]:
         """Names of the locations of a GVC; empty where it is not known."""
+
+    def once(self, name: tuple[str, ...], judge: Callable[[], bool]) -> bool:
+        """What ``judge`` says: asked once for each ``name``, since thousands may rest on the same verdict."""
 
     def known_locations(self) -> tuple[str, ...]:
         """Names of the locations that manifests declare or the settings bind."""
