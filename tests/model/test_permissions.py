@@ -1,0 +1,41 @@
+"""What a permission brings along, by kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from reconciler.model.key import Kind
+from reconciler.model.permissions import MANAGE, PERMISSIONS, expanded
+
+
+def test_every_kind_has_permissions_and_implies_only_its_own() -> None:
+    assert PERMISSIONS.keys() == set(Kind)
+    for table in PERMISSIONS.values():
+        assert {name for implied in table.values() for name in implied} <= table.keys()
+        assert set(table[MANAGE]) == table.keys()
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "found"),
+    [
+        (Kind.SECRET, ["edit"], "edit reveal view"),
+        (Kind.SECRET, ["use"], "use view"),
+        (Kind.IMAGE, ["create"], "create pull view"),
+        (Kind.WORKLOAD, ["exec"], "exec exec.runCronWorkload"),
+        (Kind.DOMAIN, ["edit", "create"], "create edit use view"),
+        (Kind.QUOTA, ["manage"], "create edit manage view"),
+        (Kind.GROUP, ["unheard-of"], "unheard-of"),
+        (Kind.GVC, [], ""),
+    ],
+)
+def test_what_is_implied_is_followed_to_its_end(kind: Kind, given: list[str], found: str) -> None:
+    assert " ".join(sorted(expanded(kind, given))) == found
+
+
+def test_what_the_documents_list_is_there() -> None:
+    volumes = expanded(Kind.VOLUMESET, ["exec"]) - {"exec"}
+    assert len(volumes) == 5
+    assert all(name.startswith("exec.") for name in volumes)
+    assert "delete" not in PERMISSIONS[Kind.AUDITCTX]
+    assert {"connect", "exec.runCronWorkload"} <= PERMISSIONS[Kind.WORKLOAD].keys()
+    assert expanded(Kind.CLOUDACCOUNT, ["edit"]) == {"edit", "view", "browse"}
