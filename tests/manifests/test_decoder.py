@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.documents.schemas import KIND_NAMES
 from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.decoder import Decoded, decode
 from reconciler.manifests.normal import Dialect
-from reconciler.model.finding import Fault
+from reconciler.manifests.rules import rules
+from reconciler.model.finding import Fault, Severity
 from reconciler.model.key import GVC_SCOPED, Kind
 from reconciler.model.resource import OPEN_GVC, Reference, Resource
 from tests.casefiles import cases
@@ -20,7 +22,7 @@ from tests.documents.tree import full
 from tests.project.tree import ROOT
 
 KEY = b"k" * 32
-KINDS = ("gvc", "workload", "volumeset", "identity", "policy", "location")
+KINDS = tuple(name for name in KIND_NAMES if name != "secret")
 
 
 def resources(decoded: Decoded, gvc: str = "shop") -> list[Resource]:
@@ -43,6 +45,11 @@ def told(fault: Fault) -> str:
     return f"{fault.line}:{fault.column} " + " | ".join(word for word in words if word)
 
 
+def of_form(decoded: Decoded) -> list[Fault]:
+    """The faults that no rule of the platform's content is to blame for: those have cases of their own."""
+    return [fault for fault in decoded.faults if fault.rule not in rules()]
+
+
 def listed(reference: Reference) -> str:
     """A reference as a case writes it."""
     return f"{reference.target} {reference.bond} {reference.pointer}"
@@ -52,8 +59,9 @@ def listed(reference: Reference) -> str:
 def test_a_document_comes_out_as_its_case_says(case: dict[str, Any]) -> None:
     decoded = decode(case["input"].encode(), Dialect("acme", case.get("scheme", "platform"), KEY))
     wanted = case.get("faults", [])
-    assert [told(fault)[: len(words)] for fault, words in zip(decoded.faults, wanted, strict=False)] == wanted
-    assert len(decoded.faults) == len(wanted), [told(fault) for fault in decoded.faults]
+    faults = of_form(decoded)
+    assert [told(fault)[: len(words)] for fault, words in zip(faults, wanted, strict=False)] == wanted
+    assert len(faults) == len(wanted), [told(fault) for fault in faults]
     if "form" not in case and "references" not in case:
         return
     [resource] = resources(decoded)
@@ -61,6 +69,11 @@ def test_a_document_comes_out_as_its_case_says(case: dict[str, Any]) -> None:
     assert {path: at(body, path) for path in case.get("form", {})} == case.get("form", {})
     if "references" in case:
         assert [listed(reference) for reference in resource.references] == case["references"]
+
+
+def errors(decoded: Decoded) -> set[str]:
+    """Rules that are broken so that a revision would be refused."""
+    return {fault.rule for fault in decoded.faults if fault.severity is Severity.ERROR}
 
 
 def manifests_of(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -93,12 +106,12 @@ def test_the_normal_form_of_a_normal_form_is_itself(kind: str) -> None:
                 continue
             [once] = resources(decoded)
             again = decode(once.body, dialect)
-            assert again.faults == ()
+            assert errors(again) <= errors(decoded)
             [twice] = resources(again, "another")
             assert twice.body == once.body
             assert {ref.target for ref in twice.references} == {ref.target for ref in once.references}
             several += 1
-    assert several > 3
+    assert several > 3 or not optional(full(kind)[0].get("spec", {}))
 
 
 def test_saying_the_gvc_that_would_be_found_changes_nothing() -> None:
@@ -187,7 +200,7 @@ def test_a_fault_in_a_secret_does_not_quote_its_value() -> None:
 
 
 def test_a_file_full_of_faults_is_told_of_up_to_a_limit() -> None:
-    one = b"kind: workload\nname: w\nspec: {containers: [{name: main, image: nginx, ports: [{numbr: 1}]}]}\n"
+    one = b"kind: workload\nname: w\nspec: {type: standard, containers: [{name: a, image: x:1, ports: [{numbr: 1}]}]}\n"
     began = time.process_time()
     *told_of, last = decode(b"---\n".join([one] * 4000), Dialect("acme")).faults
     assert time.process_time() - began < 4.0
