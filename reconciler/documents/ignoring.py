@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
-_MARK = b"reconciler: ignore"
-_COMMENT = re.compile(r"(?:^|\s)#\s*reconciler:\s*ignore\s+(?P<rule>[-a-z0-9]+)(?P<reason>\s+\S.*)?$")
+from reconciler.documents.masking import lines_of
+
+MARK = b"reconciler:"
+"""Without these bytes a file has no such comment, and nothing looks for one."""
+
+_COMMENT = re.compile(r"(?:^|\s)(#\s*reconciler:\s*ignore\b\s*)([-a-zA-Z0-9_]*)(?:\s+([^\s#].*))?")
+
+
+class Comment(NamedTuple):
+    """What a comment says, and where it begins; ``rule`` and ``reason`` are empty where it does not say them."""
+
+    line: int
+    column: int
+    rule: str
+    reason: str
+
+
+def comments(raw: bytes) -> Iterator[Comment]:
+    """All such comments of a file; a text that spells one passes for it."""
+    for number, line in enumerate(lines_of(raw), 1):
+        found = _COMMENT.search(line)
+        if found is not None:
+            yield Comment(number, found.start(1) + 1, found[2], found[3] or "")
 
 
 class Ignored:
     """What the comments of one file silence."""
 
     def __init__(self, raw: bytes) -> None:
-        self._lines = raw.decode("utf-8", "replace").splitlines() if _MARK in raw else []
+        self._lines = lines_of(raw) if MARK in raw else []
 
     def __contains__(self, place: tuple[int, str]) -> bool:
         """Whether a comment speaks of the line (from 1) and rule ``place``: on it, or in the comment lines above."""
@@ -30,4 +53,4 @@ class Ignored:
 
     def _says(self, line: int, rule: str) -> bool:
         found = _COMMENT.search(self._lines[line - 1])
-        return found is not None and found["rule"] == rule and bool(found["reason"])
+        return found is not None and found[2] == rule and bool(found[3])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from reconciler.documents.places import Places
 from reconciler.documents.schemas import load_schema
 from reconciler.model.finding import Fault
+from reconciler.model.rule import refused
 
 if TYPE_CHECKING:
     from reconciler.documents.dialect import Breach
@@ -16,17 +17,60 @@ if TYPE_CHECKING:
 MOST = 100
 """Faults of one document that are told."""
 
-RULES = {
-    "unknown-field": "A field that the schema does not know at this place.",
-    "missing-field": "A field that must be there is not.",
-    "wrong-type": "A value of another type than the field takes.",
-    "not-allowed": "A value that is not among the allowed ones, or is reserved.",
-    "out-of-bounds": "A number, text, list or mapping that is too small or too large.",
-    "bad-format": "A text that is not written as the field asks.",
-    "exactly-one": "Of some fields one must be given, and there is none or more than one.",
-    "exclusive": "Two fields that must not be given together.",
-}
-"""Ids of the rules that a schema can break, with what each means."""
+_FIELDS = "4-fields.md, section 1; the schema of the kind"
+
+RULES = (
+    refused(
+        "unknown-field",
+        "Only fields that are known stand in a manifest.",
+        "A field that nothing reads is mostly a misspelt one; taken in silence, it would change nothing and nobody "
+        "would notice.",
+        _FIELDS,
+    ),
+    refused(
+        "missing-field",
+        "What has to be said is said.",
+        "There is no default for such a field: only you can know it.",
+        _FIELDS,
+    ),
+    refused(
+        "wrong-type",
+        "A value has the type that its field takes.",
+        "Text, numbers, true and false, lists and mappings do not stand in for each other. A value in quotes is text.",
+        _FIELDS,
+    ),
+    refused(
+        "not-allowed",
+        "A value is one of those that its field allows, and not one that is reserved.",
+        "Anything else has no meaning to the platform.",
+        _FIELDS,
+    ),
+    refused(
+        "out-of-bounds",
+        "A number, a text, a list or a mapping is neither smaller nor larger than its field allows.",
+        "The platform refuses it later, when it is harder to find.",
+        _FIELDS,
+    ),
+    refused(
+        "bad-format",
+        "A text is written in the form that its field asks for.",
+        "Whatever reads it next expects just that form.",
+        _FIELDS,
+    ),
+    refused(
+        "exactly-one",
+        "Of fields that stand for one choice, one is given.",
+        "With none there is nothing to go by, with two it is anybody's guess which one counts.",
+        _FIELDS,
+    ),
+    refused(
+        "exclusive",
+        "Two fields that exclude each other are not given together.",
+        "One of them would have to be dropped in silence.",
+        _FIELDS,
+    ),
+)
+"""Rules that any place of a schema can break; places with a rule of their own name it in ``x-rule``."""
 
 
 class Checker:

@@ -19,12 +19,30 @@ from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.resource import OPEN_GVC, Manifest, Question, Reference, Resource
 from reconciler.model.revision import FileChange
+from reconciler.model.rule import refused
 
-RULES = {
-    "gvc-missing": "A workload, identity or volume set says its GVC or lies below exactly one.",
-    "gvc-ambiguous": "The nearest directory with a GVC holds exactly one.",
-    "duplicate-resource": "A resource is declared once, in one file of one source.",
-}
+RULES = (
+    refused(
+        "gvc-missing",
+        "A workload, an identity or a volume set says its GVC, or lies in or below a directory with the manifest of "
+        "one.",
+        "Without a GVC it has neither a place to run nor a full name.",
+        "4-fields.md, section 1",
+    ),
+    refused(
+        "gvc-ambiguous",
+        "Where the directory is to say the GVC, the nearest one with any holds exactly one.",
+        "With two, it would be a matter of chance which of them gets the resource.",
+        "4-fields.md, section 1",
+    ),
+    refused(
+        "duplicate-resource",
+        "A resource is declared once, in one file of one source.",
+        "Two declarations would be applied in turn for ever, each undoing the other.",
+        "reconciler, one owner for each resource",
+    ),
+)
+"""What can be wrong with where a manifest stands."""
 
 _OPEN = msgspec.json.encode(OPEN_GVC)[1:-1]
 Decode = Callable[[Sequence[FileChange]], Iterator[tuple[FileChange, Decoded]]]

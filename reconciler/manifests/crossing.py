@@ -14,11 +14,25 @@ from reconciler.manifests.desired import Desired, Site
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Key
 from reconciler.model.resource import Bond, Reference, pointer_parts
+from reconciler.model.rule import refused
 
-RULES = {
-    "missing-reference": "A link leads to something that exists: in Git, in the records, or listed as external.",
-    "dependency-cycle": "Resources do not depend on each other in a circle.",
-}
+RULES = (
+    refused(
+        "missing-reference",
+        "A link leads to something that exists: in Git, in the records, at a location that the settings bind, or "
+        "listed as external.",
+        "What is linked to is needed, to run, to be reached or to be allowed; a link that leads nowhere fails only "
+        "when somebody waits for it.",
+        "4-fields.md, section 2",
+    ),
+    refused(
+        "dependency-cycle",
+        "Resources do not depend on each other in a circle.",
+        "Each would wait for the next one and none could be the first to be applied.",
+        "reconciler, the order of steps",
+    ),
+)
+"""What is wrong between resources, whatever their kinds."""
 
 MOST_GUESSES = 50
 """Missing targets of one revision for which the nearest existing one is looked for."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from reconciler.documents.ignoring import Ignored
+from reconciler.documents.ignoring import MARK, Ignored, comments
 from reconciler.documents.reader import Document, read
 from reconciler.manifests.document import Decoding, Site
 from reconciler.manifests.normal import Dialect, Former
@@ -15,21 +15,64 @@ from reconciler.manifests.shape import shape_of
 from reconciler.model.finding import Fault, Severity
 from reconciler.model.key import Kind
 from reconciler.model.resource import Manifest, Reference
-
-if TYPE_CHECKING:
-    pass
+from reconciler.model.rule import Rule, refused
 
 MOST_FAULTS = 500
 """Faults of one file that are looked for and told one by one."""
 
-RULES = {
-    "too-many-faults": "A file with very many faults is not read to its end.",
-    "not-a-mapping": "A manifest is a mapping of fields to values.",
-    "unknown-kind": "The kind of a manifest is one of the platform's kinds.",
-    "server-owned-field": "A field that the platform itself sets is ignored in a manifest.",
-    "built-in-tag": "Tags beginning with platform/ belong to the platform, but for a few.",
-    "bad-link": "A link names a kind and a resource in one of the link forms.",
-}
+_ENVELOPE = "4-fields.md, section 1"
+
+RULES = (
+    refused(
+        "too-many-faults",
+        f"A file has at most {MOST_FAULTS} faults.",
+        "With more, what is wrong is probably one and the same thing. Mend it in one place, and the rest is looked at.",
+        "reconciler, limits of the reader",
+    ),
+    refused(
+        "not-a-mapping",
+        "A manifest is a mapping of fields to values.",
+        "A text or a list has no fields, so nothing says what it is. Name files that are no manifests in "
+        ".reconcilerignore.",
+        _ENVELOPE,
+    ),
+    refused(
+        "unknown-kind",
+        "The kind of a manifest is one of the platform's kinds, in lower case.",
+        "The kind decides what all other fields mean.",
+        _ENVELOPE,
+    ),
+    Rule(
+        "server-owned-field",
+        Severity.NOTICE,
+        "Fields that the platform itself sets are left out of manifests.",
+        "They come along when a resource is exported. They are ignored and never compared; they only look as if they "
+        "could be changed here.",
+        _ENVELOPE,
+    ),
+    refused(
+        "built-in-tag",
+        "Of the tags that begin with platform/, a manifest carries only those that are made for it.",
+        "The others are the platform's own notes, which it writes anew; what stands here would be lost.",
+        "4-fields.md, sections 1 and 9",
+    ),
+    refused(
+        "bad-link",
+        "A link is written in one of the forms of links: //KIND/NAME, //gvc/GVC/KIND/NAME, or the long one beginning "
+        "with /org/.",
+        "What is written otherwise cannot be followed, so nobody could say whether what it means exists.",
+        "4-fields.md, section 2",
+    ),
+    Rule(
+        "ignore-comment",
+        Severity.WARNING,
+        "A comment that silences a warning names the rule and gives a reason: # reconciler: ignore RULE reason.",
+        "A comment without either silences nothing, and one for an error cannot: it only looks as if somebody had "
+        "thought about it.",
+        "reconciler, comments",
+    ),
+)
+"""What can be wrong with a manifest before its kind matters."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -81,6 +124,8 @@ def decode(raw: bytes, dialect: Dialect) -> Decoded:
             break
     if owned:
         faults.append(_owned_notice(site, owned))
+    if MARK in raw:
+        faults.extend(_idle_comments(raw))
     told = tuple(sorted(_told(faults, raw), key=lambda fault: (fault.line, fault.column))) if faults else ()
     return Decoded(tuple(manifests), told, len(reading.documents), tuple(broken))
 
@@ -89,6 +134,27 @@ def _told(faults: list[Fault], raw: bytes) -> Iterator[Fault]:
     """Those of ``faults`` that no comment silences."""
     ignored = Ignored(raw)
     return (each for each in faults if each.severity is Severity.ERROR or (each.line, each.rule) not in ignored)
+
+
+def _idle_comments(raw: bytes) -> Iterator[Fault]:
+    """Comments that are meant to silence a warning and silence none."""
+    from reconciler.manifests.rules import rules
+
+    book = {*RULES, *rules().values()}
+    mild = {rule.id for rule in book if rule.severity is not Severity.ERROR}
+    for comment in comments(raw):
+        if not comment.rule:
+            message = "this comment does not say which rule it is about"
+        elif comment.rule not in mild:
+            message = f"no warning is called `{comment.rule}`, and errors cannot be silenced"
+        elif not comment.reason:
+            message = f"this comment does not say why `{comment.rule}` does not matter here"
+        else:
+            continue
+        near = difflib.get_close_matches(comment.rule[:60], mild, 1)
+        name = comment.rule if comment.rule in mild else near[0] if near else "RULE"
+        yield Fault("ignore-comment", message, comment.line, comment.column,
+                    f"write `# reconciler: ignore {name} REASON`", Severity.WARNING)  # fmt: skip
 
 
 def formed_again(kind: Kind, body: bytes) -> bytes:

@@ -88,8 +88,9 @@ class Decoding:
         if kind is not Kind.SECRET:
             former = Former(self.dialect, self._gvc(kind, rest))
             former.form(shape_of(str(kind)), rest)
-            self._bad_links(former, kind, rest, {each.at for each in torn})
-            self.loose = tuple(sorted(set(former.references)))
+            said = {each.at for each in torn}
+            self._bad_links(former, kind, rest, said)
+            self.loose = tuple(sorted({each for each in former.references if pointer_parts(each.pointer) not in said}))
         return None
 
     def _judged(self, kind: Kind, value: dict[str, Any], torn: Sequence[Torn] = ()) -> tuple[Question, ...]:

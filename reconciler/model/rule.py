@@ -30,6 +30,11 @@ class Rule(msgspec.Struct, frozen=True):
         return page(self.id)
 
 
+def refused(name: str, what: str, why: str, source: str) -> Rule:
+    """A rule whose breach is an error, as that of most rules is."""
+    return Rule(name, Severity.ERROR, what, why, source)
+
+
 def page(rule: str) -> str:
     """Where the reference page tells of the rule with the id ``rule``."""
     return f"{PAGE}#{rule}"

@@ -9,17 +9,38 @@ import msgspec
 
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.revision import FileChange
+from reconciler.model.rule import refused
 from reconciler.source.selection import IGNORE_FILE
 from reconciler.source.walk import Difference, Entry
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Characters that would break a line or a terminal, or turn the direction of writing."""
 
-RULES = {
-    "symlink": "A symbolic link stands where a manifest would be read.",
-    "submodule": "A submodule stands where manifests would be read.",
-    "file-name": "The name of a manifest is not printable text.",
-}
+_TREE = "reconciler, which files are read"
+
+RULES = (
+    refused(
+        "symlink",
+        "A manifest is a file of its own, not a symbolic link.",
+        "A link can lead out of the repository, to a file that the commit does not hold. Commit the file itself, or "
+        "name the link in .reconcilerignore.",
+        _TREE,
+    ),
+    refused(
+        "submodule",
+        "No submodule lies where manifests are read.",
+        "What is in it is not in this repository, so it could neither be read nor be reviewed here. Make it a source "
+        "of its own, or name it in .reconcilerignore.",
+        _TREE,
+    ),
+    refused(
+        "file-name",
+        "The path of a manifest is printable UTF-8 text.",
+        "Control characters break lines and terminals wherever the path is shown, and a path that is no text cannot be "
+        "shown at all.",
+        _TREE,
+    ),
+)
 """Rules for entries of a tree that cannot be read as manifests."""
 
 

@@ -2,7 +2,8 @@
 
 ``# ← rule`` or ``# ← rule:column`` at the end of a line, several parted by commas; ``# ↓ rule`` on the line above where
 the line itself has no room for a comment. A file that is one mapping with ``files`` holds several, or odd bytes, or
-what was applied ``before``; its ``expect`` lists the findings.
+what was applied ``before``; its ``expect`` lists the findings. Instead of its text, such a file may be a list of parts,
+with ``{repeat: TEXT, times: N}`` for what is many, or ``{link to: PATH}`` or ``{submodule at: COMMIT}``.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from reconciler.pipeline.folder import check
 from reconciler.pipeline.sources import Read
 from reconciler.pipeline.view import Surroundings
 from reconciler.settings import SettingsError, load_settings
-from tests.gitkit import File
+from tests.gitkit import File, Submodule, Symlink
 from tests.pipeline.way import Way
 
 CASES = Path(__file__).parent.parent / "cases" / "rules"
 NAME = "manifest.yaml"
 SETTINGS = "settings.yaml"
+MOST_TOLD = 10
+"""Findings of a case that its golden text shows."""
 DIALECT = Dialect("acme", secret_key=b"k" * 32)
 AROUND = Surroundings(external=frozenset({"gvc/shop", "gvc/ops"}), unknown=True)
 _MARK = re.compile(r"#\s*([←↓])\s*(.*?)\s*$")
@@ -56,13 +59,28 @@ class Case(msgspec.Struct):
         """The case in the file at ``path``."""
         raw = path.read_bytes()
         wrapped = _wrapped(raw)
-        return cls(**wrapped) if wrapped else cls({NAME: raw}, plain=True)
+        if not wrapped:
+            return cls({NAME: raw}, plain=True)
+        files = {part: _files(wrapped.pop(part, {})) for part in ("files", "before")}
+        return cls(**files, **wrapped)
+
+
+def _files(written: dict[str, Any]) -> dict[str, File]:
+    return {path: _file(content) for path, content in written.items()}
+
+
+def _file(content: Any) -> File:
+    if isinstance(content, dict):
+        return Symlink(content["link to"]) if "link to" in content else Submodule(content["submodule at"])
+    if isinstance(content, list):
+        return "".join(part if isinstance(part, str) else part["repeat"] * part["times"] for part in content)
+    return content if isinstance(content, bytes) else str(content)
 
 
 def _wrapped(raw: bytes) -> dict[str, Any]:
     try:
         value = yaml.load(raw, yaml.CSafeLoader)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         return {}
     return value if isinstance(value, dict) and ("files" in value or "settings" in value) else {}
 
@@ -111,8 +129,9 @@ def marks_of(case: Case) -> list[Mark]:
     """The findings that ``case`` expects, in order."""
     if not case.plain:
         name = SETTINGS if case.settings else NAME
-        return sorted(Mark(one["rule"], one.get("path", name), one.get("line", 0), one.get("column", 0))
-                      for one in case.expect)  # fmt: skip
+        return sorted(Mark(one["rule"], one.get("path", name), one.get("line", 0) + number * one.get("step", 0),
+                           one.get("column", 0))
+                      for one in case.expect for number in range(one.get("times", 1)))  # fmt: skip
     found: list[Mark] = []
     for number, line in enumerate(bytes(case.files[NAME]).decode("utf-8", "replace").split("\n"), 1):
         mark = _MARK.search(line)
@@ -125,4 +144,6 @@ def marks_of(case: Case) -> list[Mark]:
 def text_of(case: Case, folder: Path) -> str:
     """What `reconciler validate` prints of ``case``."""
     found = found_in(case, folder)
-    return findings_text(found.findings, Excerpts(found.read, secrets=not case.settings))
+    told = findings_text(found.findings[:MOST_TOLD], Excerpts(found.read, secrets=not case.settings))
+    rest = len(found.findings) - MOST_TOLD
+    return f"{told}… and {rest} more\n" if rest > 0 else told

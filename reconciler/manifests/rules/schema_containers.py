@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.manifests.rules.schema_envelope import refused
+from reconciler.model.rule import refused
 
 _CONTAINER = "document 1, Container; 4-fields.md, section 5, container"
 _LIMITS = "document 1, Limits"

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.model.finding import Severity
-from reconciler.model.rule import Rule
-
-
-def refused(name: str, what: str, why: str, source: str) -> Rule:
-    """A rule whose breach is an error, as with every rule that a schema can say."""
-    return Rule(name, Severity.ERROR, what, why, source)
-
+from reconciler.model.rule import refused
 
 _ENVELOPE = "4-fields.md, section 1"
 _QUERY = "4-fields.md, section 3"

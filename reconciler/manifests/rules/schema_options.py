@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.manifests.rules.schema_envelope import refused
+from reconciler.model.rule import refused
 
 _WORKLOAD = "4-fields.md, section 5"
 _OPTIONS = "document 1, Autoscaling options; 4-fields.md, section 5, options"

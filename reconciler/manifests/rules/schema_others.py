@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.manifests.rules.schema_envelope import refused
+from reconciler.model.rule import refused
 
 _BODIES = "4-fields.md, section 7"
 _OTHERS = "4-fields.md, section 8"
