@@ -18,6 +18,8 @@ from reconciler.errors import ReconcilerError, UsageError
 COMMANDS = {
     "init": "Make a new repository of manifests from the shipped example.",
     "validate": "Check manifests and say every fault, with its place.",
+    "rules": "List the rules that manifests are held to.",
+    "explain": "Say what a rule asks for, and why.",
     "plan": "Show what a run would do; changes nothing.",
     "apply": "Do one run and exit.",
     "approve": "Let the deletes of a plan go.",
@@ -37,7 +39,7 @@ COMMANDS = {
     "convert": "Make manifests out of Kubernetes YAML.",
     "import": "Tidy manifests that the platform exported.",
 }
-"""Subcommand to its line in the help; the module of the same name in this package holds ``command``."""
+"""Subcommand to its line in the help; the module of the same name here (``import_``) holds ``command``."""
 
 
 class LazyGroup(click.Group):

@@ -80,11 +80,19 @@ class Domains:
 
     def _to(self, item: Item, backend: Backend, match: Body, path: Part) -> tuple[Deployed, Body] | None:
         """The route to ``backend``, and the workload that it leads to; None, which is told, where it leads nowhere."""
+        if not backend.name:
+            backend.part.ignored()
+            backend.part.say(
+                "convert-left-out", "a backend that is no Service has no counterpart; the path is left out"
+            )
+            return None
         service = self._bundle.find("Service", item.namespace, backend.name)
         serving = [each for each in self._deployed if service is not None and service in each.services]
         if service is None or not serving:
             path["backend"].ignored()
-            backend.part.say("convert-missing", f"the Service {backend.name} leads to no workload of these files")
+            backend.part.say(
+                "convert-missing", f"no workload of these files is behind {backend.name}; the path is left out"
+            )
             return None
         if len(serving) > 1:
             names = ", ".join(each.name for each in serving)

@@ -15,7 +15,7 @@ from reconciler.model.key import Kind
 def grant(gvc: str, workload: str, secrets: set[str], names: Names) -> tuple[str, list[Draft]]:
     """An identity for ``workload`` and a policy that lets it reveal ``secrets``; the identity's name comes first."""
     identity = names.take(Kind.IDENTITY, gvc, (workload,))
-    policy = names.take(Kind.POLICY, "", (f"{workload}-reveal", f"{gvc}-{workload}-reveal"))
+    policy = names.take(Kind.POLICY, "", (f"{gvc}-{workload}-reveal",))
     binding = {"permissions": ["reveal"], "principalLinks": [f"//gvc/{gvc}/identity/{identity}"]}
     targets = [f"//secret/{name}" for name in sorted(secrets)]
     rest = {"targetKind": "secret", "targetLinks": targets, "bindings": [binding]}

@@ -37,7 +37,7 @@ SAME_HERE: dict[str, tuple[Any, ...]] = {
     "serviceName": (ANY,),
     "paused": (False,),
     "partition": (0,),
-    "persistentVolumeClaimRetentionPolicy": (ANY,),
+    "persistentVolumeClaimRetentionPolicy": ({"whenDeleted": "Retain", "whenScaled": "Retain"},),
     "completionMode": ("NonIndexed",),
     "completions": (1,),
     "parallelism": (1,),
@@ -59,7 +59,7 @@ SAME_HERE: dict[str, tuple[Any, ...]] = {
     "publishNotReadyAddresses": (False,),
     "ingressClassName": (ANY,),
     "optional": (False,),
-    "immutable": (ANY,),
+    "immutable": (False,),
 }
 """Fields that are left out without a word, with the values for which the platform does the same or nothing is lost."""
 

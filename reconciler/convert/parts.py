@@ -116,6 +116,7 @@ class Part:
             return value
         name = self.at[-1] if self.at else "the document"
         shown = f"entry {name} of `{_field(self.at)}`" if isinstance(name, int) else f"`{name}`"
+        self.ignored()
         self.say("convert-malformed", f"{shown} is not {_TYPES[wanted]}")
         return None
 

@@ -89,6 +89,7 @@ def _declared(container: Part) -> Iterator[tuple[Part, int, str]]:
             continue
         number = part["containerPort"].number()
         if number is None:
+            part.ignored()
             part.say("convert-malformed", "the field `containerPort` is missing")
         else:
             yield part["containerPort"], number, part["name"].text()

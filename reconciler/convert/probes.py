@@ -27,6 +27,7 @@ def probe(part: Part, ports: Sequence[Port]) -> Body | None:
         return None
     form = next((form for form in ("exec", *_LOWEST_PORT) if part[form]), "")
     if not form:
+        part.ignored()
         part.say("convert-malformed", "a probe has one of exec, httpGet, tcpSocket and grpc")
         return None
     body: Body | None = {"exec": _command(part["exec"])} if form == "exec" else _asking(part[form], form, ports)

@@ -21,6 +21,7 @@ class Scalers:
             target["apiVersion"].text()
             kind, name = target["kind"].text(), target["name"].text()
             if bundle.find(kind, item.namespace, name) is None:
+                item.root.ignored()
                 target["name"].say("convert-missing", f"{kind} {name}, which it scales, is not among the files")
             self._scalers[kind, item.namespace, name] = item
 
@@ -68,7 +69,7 @@ def _cpu_target(spec: Part) -> tuple[Part, int] | None:
     for metric in spec["metrics"].items():
         if metric.peek("type") != "Resource" or metric["resource"]["name"].text() != "cpu":
             metric.ignored()
-            metric.say("convert-left-out", "workloads do not scale by this metric")
+            metric.say("convert-left-out", f"workloads do not scale by {_called(metric)}; it is left out")
             continue
         metric["type"].text()
         resource = metric["resource"]
@@ -83,3 +84,13 @@ def _cpu_target(spec: Part) -> tuple[Part, int] | None:
 def _percentage(part: Part) -> tuple[Part, int] | None:
     value = part.number()
     return None if value is None else (part, value)
+
+
+def _called(metric: Part) -> str:
+    """Kind and name of a metric, as far as it says them."""
+    kind = metric.peek("type")
+    holder = metric.peek(f"{kind[:1].lower()}{kind[1:]}") if isinstance(kind, str) else None
+    named = holder if isinstance(holder, dict) else {}
+    inner = named.get("metric")
+    name = named.get("name") or (inner.get("name") if isinstance(inner, dict) else None)
+    return f"{kind} {name}" if isinstance(name, str) else "this metric"

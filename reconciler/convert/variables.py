@@ -87,6 +87,8 @@ def _taken_from(form: str, source: Part, readings: Readings) -> str:
     """The value of a variable that comes from elsewhere, "" where it cannot be had."""
     if form in _SOURCES:
         kept = readings.secret(_SOURCES[form], source["name"], source["optional"])
+        if kept is None:
+            source.ignored()
         return readings.key(kept, source["key"]) if kept else ""
     field = source["fieldPath"].text()
     source["apiVersion"].text()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from reconciler.convert.bundle import Bundle, Item
+from reconciler.convert.bundle import WORKLOADS, Bundle, Item
 from reconciler.convert.claims import Claims
 from reconciler.convert.containers import Container, Pod, container, cpu_share
 from reconciler.convert.drafts import Body, Draft, drafted, without_empty
@@ -41,6 +41,7 @@ class Deployed(NamedTuple):
 class Scene:
     """All that workloads of one bundle share; ``protocol`` is that of all ports where it is given."""
 
+    bundle: Bundle
     names: Names
     namespaces: Namespaces
     secrets: Secrets
@@ -57,16 +58,14 @@ class Scene:
         names, namespaces = Names(), Namespaces(gvc)
         secrets = Secrets(bundle, names)
         claims = Claims(bundle, names, namespaces)
-        return cls(names, namespaces, secrets, claims, Services(bundle), Scalers(bundle), PullSecrets(bundle, secrets),
-                   protocol)  # fmt: skip
+        services, scalers, pulls = Services(bundle), Scalers(bundle), PullSecrets(bundle, secrets)
+        return cls(bundle, names, namespaces, secrets, claims, services, scalers, pulls, protocol)
 
 
 def workload(item: Item, scene: Scene) -> Deployed:
     """Write the workload that ``item`` becomes, with its identity and policy where it reads secrets."""
     gvc = scene.namespaces.gvc(item)
-    name = scene.names.take(
-        Kind.WORKLOAD, gvc, (item.name, f"{item.name}-{item.kind}", f"{item.name}-{item.namespace}")
-    )
+    name = scene.names.take(Kind.WORKLOAD, gvc, _wishes(item, scene.bundle))
     if name != item.name:
         item.root["metadata"]["name"].say("convert-name", f"{item} becomes the workload {name}")
     template = template_of(item)
@@ -90,6 +89,12 @@ def workload(item: Item, scene: Scene) -> Deployed:
     }
     scene.drafts.append(drafted(Kind.WORKLOAD, name, gvc, item, {"spec": without_empty(spec)}))
     return Deployed(item, gvc, name, [port for each in containers for port in each.ports], services)
+
+
+def _wishes(item: Item, bundle: Bundle) -> tuple[str, ...]:
+    """Names for the workload: its own, then with what tells it from another: the kind, or the namespace."""
+    twins = [kind for kind in WORKLOADS if kind != item.kind and bundle.find(kind, item.namespace, item.name)]
+    return item.name, f"{item.name}-{item.kind if twins else item.namespace}"
 
 
 def _containers(item: Item, template: Part, services: list[Item], readings: Readings, scene: Scene) -> list[Container]:

@@ -13,9 +13,10 @@ from tests.docs.tables import table
 HEAD = """\
 # Commands
 
-All but `init`, and `validate` and `diff` where they need none, read the [settings](settings.md). Exit codes: 0
-done; 1 refused, failed or findings; 2 the command line or the settings are wrong. Results go to standard output,
-complaints and the log to standard error. `NO_COLOR` switches colours off; without a terminal there are none.
+All but `init`, `convert` and `import`, and `validate` and `diff` where they need none, read the
+[settings](settings.md). Exit codes: 0 done; 1 refused, failed or findings; 2 the command line or the settings are
+wrong. Results go to standard output, complaints and the log to standard error. `NO_COLOR` switches colours off;
+without a terminal there are none. What `convert` and `import` do field by field: [convert.md](convert.md).
 
 A resource is named by its key: `workload/GVC/NAME`, `gvc/NAME`, `secret/NAME`.
 """

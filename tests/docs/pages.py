@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.docs import commands, manifests, rules, schemas, settings, status
+from tests.docs import commands, convert, manifests, rules, schemas, settings, status
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOTE = "<!-- Written by `python -m tests.docs`; a change made here is lost. -->\n\n"
 MAKERS = {
     "commands.md": commands.page,
+    "convert.md": convert.page,
     "manifests.md": manifests.page,
     "rules.md": rules.page,
     "schemas.md": schemas.page,

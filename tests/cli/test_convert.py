@@ -1,0 +1,136 @@
+"""`convert` and `import` as they are typed: where they read, where they write, when they refuse."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.desk import Said, here
+
+CONFIG = """apiVersion: v1
+kind: ConfigMap
+metadata: {name: NAME, namespace: shop}
+data: {level: info}
+"""
+EXPORTED = """kind: workload
+name: api
+gvc: shop
+version: 3
+spec: {containers: [{name: main, image: api}]}
+---
+kind: gvc
+name: shop
+alias: abc
+spec: {staticPlacement: {locationLinks: [/org/acme/location/here]}}
+---
+kind: secret
+name: ../../db
+type: opaque
+data: {payload: made-up}
+"""
+
+
+def names(said: Said) -> list[str]:
+    assert said.code == 0, said
+    return [document["name"] for document in yaml.safe_load_all(said.out)]
+
+
+def tree(path: Path) -> set[str]:
+    return {str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()}
+
+
+def test_files_and_directories_are_read(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(CONFIG.replace("NAME", "one"))
+    (tmp_path / "more/inner/.git").mkdir(parents=True)
+    (tmp_path / "more/two.yml").write_text(CONFIG.replace("NAME", "two"))
+    (tmp_path / "more/inner/three.json").write_text(
+        json.dumps(yaml.safe_load(CONFIG.replace("NAME", "three")), indent="\t")
+    )
+    (tmp_path / "more/inner/.git/four.yaml").write_text(CONFIG.replace("NAME", "four"))
+    (tmp_path / "more/README.md").write_text("no: yaml")
+    assert names(here("convert", "one.yaml", "more", cwd=tmp_path)) == ["one", "three", "two"]
+
+
+@pytest.mark.parametrize(("command", "text"), [("convert", CONFIG), ("import", "kind: group\nname: NAME\n")])
+def test_standard_input_is_a_file_too(command: str, text: str, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "reconciler.cli", command, "-"],
+        input=text.replace("NAME", "piped"), capture_output=True, text=True, cwd=tmp_path, check=True, timeout=30,
+    )  # fmt: skip
+    assert yaml.safe_load(ran.stdout)["name"] == "piped"
+
+
+def test_out_writes_a_file_for_each_resource(tmp_path: Path) -> None:
+    (tmp_path / "export.yaml").write_text(EXPORTED)
+    said = here("import", "export.yaml", "--out", "tree", cwd=tmp_path)
+    assert (said.code, said.out) == (0, "")
+    assert tree(tmp_path / "tree") == {"shop/gvc.yaml", "shop/workload/api.yaml", "secret/_._.._db.yaml"}
+    assert (
+        (tmp_path / "tree/shop/workload/api.yaml")
+        .read_text()
+        .startswith("kind: workload\nname: api\ngvc: shop\nspec:\n")
+    )
+
+
+def test_nothing_is_overwritten_unless_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "export.yaml").write_text(EXPORTED)
+    (tmp_path / "tree/shop").mkdir(parents=True)
+    (tmp_path / "tree/shop/gvc.yaml").write_text("mine")
+    said = here("import", "export.yaml", "--out", "tree", cwd=tmp_path)
+    assert said.code == 1
+    assert said.err.endswith("error: tree/shop/gvc.yaml would be overwritten; --force does so\n")
+    assert tree(tmp_path / "tree") == {"shop/gvc.yaml"}
+    assert here("import", "export.yaml", "--out", "tree", "--force", cwd=tmp_path).code == 0
+    assert (tmp_path / "tree/shop/gvc.yaml").read_text().startswith("kind: gvc\n")
+
+
+def test_two_resources_never_share_a_file(tmp_path: Path) -> None:
+    (tmp_path / "export.yaml").write_text("kind: group\nname: a b\n---\nkind: group\nname: a_b\n")
+    said = here("import", "export.yaml", "--out", "tree", cwd=tmp_path)
+    assert (said.code, said.err) == (1, "error: two resources would be written to one file; leave --out away\n")
+    assert not (tmp_path / "tree").exists()
+
+
+def test_faults_leave_nothing_written(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(CONFIG.replace("NAME", "one") + "---\nkind: ConfigMap\n")
+    said = here("convert", "a.yaml", "--out", "tree", cwd=tmp_path)
+    assert said.code == 1
+    assert "a.yaml:6:1: error: " in said.err
+    assert not (tmp_path / "tree").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["convert", "nowhere.yaml"], "nowhere.yaml cannot be read: No such file or directory"),
+        (["convert", "empty"], "empty holds nothing to read: no file below it ends in .yaml, .yml, .json"),
+        (["convert", "a.yaml", "--gvc", "No Name"], "--gvc No Name: a name is lower-case letters, digits and hyphens"),
+        (["import", "a.yaml", "--out", "taken/inner"], "taken/inner cannot be written: Not a directory"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(words: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "taken").write_text("a file")
+    (tmp_path / "a.yaml").write_text("kind: group\nname: a\n")
+    said = here(*words, cwd=tmp_path)
+    assert (said.code, said.out) == (2, "")
+    assert f"error: {message}" in said.err
+
+
+def test_nothing_in_is_nothing_out(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("# nothing\n")
+    assert here("convert", "a.yaml", cwd=tmp_path) == Said(0, "", "")
+
+
+def test_the_values_of_secrets_stand_in_the_manifests_and_nowhere_else(tmp_path: Path) -> None:
+    secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: kanarienvogel}\n"
+    (tmp_path / "a.yaml").write_text(f"{secret}novel: kanarienvogel\n")
+    said = here("convert", "a.yaml", cwd=tmp_path)
+    assert "password: kanarienvogel" in said.out
+    assert "`novel`" in said.err
+    assert "kanarienvogel" not in said.err

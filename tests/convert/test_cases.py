@@ -1,0 +1,84 @@
+"""Kubernetes documents as people have them, and what becomes of them: a file for each sentence.
+
+``REWRITE_CASES=1`` writes down what is said now; read it before it is committed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.convert.rules import RULEBOOK
+from reconciler.documents.reader import read
+from reconciler.documents.writer import written
+from reconciler.manifests.normal import Dialect
+from reconciler.model.finding import Severity
+from reconciler.pipeline.folder import check
+from reconciler.pipeline.view import Surroundings
+from tests.casefiles import CASES
+from tests.cli.desk import Said, here
+
+FOLDER = CASES / "convert"
+FILES = sorted(FOLDER.glob("*.yaml"))
+
+GVC = """kind: gvc
+name: {name}
+spec:
+  staticPlacement:
+    locationLinks: [//location/aws-us-west-2]
+"""
+
+
+def case_of(file: Path) -> dict[str, Any]:
+    (document,) = read(file.read_bytes(), text_fields=frozenset()).documents
+    value: dict[str, Any] = document.value
+    return value
+
+
+def converted(case: dict[str, Any], tmp_path: Path) -> Said:
+    for name, text in case.get("files", {"input.yaml": case.get("input", "")}).items():
+        (tmp_path / name).write_text(text)
+    words = case.get("words", ["convert", "input.yaml"])
+    return here(*words, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_case_is_converted_as_its_file_says(file: Path, tmp_path: Path) -> None:
+    case = case_of(file)
+    said = converted(case, tmp_path)
+    now = {**case, "output": said.out, "told": said.err, "code": said.code}
+    if os.environ.get("REWRITE_CASES"):
+        file.write_text(written(now))
+        return
+    assert now == case
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_what_is_written_is_valid_in_a_gvc(file: Path, tmp_path: Path) -> None:
+    case = case_of(file)
+    if case["code"] or case.get("words", ["convert"])[0] != "convert" or not case["output"]:
+        pytest.skip("nothing is written")
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    (folder / "all.yaml").write_text(case["output"])
+    written_to = {one.value["gvc"] for one in read(case["output"].encode()).documents if "gvc" in one.value}
+    for name in written_to:
+        (folder / f"gvc-{name}.yaml").write_text(GVC.format(name=name))
+    checked = check(folder, Dialect("acme"), Surroundings(unknown=True))
+    errors = [each for each in checked.findings if each.severity is Severity.ERROR]
+    missing = "[convert-missing]" in case["told"] or "[convert-pull-secret]" in case["told"]
+    assert [each for each in errors if not (missing and each.rule == "missing-reference")] == []
+
+
+def test_every_rule_of_conversions_is_in_a_case() -> None:
+    told = "".join(file.read_text() for file in FILES)
+    assert [rule for rule in RULEBOOK if f"[{rule}]" not in told] == []
+
+
+def test_every_case_says_what_it_shows() -> None:
+    sentences = [case_of(file)["says"] for file in FILES]
+    assert all(sentence.endswith(".") for sentence in sentences)
+    assert len(set(sentences)) == len(sentences)

@@ -1,0 +1,150 @@
+"""Whatever stands in a document is carried over or told; nothing makes a conversion fail, no secret is told."""
+
+from __future__ import annotations
+
+import copy
+import random
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from reconciler.convert.bundle import Source
+from reconciler.convert.kubernetes import convert
+from reconciler.convert.reading import read_all
+from reconciler.convert.remarks import Remark, findings
+from reconciler.documents.reader import read
+from reconciler.documents.writer import stream
+from reconciler.model.finding import Pointer
+from tests.convert.test_cases import FILES, case_of
+
+INPUTS = [file for file in FILES if not case_of(file)["code"] and "input" in case_of(file)]
+
+OF_THE_USER = frozenset(
+    {"labels", "annotations", "data", "stringData", "binaryData", "selector", "matchLabels", "parameters", "metadata",
+     "status", "capacity"}
+)  # fmt: skip
+"""Mappings with keys of the user's own choice, or of the cluster's."""
+ONLY_INFORM = frozenset({"ServiceAccount", "PersistentVolume", "StorageClass", "List"})
+NOVEL = "novelField"
+
+
+def sources_of(file: Any) -> list[Source]:
+    return read_all({"input.yaml": case_of(file)["input"].encode()})[0]
+
+
+def mappings(value: Any, at: Pointer = ()) -> Iterator[Pointer]:
+    """Where a field could be added that nobody knows."""
+    if isinstance(value, dict):
+        if value.get("kind") not in ONLY_INFORM:
+            yield at
+        for name, member in value.items():
+            if name not in OF_THE_USER and not (value.get("kind") in ONLY_INFORM and name != "items"):
+                yield from mappings(member, (*at, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from mappings(item, (*at, index))
+
+
+def below(value: Any, at: Pointer) -> Any:
+    for step in at:
+        value = value[step]
+    return value
+
+
+LEFT_OUT = ("left out", "no counterpart", "not among the files", "cannot be probed")
+
+
+def tells(remarks: list[Remark], position: int, at: Pointer) -> bool:
+    """Whether a field at ``at`` is named, or it is told that what it is part of is left out."""
+    here = [remark for remark in remarks if remark.index == position and remark.at]
+    if any(NOVEL in remark.message and remark.at[: len(at)] == at for remark in here):
+        return True
+    near = [remark for remark in here if remark.at[: len(at)] == at or at[: len(remark.at)] == remark.at]
+    return any(words in remark.message for remark in near for words in LEFT_OUT if NOVEL not in remark.message)
+
+
+@pytest.mark.parametrize("file", INPUTS, ids=lambda file: file.stem)
+def test_a_field_that_nobody_knows_is_named_wherever_it_stands(file: Any) -> None:
+    sources = sources_of(file)
+    set_aside = {
+        (remark.index, remark.at[:-1])
+        for remark in convert(sources).remarks
+        if remark.rule in ("convert-no-meaning", "convert-owned") or remark.message.endswith("comes with it")
+    }
+    silent = []
+    for number, source in enumerate(sources):
+        for at in mappings(source.value):
+            if any((source.position, at[:depth]) in set_aside for depth in range(len(at) + 1)):
+                continue
+            changed = copy.deepcopy(source.value)
+            below(changed, at)[NOVEL] = 1
+            remarks = convert([*sources[:number], source._replace(value=changed), *sources[number + 1 :]]).remarks
+            if not tells(remarks, source.position, at):
+                silent.append((source.position, at))
+    assert silent == []
+
+
+ODD: list[Any] = [None, True, -1, 1.5, 10**15, "", "x", "a b", "-", "99999", "1Gi", [], {}, ["x"], {"x": 1}, [[]], [{}]]
+
+
+def mutated(value: Any, dice: random.Random) -> Any:
+    """``value`` with a few parts replaced, dropped, doubled or moved."""
+    value = copy.deepcopy(value)
+    for _ in range(dice.randint(1, 3)):
+        places = [at for at in everywhere(value) if at]
+        if not places:
+            return value
+        at = dice.choice(places)
+        holder = below(value, at[:-1])
+        action = dice.randrange(4)
+        if action == 0:
+            del holder[at[-1]]
+        elif action == 1:
+            holder[at[-1]] = copy.deepcopy(below(value, dice.choice(places)))
+        else:
+            holder[at[-1]] = copy.deepcopy(dice.choice(ODD))
+    return value
+
+
+def everywhere(value: Any, at: Pointer = ()) -> Iterator[Pointer]:
+    yield at
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, member in parts:
+        yield from everywhere(member, (*at, step))
+
+
+@pytest.mark.parametrize("file", INPUTS, ids=lambda file: file.stem)
+def test_no_document_makes_a_conversion_fail(file: Any) -> None:
+    dice = random.Random(file.stem)
+    sources = sources_of(file)
+    for _ in range(60):
+        number = dice.randrange(len(sources))
+        changed = mutated(sources[number].value, dice)
+        made = convert([*sources[:number], sources[number]._replace(value=changed), *sources[number + 1 :]])
+        text = stream(draft.body for draft in made.drafts)
+        assert read(text.encode()).faults == []
+
+
+def test_no_value_of_a_secret_comes_out_as_a_message() -> None:
+    canary = "kanarienvogel"
+    values = {
+        "a": b64encode(canary.encode()).decode(),
+        "b": canary,
+        "c": [canary],
+        "d": {canary: canary},
+        "e": b64encode(f"{canary}\x01".encode()).decode(),
+        "f": b64encode(f"{canary}\r\n".encode()).decode(),
+    }
+    kinds = ["Opaque", "kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg", "kubernetes.io/basic-auth",
+             "kubernetes.io/tls", None]  # fmt: skip
+    for kind in kinds:
+        for field in ("data", "stringData"):
+            value = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": kind, field: values}
+            raw = stream([value]).encode()
+            sources, faults = read_all({"a.yaml": raw})
+            told = [*faults, *findings(convert(sources).remarks, {"a.yaml": raw})]
+            assert told
+            assert not any(canary in f"{each.message}{each.suggestion}" for each in told)
+            assert not any(values["a"] in f"{each.message}{each.suggestion}" for each in told)

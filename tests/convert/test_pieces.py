@@ -1,0 +1,71 @@
+"""Quantities and names: small tables and what holds for all."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.convert.drafts import Draft, file_of
+from reconciler.convert.names import Names, container_name, fitting, workload_name
+from reconciler.convert.quantities import cpu, gigabytes, memory, quantity
+from reconciler.model.key import Kind
+
+NAME = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1", 1), ("0.5", Fraction(1, 2)), ("500m", Fraction(1, 2)), ("100u", Fraction(1, 10**4)), ("1.", 1),
+        ("1n", Fraction(1, 10**9)), ("2k", 2000), ("1Ki", 1024), ("1.5Gi", 1610612736), ("1e3", 1000),
+        ("2E-1", Fraction(1, 5)), ("3E", 3 * 10**18), ("", None), ("-1", None), ("lots", None), ("1 Gi", None),
+        ("1gi", None), ("9" * 40, None),
+    ],
+)  # fmt: skip
+def test_quantities_are_read_as_kubernetes_does(text: str, number: Fraction | int | None) -> None:
+    assert quantity(text) == number
+
+
+@given(st.integers(1, 10**9))
+def test_amounts_are_never_rounded_down(size: int) -> None:
+    assert quantity(cpu(Fraction(size, 10**6))) >= Fraction(size, 10**6)  # type: ignore[operator]
+    assert Fraction(size) <= quantity(memory(Fraction(size))) < size + 2**20 + 1  # type: ignore[operator]
+    assert size <= gigabytes(Fraction(size)) * 10**9 < size + 10**9
+
+
+@given(st.text(max_size=80))
+def test_any_name_becomes_one_that_the_platform_takes(name: str) -> None:
+    assert NAME.fullmatch(fitting(name))
+    assert len(fitting(name)) <= 64
+    workload = workload_name(name)
+    assert NAME.fullmatch(workload)
+    assert len(workload) <= 49
+    assert not workload.endswith("-headless")
+    container = container_name(name)
+    assert NAME.fullmatch(container)
+    assert not container.startswith(("platform-", "debugger-", "istio-"))
+
+
+@given(st.from_regex(NAME, fullmatch=True).filter(lambda name: len(name) <= 49))
+def test_a_good_name_stays(name: str) -> None:
+    assert fitting(name) == name
+
+
+@given(st.lists(st.text("ab-", max_size=3), max_size=12))
+def test_no_name_is_given_twice(names: list[str]) -> None:
+    taken = Names()
+    given_out = [taken.take(Kind.WORKLOAD, "shop", (name, f"{name}-x")) for name in names]
+    assert len(set(given_out)) == len(names)
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_a_file_lies_below_its_root_whatever_the_names(gvc: str, name: str) -> None:
+    for kind in (Kind.GVC, Kind.WORKLOAD, Kind.SECRET):
+        parts = file_of(Draft(kind, gvc, name, {})).split("/")
+        assert all(part and not part.startswith(".") for part in parts)
+        assert parts[-1].endswith(".yaml")
+        assert "\0" not in "".join(parts)

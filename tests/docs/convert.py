@@ -1,0 +1,101 @@
+"""docs/convert.md: what becomes of Kubernetes resources, and what conversions say."""
+
+from __future__ import annotations
+
+from reconciler.convert import kubernetes, leftovers
+from reconciler.convert.rules import RULEBOOK
+from tests.docs.tables import table
+
+HEAD = """\
+# Converting and importing
+
+`reconciler convert` makes manifests out of Kubernetes YAML or JSON: files, directories, or standard input. All that is
+given at once is converted together. The manifests go to standard output in the order in which they are applied, or
+with `--out DIR` to a file for each resource; warnings go to standard error. It is a start, not the end: read what it
+says, add a GVC with its locations, and run `reconciler validate`.
+
+`reconciler import` tidies manifests that the platform exported: fields that the platform sets itself and defaults
+go, links into the org become relative, another spelling of the platform (`--scheme`) becomes ours. Comments cannot
+be kept. The result asks for the same as the original.
+
+## What becomes what
+
+"""
+
+KINDS = (
+    ("Deployment, ReplicaSet, ReplicationController, DaemonSet, StatefulSet",
+     "`workload`, of type stateful where a container mounts a claim, else standard"),
+    ("CronJob", "`workload` of type cron"),
+    ("Job", "`workload` of type cron that is suspended: run it on demand"),
+    ("Secret", "`secret`: docker for registries, userpass for basic-auth, tls where only an Ingress needs it, "
+               "else dictionary"),
+    ("ConfigMap", "`secret` of type dictionary, called NAME-config where a Secret has the name"),
+    ("PersistentVolumeClaim, volumeClaimTemplates", "`volumeset`, in whole GB and at least 10"),
+    ("Ingress", "`domain` for each host, with routes by path"),
+    ("Service", "ports, protocols and the firewall of the workloads that it selects"),
+    ("HorizontalPodAutoscaler", "the scale of the workload, by cpu"),
+    ("ServiceAccount", "pull secrets, which a warning asks the GVC to name"),
+    ("PersistentVolume, StorageClass", "capacity, performance class and file system of volume sets"),
+)  # fmt: skip
+
+FIELDS = (
+    ("namespace", "the GVC; `--gvc` names one for all"),
+    ("labels", "tags"),
+    ("replicas", "`autoscaling` with as many at least and at most; 0 becomes `suspend`"),
+    ("strategy, updateStrategy, minReadySeconds", "`rolloutOptions`; Recreate replaces all at once"),
+    ("podManagementPolicy", "`rolloutOptions.scalingPolicy` of a stateful workload"),
+    ("securityContext: fsGroup, runAsUser", "`securityOptions`"),
+    ("command, args", "the first part of the command is `command`, all else `args`"),
+    ("env, envFrom", "`env`; what comes from a Secret or ConfigMap is `platform://secret/NAME.KEY`"),
+    ("ports", "`ports`; the protocol is that of `--protocol`, else of appProtocol, of the port's name, of the probe, "
+              "of the number, else tcp"),
+    ("resources", "`cpu` and `memory`: limits, else requests, rounded up"),
+    ("readinessProbe, livenessProbe", "the same, within the platform's bounds"),
+    ("lifecycle", "`lifecycle`, commands only"),
+    ("volumes of Secrets and ConfigMaps", "`platform://secret/NAME`, or one mount for each key that is chosen"),
+    ("emptyDir", "`scratch://NAME`"),
+    ("annotations prometheus.io/…", "`metrics` of the first container"),
+)  # fmt: skip
+
+AROUND = """\
+
+A workload that reads secrets gets an identity, and a policy that lets it reveal just those. It is open to its GVC
+where any Service selects it, and to the world where a Service of type LoadBalancer or an Ingress does. Unlike in
+Kubernetes it reaches nothing outside until `firewallConfig.external` lists it.
+
+Names that the platform refuses are changed, always in the same way. Whatever is not in these tables is named in a
+warning, with its place.
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    parts = [
+        HEAD,
+        table(("Kubernetes", "Here"), KINDS),
+        "\n",
+        table(("Field", "Here"), FIELDS),
+        AROUND,
+        "\n## Kinds without a counterpart\n\nLeft out with a warning, as is any kind that is not listed.\n\n",
+        table(("Kind", "Instead"), sorted(kubernetes.INSTEAD.items())),
+        "\n## Fields without a counterpart\n\nLeft out with a warning, as is any field that is not listed.\n\n",
+        table(("Field", "Instead"), ((f"`{name}`", instead) for name, instead in sorted(leftovers.INSTEAD.items()))),
+        "\n## Fields left out without a word\n\nWith these values they say what the platform does anyway.\n\n",
+        table(("Field", "Values"), ((f"`{name}`", _values(name)) for name in sorted(leftovers.SAME_HERE))),
+        "\n## What they say\n\n",
+        table(
+            ("Rule", "Severity", "What", "Why"),
+            ((f"`{rule.id}`", str(rule.severity), rule.what, rule.why) for rule in RULEBOOK.values()),
+        ),
+    ]
+    return "".join(parts)
+
+
+def _values(name: str) -> str:
+    accepted = leftovers.SAME_HERE[name]
+    if leftovers.ANY in accepted:
+        return leftovers.ANY
+    numbers = [value for value in accepted if isinstance(value, int) and not isinstance(value, bool)]
+    if len(numbers) > 2:
+        return f"{numbers[0]} to {numbers[-1]}"
+    return ", ".join("`" + str(value).lower() + "`" if isinstance(value, bool) else f"`{value}`" for value in accepted)
