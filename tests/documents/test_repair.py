@@ -1,0 +1,50 @@
+"""What was probably meant by a text that does not fit its field."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import yaml
+
+from reconciler.documents.dialect import compiled
+from reconciler.documents.repair import LONGEST, repaired
+from reconciler.documents.schemas import KIND_NAMES, load_schema
+from tests.casefiles import CASES
+from tests.documents.tree import fields
+from tests.mutate import LETTERS, SCALARS
+
+MEANT = yaml.safe_load((CASES / "schemas/meant.yaml").read_bytes())
+
+
+def place(about: str, wanted: str) -> dict[str, Any]:
+    """The field at ``wanted`` of the schema ``about``."""
+    return next(field for path, field in fields(load_schema(about)) if path == wanted)
+
+
+@pytest.mark.parametrize("case", MEANT, ids=lambda case: case["place"].rpartition(".")[2])
+def test_a_slip_of_the_pen_is_put_right(case: dict[str, Any]) -> None:
+    field = place(case["about"], case["place"])
+    assert {text: repaired(text, field) for text in case["meant"]} == case["meant"]
+
+
+@pytest.mark.parametrize("name", KIND_NAMES)
+def test_whatever_is_proposed_fits(name: str) -> None:
+    chance = random.Random(name)
+    written = [str(value) for value in SCALARS] + ["".join(chance.choices(LETTERS, k=9)) for _ in range(40)]
+    for pattern, field in {
+        field["pattern"]: field for _, field in fields(load_schema(name)) if "pattern" in field
+    }.items():
+        check = jsonschema_rs.Draft202012Validator(field)
+        for text in written:
+            if not compiled(pattern).search(text):
+                meant = repaired(text, field)
+                assert not meant or check.is_valid(meant), (pattern, text, meant)
+
+
+def test_a_long_text_is_no_slip_of_the_pen() -> None:
+    field = place("workload", ".spec.containers[].name")
+    assert repaired("A" * LONGEST, field) == "a" * LONGEST
+    assert repaired("A" * (LONGEST + 1), field) == ""
