@@ -203,8 +203,8 @@ class View:
         return [key for key, body in bodies if body and "locationQuery" in body["spec"].get("staticPlacement", ())]
 
     def unsure(self, kind: str) -> bool:
-        """Whether a faulty document means to be of ``kind``."""
-        return any(key.startswith(f"{kind}/") for key in self.delta.doubtful)
+        """Whether a faulty document means to be of ``kind``, or the settings list one of it as external."""
+        return any(key.startswith(f"{kind}/") for keys in (self.delta.doubtful, self.around.external) for key in keys)
 
     def _location_manifests(self) -> set[str]:
         """Keys of the locations that manifests declare, or declared when they were applied."""

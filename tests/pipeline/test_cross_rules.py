@@ -223,6 +223,12 @@ def asked(way: Way) -> list[str]:
     return [key for key, _ in askers(prepared.loaded.delta, view)]
 
 
+def test_a_policy_that_is_kept_elsewhere_may_permit_anything(tmp_path: Path) -> None:
+    files = {path: text for path, text in SHOP.items() if path != "policy.yaml"}
+    assert shown(Way(tmp_path / "none", files).prepare().findings) == [REVEAL]
+    assert shown(Way(tmp_path / "one", files, external=("//policy/by-hand",)).prepare().findings) == []
+
+
 def test_a_change_asks_only_those_whom_it_concerns(way: Way) -> None:
     for number in range(20):
         name = f"w{number}"

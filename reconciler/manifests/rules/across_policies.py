@@ -26,7 +26,8 @@ def reveals(workload: Workload) -> Iterator[Ask]:
     """The identity of a workload is permitted to reveal each secret that the workload reads or inherits.
 
     A policy about the secret gives its identity `reveal`, or a permission that brings it along. Without it the platform
-    refuses the secret, and no replica starts.
+    refuses the secret, and no replica starts. Where policies are kept elsewhere, list one under `external` in the
+    settings: then nothing is said.
     """
     identity = identity_of(workload)
     asked: set[str] = set()

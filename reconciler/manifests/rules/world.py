@@ -32,4 +32,4 @@ class World(Protocol):
         """Names of the locations that manifests declare or the settings bind."""
 
     def unsure(self, kind: str) -> bool:
-        """Whether a faulty document means to be of ``kind``, so that what is said by all of that kind is not known."""
+        """Whether what all of ``kind`` say is not known: one is faulty, or the settings list it as external."""
