@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.documents.places import Locator, Places
 from reconciler.documents.reader import Document
-from reconciler.documents.validation import checker
+from reconciler.documents.validation import MOST, checker
 from reconciler.manifests import kinds
 from reconciler.manifests.judging import Torn, judge, mended
 from reconciler.manifests.normal import Dialect, Former, depends_on, respelled, whole_numbers
@@ -82,6 +82,9 @@ class Decoding:
         breaches = check.breaches(value)
         told = check.phrased(breaches, self.site.places(self.document))
         self.faults.extend(msgspec.structs.replace(fault, key=self._key_text(kind, value)) for fault in told)
+        if len(breaches) >= MOST:
+            # There may be more, so that it is not known what is whole.
+            return None
         torn = [_torn(breach) for breach in breaches]
         rest = mended(value, torn)
         self._judged(kind, rest, torn)
