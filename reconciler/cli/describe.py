@@ -104,6 +104,6 @@ def _failures(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _yaml(fields: object) -> str:
-    from reconciler.cli.show import as_yaml
+    from reconciler.documents.writer import written
 
-    return indent(as_yaml(fields), "  ", lambda line: line != "\n").removesuffix("\n")
+    return indent(written(fields), "  ", lambda line: line != "\n").removesuffix("\n")

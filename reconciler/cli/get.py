@@ -97,11 +97,12 @@ def _json(found: Iterable[Facts]) -> None:
 
 
 def _yaml(found: Iterable[Facts]) -> None:
-    from reconciler.cli.show import as_yaml, item
+    from reconciler.cli.show import item
+    from reconciler.documents.writer import written
 
     empty = True
     for facts in found:
-        click.echo(("items:\n" if empty else "") + as_yaml([item(facts)]), nl=False)
+        click.echo(("items:\n" if empty else "") + written([item(facts)]), nl=False)
         empty = False
     if empty:
         click.echo("items: []")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -12,9 +11,6 @@ from reconciler.cli.common import paint
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
 from reconciler.status.conditions import Condition, Facts, conditions
-
-if TYPE_CHECKING:
-    import yaml
 
 MASK = "***"
 
@@ -79,30 +75,6 @@ def endpoint(record: Record) -> str:
     """Where what ``record`` is about answers, empty where nowhere."""
     status = msgspec.json.decode(record.state).get("status")
     return str(status.get("endpoint") or "") if isinstance(status, dict) else ""
-
-
-def as_yaml(value: Any) -> str:
-    """``value`` as block YAML in its own order; texts of several lines as literal blocks."""
-    import yaml
-
-    return yaml.dump(value, Dumper=_dumper(), sort_keys=False, allow_unicode=True, default_flow_style=False, width=100)
-
-
-@cache
-def _dumper() -> type[yaml.CSafeDumper]:
-    import yaml
-
-    class Literal(yaml.CSafeDumper):
-        pass
-
-    # The emitter falls back to quotes by itself where a text cannot be a literal block.
-    Literal.add_representer(
-        str,
-        lambda dumper, text: dumper.represent_scalar(
-            "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
-        ),
-    )
-    return Literal
 
 
 def _deployment(record: Record) -> dict[str, Any]:
