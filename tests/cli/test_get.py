@@ -162,7 +162,7 @@ def test_texts_of_several_lines_are_shown_as_they_are_written(tmp_path: Path) ->
     with records.transaction():
         records.applied.put(record("workload/shop/script", {"spec": {"args": [script]}, "tags": odd}))
     said = here("get", "workload", "script", "-o", "yaml", cwd=tmp_path)
-    assert "      - |\n        import os\n\n        if os:\n            print('a: b')  # no quotes around it\n" in said.out
+    assert "      - |\n        import os\n\n        if os:\n            print('a: b')  # no quotes" in said.out
     (item,) = yaml.safe_load(said.out)["items"]
     assert (item["spec"]["args"], item["tags"]) == ([script], odd)
     fields = here("describe", "workload/shop/script", cwd=tmp_path).out.partition("\nFields\n")[2].partition("\n\nE")[0]
