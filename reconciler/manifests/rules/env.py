@@ -81,13 +81,15 @@ def port(workload: Workload) -> Iterator[Flaw | Ask]:
 @answer("env-port")
 def inherited_port(question: Question, subject: str, world: World) -> Iterator[Words]:
     """The GVC sets PORT, and the container that inherits it declares other ports."""
-    gvc, workload = world.look(question.target, Gvc), world.look(subject, Workload)
-    if gvc is None or workload is None:
+    gvc = world.look(question.target, Gvc)
+    values = [each.value for each in gvc.spec.env if each.name == "PORT"] if gvc is not None else []
+    workload = world.look(subject, Workload) if values else None
+    if workload is None:
         return
     container = asking(question, workload)
-    for variable in gvc.spec.env:
-        if variable.name == "PORT" and not _fits(variable.value, container):
-            message, hint = _misfit(variable.value, container)
+    for value in values:
+        if not _fits(value, container):
+            message, hint = _misfit(value, container)
             yield f"inherited with the GVC's variables: {message}", hint
 
 
