@@ -14,6 +14,7 @@ from referencing import Registry, Resource
 from reconciler.documents.dialect import Dialect
 from reconciler.documents.phrasing import PHRASED
 from reconciler.documents.schemas import KIND_NAMES, SCHEMA_NAMES, load_schema, schema_path, shipped
+from reconciler.manifests.rules import rules
 from reconciler.manifests.rules.schema import SCHEMA_RULES
 from reconciler.model.key import GVC_SCOPED, KINDS
 from reconciler.pipeline.rulebook import rulebook
@@ -215,6 +216,10 @@ def test_a_rule_that_a_place_names_is_one_of_the_rulebook(name: str) -> None:
 def test_every_rule_of_the_schemas_is_named_by_a_place() -> None:
     named = {node["x-rule"] for name in KIND_NAMES for _, node in nodes(load_schema(name)) if "x-rule" in node}
     assert {rule.id for rule in SCHEMA_RULES} - named == set()
+
+
+def test_a_rule_is_told_once_by_the_schemas_or_by_a_generator() -> None:
+    assert {rule.id for rule in SCHEMA_RULES} & rules().keys() == set()
 
 
 def test_there_is_a_schema_for_every_kind() -> None:

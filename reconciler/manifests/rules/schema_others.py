@@ -77,12 +77,6 @@ SCHEMA_RULES = (
         _OTHERS,
     ),
     refused(
-        "domain-target",
-        "A domain leads to exactly one of a GVC, a workload, and the routes of its ports.",
-        "With two of them a request would have two ways to go.",
-        _OTHERS,
-    ),
-    refused(
         "domain-accept",
         "A domain takes requests for all hosts or for all subdomains, not both.",
         "All hosts include the subdomains; which certificate is shown would be left open.",
