@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 
 from reconciler.cli.inputs import files_argument, out_options, put, read_files, tell
+from reconciler.errors import UsageError
 
 
 @click.command(epilog="Example: reconciler import export.yaml --org acme --out manifests")
@@ -30,6 +32,8 @@ def command(files: tuple[str, ...], scheme: str, org: str, out: Path | None, for
     from reconciler.documents.reader import TEXT_FIELDS
     from reconciler.model.finding import has_errors
 
+    if not re.fullmatch("[a-z][a-z0-9]*", scheme):
+        raise UsageError(f"--scheme {scheme}: lower-case letters and digits, as in the settings")
     contents = read_files(files)
     sources, faults = read_all(contents, TEXT_FIELDS)
     imported = normalise(sources, org, scheme)

@@ -101,22 +101,23 @@ class Bundle:
             _refuse(root)
             return
         kind, group = root["kind"].needed(), root["apiVersion"].needed().rpartition("/")[0]
-        metadata = root["metadata"]
-        generated = metadata["generateName"].text().rstrip("-")
-        name, namespace = generated or metadata["name"].needed(), metadata["namespace"].text()
-        item = Item(kind, namespace, name, root, group in GROUPS.get(kind, ()))
-        if not name:
-            return
-        key = (kind, "" if kind in _UNSCOPED else namespace, name)
-        if not item.meant:
-            self.items.append(item)
-            return
-        if key in self._found:
+        meant = group in GROUPS.get(kind, ())
+        item = Item(kind, root["metadata"]["namespace"].text(), _name(root["metadata"], meant), root, meant)
+        key = (kind, "" if kind in _UNSCOPED else item.namespace, item.name)
+        if meant and key in self._found:
             first = self._found[key].root.sheet
             root.say("convert-duplicate", f"{item} is given twice, first in {first.path}", "keep one of the two")
-            return
-        self._found[key] = item
-        self.items.append(item)
+        elif item.name or not meant:
+            self._found |= {key: item} if meant else {}
+            self.items.append(item)
+
+
+def _name(metadata: Part, needed: bool) -> str:
+    """The name, else what the names that a cluster makes up begin with."""
+    generated = metadata["generateName"].text().rstrip("-")
+    if metadata["name"] or not generated:
+        return metadata["name"].needed() if needed else metadata["name"].text()
+    return generated
 
 
 def _kind(value: Any) -> str:

@@ -15,7 +15,12 @@ from reconciler.convert.services import ports_of
 from reconciler.convert.workloads import Deployed, Scene, workload
 
 INSTEAD = {
+    "EndpointSlice": "workloads are found by their names",
+    "Endpoints": "workloads are found by their names",
+    "LimitRange": "write cpu and memory of the containers",
+    "PriorityClass": "workloads have no ranks",
     "Pod": "write a Deployment, a Job or a StatefulSet for it",
+    "Kustomization": "convert what `kustomize build` prints",
     "Namespace": "a GVC takes its place; it has to say at which locations it is",
     "NetworkPolicy": "see firewallConfig of the workloads",
     "Role": "see the kinds identity and policy",
@@ -72,7 +77,7 @@ def _set_aside(bundle: Bundle) -> None:
         owner = _owner(item, bundle)
         if not item.meant:
             told = item.kind if item.kind not in GROUPS else f"{item.kind} of {item.root['apiVersion'].text()}"
-            item.root["kind"].say("convert-no-meaning", f"{told} has no meaning here; {item.name} is left out",
+            item.root["kind"].say("convert-no-meaning", f"{told} has no meaning here; {item.name or 'it'} is left out",
                                   f"{owner} is converted" if owner else INSTEAD.get(item.kind, ""))  # fmt: skip
         elif owner:
             item.root["kind"].say("convert-owned", f"{item} is made by {owner}, which is converted")

@@ -99,7 +99,7 @@ _NEVER = frozenset({"status", "apiVersion", "kind"})
 
 
 def tell_leftovers(sheet: Sheet, root: Part) -> None:
-    """Remark every field of ``root`` that was not asked for."""
+    """Remark every field of ``root`` that was not asked for and means something."""
     if root.at in sheet.whole or not isinstance(root.value, dict):
         return
     for name, value in root.value.items():
@@ -111,9 +111,18 @@ def tell_leftovers(sheet: Sheet, root: Part) -> None:
 
 
 def _tell(part: Part) -> None:
+    """Say what is left of ``part``: together what stands side by side and has the same to serve instead."""
+    together: dict[tuple[Pointer, str], list[Part]] = {}
     for left in _left(part.sheet, part.at, part.value):
-        name = str(next(step for step in reversed(left.at) if isinstance(step, str)))
-        left.say("convert-left-out", f"`{name}` has no counterpart and is left out", INSTEAD.get(name, ""), on_key=True)
+        together.setdefault((left.at[:-1], INSTEAD.get(_field(left), "")), []).append(left)
+    for (_, instead), parts in together.items():
+        names = ", ".join(f"`{name}`" for name in dict.fromkeys(map(_field, parts)))
+        has, is_left = ("have", "are") if "," in names else ("has", "is")
+        parts[0].say("convert-left-out", f"{names} {has} no counterpart and {is_left} left out", instead, on_key=True)
+
+
+def _field(part: Part) -> str:
+    return str(next(step for step in reversed(part.at) if isinstance(step, str)))
 
 
 def _left(sheet: Sheet, at: Pointer, value: Any) -> Iterator[Part]:

@@ -38,14 +38,19 @@ class Volumes:
         self._claims = claims
         self._readings = readings
         self._volumes = {part["name"].needed(): part for part in pod["volumes"].items()}
-        self._sets: dict[str, str] = {}
+        self._used: set[str] = set()
+        self._claimed: dict[str, str] = {}
+        self._templates: dict[str, str] = {}
         for template in user.spec["volumeClaimTemplates"].items() if user.kind == "StatefulSet" else ():
             name, volumeset = claims.of_template(user, template)
-            self._sets[name] = volumeset
+            self._templates[name] = volumeset
 
     def finish(self) -> None:
-        """Tell of volumes that cannot be mounted, mounted or not."""
-        for part in self._volumes.values():
+        """Tell of volumes that cannot be mounted, and of those that no container mounts."""
+        for name, part in self._volumes.items():
+            if name not in self._used and any(part.peek(form) is not None for form in _FORMS):
+                part.ignored()
+                part.say("convert-left-out", f"no container mounts the volume {name}; it is left out")
             for form, source in part.fields():
                 if form == "name" or form in _FORMS:
                     continue
@@ -70,15 +75,19 @@ class Volumes:
         if part["mountPropagation"].text("None") != "None":
             part["mountPropagation"].say("convert-left-out", "mounts are not propagated")
         at = f"/{path.strip('/')}"
-        if name in self._sets:
-            yield from self._whole(part, f"platform://volumeset/{self._sets[name]}", at)
+        if name in self._templates:
+            yield from self._whole(part, f"platform://volumeset/{self._templates[name]}", at)
         elif name not in self._volumes:
             part["name"].say("convert-malformed", f"no volume is called {name}")
         else:
+            self._used.add(name)
             volume = self._volumes[name]
-            for form, mount in _FORMS.items():
-                if volume[form]:
-                    yield from mount(self, part, volume[form], at)
+            forms = [form for form in _FORMS if volume[form]]
+            if not forms:
+                part.ignored()
+                part.say("convert-mount", f"the volume {name} is left out, and so is this mount")
+            for form in forms:
+                yield from _FORMS[form](self, part, volume[form], at)
 
     def _whole(self, part: Part, uri: str, at: str) -> Iterator[Mount]:
         """All of a volume at one path."""
@@ -90,11 +99,12 @@ class Volumes:
         yield Mount(uri, at)
 
     def _claim(self, part: Part, source: Part, at: str) -> Iterator[Mount]:
-        source["readOnly"].flag()
+        if source["readOnly"].flag():
+            source["readOnly"].say("convert-changed", "the volume can be written to here")
         name = source["claimName"].needed()
-        if name not in self._sets:
-            self._sets[name] = self._claims.mounted(self._user, source["claimName"])
-        yield from self._whole(part, f"platform://volumeset/{self._sets[name]}", at)
+        if name not in self._claimed:
+            self._claimed[name] = self._claims.mounted(self._user, source["claimName"])
+        yield from self._whole(part, f"platform://volumeset/{self._claimed[name]}", at)
 
     def _scratch(self, part: Part, _: Part, at: str) -> Iterator[Mount]:
         yield from self._whole(part, f"scratch://{fitting(part['name'].text())}", at)
@@ -127,6 +137,7 @@ class Volumes:
 
     def _projected(self, part: Part, source: Part, at: str) -> Iterator[Mount]:
         _mode(source["defaultMode"])
+        part["readOnly"].flag()
         sources = source["sources"].items()
         for each in sources:
             for form, inner in each.fields():

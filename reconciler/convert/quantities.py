@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from math import ceil
 
-_QUANTITY = re.compile(r"([0-9]{1,20})(?:\.([0-9]{0,20}))?([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]{1,2})?")
+_QUANTITY = re.compile(r"(?=\.?[0-9])([0-9]{0,20})(?:\.([0-9]{0,20}))?([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]{1,2})?")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _MEBIBYTE = 1 << 20

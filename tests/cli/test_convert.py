@@ -110,6 +110,7 @@ def test_faults_leave_nothing_written(tmp_path: Path) -> None:
         (["convert", "nowhere.yaml"], "nowhere.yaml cannot be read: No such file or directory"),
         (["convert", "empty"], "empty holds nothing to read: no file below it ends in .yaml, .yml, .json"),
         (["convert", "a.yaml", "--gvc", "No Name"], "--gvc No Name: a name is lower-case letters, digits and hyphens"),
+        (["import", "a.yaml", "--scheme", "Cloud://"], "--scheme Cloud://: lower-case letters and digits"),
         (["import", "a.yaml", "--out", "taken/inner"], "taken/inner cannot be written: Not a directory"),
     ],
 )

@@ -61,6 +61,8 @@ def tells(remarks: list[Remark], position: int, at: Pointer) -> bool:
     here = [remark for remark in remarks if remark.index == position and remark.at]
     if any(NOVEL in remark.message and remark.at[: len(at)] == at for remark in here):
         return True
+    if any(is_named(remark, at) for remark in here):
+        return True
     near = [remark for remark in here if remark.at[: len(at)] == at or at[: len(remark.at)] == remark.at]
     return any(words in remark.message for remark in near for words in LEFT_OUT if NOVEL not in remark.message)
 
@@ -84,6 +86,12 @@ def test_a_field_that_nobody_knows_is_named_wherever_it_stands(file: Any) -> Non
             if not tells(remarks, source.position, at):
                 silent.append((source.position, at))
     assert silent == []
+
+
+def is_named(remark: Remark, at: Pointer) -> bool:
+    """Whether ``remark`` names the field that leads to ``at`` among those beside the one at which it stands."""
+    depth = len(remark.at) - 1
+    return len(at) > depth and at[:depth] == remark.at[:depth] and f"`{at[depth]}`" in remark.message
 
 
 ODD: list[Any] = [None, True, -1, 1.5, 10**15, "", "x", "a b", "-", "99999", "1Gi", [], {}, ["x"], {"x": 1}, [[]], [{}]]
