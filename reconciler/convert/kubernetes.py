@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import msgspec
 
+from reconciler.convert.addresses import tell_addresses
 from reconciler.convert.bundle import GROUPS, WORKLOADS, Bundle, Item, Source
 from reconciler.convert.domains import Domains
 from reconciler.convert.drafts import Draft, in_order
 from reconciler.convert.leftovers import tell_leftovers
 from reconciler.convert.remarks import Remark
-from reconciler.convert.services import ports_of
 from reconciler.convert.workloads import Deployed, Scene, workload
 
 INSTEAD = {
@@ -64,7 +64,7 @@ def convert(sources: Iterable[Source], gvc: str = "", protocol: str = "") -> Con
     for item in bundle.items:
         if item.kind not in _ONLY_INFORM:
             tell_leftovers(item.root.sheet, item.root)
-    _tell_names(deployed)
+    tell_addresses(bundle, deployed)
     _tell_outbound(deployed)
     remarks = [remark for sheet in bundle.sheets for remark in sheet.remarks]
     return Converted(in_order([*scene.secrets.drafts, *scene.claims.drafts, *scene.drafts, *domains]), remarks)
@@ -96,30 +96,6 @@ def _owner(item: Item, bundle: Bundle) -> Item | None:
         if reference["controller"].flag() and owner is not None and owner is not item:
             return owner
     return None
-
-
-def _tell_names(deployed: Iterable[Deployed]) -> None:
-    """Say once for every Service how what it selects is reached."""
-    told: set[tuple[str, str]] = set()
-    for one in deployed:
-        for service in one.services:
-            if (service.namespace, service.name) in told:
-                continue
-            told.add((service.namespace, service.name))
-            address = f"{one.name}.{one.gvc}.platform.local"
-            service.root["metadata"]["name"].say(
-                "convert-service-name", f"{service} is reached at {address} here{_ports(service, one)}"
-            )
-
-
-def _ports(service: Item, deployed: Deployed) -> str:
-    """Ports of the workload that are not those of the Service."""
-    changed = []
-    for port in ports_of(service):
-        numbers = [each.number for each in deployed.ports if port.target in (each.number, each.name)]
-        if numbers and numbers[0] != port.number:
-            changed.append(f"{numbers[0]} instead of {port.number}")
-    return f", on port {', '.join(changed)}" if changed else ""
 
 
 def _tell_outbound(deployed: Iterable[Deployed]) -> None:
