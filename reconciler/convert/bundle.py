@@ -80,10 +80,6 @@ class Bundle:
             for at, value in _unpacked(source.value, ()):
                 self._add(source, at, value)
 
-    def in_namespace(self, kind: str, namespace: str) -> Iterator[Item]:
-        """The resources of ``kind`` in ``namespace``."""
-        return (item for item in self.of(kind) if item.namespace == namespace)
-
     def of(self, *kinds: str) -> Iterator[Item]:
         """The resources of ``kinds``, one kind after the other."""
         for kind in kinds:

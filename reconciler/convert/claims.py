@@ -33,9 +33,15 @@ class Claims:
         self._namespaces = namespaces
         self._sets: dict[tuple[str, str], Draft] = {}
         self._users: dict[str, str] = {}
+        templates = _templates(bundle)
         for item in bundle.of("PersistentVolumeClaim"):
-            if not _made_by_a_template(item, bundle):
+            beginning, _, index = item.name.rpartition("-")
+            owner = templates.get((item.namespace, beginning)) if index.isdigit() else None
+            if owner is None:
                 self._sets[item.namespace, item.name] = self._add(item.root, item, (item.name,))
+                continue
+            item.root.say("convert-owned", f"{item} belongs to a replica of {owner} and comes with it")
+            item.root.ignored()
 
     def mounted(self, user: Item, claim: Part) -> str:
         """The volume set for the claim that ``user`` mounts; one of its own where another workload has that already."""
@@ -128,13 +134,10 @@ def _shared(spec: Part) -> None:
                      "let one workload serve the files, or mount an object store")  # fmt: skip
 
 
-def _made_by_a_template(claim: Item, bundle: Bundle) -> bool:
-    """Whether a cluster made ``claim`` for a replica of a StatefulSet in the bundle: ``TEMPLATE-NAME-INDEX``."""
-    for owner in bundle.in_namespace("StatefulSet", claim.namespace):
-        for template in owner.spec["volumeClaimTemplates"].items():
-            name = f"{template['metadata']['name'].text()}-{owner.name}-"
-            if claim.name.startswith(name) and claim.name.removeprefix(name).isdigit():
-                claim.root.say("convert-owned", f"{claim} belongs to a replica of {owner} and comes with it")
-                claim.root.ignored()
-                return True
-    return False
+def _templates(bundle: Bundle) -> dict[tuple[str, str], Item]:
+    """Namespace, and what the names of a StatefulSet's claims begin with: ``TEMPLATE-NAME``."""
+    return {
+        (owner.namespace, f"{template['metadata']['name'].text()}-{owner.name}"): owner
+        for owner in bundle.of("StatefulSet")
+        for template in owner.spec["volumeClaimTemplates"].items()
+    }

@@ -31,15 +31,17 @@ class Services:
             (item.namespace, backend.name) for item in bundle.of("Ingress") for backend in backends_of(item)
         }
         self._selected: set[str] = set()
+        self._selectors: dict[tuple[str, str, str], list[tuple[dict[str, str], Item]]] = {}
+        for service in bundle.of("Service"):
+            selector = service.spec["selector"].mapping()
+            for name, value in list(selector.items())[:1]:
+                self._selectors.setdefault((service.namespace, name, value), []).append((selector, service))
 
     def selecting(self, item: Item, labels: Mapping[str, str]) -> list[Item]:
         """The Services that select replicas with ``labels`` in the namespace of ``item``."""
-        found = []
-        for service in self._bundle.in_namespace("Service", item.namespace):
-            selector = service.spec["selector"].mapping()
-            if selector and selector.items() <= labels.items():
-                found.append(service)
-                self._selected.add(f"{service.namespace}/{service.name}")
+        near = (self._selectors.get((item.namespace, name, value), ()) for name, value in labels.items())
+        found = [service for each in near for selector, service in each if selector.items() <= labels.items()]
+        self._selected.update(f"{service.namespace}/{service.name}" for service in found)
         return found
 
     def inbound(self, service: Item) -> list[str]:
