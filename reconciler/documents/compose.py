@@ -22,7 +22,7 @@ from reconciler.documents.events import (
 )
 from reconciler.documents.limits import Limits
 from reconciler.documents.merges import MERGE, Merges
-from reconciler.documents.scalars import MERGE_KEY, NUMERIC, WORDS, Problem, literal, plain, shorten
+from reconciler.documents.scalars import MERGE_KEY, NUMERIC, WORDS, Problem, literal, plain
 from reconciler.documents.sink import Sink
 from reconciler.documents.tags import collection, tagged
 
@@ -221,9 +221,9 @@ class Composer:
     def _repeated(self, event: Event, key: Any, filled: dict[Any, Any]) -> None:
         if not self._key_lines:
             raise NeedKeyLines
-        shown = MERGE_KEY if key is MERGE else shorten(key)
         first = self._lines[id(filled), key]
-        message = f'the key "{shown}" is given twice in this mapping, first on line {first}'
+        # The key is not shown: a lost indentation may have made it of a line of a secret.
+        message = f"this key is given twice in its mapping, first on line {first}"
         self.sink.add("duplicate-key", event, message, "keep one of the two")
         # The last key of a mapping is taken for the one being filled.
         del filled[key]

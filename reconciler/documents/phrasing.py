@@ -29,6 +29,9 @@ _SIZES = {
     "maxItems": ("entries", "at most"),
     "maxProperties": ("entries", "at most"),
 }
+_ELSEWHERE = frozenset({"gvc", "spec", "metadata", "apiVersion"})
+"""Fields that manifests have, though not those of secrets."""
+
 Words = tuple[str, str, str]
 """Rule, message, suggestion."""
 
@@ -36,10 +39,12 @@ Words = tuple[str, str, str]
 def phrased(found: Iterable[Breach], schema: dict[str, Any], places: Places) -> list[Fault]:
     """Breaches of ``schema`` as faults, sorted by place.
 
-    Nothing that stands below ``x-secret`` is quoted.
+    Nothing that stands below ``x-secret`` is quoted, nor what may have slipped out of there.
     """
     chosen = _without_echoes(found)
-    faults = {_fault(breach, _secret(schema, breach.path), places) for breach in chosen}
+    slippery = any(field.get("x-secret") for field in schema.get("properties", {}).values())
+    hidden = ((each, _secret(schema, each.path) or (slippery and _slipped(each))) for each in chosen)
+    faults = {_fault(breach, secret, places) for breach, secret in hidden}
     return sorted(faults, key=lambda fault: (fault.line, fault.column, fault.rule, fault.message))
 
 
@@ -219,6 +224,12 @@ def _secret(schema: dict[str, Any], path: Pointer) -> bool:
         if here.get("x-secret"):
             return True
     return False
+
+
+def _slipped(breach: Breach) -> bool:
+    """Whether a breach is about a field or a text that a lost indentation can have made of a secret's value."""
+    unknown = breach.keyword == "additionalProperties" and breach.field not in _ELSEWHERE
+    return unknown or (isinstance(breach.value, str) and len(breach.value.split()) > 1)
 
 
 def _nearest(word: str, among: list[str]) -> str:

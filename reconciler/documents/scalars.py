@@ -84,12 +84,6 @@ def literal(text: str) -> Scalar | Problem:
     return _word(text) if text in _FORMER_BOOLS else text
 
 
-def shorten(text: str, width: int = 60) -> str:
-    """``text`` in one line of at most ``width`` characters, control characters escaped."""
-    shown = repr(text)[1:-1]
-    return shown if len(shown) <= width else shown[: width - 1] + "…"
-
-
 def _word(text: str) -> Scalar | Problem:
     if text in _NULLS:
         return None

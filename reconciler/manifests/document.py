@@ -120,7 +120,8 @@ class Decoding:
         if "kind" not in value:
             self._fault("missing-field", (), "the field `kind` is missing", f"one of {_listed()}")
         else:
-            text = written if isinstance(written, str) else ""
+            # Of several words, the others may have slipped out of a secret.
+            text = written if isinstance(written, str) and len(written.split()) == 1 else ""
             near = difflib.get_close_matches(text.lower(), list(KINDS), 1)
             hint = f"did you mean {near[0]}?" if near else f"one of {_listed()}"
             message = f"unknown kind {text[:60]!r}" if text else "the kind of a manifest is one word"

@@ -12,7 +12,7 @@ from tests.casefiles import cases
 CANARY = "canary"
 
 
-@pytest.mark.parametrize("case", cases("reading/masking.yaml"))
+@pytest.mark.parametrize("case", cases("masking/lines.yaml"))
 def test_a_file_shows_the_lines_that_its_case_names(case: dict[str, Any]) -> None:
     raw: str = case["file"]
     shown = visible_lines(raw.encode())

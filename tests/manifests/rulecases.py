@@ -144,6 +144,9 @@ def marks_of(case: Case) -> list[Mark]:
 def text_of(case: Case, folder: Path) -> str:
     """What `reconciler validate` prints of ``case``."""
     found = found_in(case, folder)
-    told = findings_text(found.findings[:MOST_TOLD], Excerpts(found.read, secrets=not case.settings))
+    excerpts = Excerpts(found.read, secrets=not case.settings)
     rest = len(found.findings) - MOST_TOLD
-    return f"{told}… and {rest} more\n" if rest > 0 else told
+    if rest <= 0:
+        return findings_text(found.findings, excerpts)
+    few, last = found.findings[: MOST_TOLD - 5], found.findings[-1:]
+    return f"{findings_text(few, excerpts)}… and {rest + 4} more …\n{findings_text(last, excerpts)}"
