@@ -15,23 +15,26 @@ from reconciler.documents.reader import Document, read
 from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.decoder import Decoded, decode
 from reconciler.manifests.normal import Dialect
-from reconciler.model.finding import Fault, Finding
+from reconciler.model.finding import Fault, Finding, Severity
 from reconciler.model.key import GVC_SCOPED
 from reconciler.model.resource import OPEN_GVC, Manifest
 from reconciler.pipeline.rulebook import rulebook
 from tests.fuzz.canary import CANARY, broken, is_only_secret
-from tests.fuzz.world import checked, shown
+from tests.fuzz.world import checked, shown, stepped
 from tests.mutate import places
 
 SECONDS = 1.0
 """CPU time that one file of ``BYTES`` at most may take, however it is made."""
 BYTES = 1 << 16
+BETWEEN = b"\n---\n"
+THEN = b'\n---\n"then"\n---\n'
 HEAD = 4
 """Bytes before an input that say how long it is, where it is kept."""
 TIGHT = Limits(depth=4, aliases=3, nodes=40, document_bytes=300, file_bytes=4000, documents=3, faults=5)
 """Limits that ordinary files break."""
 
 DIALECTS = (Dialect("acme", secret_key=b"k" * 32), Dialect("acme", "corp", b"k" * 32))
+_CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 
@@ -83,10 +86,32 @@ def checking(raw: bytes) -> None:
     _known(finding.rule for finding in findings)
     _within(findings, raw)
     told = shown(findings, raw)
+    if _CONTROL.search(told):
+        raise Wrong("what is shown has control characters in it")
     if is_only_secret(raw) and CANARY in told:
         raise Wrong("what is shown tells a secret")
     if _sometimes(raw) and checked(raw) != findings:
         raise Wrong("the same file was found to be something else")
+
+
+def stepping(raw: bytes) -> None:
+    """Two revisions, parted by the document ``"then"``, each document a file of its own.
+
+    Whoever comes from the first finds the errors in the second that a fresh look finds, and no warning besides.
+    """
+    halves = [half.split(BETWEEN) for half in raw.split(THEN)]
+    if len(halves) != 2:
+        return
+    before, after = ({f"shop/{number:02d}.yaml": text for number, text in enumerate(half)} for half in halves)
+    found = stepped(before, after)
+    if found is None:
+        return
+    step, fresh = ({(each.path, each.line, each.column, each.rule, each.severity, each.message) for each in one}
+                   for one in found)  # fmt: skip
+    wrong = (step - fresh) | {one for one in fresh - step if one[4] is Severity.ERROR}
+    if wrong:
+        said = "on the way only" if min(wrong) in step else "by a fresh look only"
+        raise Wrong(f"found {said}: {min(wrong)}")
 
 
 def _timed(check: Callable[..., Any], raw: bytes, *rest: Any) -> Any:
@@ -133,8 +158,11 @@ def _ends(raw: bytes) -> list[int]:
 
 
 def _within(faults: Iterable[Fault | Finding], raw: bytes) -> None:
+    """Raise Wrong where a fault is not in the file, or not told in lines of text."""
     ends: list[int] = []
     for fault in faults:
+        if "\n" in fault.message + fault.suggestion or _CONTROL.search(fault.message + fault.suggestion):
+            raise Wrong(f"{fault.rule} is told with control characters: {fault.message!r} {fault.suggestion!r}")
         ends = ends or _ends(raw)
         if (fault.line, fault.column) != (0, 0):
             _placed((fault.line, fault.column), ends, f"{fault.rule} ({fault.message})")

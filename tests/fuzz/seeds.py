@@ -12,10 +12,10 @@ import yaml
 from reconciler.documents.reader import read
 from tests.casefiles import CASES
 from tests.fuzz.canary import planted
-from tests.fuzz.oracles import BYTES
+from tests.fuzz.oracles import BETWEEN, BYTES, THEN
+from tests.fuzz.world import stepped
 from tests.mutate import EXAMPLES, Pool, examples
 
-BETWEEN = "\n---\n"
 MOST_INNER = 2_000
 
 
@@ -74,6 +74,11 @@ def streams() -> Iterator[bytes]:
             yield stream([planted(document) for document in found])
 
 
+def steps() -> Iterator[bytes]:
+    """Revisions without errors, each followed by itself."""
+    yield from (raw + THEN + raw for raw in streams() if stepped({"a.yaml": raw}, {}) is not None)
+
+
 def loaded(raw: bytes) -> list[Any]:
     """The documents of a file that can be read."""
     return [document.value for document in read(raw).documents]
@@ -81,12 +86,12 @@ def loaded(raw: bytes) -> list[Any]:
 
 def stream(documents: list[Any]) -> bytes:
     """``documents`` as one file."""
-    return BETWEEN.join(json.dumps(each, indent=1, ensure_ascii=False) for each in documents).encode()
+    return BETWEEN.join(json.dumps(each, indent=1, ensure_ascii=False).encode() for each in documents)
 
 
 def parted(raw: bytes) -> list[Any]:
     """The documents of ``stream``. Raises ValueError where ``raw`` was not written by it."""
-    return [json.loads(part) for part in raw.decode().split(BETWEEN)]
+    return [json.loads(part) for part in raw.split(BETWEEN)]
 
 
 def write_seeds(directory: Path, seeds: Iterator[bytes]) -> int:

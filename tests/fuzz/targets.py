@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.fuzz import oracles, seeds
 from tests.mutate import Pool, examples, mutated
@@ -29,6 +29,7 @@ TARGETS = {
     "reader": Target(oracles.reading, seeds.texts),
     "decoder": Target(oracles.decoding, seeds.texts),
     "rules": Target(oracles.checking, seeds.streams, structured=True, share=2),
+    "steps": Target(oracles.stepping, seeds.steps, structured=True),
 }
 
 
@@ -45,6 +46,8 @@ def changed(raw: bytes, seed: int) -> bytes | None:
         documents = seeds.parted(raw)
     except (ValueError, RecursionError):
         return None
+    if "then" in documents:
+        return _changed_on_the_way(documents, chance)
     if chance.random() < 0.1:
         documents = _rearranged(documents, chance)
     at = chance.randrange(len(documents))
@@ -52,7 +55,30 @@ def changed(raw: bytes, seed: int) -> bytes | None:
     return seeds.stream(documents)
 
 
-def _rearranged(documents: list[object], chance: random.Random) -> list[object]:
+def _changed_on_the_way(documents: list[Any], chance: random.Random) -> bytes:
+    """Two revisions with another difference between them, or with the same in both."""
+    cut = documents.index("then")
+    before, after = documents[:cut], documents[cut + 1 :]
+    at = chance.randrange(len(after)) if after else 0
+    form = chance.random()
+    if not after or (form < 0.1 and len(after) < MOST_DOCUMENTS):
+        after.append(chance.choice(chance.choice([before, examples_once()]) or [{}]))
+    elif form < 0.15:
+        after.pop(at)
+    elif form < 0.3:
+        after[at] = {**after[at], "name": chance.choice(["web", "db", "a", "shop"])} if _named(after[at]) else {}
+    else:
+        after[at] = mutated(after[at], chance, pool(), most=1 if form < 0.8 else 4)
+    if chance.random() < 0.15:
+        before = list(after)
+    return seeds.stream([*before, "then", *after])
+
+
+def _named(document: Any) -> bool:
+    return isinstance(document, dict) and "name" in document
+
+
+def _rearranged(documents: list[Any], chance: random.Random) -> list[Any]:
     """With another document among them, or one less, or in another order."""
     if len(documents) < MOST_DOCUMENTS:
         documents.append(chance.choice(examples_once()))
@@ -63,6 +89,6 @@ def _rearranged(documents: list[object], chance: random.Random) -> list[object]:
 
 
 @cache
-def examples_once() -> list[object]:
+def examples_once() -> list[Any]:
     """The examples, read once."""
     return [*examples()]

@@ -1,48 +1,105 @@
-"""A directory with one file, in memory: checked as `reconciler validate` does it."""
+"""Files in memory: checked as `reconciler validate` does it, and from one revision to the next as the daemon does."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from functools import cache
 
 from reconciler.manifests import crossing
 from reconciler.manifests.assembly import assemble
 from reconciler.manifests.decoder import Decoded
+from reconciler.manifests.delta import Delta
 from reconciler.manifests.normal import Dialect
-from reconciler.model.finding import Finding
+from reconciler.model.finding import Finding, has_errors
 from reconciler.model.revision import FileChange
 from reconciler.pipeline.decoding import Blobs, Cache, decode_all
 from reconciler.pipeline.view import Surroundings, View
+from reconciler.records.desired import Entry
 from reconciler.records.store import Records
 
 PATH = "shop/all.yaml"
+SOURCE = "main"
 DIALECT = Dialect("acme", secret_key=b"k" * 32)
 AROUND = Surroundings(external=frozenset({"gvc/shop", "gvc/ops"}), unknown=True)
 
+Files = dict[str, bytes]
+
+
+class World:
+    """What is known of the last good revision, and what is found in the next."""
+
+    def __init__(self) -> None:
+        self._records = Records.open(None)
+        self._known: dict[str, str] = {}
+        self._blobs: Files = {}
+
+    def found(self, files: Files) -> tuple[Delta, list[Finding]]:
+        """The difference that ``files`` make to what was accepted last, and everything that is found in it."""
+        named = {path: hashlib.blake2b(raw, digest_size=16).hexdigest() for path, raw in files.items()}
+        kept = {blob: self._blobs[blob] for blob in self._known.values()}
+        self._blobs = kept | {named[path]: raw for path, raw in files.items()}
+        blobs = Blobs(lambda blob: len(self._blobs[blob]), self._blobs.__getitem__)
+        paths = sorted({*self._known, *named})
+        changes = [FileChange(path, self._known.get(path, ""), named.get(path, "")) for path in paths]
+        nothing = Cache(lambda _: {}, lambda _: None)
+
+        def decoded(wanted: Iterable[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
+            return decode_all(list(wanted), blobs, nothing, DIALECT)
+
+        changed = [change for change in changes if change.before != change.after]
+        delta = assemble(SOURCE, changed, decoded, self._records.desired)
+        view = View(SOURCE, self._records, blobs, DIALECT, AROUND)
+        view.overlay(delta)
+        return delta, sorted([*delta.findings, *crossing.check(delta, view)])
+
+    def accept(self, files: Files, delta: Delta) -> None:
+        """Make ``files``, which made the difference ``delta``, the last good revision."""
+        self._known = {path: hashlib.blake2b(raw, digest_size=16).hexdigest() for path, raw in files.items()}
+        entries = [
+            Entry(key, SOURCE, each.path, each.position, each.line, each.blob, each.digest, each.references)
+            for key, each in delta.added.items()
+        ]
+        self._records.desired.replace(SOURCE, delta.removed(), entries)
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._records.desired.replace(SOURCE, [key for key, _ in self._records.desired.scan()], [])
+        self._known, self._blobs = {}, {}
+
 
 @cache
-def _records() -> Records:
-    """Records that nothing is ever written to."""
-    return Records.open(None)
+def _worlds() -> tuple[World, World]:
+    """One in which nothing is ever accepted, and one for steps; making them costs more than using them."""
+    return World(), World()
 
 
 def checked(raw: bytes) -> list[Finding]:
-    """Everything that is found in the file."""
-    blobs = Blobs(lambda _: len(raw), lambda _: raw)
-    view = View("", _records(), blobs, DIALECT, AROUND)
-    nothing = Cache(lambda _: {}, lambda _: None)
+    """Everything that is found in a directory with one file."""
+    return _worlds()[0].found({PATH: raw})[1]
 
-    def decoded(wanted: Iterable[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
-        return decode_all(list(wanted), blobs, nothing, DIALECT)
 
-    delta = assemble("", [FileChange(PATH, "", "blob")], decoded, _records().desired)
-    view.overlay(delta)
-    return sorted([*delta.findings, *crossing.check(delta, view)])
+def stepped(before: Files, after: Files) -> tuple[list[Finding], list[Finding]] | None:
+    """What is found in ``after`` by whoever knows ``before``, and by whoever knows nothing.
+
+    None where ``before`` has errors, so that it is never accepted.
+    """
+    fresh, world = _worlds()
+    world.forget()
+    delta, findings = world.found(before)
+    if has_errors(findings):
+        return None
+    world.accept(before, delta)
+    return world.found(after)[1], fresh.found(after)[1]
 
 
 def shown(findings: list[Finding], raw: bytes) -> str:
     """The findings in every form in which people and programs get them."""
+    from reconciler.cli.annotations import workflow_commands
     from reconciler.cli.excerpt import Excerpts
     from reconciler.cli.findings import findings_text, markdown_findings
+    from reconciler.cli.sarif import sarif
 
-    return findings_text(findings, Excerpts(lambda _: raw)) + markdown_findings(findings, "Refused")
+    told = findings_text(findings, Excerpts(lambda _: raw))
+    return told + markdown_findings(findings, "Refused") + workflow_commands(findings) + json.dumps(sarif(findings))
