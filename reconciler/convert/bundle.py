@@ -30,7 +30,10 @@ GROUPS: dict[str, frozenset[str]] = {
 }
 """Kinds that become something, or inform what does, with the API groups in which they are meant."""
 
-WORKLOADS = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "DaemonSet", "CronJob", "Job")
+JOBS = ("CronJob", "Job")
+"""Kinds that become cron workloads."""
+
+WORKLOADS = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "DaemonSet", *JOBS)
 """Kinds that become workloads."""
 
 _LISTED = frozenset({"List", *(f"{kind}List" for kind in GROUPS)})

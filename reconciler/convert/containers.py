@@ -9,7 +9,7 @@ from reconciler.convert.drafts import Body, without_empty
 from reconciler.convert.mounts import Mount, Volumes
 from reconciler.convert.names import container_name
 from reconciler.convert.parts import Part
-from reconciler.convert.ports import Port, Ports
+from reconciler.convert.ports import Port, Ports, names_of
 from reconciler.convert.probes import lifecycle, probe
 from reconciler.convert.quantities import cpu, memory, quantity
 from reconciler.convert.variables import Readings, variables
@@ -50,8 +50,9 @@ def container(part: Part, pod: Pod, taken: set[str]) -> Container:
         "metrics": pod.metrics,
     }
     if pod.ports:
-        body["readinessProbe"] = probe(part["readinessProbe"], ports)
-        body["livenessProbe"] = probe(part["livenessProbe"], ports)
+        names = names_of(part)
+        body["readinessProbe"] = probe(part["readinessProbe"], names)
+        body["livenessProbe"] = probe(part["livenessProbe"], names)
     body["lifecycle"] = lifecycle(part["lifecycle"])
     return Container(without_empty(body), ports, mounts)
 

@@ -88,6 +88,7 @@ class Domains:
             return None
         service = self._bundle.find("Service", item.namespace, backend.name)
         serving = [each for each in self._deployed if service is not None and service in each.services]
+        serving = [each for each in serving if each.ports]
         if service is None or not serving:
             path["backend"].ignored()
             backend.part.say(
@@ -153,8 +154,6 @@ def _port(service: Item, backend: Backend, deployed: Deployed) -> int:
     """The port of the container behind a port of ``service``; 0 where it is not known."""
     for port in ports_of(service):
         if backend.port in (port.number, port.name, 0):
-            if isinstance(port.target, int):
-                return port.target
-            return next((each.number for each in deployed.ports if each.name == port.target), 0)
+            return next((each.number for each in deployed.ports if port.target in (each.number, each.name)), 0)
     backend.part.say("convert-missing", f"{service} has no port {backend.port}")
     return 0

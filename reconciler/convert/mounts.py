@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from reconciler.convert.bundle import Item
+from reconciler.convert.bundle import JOBS, Item
 from reconciler.convert.claims import Claims
 from reconciler.convert.names import fitting
 from reconciler.convert.parts import Part
@@ -102,6 +102,11 @@ class Volumes:
         if source["readOnly"].flag():
             source["readOnly"].say("convert-changed", "the volume can be written to here")
         name = source["claimName"].needed()
+        if self._user.kind in JOBS:
+            part.ignored()
+            part.say("convert-mount", f"{at} is left out: only stateful workloads mount volume sets, such as {name}",
+                     "let a workload that has it do the work, or mount an object store")  # fmt: skip
+            return
         if name not in self._claimed:
             self._claimed[name] = self._claims.mounted(self._user, source["claimName"])
         yield from self._whole(part, f"platform://volumeset/{self._claimed[name]}", at)

@@ -83,6 +83,12 @@ class Ports:
         return ports
 
 
+def names_of(container: Part) -> dict[str, int]:
+    """Name and number of the ports that ``container`` declares, those that the platform refuses too."""
+    declared = [part for part in container["ports"].items() if part.peek("name")]
+    return {part["name"].text(): part["containerPort"].number() or 0 for part in declared}
+
+
 def _declared(container: Part) -> Iterator[tuple[Part, int, str]]:
     for part in container["ports"].items():
         if other_transport(part):

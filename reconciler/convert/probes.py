@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from reconciler.convert.drafts import Body
 from reconciler.convert.parts import Part
-from reconciler.convert.ports import BLOCKED, Port
+from reconciler.convert.ports import BLOCKED
 from reconciler.convert.services import either
 
 _BOUNDS = {
@@ -21,8 +20,8 @@ _BOUNDS = {
 _LOWEST_PORT = {"httpGet": 80, "tcpSocket": 80, "grpc": 1}
 
 
-def probe(part: Part, ports: Sequence[Port]) -> Body | None:
-    """A readiness or liveness probe; None where there is none, or none that the platform can do."""
+def probe(part: Part, names: Mapping[str, int]) -> Body | None:
+    """A readiness or liveness probe, None where there is none that can be done; ``names`` are the ports that have one."""
     if not part:
         return None
     form = next((form for form in ("exec", *_LOWEST_PORT) if part[form]), "")
@@ -30,7 +29,7 @@ def probe(part: Part, ports: Sequence[Port]) -> Body | None:
         part.ignored()
         part.say("convert-malformed", "a probe has one of exec, httpGet, tcpSocket and grpc")
         return None
-    body: Body | None = {"exec": _command(part["exec"])} if form == "exec" else _asking(part[form], form, ports)
+    body: Body | None = {"exec": _command(part["exec"])} if form == "exec" else _asking(part[form], form, names)
     if body is None:
         part.ignored()
         return None
@@ -58,8 +57,8 @@ def _command(part: Part) -> Body:
     return {"command": part["command"].texts()}
 
 
-def _asking(part: Part, form: str, ports: Sequence[Port]) -> Body | None:
-    port = _port(part["port"], form, ports)
+def _asking(part: Part, form: str, names: Mapping[str, int]) -> Body | None:
+    port = _port(part["port"], form, names)
     if port is None:
         return None
     asked: Body = {}
@@ -79,19 +78,18 @@ def _asking(part: Part, form: str, ports: Sequence[Port]) -> Body | None:
     return {form: {name: value for name, value in asked.items() if value not in (None, [])}}
 
 
-def _port(part: Part, form: str, ports: Sequence[Port]) -> int | None:
+def _port(part: Part, form: str, names: Mapping[str, int]) -> int | None:
     """The number of the port that a probe asks; None, which is told, where it cannot."""
     wanted = either(part)
-    if isinstance(wanted, str):
-        named: Any = next((port.number for port in ports if port.name == wanted), None)
-        if named is None:
-            part.say("convert-malformed", f"no port of the container is called {wanted}")
-        wanted = named or 0
-    elif wanted < _LOWEST_PORT[form] or (form == "tcpSocket" and wanted in BLOCKED):
-        part.say("convert-left-out", f"port {wanted} cannot be probed; the probe is left out",
+    if isinstance(wanted, str) and wanted not in names:
+        part.say("convert-malformed", f"no port of the container is called {wanted}")
+        return None
+    port = names[wanted] if isinstance(wanted, str) else wanted
+    if port < _LOWEST_PORT[form] or (form == "tcpSocket" and port in BLOCKED):
+        part.say("convert-left-out", f"port {port} cannot be probed; the probe is left out",
                  f"probe a port from {_LOWEST_PORT[form]} to 65535 that the platform does not use")  # fmt: skip
         return None
-    return wanted or None
+    return port
 
 
 def _within(part: Part, value: int, least: int, most: int) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from reconciler.convert.bundle import WORKLOADS, Bundle, Item
+from reconciler.convert.bundle import JOBS, WORKLOADS, Bundle, Item
 from reconciler.convert.claims import Claims
 from reconciler.convert.containers import Container, Pod, container, cpu_share
 from reconciler.convert.drafts import Body, Draft, drafted, without_empty
@@ -72,7 +72,7 @@ def workload(item: Item, scene: Scene) -> Deployed:
     services = scene.services.selecting(item, template["metadata"]["labels"].mapping())
     readings = Readings(item, scene.secrets)
     containers = _containers(item, template, services, readings, scene)
-    is_cron = item.kind in ("CronJob", "Job")
+    is_cron = item.kind in JOBS
     is_stateful = not is_cron and any(is_lasting(mount) for each in containers for mount in each.mounts)
     if item.kind == "StatefulSet" and not is_stateful:
         item.root["kind"].say("convert-changed", "it mounts no claim, so its replicas have no names of their own",
@@ -106,7 +106,7 @@ def _containers(item: Item, template: Part, services: list[Item], readings: Read
         each.ignored()
         each.say("convert-init-container", f"the init container {each.peek('name')} has no counterpart and is left out",
                  "do its work in the image or in the container's own command")  # fmt: skip
-    ports = None if item.kind in ("CronJob", "Job") else Ports(parts, services, scene.protocol)
+    ports = None if item.kind in JOBS else Ports(parts, services, scene.protocol)
     volumes = Volumes(item, pod, scene.claims, readings)
     metrics = _metrics(template["metadata"])
     taken: set[str] = set()
