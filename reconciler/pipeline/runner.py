@@ -129,7 +129,8 @@ class Runner:
         try:
             if not line.source.local:
                 await asyncio.to_thread(line.source.refresh)
-            if line.idle():
+            verified = line.source.settings.verify is not None
+            if await asyncio.to_thread(line.idle) if verified else line.idle():
                 self._set(name, _REACHABLE)
                 return None
         except SourceError as error:
@@ -152,13 +153,12 @@ class Runner:
         """The report of a source about which nothing is done now; its conditions say so, and that it is pinned."""
         pin = self.records.pins.get(name)
         found = self.records.suspensions.get(source_target(name))
-        pinned = _aside("Pinned", "" if pin is None else _pinned(pin))
-        held = _aside("Suspended", "" if found is None else _suspended(found))
-        self._set(name, *(each for each in (pinned, held) if each.status or self._holds(name, each.type)))
-        return None if found is None else report.suspended(name, held.message)
-
-    def _holds(self, name: str, kind: str) -> bool:
-        return any(each.type == kind and each.status for each in self.records.conditions.get(name))
+        told = {"Pinned": "" if pin is None else _pinned(pin), "Suspended": "" if found is None else _suspended(found)}
+        self._set(name, *(Condition(kind, True, kind, message) for kind, message in told.items() if message))
+        for kind in {each.type for each in self.records.conditions.get(name)} & told.keys():
+            if not told[kind]:
+                self.records.conditions.drop(name, kind)
+        return None if found is None else report.suspended(name, told["Suspended"])
 
     def next_end(self) -> float | None:
         """When the next suspension ends by itself (seconds since the epoch), None where none does."""
@@ -207,10 +207,6 @@ class Runner:
         with self.records.transaction():
             self.records.events.add_many(events)
             self.records.events.trim(self.settings.events.keep)
-
-
-def _aside(kind: str, message: str) -> Condition:
-    return Condition(kind, bool(message), kind if message else "Resumed", message)
 
 
 def _pinned(pin: Pin) -> str:

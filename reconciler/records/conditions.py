@@ -39,6 +39,10 @@ class Conditions:
         sql = "SELECT type, status, reason, message, since FROM conditions WHERE scope = ? ORDER BY type"
         return [ScopeCondition(kind, bool(status), *rest) for kind, status, *rest in self._db.all(sql, (scope,))]
 
+    def drop(self, scope: str, type: str) -> None:  # noqa: A002
+        """Forget one condition, which has no meaning any more."""
+        self._db.write("DELETE FROM conditions WHERE scope = ? AND type = ?", (scope, type))
+
     def forget(self, scope: str) -> None:
         """Drop every condition of ``scope``, which exists no more."""
         self._db.write("DELETE FROM conditions WHERE scope = ?", (scope,))

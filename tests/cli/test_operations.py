@@ -1,0 +1,229 @@
+"""What operators say: suspend, resume, roll back, retry, orphan, adopt, review, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import SETTINGS, SHOP, Desk, workload
+
+WEB = "workload/shop/web"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A desk whose shop is applied."""
+    desk = Desk(tmp_path)
+    desk.applied()
+    return desk
+
+
+def version(desk: Desk, name: str = "web") -> int:
+    """The version of a workload as it is recorded."""
+    items = desk.run("get", "workload", name, "-o", "json").json["items"]
+    return int(items[0]["version"])
+
+
+def reasons(desk: Desk, key: str) -> list[str]:
+    """Why things happened to ``key``, oldest first."""
+    lines = desk.run("events", key, "-o", "json").out.splitlines()
+    return [json.loads(line)["reason"] for line in lines]
+
+
+def test_a_suspended_resource_stays_as_it_is_and_the_rest_goes_on(desk: Desk) -> None:
+    said = desk.run("suspend", WEB, "--reason", "a look inside")
+    assert (said.code, said.err) == (0, "")
+    assert "reconciler resume workload/shop/web" in said.out
+    desk.commit({"shop/web.yaml": workload("web", "2"), "shop/new.yaml": workload("new")})
+    ended = desk.run("apply")
+    assert ended.code == 1
+    assert "Suspended: suspended; nothing is done about it until: reconciler resume workload/shop/web" in ended.out
+    assert (version(desk), version(desk, "new")) == (1, 1)
+    assert desk.plan()["summary"]["suspended"] == 1
+    plan = desk.run("plan").out
+    assert re.search(r"~ workload/shop/web .*suspended", plan)
+    assert "Suspended" in desk.status("shop/workload/web.yaml")
+    assert desk.run("resume", WEB).code == 0
+    desk.applied()
+    assert version(desk) == 2
+
+
+def test_what_depends_on_a_suspended_resource_waits_for_it(desk: Desk) -> None:
+    desk.run("suspend", WEB)
+    tags = "tags: {reconciler/depends-on: workload/web}\n"
+    desk.commit({"shop/web.yaml": workload("web", "2"), "shop/after.yaml": workload("after", more=tags)})
+    assert "workload/shop/after: " not in desk.run("apply").out
+    assert "workload/shop/after" not in desk.recorded()
+    desk.run("resume", WEB)
+    desk.applied()
+    assert "workload/shop/after" in desk.recorded()
+
+
+def test_a_suspended_resource_is_not_deleted(desk: Desk) -> None:
+    desk.run("suspend", WEB)
+    desk.commit({"shop/web.yaml": None})
+    assert desk.run("apply").code == 1
+    assert WEB in desk.recorded()
+    desk.run("resume", WEB)
+    desk.applied()
+    assert WEB not in desk.recorded()
+
+
+def test_nothing_of_a_suspended_source_is_applied_until_it_is_resumed(desk: Desk) -> None:
+    desk.run("suspend", "main", "--reason", "freeze", "--until", "2h")
+    desk.commit({"shop/web.yaml": workload("web", "2")})
+    ended = desk.run("apply")
+    assert ended.code == 1
+    assert re.search(r"main: suspended: suspended by \S+ until 20\S+Z: freeze", ended.out)
+    assert version(desk) == 1
+    assert "Suspended" in desk.status("reconciler.yaml")
+    desk.run("resume", "main")
+    desk.applied()
+    assert version(desk) == 2
+    assert "Suspended" not in desk.status("reconciler.yaml")
+
+
+def test_a_suspension_ends_by_itself(desk: Desk) -> None:
+    desk.run("suspend", "main", "--until", "500ms")
+    desk.commit({"shop/web.yaml": workload("web", "2")})
+    while desk.run("apply").code:
+        assert version(desk) == 1
+    assert version(desk) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("suspend", "nobody"), "there is no source 'nobody'"),
+        (("suspend", "workload/shop/nobody"), "there is no workload/shop/nobody"),
+        (("resume", "main"), "main is neither suspended nor rolled back"),
+        (("retry", WEB), "nothing of workload/shop/web has failed"),
+        (("adopt", WEB), "workload/shop/web is no orphan: the source main owns it"),
+        (("rollback", "main", "no-such-branch"), "revision 'no-such-branch' is not in the repository"),
+        (("rollback", "other", "HEAD"), "there is no source 'other'"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_reason(desk: Desk, words: tuple[str, ...], told: str) -> None:
+    said = desk.run(*words)
+    assert said.code == 1
+    assert told in said.err
+
+
+def test_an_end_that_is_over_is_a_mistake(desk: Desk) -> None:
+    assert desk.run("suspend", "main", "--until", "2020-01-01").code == 2
+    assert desk.run("suspend", "main", "--until", "soon").code == 2
+
+
+def test_a_source_that_is_rolled_back_stays_there_whatever_is_pushed(desk: Desk) -> None:
+    first = desk.repo.git("rev-parse", "main")
+    desk.commit({"shop/web.yaml": workload("web", "2"), "shop/new.yaml": workload("new")})
+    desk.applied()
+    said = desk.run("rollback", "main", "main~1", "--reason", "broken release")
+    assert (said.code, first[:12] in said.out) == (0, True)
+    desk.applied()
+    assert (version(desk), "workload/shop/new" in desk.recorded()) == (3, False)
+    desk.commit({"shop/web.yaml": workload("web", "9")})
+    desk.applied()
+    assert version(desk) == 3
+    assert "broken release" in desk.status("reconciler.yaml")
+    desk.run("resume", "main")
+    desk.applied()
+    assert version(desk) == 4
+    assert "broken release" not in desk.status("reconciler.yaml")
+
+
+def test_an_orphan_stays_when_it_leaves_git_until_it_is_adopted(desk: Desk) -> None:
+    desk.run("orphan", WEB)
+    desk.commit({"shop/web.yaml": None})
+    desk.applied()
+    assert WEB in desk.recorded()
+    assert "made it an orphan" in desk.run("plan").out
+    desk.run("adopt", WEB)
+    desk.applied()
+    assert WEB not in desk.recorded()
+    assert reasons(desk, WEB)[-4:] == ["Orphaned", "Adopted", "Deleted", "Deleted"]
+
+
+def test_what_a_removed_source_left_goes_to_the_one_that_adopts_it(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    desk.settings.write_text(SETTINGS.replace("name: main", "name: other"))
+    desk.commit({"shop/web.yaml": None})
+    desk.run("apply")
+    assert WEB in desk.recorded(), "the source that asked for it is gone, which is no reason to delete anything"
+    assert desk.run("adopt", WEB).code == 0
+    desk.applied()
+    assert WEB not in desk.recorded()
+
+
+def test_a_run_goes_by_the_plan_that_was_read_or_says_what_moved(desk: Desk) -> None:
+    desk.commit({"shop/web.yaml": workload("web", "2")})
+    assert desk.run("plan", "--out", "plan.json").code == 0
+    desk.commit({"shop/api.yaml": f"kind: identity\nname: api\n---\n{workload('api', '7')}"})
+    moved = desk.run("apply", "--plan", "plan.json")
+    assert moved.code == 1
+    assert "the plan is not the one that was saved: new: update workload/shop/api@here" in moved.out
+    assert (version(desk), version(desk, "api")) == (1, 1)
+    desk.run("plan", "--out", "plan.json")
+    assert desk.run("apply", "--plan", "plan.json").code == 0
+    assert (version(desk), version(desk, "api")) == (2, 2)
+
+
+def test_a_file_that_is_no_plan_is_a_mistake(desk: Desk) -> None:
+    (desk.path / "plan.json").write_text("{}")
+    said = desk.run("apply", "--plan", "plan.json")
+    assert (said.code, "holds no plan" in said.err) == (2, True)
+    assert desk.run("apply", "--plan", "nowhere.json").code == 2
+
+
+@pytest.mark.parametrize(("mode", "waiting"), [("never", 0), ("deletes", 1), ("always", 2)])
+def test_the_settings_say_what_waits_for_approval(desk: Desk, mode: str, waiting: int) -> None:
+    desk.settings.write_text(f"{SETTINGS}approval: {mode}\n")
+    desk.commit({"shop/web.yaml": None, "shop/new.yaml": workload("new")})
+    plan = desk.plan()
+    assert plan["summary"]["waiting"] == waiting
+    desk.run("apply")
+    assert (WEB in desk.recorded(), "workload/shop/new" in desk.recorded()) == (waiting > 0, waiting < 2)
+    if waiting:
+        said = desk.run("approve", plan["held"])
+        assert re.search(r"^approved \S+ as \S+, until 20\S+Z\n", said.out)
+        desk.applied()
+        assert (WEB in desk.recorded(), "workload/shop/new" in desk.recorded()) == (False, True)
+        assert "Approved" in desk.run("events", "-o", "json").out
+
+
+def test_an_approval_that_is_too_old_is_void(desk: Desk) -> None:
+    desk.settings.write_text(f"{SETTINGS}approval: deletes\napprovalLasts: 1ms\n")
+    desk.commit({"shop/web.yaml": None})
+    desk.run("approve", desk.plan()["held"])
+    assert desk.run("apply").code == 1
+    assert WEB in desk.recorded()
+
+
+def test_the_history_tells_whose_commit_was_carried_out_and_how_that_ended(desk: Desk) -> None:
+    desk.commit({"shop/web.yaml": workload("web", "2")}, message="Serve the new page")
+    desk.applied()
+    newest, first = desk.run("history", "-o", "json").json["items"]
+    assert newest["subject"] == "Serve the new page"
+    assert newest["author"]
+    assert (newest["outcome"], newest["counts"], newest["source"]) == ("applied", {"updated": 2}, "main")
+    assert newest["seconds"] >= 0
+    assert first["run"] < newest["run"]
+    text = desk.run("history", "main", "--last", "1").out
+    assert re.fullmatch(r"[^\n]*Serve the new page[^\n]*\n", text)
+    assert desk.run("history", "other").code == 2
+
+
+def test_without_a_daemon_there_is_nobody_to_sync(desk: Desk) -> None:
+    said = desk.run("sync")
+    assert (said.code, "no daemon runs here" in said.err) == (1, True)
+
+
+def test_nothing_is_said_where_there_are_no_records(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, SHOP)
+    said = desk.run("suspend", "main")
+    assert (said.code, "nothing has been applied here" in said.err) == (1, True)
+    assert not desk.state.exists()
