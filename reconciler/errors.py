@@ -11,7 +11,8 @@ ReconcilerError
 │   ├── SourceUnreachable   the remote does not answer, or not in time
 │   ├── SourceGone          the repository, branch, tag, commit or path is not there
 │   ├── SourceEmpty         the path holds no manifest at all
-│   └── SourceRewritten     the branch moved to a commit that does not contain the last one
+│   ├── SourceRewritten     the branch moved to a commit that does not contain the last one
+│   └── SourceUnverified    the commit or tag is not signed by whom the settings trust
 └── EngineError           a location refused or failed a step; ``retry`` says whether trying again can help
 """
 
@@ -82,6 +83,12 @@ class SourceRewritten(SourceError):
     """The branch moved to a commit that does not contain the last one; followed only with ``allowRewrite``."""
 
     reason = "SourceRewritten"
+
+
+class SourceUnverified(SourceError):
+    """The commit or tag is not signed, or not by whom the settings trust; nothing of it is read."""
+
+    reason = "SourceUnverified"
 
 
 class EngineError(ReconcilerError):

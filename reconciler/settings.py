@@ -32,6 +32,15 @@ class Credentials(msgspec.Struct, frozen=True, rename="camel"):
     known_hosts: Path | None = None
 
 
+class VerifySettings(msgspec.Struct, frozen=True, rename="camel"):
+    """What has to be signed, and the files that say by whom."""
+
+    signed: Literal["commit", "history", "tag"] = "commit"
+    allowed_signers: Path | None = None
+    revoked_keys: Path | None = None
+    gpg_keyring: Path | None = None
+
+
 class StatusSettings(msgspec.Struct, frozen=True, rename="camel"):
     """How what was done is written back; ``interval`` in seconds."""
 
@@ -56,6 +65,7 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="camel"):
     read_only: bool = False
     timeout: float = 60.0
     credentials: Credentials = Credentials()
+    verify: VerifySettings | None = None
     status: StatusSettings = StatusSettings()
 
     @property

@@ -24,6 +24,7 @@ venv)
     ;;
 tools)
     need openssh-server command_exists sshd
+    need gnupg command_exists gpg
     need openssl command_exists openssl
     need systemd command_exists systemd-analyze
     need nodejs command_exists node

@@ -74,6 +74,12 @@ def test_every_setting_arrives(tmp_path: Path) -> None:
     assert (main.interval, main.timeout, main.allow_rewrite, main.read_only) == (90.0, 120.0, True, True)
     assert (main.include, main.exclude) == (("shop/**",), ("**/draft-*",))
     assert (main.status.branch, main.status.interval, main.status.push) == ("reconciler/status-west", 10.0, False)
+    assert main.verify is not None
+    assert (main.verify.signed, main.verify.gpg_keyring) == ("history", tmp_path / "signers.asc")
+    assert (main.verify.allowed_signers, main.verify.revoked_keys) == (
+        tmp_path / "allowed_signers",
+        tmp_path / "revoked_keys",
+    )
     assert (tagged.branch, tagged.tag) == ("", "v1.2")
     assert (pinned.branch, pinned.commit) == ("", "0123456789abcdef0123456789abcdef01234567")
 

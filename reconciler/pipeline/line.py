@@ -116,7 +116,9 @@ class Line:
         revision = self.source.revision(expression or self._pinned())
         if not expression:
             same_ref = row is not None and row.ref == revision.ref
-            check_rewrite(repository, row.commit if row is not None and same_ref else "", revision)
+            previous = row.commit if row is not None and same_ref else ""
+            check_rewrite(repository, previous, revision)
+            repository.check_signed(revision.commit, previous)
         self.records.blobs.use(decoder_id(self.dialect), keep=keep_cache)
         view = self.view()
         skip = self.settings.on_invalid == "skip"

@@ -70,24 +70,10 @@ class Remote:
         file, and only for the origin of the url, so that a redirect elsewhere learns nothing.
         """
         command = ["git", *_OPTIONS, *self._credential_options(), *arguments]
-        running = subprocess.Popen(
-            command,
-            cwd=repository,
-            env=self._environment(repository),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        try:
-            output, errors = running.communicate(timeout=self._timeout)
-        except subprocess.TimeoutExpired:
-            raise SourceUnreachable(
-                f"source {self.name}: {self._place()} did not answer within {self._timeout:g} s"
-            ) from None
-        finally:
-            _end(running)
-        return Answer(running.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
+        answer = answered(command, repository, self._environment(repository), self._timeout)
+        if answer is None:
+            raise SourceUnreachable(f"source {self.name}: {self._place()} did not answer within {self._timeout:g} s")
+        return answer
 
     def failure(self, answer: Answer) -> SourceGone | SourceUnreachable:
         """The error that ``answer`` tells of, in git's words without what is secret."""
@@ -153,6 +139,29 @@ class Remote:
                 f"source {self.name}: the token file {self._credentials.token_file} cannot be read: {reason}"
             ) from None
         return [token] if token else []
+
+
+def answered(command: list[str], place: Path, environment: dict[str, str], timeout: float) -> Answer | None:
+    """How ``command`` ended, run at ``place`` with this environment alone; None past ``timeout`` (seconds).
+
+    All that it started ends with it.
+    """
+    running = subprocess.Popen(
+        command,
+        cwd=place,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        output, errors = running.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        _end(running)
+    return Answer(running.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
 
 
 def _end(running: subprocess.Popen[bytes]) -> None:

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.errors import SourceEmpty
+from reconciler.errors import SourceEmpty, UsageError
 from reconciler.source.address import parse_address
 
 if TYPE_CHECKING:
@@ -64,7 +64,12 @@ class Source:
 
 
 def open_source(settings: SourceSettings, state_dir: Path) -> Source:
-    """The source that ``settings`` describe; mirrors live under ``state_dir``. Raises UsageError for a wrong url."""
+    """The source that ``settings`` describe; mirrors live under ``state_dir``.
+
+    Raises UsageError for a wrong url, and where what is to be signed cannot be.
+    """
+    if settings.verify is not None and settings.verify.signed == "tag" and not settings.tag:
+        raise UsageError(f"source {settings.name}: `signed: tag` is for a source that stays at a tag; set its tag")
     address = parse_address(settings.url)
     if address.path is not None:
         return Source(settings, address.path, None)

@@ -22,6 +22,7 @@ from reconciler.source.walk import Walk, parse_tree
 
 if TYPE_CHECKING:
     from reconciler.settings import SourceSettings
+    from reconciler.source.signature import Signatures
 
 Answer = TypeVar("Answer")
 
@@ -50,6 +51,7 @@ class Repository:
         self._selections: dict[str, Selection] = {}
         self._manifest = ""
         self._trees: dict[bytes, bytes] = {}
+        self._signatures = _signatures(settings)
 
     @property
     def gitdir(self) -> Path:
@@ -66,10 +68,13 @@ class Repository:
         """The revision the source stands at, or the one that ``expression`` (anything Git understands) names.
 
         Sees what other programs did to the refs, packed or not. Raises SourceGone where the branch, tag, commit or
-        path is not there, SourceError where objects are missing or damaged.
+        path is not there, SourceUnverified where the settings ask for a signature that is not there, SourceError where
+        objects are missing or damaged.
         """
         name = expression or self.settings.commit or wanted_ref(self.settings)
         target = self._find(name)
+        if (signatures := self._signatures) is not None:
+            self._ask(lambda: signatures.check(self._git, target, name))
         if self._last is None or self._last[0] != target or self._last[1].ref != _short(name):
             self._last = (target, self._revision(_short(name), target))
         return self._last[1]
@@ -79,6 +84,11 @@ class Repository:
         if newer == older or not self.holds(older):
             return newer == older
         return self._ask(lambda: self._git.descendant_of(newer, older))
+
+    def check_signed(self, newer: str, older: str) -> None:
+        """Raises SourceUnverified where the settings ask for signed history and one since ``older`` is not signed."""
+        if (signatures := self._signatures) is not None:
+            self._ask(lambda: signatures.check_since(self._git, older, newer))
 
     def holds(self, name: str) -> bool:
         """Whether the object ``name`` (a full id) is still there; Git forgets what a force push left behind."""
@@ -258,6 +268,14 @@ def check_rewrite(repository: Repository, previous: str, revision: Revision) -> 
         f"source {settings.name}: {revision.ref} moved to {revision.commit[:12]}, which does not contain the last "
         f"commit {previous[:12]}; push a commit that does, or set allowRewrite to follow"
     )
+
+
+def _signatures(settings: SourceSettings) -> Signatures | None:
+    if settings.verify is None:
+        return None
+    from reconciler.source.signature import Signatures
+
+    return Signatures(settings, settings.verify)
 
 
 def _raw(tree: str) -> bytes:

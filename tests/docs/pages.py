@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.docs import commands, convert, manifests, rules, schemas, settings, status
+from tests.docs import commands, convert, manifests, rules, schemas, settings, signatures, status
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOTE = "<!-- Written by `python -m tests.docs`; a change made here is lost. -->\n\n"
@@ -15,6 +15,7 @@ MAKERS = {
     "rules.md": rules.page,
     "schemas.md": schemas.page,
     "settings.md": settings.page,
+    "signatures.md": signatures.page,
     "status.md": status.page,
 }
 

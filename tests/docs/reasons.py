@@ -74,6 +74,10 @@ SOURCES = {
         "The branch moved to a commit that does not contain the last one.",
         "Push one that does, or set `allowRewrite`.",
     ),
+    "SourceUnverified": (
+        "The commit or tag is not signed, or not by whom the settings trust. The last good revision stays applied.",
+        "Sign it, or trust its key: [signatures.md](signatures.md).",
+    ),
     "SourceFailed": ("Git cannot give or take what it should; the message says what.", "See the message."),
     "PushRaced": ("Others moved the status branch at the same time, again and again.", "Nothing; it is tried again."),
     "Written": ("The status branch is up to date.", "Nothing."),
@@ -89,10 +93,11 @@ EVENTS = {
     "EngineBug": "Warning. A step met a fault in this program.",
     "InvalidRevision": "Warning. A finding of a refused revision, 100 at most a revision.",
     "InvalidFiles": "Warning. The same where files with errors are skipped.",
-    "SourceUnreachable": "Warning. The source cannot be read, for this reason; so for the four below.",
+    "SourceUnreachable": "Warning. The source cannot be read, for this reason; so for the five below.",
     "SourceGone": "Warning.",
     "SourceEmpty": "Warning.",
     "SourceRewritten": "Warning.",
+    "SourceUnverified": "Warning.",
     "SourceFailed": "Warning.",
 }
 """Reason of an event → its type and what happened."""

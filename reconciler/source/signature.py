@@ -1,0 +1,226 @@
+"""Who signed a commit or a tag: asked of Git, in a repository of its own that holds nothing but what is asked about."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pygit2
+from pygit2.enums import ObjectType, SortMode
+
+from reconciler.errors import SourceUnverified
+from reconciler.source.command import Answer, answered
+
+if TYPE_CHECKING:
+    from reconciler.settings import SourceSettings, VerifySettings
+
+BATCH = 200
+"""Commits that one command is asked about."""
+
+_GPG_CONF = "trust-model always\nno-auto-key-retrieve\nno-autostart\ndisable-dirmngr\n"
+_PROGRAMS = {
+    "gpg.program": "gpg",
+    "gpg.openpgp.program": "gpg",
+    "gpg.ssh.program": "ssh-keygen",
+    "gpg.x509.program": "false",
+}
+_ARMOUR = re.compile(rb"^(?:gpgsig )?-----BEGIN (SSH SIGNATURE|PGP SIGNATURE|PGP MESSAGE|SIGNED MESSAGE)-----", re.M)
+_VERDICTS = (
+    (r"key has expired", "the key was no longer valid when it was made"),
+    (r"key is not yet valid", "the key was not yet valid when it was made"),
+    (r"REVKEYSIG (\S+)", "the key is revoked"),
+    (r"EXPKEYSIG (\S+)", "the key has expired"),
+    (r"EXPSIG (\S+)", "the signature has expired"),
+    (r"BADSIG (\S+)|incorrect signature|invalid format", "the signature does not fit what is signed"),
+    (r"NO_PUBKEY (\S+)|ERRSIG (\S+)", "the keyring has no such key"),
+    (r"not permitted for use in signature namespace", "the key is allowed for other purposes alone"),
+    (r"No principal matched", "no allowed signer has such a key"),
+)
+_KEY = re.compile(
+    r"(?:NO_PUBKEY|EXPKEYSIG|REVKEYSIG|BADSIG|EXPSIG|ERRSIG) ([0-9A-F]{8,40})|key (SHA256:[A-Za-z0-9+/]{43})"
+)
+
+
+class Trust(msgspec.Struct, frozen=True):
+    """The operator's files as they are now."""
+
+    signers: bytes
+    revoked: bytes
+    keyring: bytes
+
+    @property
+    def digest(self) -> str:
+        """Changes when one of the files does."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+
+class Signatures:
+    """Verdicts about the commits and tags of one source, each asked for once as long as the trusted keys are the same.
+
+    Git is asked in an empty repository into which only the signed objects are copied: the configuration, replacements
+    and attributes of the source's own repository have no say.
+    """
+
+    def __init__(self, source: SourceSettings, settings: VerifySettings) -> None:
+        self._source = source
+        self._settings = settings
+        self._trusted = ""
+        self._verdicts: dict[str, str] = {}
+
+    def check(self, git: pygit2.Repository, target: str, name: str) -> None:
+        """Raises SourceUnverified where the commit or tag ``target`` is not signed as the settings ask for.
+
+        With ``signed: tag`` a commit counts where a signed tag in the repository stands for it, and a tag that was
+        found by its ref ``name`` has to be signed under that name: else an old release could be shown as a new one.
+        """
+        found = git[target]
+        if self._settings.signed != "tag":
+            self._require(git, [str(found.peel(pygit2.Commit).id)])
+        elif isinstance(found, pygit2.Tag):
+            if name.startswith("refs/tags/") and name != f"refs/tags/{found.name}":
+                raise self._refusal(f"tag {target[:12]}", "the tag was made under another name")
+            self._require(git, [target])
+        elif tags := list(_tags_of(git, target)):
+            self._require(git, tags[:1])
+        else:
+            raise self._refusal(f"commit {target[:12]}", "no annotated tag stands for it")
+
+    def check_since(self, git: pygit2.Repository, previous: str, commit: str) -> None:
+        """With ``signed: history``, raises SourceUnverified for the first commit since ``previous`` that is not signed.
+
+        Without a previous commit (``""``, or one that Git has forgotten) only ``commit`` itself is looked at.
+        """
+        if self._settings.signed != "history" or not previous or previous not in git:
+            return
+        walk = git.walk(commit, SortMode.TOPOLOGICAL | SortMode.REVERSE)
+        walk.hide(previous)
+        self._require(git, [str(each.id) for each in walk])
+
+    def _require(self, git: pygit2.Repository, ids: Sequence[str]) -> None:
+        trust = self._trust()
+        if trust.digest != self._trusted:
+            self._trusted, self._verdicts = trust.digest, {}
+        for start in range(0, len(ids), BATCH):
+            batch = ids[start : start + BATCH]
+            self._judge(git, [id_ for id_ in batch if id_ not in self._verdicts], trust)
+            bad = next((id_ for id_ in batch if self._verdicts.get(id_)), None)
+            if bad is not None:
+                raise self._refusal(f"{_kind(git, bad)} {bad[:12]}", self._verdicts[bad])
+
+    def _judge(self, git: pygit2.Repository, ids: Sequence[str], trust: Trust) -> None:
+        """Find the verdicts on ``ids``: all at once where all are good, else one by one up to the first that is not."""
+        if not ids:
+            return
+        try:
+            with _scratch(git, ids, trust) as place:
+                if len(ids) > 1 and self._ask(place, "commit", ids).code == 0:
+                    self._verdicts |= dict.fromkeys(ids, "")
+                    return
+                for id_ in ids:
+                    answer = self._ask(place, _kind(git, id_), [id_])
+                    self._verdicts[id_] = "" if answer.code == 0 else self._words(git, id_, answer, place)
+                    if self._verdicts[id_]:
+                        return
+        except OSError as error:
+            raise self._refusal(ids[0][:12], f"it cannot be checked: {error.strerror or error}") from None
+
+    def _ask(self, place: Path, kind: str, ids: Iterable[str], *, revoked: bool = True) -> Answer:
+        options = [part for name, program in _PROGRAMS.items() for part in ("-c", f"{name}={program}")]
+        options += ["-c", f"gpg.ssh.allowedSignersFile={place}/signers", "-c", "gpg.minTrustLevel=undefined"]
+        if self._settings.revoked_keys is not None and revoked:
+            options += ["-c", f"gpg.ssh.revocationFile={place}/revoked"]
+        command = ["git", "--git-dir", str(place / "git"), *options, f"verify-{kind}", "--raw", *ids]
+        answer = answered(command, place, _environment(place), self._source.timeout)
+        if answer is None:
+            raise self._refusal(kind, f"Git did not verify it within {self._source.timeout:g} s")
+        return answer
+
+    def _words(self, git: pygit2.Repository, id_: str, answer: Answer, place: Path) -> str:
+        """Why ``answer`` is no. Raises SourceUnverified where a program is missing, which is no verdict."""
+        if "cannot run" in answer.errors or "cannot exec" in answer.errors:
+            raise self._refusal("a signature", f"{answer.errors.splitlines()[0]}; install it")
+        armour = _ARMOUR.search(git[id_].read_raw())
+        if armour is None:
+            return "it is not signed"
+        form = armour[1].partition(b" ")[0]
+        if form == b"SSH" and self._settings.allowed_signers is None:
+            return "it is signed with ssh, and the settings name no allowedSigners"
+        if form == b"PGP" and self._settings.gpg_keyring is None:
+            return "it is signed with OpenPGP, and the settings name no gpgKeyring"
+        if form == b"SSH" and (other := self._ask(place, _kind(git, id_), [id_], revoked=False)).code == 0:
+            return f"revokedKeys rules its key out{_named(other)}"
+        said = next((words for pattern, words in _VERDICTS if re.search(pattern, answer.errors)), "")
+        return (said or "Git does not find it good") + _named(answer)
+
+    def _trust(self) -> Trust:
+        wanted = (self._settings.allowed_signers, self._settings.revoked_keys, self._settings.gpg_keyring)
+        return Trust(*map(self._content, wanted))
+
+    def _content(self, path: Path | None) -> bytes:
+        try:
+            return path.read_bytes() if path is not None else b""
+        except OSError as error:
+            raise self._refusal("what is there", f"{path} cannot be read: {error.strerror}") from None
+
+    def _refusal(self, what: str, why: str) -> SourceUnverified:
+        return SourceUnverified(
+            f"source {self._source.name}: the signature of {what} is not accepted: {why}; nothing of it is read"
+        )
+
+
+@contextmanager
+def _scratch(git: pygit2.Repository, ids: Iterable[str], trust: Trust) -> Iterator[Path]:
+    """A directory with the trusted keys and a repository of the objects ``ids`` alone, for as long as it is needed."""
+    with tempfile.TemporaryDirectory(prefix="reconciler-") as name:
+        place = Path(name)
+        (place / "signers").write_bytes(trust.signers)
+        (place / "revoked").write_bytes(trust.revoked)
+        copy = pygit2.init_repository(str(place / "git"), bare=True)
+        for id_ in ids:
+            found = git[id_]
+            copy.write(found.type, found.read_raw())
+        home = place / "gpg"
+        home.mkdir(mode=0o700)
+        (home / "gpg.conf").write_text(_GPG_CONF)
+        if trust.keyring:
+            (home / "keys").write_bytes(trust.keyring)
+            # What it cannot read, it leaves out; then no signature is good, and that is told.
+            answered(["gpg", "--batch", "--quiet", "--import", str(home / "keys")], place, _environment(place), 60.0)
+        yield place
+
+
+def _environment(place: Path) -> dict[str, str]:
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(place),
+        "GNUPGHOME": str(place / "gpg"),
+        "LC_ALL": "C",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+
+
+def _named(answer: Answer) -> str:
+    """The key that Git speaks of, in brackets."""
+    key = _KEY.search(answer.errors)
+    return f" ({key[1] or key[2]})" if key else ""
+
+
+def _kind(git: pygit2.Repository, id_: str) -> str:
+    return "tag" if git[id_].type == ObjectType.TAG else "commit"
+
+
+def _tags_of(git: pygit2.Repository, commit: str) -> Iterator[str]:
+    """Ids of the annotated tags that stand for ``commit``, by name."""
+    for name in sorted(ref for ref in git.references if ref.startswith("refs/tags/")):
+        found = git[git.references[name].resolve().target]
+        if isinstance(found, pygit2.Tag) and str(found.peel(pygit2.Commit).id) == commit:
+            yield str(found.id)

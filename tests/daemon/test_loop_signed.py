@@ -1,0 +1,58 @@
+"""A source whose commits have to be signed, under a daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.kit import Site, eventually, workload
+from tests.source.keys import Keys
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Iterator[Keys]:
+    """A key of ada that is trusted, and one of eve that is not."""
+    made = Keys(tmp_path / "keys")
+    made.ssh("ada")
+    made.ssh("eve", allowed=False)
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize("signed", ["commit", "history"])
+def test_what_is_not_signed_is_told_and_never_applied(tmp_path: Path, keys: Keys, signed: str) -> None:
+    site = Site(tmp_path / "site")
+    verify = {"signed": signed, "allowedSigners": str(keys.signers), "revokedKeys": str(keys.revoked)}
+    site.configure(sources=[site.source(interval="500ms", verify=verify)])
+    good = keys.commit(site.repo, "shop/web.yaml", workload("web"), "ada")
+    with site.daemon() as daemon:
+        eventually(lambda: site.applied(good), "what ada signed is applied")
+        bad = keys.commit(site.repo, "shop/api.yaml", workload("api", 6666), "eve")
+        eventually(lambda: site.condition("SourceReachable") == "false SourceUnverified", "the condition says so")
+        message = site.condition_message("SourceReachable")
+        assert f"commit {bad[:12]} is not accepted: no allowed signer has such a key" in message
+        eventually(lambda: "SourceUnverified" in site.status("reconciler.yaml"), "the status branch says so")
+        site.repo.git("update-ref", "refs/heads/main", good)
+        eventually(lambda: site.condition("SourceReachable") == "true Read", "the last good one goes on")
+        best = keys.commit(site.repo, "shop/cart.yaml", workload("cart"), "ada")
+        eventually(lambda: site.applied(best), "the next one is applied")
+        with site.records() as records:
+            events = [event for event in records.events.list(limit=100) if event.reason == "SourceUnverified"]
+            assert len(events) == 1
+            assert all(run.revision.rpartition(":")[2] != bad for run in records.runs.list(100, "main"))
+        assert len(daemon.said("run", level="warning", outcome="unreadable")) == 1
+
+
+def test_one_unsigned_commit_below_a_signed_one_stops_a_source_of_signed_history(tmp_path: Path, keys: Keys) -> None:
+    site = Site(tmp_path / "site")
+    verify = {"signed": "history", "allowedSigners": str(keys.signers)}
+    site.configure(sources=[site.source(interval="500ms", verify=verify)])
+    good = keys.commit(site.repo, "shop/web.yaml", workload("web"), "ada")
+    with site.daemon():
+        eventually(lambda: site.applied(good), "what ada signed is applied")
+        slip = site.repo.commit({"shop/api.yaml": workload("api", 6666)})
+        keys.commit(site.repo, "shop/cart.yaml", workload("cart"), "ada")
+        eventually(lambda: slip[:12] in site.condition_message("SourceReachable"), "the condition names the slip")
+        assert "workload/shop/cart@here" not in site.recorded()
