@@ -21,7 +21,7 @@ _LOWEST_PORT = {"httpGet": 80, "tcpSocket": 80, "grpc": 1}
 
 
 def probe(part: Part, names: Mapping[str, int]) -> Body | None:
-    """A readiness or liveness probe, None where there is none that can be done; ``names`` are the ports that have one."""
+    """A readiness or liveness probe, None where none can be done; ``names`` are the ports that have one."""
     if not part:
         return None
     form = next((form for form in ("exec", *_LOWEST_PORT) if part[form]), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from reconciler.manifests.decoder import decode
 from reconciler.manifests.normal import Dialect
 from reconciler.model.resource import Manifest
 from tests.casefiles import CASES
+from tests.convert.test_nothing_is_lost import mutated
 from tests.project.tree import ROOT
 
 MANIFESTS = sorted([*(ROOT / "examples/repo").rglob("*.yaml"), *(CASES / "rules").glob("*/passes.yaml")])
@@ -67,6 +69,17 @@ def test_another_spelling_means_the_same(path: Path) -> None:
     before = manifests(raw, Dialect("acme", "cloud", b"key"))
     after = manifests(imported(raw, scheme="cloud"))
     assert after == {key: body for key, body in before.items() if not _left_out(key)}
+
+
+@pytest.mark.parametrize("path", [*MANIFESTS, *KIND_CASES], ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_export_makes_an_import_fail(path: Path) -> None:
+    dice = random.Random(str(path.name))
+    sources, _ = read_all({"a.yaml": path.read_bytes()}, TEXT_FIELDS)
+    for source in sources:
+        for _ in range(15):
+            changed = source._replace(value=mutated(source.value, dice))
+            text = stream(draft.body for draft in normalise([changed], "acme", "cloud").drafts)
+            assert read(text.encode()).faults == []
 
 
 def test_links_are_as_short_as_they_can_be() -> None:
