@@ -75,6 +75,11 @@ class _Importing:
             self._say("import-not-a-manifest", source, (*at, "name"), "the manifest has no name")
             return
         draft = self._draft(found, kind, name)
+        if kind in GVC_SCOPED and not draft.gvc:
+            message = f"nothing says to which GVC {kind}/{name} belongs"
+            self._say(
+                "import-gvc", source, (*at, "name"), message, "write `gvc: NAME`, or put it below its GVC's manifest"
+            )
         key = Key(kind, draft.gvc, name)
         if key in self.drafts:
             self._say("import-duplicate", source, (*at, "name"), f"{key} is given twice", "keep one of the two")

@@ -94,6 +94,10 @@ _WARNINGS = {
         "A secret without data is left out.",
         "Reading a secret returns no data; only revealing it does.",
     ),
+    "import-gvc": (
+        "A workload, identity or volume set names its GVC.",
+        "Else the GVC's manifest has to lie beside it or above, which only the one who places the file can see to.",
+    ),
     "import-built-in": (
         "What the platform makes by itself is left out.",
         "Built-in resources, tags and deployments exist without a manifest and cannot be changed by one.",
