@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from reconciler.manifests.delta import Delta, keys_touched
-from reconciler.manifests.desired import Desired
+from reconciler.manifests.desired import Desired, Site
 from reconciler.manifests.rules import answer_of, rules
 from reconciler.manifests.rules.registry import Words
 from reconciler.model.finding import Finding, Severity
@@ -31,10 +31,19 @@ _PLACES = frozenset({Kind.LOCATION})
 def answers(delta: Delta, world: Desired) -> Iterator[Finding]:
     """What is wrong between what changed, what refers to it, and what the rules look at besides."""
     replies = cache(answer_of)
+    for key, site, questions in _asking(delta, world):
+        for question in questions:
+            for words in replies(question.rule)(question, key, world):
+                finding = _finding(key, site or world.site(key), question, world, words)
+                yield from () if finding is None else (finding,)
+
+
+def _asking(delta: Delta, world: Desired) -> Iterator[tuple[str, Site | None, tuple[Question, ...]]]:
+    """Keys with what is asked for them; documents with faults say where they are."""
     for key, resource in askers(delta, world):
-        for question in resource.questions:
-            told = replies(question.rule)(question, key, world)
-            yield from filter(None, (_finding(resource, question, world, words) for words in told))
+        yield key, None, resource.questions
+    for loose in delta.loose:
+        yield loose.key, Site(loose.path, loose.blob, loose.position), loose.questions
 
 
 def askers(delta: Delta, world: Desired) -> Iterator[tuple[str, Resource]]:
@@ -71,11 +80,10 @@ def _of_kinds(kinds: frozenset[str], targets: Iterable[str]) -> Iterator[str]:
     return (target for target in targets if target.partition("/")[0] in kinds)
 
 
-def _finding(resource: Resource, question: Question, world: Desired, words: Words) -> Finding | None:
+def _finding(key: str, site: Site, question: Question, world: Desired, words: Words) -> Finding | None:
     """The finding at the value that the question is about; None where a comment silences it."""
     rule = rules()[question.rule]
-    site = world.site(str(resource.key))
     line, column = world.place(site, pointer_parts(question.pointer))
     if rule.severity is not Severity.ERROR and world.ignored(site, line, rule.id):
         return None
-    return Finding(site.path, line, column, rule.id, rule.severity, *words, str(resource.key))
+    return Finding(site.path, line, column, rule.id, rule.severity, *words, key)

@@ -176,11 +176,12 @@ class _Assembly:
         for change, each in self.broken:
             _, names = self._gvcs_at(directory_of(change.path))
             self.delta.doubtful.update(each.key.replace(OPEN_GVC, name) for name in names or [""])
-            if each.references and (len(names) == 1 or OPEN_GVC not in each.key):
+            if (each.references or each.questions) and (len(names) == 1 or OPEN_GVC not in each.key):
                 gvc = names[0] if names else ""
                 references = tuple(_in_gvc(reference, gvc) for reference in each.references)
                 key = each.key.replace(OPEN_GVC, gvc)
-                self.delta.loose.append(Loose(key, change.path, change.after, each.position, references))
+                asked = tuple(_asked_in_gvc(question, gvc) for question in each.questions)
+                self.delta.loose.append(Loose(key, change.path, change.after, each.position, references, asked))
 
     def _affected(self, directories: Iterable[str]) -> list[FileChange]:
         """Unchanged files that may now belong to another GVC."""

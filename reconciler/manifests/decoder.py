@@ -14,7 +14,7 @@ from reconciler.manifests.normal import Dialect, Former
 from reconciler.manifests.shape import shape_of
 from reconciler.model.finding import Fault, Severity
 from reconciler.model.key import Kind
-from reconciler.model.resource import Manifest, Reference
+from reconciler.model.resource import Manifest, Question, Reference
 from reconciler.model.rule import Rule, refused
 
 MOST_FAULTS = 500
@@ -81,12 +81,13 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
     """A document that is no manifest for its faults.
 
     ``key`` is the one that it means to have, as text, its GVC open where the directory decides; ``references`` are the
-    links in it that could be read.
+    links in it that could be read, ``questions`` what the rules ask about what is whole in it.
     """
 
     key: str
     position: int
     references: tuple[Reference, ...] = ()
+    questions: tuple[Question, ...] = ()
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):
@@ -115,7 +116,7 @@ def decode(raw: bytes, dialect: Dialect) -> Decoded:
         if manifest is not None:
             manifests.append(manifest)
         elif one.named:
-            broken.append(Broken(one.named, document.index, one.loose))
+            broken.append(Broken(one.named, document.index, one.loose, one.asked))
         faults.extend(one.faults)
         owned.extend((document, name) for name in one.owned)
         if len(faults) > MOST_FAULTS:

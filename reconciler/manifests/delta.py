@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from reconciler.model.finding import Finding
-from reconciler.model.resource import Reference, Resource
+from reconciler.model.resource import Question, Reference, Resource
 
 
 class Known(Protocol):
@@ -59,13 +59,14 @@ class Index(Protocol):
 
 
 class Loose(NamedTuple):
-    """A document with faults, of which only the links could be read."""
+    """A document with faults, of which only the links and what the rules ask could be read."""
 
     key: str
     path: str
     blob: str
     position: int
     references: tuple[Reference, ...]
+    questions: tuple[Question, ...]
 
 
 class Delta(msgspec.Struct):

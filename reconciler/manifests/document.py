@@ -64,6 +64,7 @@ class Decoding:
         self.key = ""
         self.named = ""
         self.loose: tuple[Reference, ...] = ()
+        self.asked: tuple[Question, ...] = ()
 
     def manifest(self) -> Manifest | None:
         """The document as a manifest, one that breaks rules too; None where it does not fit its schema."""
@@ -87,7 +88,7 @@ class Decoding:
             return None
         torn = [_torn(breach) for breach in breaches]
         rest = mended(value, torn)
-        self._judged(kind, rest, torn)
+        self.asked = self._judged(kind, rest, torn)
         if kind is not Kind.SECRET:
             former = Former(self.dialect, self._gvc(kind, rest))
             former.form(shape_of(str(kind)), rest)

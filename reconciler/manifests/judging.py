@@ -44,9 +44,11 @@ def judge(kind: Kind, value: dict[str, Any], torn: Sequence[Torn] = ()) -> Judge
     view = _view(value, rules.view)
     for entry in rules.entries if view is not None else ():
         for found in entry.check(view):
+            if torn and any(_overlap(found, each.at) for each in torn):
+                continue
             if isinstance(found, Ask):
                 questions.append(Question(entry.rule.id, found.target, _written(found.at), found.detail))
-            elif not torn or not any(_overlap(found, each.at) for each in torn):
+            else:
                 flaws.append((entry.rule, found))
     return Judgement(flaws, questions)
 
@@ -100,5 +102,6 @@ def _view(value: dict[str, Any], view: type[Envelope]) -> Envelope | None:
             return None
 
 
-def _overlap(flaw: Flaw, torn: Pointer) -> bool:
-    return any(at[: len(torn)] == torn[: len(at)] for at in (flaw.at, *flaw.also))
+def _overlap(found: Flaw | Ask, torn: Pointer) -> bool:
+    places = (found.at, *found.also) if isinstance(found, Flaw) else (found.at,)
+    return any(at[: len(torn)] == torn[: len(at)] for at in places)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from reconciler.manifests.rules.across_secrets import readings
+from reconciler.manifests.rules.env import asking
 from reconciler.manifests.rules.registry import Words, answer, rule
 from reconciler.manifests.rules.targets import SECRET, identity_of, place_of, users_of_kind
 from reconciler.manifests.rules.world import World
@@ -16,7 +17,7 @@ from reconciler.model.key import Kind
 from reconciler.model.matching import matches
 from reconciler.model.permissions import expanded
 from reconciler.model.policy import Policy
-from reconciler.model.resource import Question, pointer_parts
+from reconciler.model.resource import Question
 from reconciler.model.secret import Secret
 from reconciler.model.workload import Workload
 
@@ -72,8 +73,7 @@ def _inherited(question: Question, subject: str, world: World) -> Iterator[tuple
     workload = world.look(subject, Workload) if read else None
     if workload is None:
         return
-    container = workload.spec.containers[int(pointer_parts(question.pointer)[2])]
-    own = {variable.name for variable in container.env}
+    own = {variable.name for variable in asking(question, workload).env}
     seen: set[str] = set()
     for name, value in read:
         secret = f"secret/{value[len(SECRET) :].partition('.')[0]}"

@@ -34,10 +34,10 @@ def env_of(view: Workload | Gvc, index: int) -> Pointer:
 
 
 def asking(question: Question, workload: Workload) -> Container:
-    """The container of ``workload`` that ``question`` was asked for."""
+    """The container of ``workload`` that ``question`` was asked for; an empty one where it is there no more."""
     index = pointer_parts(question.pointer)[2]
-    assert isinstance(index, int)
-    return workload.spec.containers[index]
+    containers = workload.spec.containers
+    return containers[index] if isinstance(index, int) and index < len(containers) else Container()
 
 
 @rule("env-duplicate", "4-fields.md, section 5, container", Kind.WORKLOAD, Kind.GVC)
