@@ -43,6 +43,11 @@ def scalar(text: str) -> str:
     return f'"{_BREAKS.sub(_escape, quoted)}"'
 
 
+def after_key(value: str | int | float | bool | None, indent: str) -> str:
+    """A scalar as it stands behind a key; lines of a block begin with ``indent``, without which all is on one line."""
+    return _leaf(value, indent)
+
+
 def _lines(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         for name, member in value.items():

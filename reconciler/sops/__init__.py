@@ -1,0 +1,1 @@
+"""Encrypted documents in the format of SOPS, for age recipients: text and keys in, values and faults out; pure."""

@@ -1,0 +1,40 @@
+"""Comments of a document, and what they stand in: SOPS encrypts those in what is encrypted, too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from reconciler.model.finding import Pointer
+from reconciler.sops.leaves import Part, Span
+
+_COMMENT = re.compile(r"(?:^|(?<=\s))#([^\r\n]*)", re.MULTILINE)
+
+
+class Comment(NamedTuple):
+    """A comment from its ``#`` at ``start`` to its ``end``, its text, and the pointer of what it stands in."""
+
+    start: int
+    end: int
+    text: str
+    holder: Pointer
+
+
+def comments(text: str, part: Part, begin: int) -> Iterator[Comment]:
+    """The comments of a document whose text begins at ``begin``: what follows a ``#`` between its scalars."""
+    first, last = Span(begin, begin, (), 0), Span(part.end, part.end, (), 0)
+    for before, after in pairwise([first, *part.spans, last]):
+        for found in _COMMENT.finditer(text, before.end, after.start):
+            holder = _holder(text, found.start(), before, after)
+            yield Comment(found.start(), found.end(), found[1], holder)
+
+
+def _holder(text: str, start: int, before: Span, after: Span) -> Pointer:
+    """What a comment stands in: with a scalar on its line, that of it; else that of the next, unless further in."""
+    line = text.rfind("\n", 0, start) + 1
+    alone = not text[line:start].strip()
+    if alone and start - line <= after.column:
+        return after.holder
+    return before.holder

@@ -1,0 +1,148 @@
+"""The mapping ``sops`` of an encrypted document: who can open it, what is encrypted, and the seal over all values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+FIELD = "sops"
+VERSION = "3.11.0"
+"""The release of SOPS whose format is written."""
+
+DEFAULT_SUFFIX = "_unencrypted"
+RULES = ("unencrypted_suffix", "encrypted_suffix", "unencrypted_regex", "encrypted_regex",
+         "unencrypted_comment_regex", "encrypted_comment_regex")  # fmt: skip
+_OTHER_KEYS = {"kms": "AWS KMS", "gcp_kms": "GCP KMS", "hckms": "Huawei KMS", "azure_kv": "Azure Key Vault",
+               "hc_vault": "Vault", "pgp": "PGP"}  # fmt: skip
+_FRACTION = re.compile(r"(:[0-9]{2})\.[0-9]+")
+_LONGEST_PATTERN = 1_000
+KEPT = 1_000
+"""Patterns, and names under one, that are remembered."""
+
+Path = tuple[str, ...]
+Covers = Callable[[Path], bool]
+
+
+class FormatError(ValueError):
+    """The mapping is not as SOPS writes it; the message says what is wrong with which field."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class Wrapped(msgspec.Struct, frozen=True):
+    """The data key, encrypted for one recipient (``age1…`` or an SSH public key) in age's armor."""
+
+    recipient: str
+    enc: str
+
+
+class Metadata(msgspec.Struct, frozen=True):
+    """What stands under ``sops``.
+
+    ``rule`` and ``pattern`` say which values are encrypted; ``mac`` is encrypted and tied to ``lastmodified``.
+    ``others`` names sorts of keys besides age, ``groups`` counts the key groups of which several have to be opened.
+    """
+
+    keys: tuple[Wrapped, ...]
+    lastmodified: str
+    mac: str
+    rule: str = "unencrypted_suffix"
+    pattern: str = DEFAULT_SUFFIX
+    mac_only_encrypted: bool = False
+    others: tuple[str, ...] = ()
+    groups: int = 1
+
+    @property
+    def moment(self) -> str:
+        """``lastmodified`` in the form that the MAC is tied to: without fractions of a second."""
+        return _FRACTION.sub(r"\1", self.lastmodified)
+
+    def by_comments(self) -> bool:
+        """Whether comments decide what is encrypted, so that only the form of a value tells."""
+        return self.rule.endswith("comment_regex")
+
+    def covers(self) -> Covers:
+        """Whether values below a path of keys are encrypted. Raises FormatError where the pattern is none."""
+        return covering(self.rule, self.pattern)
+
+    def written(self) -> dict[str, Any]:
+        """The mapping as SOPS writes it."""
+        body: dict[str, Any] = {
+            "age": [{"recipient": each.recipient, "enc": each.enc} for each in self.keys],
+            "lastmodified": self.lastmodified,
+            "mac": self.mac,
+            self.rule: self.pattern,
+        }
+        if self.mac_only_encrypted:
+            body["mac_only_encrypted"] = True
+        return {FIELD: {**body, "version": VERSION}}
+
+
+def metadata_of(value: Any) -> Metadata:
+    """The mapping ``sops`` as a type. Raises FormatError where it is not as SOPS writes it."""
+    if not isinstance(value, dict):
+        raise FormatError("", "`sops` is kept for the mapping that SOPS writes there")
+    for field in ("lastmodified", "mac"):
+        if not isinstance(value.get(field), str):
+            raise FormatError(field, f"`sops` has no text `{field}`, so nothing says whether the values are whole")
+    rules = [name for name in RULES if value.get(name)]
+    if len(rules) > 1:
+        raise FormatError(rules[1], f"`{rules[0]}` and `{rules[1]}` cannot both say what is encrypted")
+    rule, pattern = (rules[0], value[rules[0]]) if rules else ("unencrypted_suffix", DEFAULT_SUFFIX)
+    if not isinstance(pattern, str):
+        raise FormatError(rule, f"`{rule}` is not a text")
+    group, groups = _group(value)
+    return Metadata(_wrapped(group.get("age")), value["lastmodified"], value["mac"], rule, pattern,
+                    value.get("mac_only_encrypted") is True,
+                    tuple(words for field, words in _OTHER_KEYS.items() if group.get(field)), groups)  # fmt: skip
+
+
+def _group(value: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """Where the keys stand, and how many such groups there are."""
+    groups = value.get("key_groups")
+    if not groups:
+        return value, 1
+    if not isinstance(groups, list) or not all(isinstance(each, dict) for each in groups):
+        raise FormatError("key_groups", "`key_groups` is not a list of mappings")
+    return groups[0], len(groups)
+
+
+def _wrapped(listed: Any) -> tuple[Wrapped, ...]:
+    try:
+        return msgspec.convert(listed or (), tuple[Wrapped, ...])
+    except msgspec.ValidationError:
+        raise FormatError("age", "`age` is not a list of `recipient` and `enc`") from None
+
+
+@lru_cache(KEPT)
+def covering(rule: str, pattern: str) -> Covers:
+    """What decides whether values below a path of keys are encrypted. Raises FormatError where the pattern is none."""
+    wanted = rule.startswith("encrypted")
+    if rule.endswith("_suffix"):
+        return lambda path: any(name.endswith(pattern) for name in path) is wanted
+    matches = _matching(rule, pattern)
+    return lambda path: any(map(matches, path)) is wanted
+
+
+def _matching(rule: str, pattern: str) -> Callable[[str], bool]:
+    """Whether a regular expression of Go's dialect occurs in a name: by an engine that takes time linear in it."""
+    import jsonschema_rs
+
+    try:
+        if len(pattern) > _LONGEST_PATTERN:
+            raise ValueError
+        check = jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=jsonschema_rs.RegexOptions())
+    except ValueError:
+        raise FormatError(rule, f"`{rule}` is not a regular expression") from None
+    return lru_cache(KEPT)(check.is_valid)
+
+
+def path_of(pointer: Sequence[str | int]) -> Path:
+    """The keys of a pointer, which alone make the path that SOPS ties a value to."""
+    return tuple(step for step in pointer if isinstance(step, str))

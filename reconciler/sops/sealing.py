@@ -1,0 +1,108 @@
+"""Single values as SOPS writes them: ``ENC[AES256_GCM,data:…,iv:…,tag:…,type:…]``, in Base64."""
+
+from __future__ import annotations
+
+import binascii
+import os
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+Value = str | int | float | bool
+
+KEY_BYTES = 32
+_IV_BYTES = 32
+_TAG_BYTES = 16
+_FORM = re.compile(r"ENC\[AES256_GCM,data:([A-Za-z0-9+/=]+),iv:([A-Za-z0-9+/=]+),tag:([A-Za-z0-9+/=]+),type:([a-z]+)\]")
+_TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
+_FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
+
+COMMENT = "comment"
+"""The type of what stands behind a ``#``."""
+
+
+class Broken(ValueError):
+    """A value that cannot be opened: another key, another place, or changed. Says nothing of what it holds."""
+
+
+class Sealed(NamedTuple):
+    """An encrypted value, its parts as bytes."""
+
+    content: bytes
+    iv: bytes
+    tag: bytes
+    type: str
+
+
+def parsed(text: str) -> Sealed | None:
+    """The parts of an encrypted value; None where ``text`` is not one."""
+    found = _FORM.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        content, iv, tag = (binascii.a2b_base64(part, strict_mode=True) for part in found.group(1, 2, 3))
+    except binascii.Error:
+        return None
+    return Sealed(content, iv, tag, found[4])
+
+
+def bound_to(path: Sequence[str]) -> bytes:
+    """What ties a value to its place: the keys that lead to it, each with a colon behind it; indices do not count."""
+    return (":".join(path) + ":").encode()
+
+
+def opened(sealed: Sealed, key: bytes, bound: bytes) -> Value:
+    """The value under ``sealed``. Raises Broken where ``key`` or the place ``bound`` is not that of the sealing."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    try:
+        plain = AESGCM(key).decrypt(sealed.iv, sealed.content + sealed.tag, bound)
+        return _typed(plain.decode(), sealed.type)
+    except (InvalidTag, ValueError):
+        raise Broken from None
+
+
+def closed(value: Value, key: bytes, bound: bytes, iv: bytes = b"", kind: str = "") -> str:
+    """``value`` encrypted for the place ``bound``, under a fresh ``iv`` where none is given.
+
+    ``kind`` is its type where that is not the one of the value. An empty text stays empty, as SOPS leaves it.
+    """
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    if value == "":
+        return ""
+    iv = iv or os.urandom(_IV_BYTES)
+    sealed = AESGCM(key).encrypt(iv, as_bytes(value), bound)
+    parts = (sealed[:-_TAG_BYTES], iv, sealed[-_TAG_BYTES:])
+    content, iv_text, tag = (binascii.b2a_base64(part, newline=False).decode() for part in parts)
+    return f"ENC[AES256_GCM,data:{content},iv:{iv_text},tag:{tag},type:{kind or _type_of(value)}]"
+
+
+def as_bytes(value: Value) -> bytes:
+    """``value`` as it is encrypted and hashed: booleans with a capital, numbers without exponent."""
+    if isinstance(value, bool):
+        return b"True" if value else b"False"
+    if isinstance(value, float):
+        text = format(Decimal(repr(value)), "f")
+        return (text.rstrip("0").rstrip(".") if "." in text else text).encode()
+    return str(value).encode()
+
+
+def _type_of(value: Value) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    return "int" if isinstance(value, int) else "float" if isinstance(value, float) else "str"
+
+
+def _typed(text: str, kind: str) -> Value:
+    if kind == "int":
+        return int(text)
+    if kind == "float":
+        return float(text)
+    if kind == "bool" and text in _TRUE | _FALSE:
+        return text in _TRUE
+    if kind in ("str", "bytes", "time", COMMENT):
+        return text
+    raise Broken

@@ -1,0 +1,217 @@
+"""Files that are written here open to what they held, keep their layout, and a real SOPS opens them too."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.documents.reader import read
+from reconciler.documents.writer import written
+from reconciler.sops.keyring import Keyring, KeyringError
+from reconciler.sops.writing import Manner, WritingError, disclose, encrypt, rotate, seal_again
+from tests.sops.kit import CASES, FILES, MOMENT, REAL, fresh, opened, sops
+
+LATER = "2027-01-02T03:04:05Z"
+ODD = """\ufeff# of the shop
+kind: secret
+name: db   # its name
+tags: {since: 2020-01-02, version: 1.10}
+type: dictionary
+data:   # all of it
+  # to hide
+
+  password: correct horse
+  "a key": 'it''s'   # beside
+  'other': "tab\\t and \\u00fc"
+  empty: ""
+  none:
+  count: 5432   # number
+  when: 2020-01-01
+  lines: |
+    line 1
+
+    line 2
+
+  kept: |+
+    one
+
+  folded: >-
+    one
+    two
+  long: "ab
+    cd"
+  flow: {a: b, c: ["d", 'e']}
+  list:
+  - one   # first
+  - two
+  last: ünï 🎉
+  # below
+# after
+---
+kind: secret
+name: two
+type: opaque
+data: {payload: "x: y # z"}
+...
+---
+kind: secret
+name: three
+type: opaque
+data:
+    payload: last
+    # the end"""
+MANNERS = [Manner(), Manner("unencrypted_suffix", "_unencrypted"), Manner("encrypted_suffix", "a"),
+           Manner("unencrypted_regex", "^(kind|name|type)$"), Manner("encrypted_regex", "^data$", True)]  # fmt: skip
+
+
+def values(raw: bytes) -> list[dict[str, object]]:
+    """The documents of a file."""
+    reading = read(raw)
+    assert not reading.faults
+    return [document.value for document in reading.documents]
+
+
+def without_tags(raw: bytes) -> list[dict[str, object]]:
+    """The documents of a file but for their tags, whose dates and numbers SOPS writes in its own way."""
+    return [{name: value for name, value in each.items() if name != "tags"} for each in values(raw)]
+
+
+@pytest.mark.parametrize("manner", MANNERS, ids=str)
+def test_a_file_comes_back_as_it_was(manner: Manner) -> None:
+    identity, recipient = fresh()
+    raw = encrypt(ODD.encode(), [recipient], manner, MOMENT)
+    found = opened(raw, Keyring((identity,)))
+    assert [each.value for each in found.values()] == values(ODD.encode())
+    assert not any(each.troubles for each in found.values())
+    shown = disclose(raw, Keyring((identity,)))
+    assert values(shown.text) == values(ODD.encode())
+    assert re.findall("#.*", shown.text.decode()) == re.findall("#.*", ODD)
+
+
+@pytest.mark.parametrize("secret", ["correct horse", "to hide", "beside", "number", "below", "the end", "line 1", "🎉"])
+def test_nothing_that_is_to_be_hidden_can_be_read(secret: str) -> None:
+    assert secret not in encrypt(ODD.encode(), [fresh()[1]], Manner(), MOMENT).decode()
+
+
+def test_lines_that_are_not_encrypted_stay_as_they_are() -> None:
+    raw = encrypt(ODD.encode(), [fresh()[1]], Manner(), MOMENT).decode()
+    for line in ("name: db   # its name", "tags: {since: 2020-01-02, version: 1.10}", "data:   # all of it", "# after"):
+        assert f"\n{line}\n" in raw
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="there is no sops for this machine")
+@pytest.mark.parametrize("manner", MANNERS, ids=str)
+def test_a_real_sops_opens_what_is_written(manner: Manner, tmp_path: Path) -> None:
+    identity, recipient = fresh()
+    (tmp_path / "file.yaml").write_bytes(encrypt(ODD.encode(), [recipient, fresh()[1]], manner, MOMENT))
+    told = sops(tmp_path, identity, "decrypt", "file.yaml")
+    assert told.returncode == 0, told.stderr.decode()
+    assert without_tags(told.stdout) == without_tags(ODD.encode())
+    assert "AES" not in told.stdout.decode()
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="there is no sops for this machine")
+def test_a_real_sops_finds_what_was_changed(tmp_path: Path) -> None:
+    identity, recipient = fresh()
+    raw = encrypt(ODD.encode(), [recipient], Manner(), MOMENT)
+    (tmp_path / "file.yaml").write_bytes(raw.replace(b"name: two", b"name: tow"))
+    assert b"MAC mismatch" in sops(tmp_path, identity, "decrypt", "file.yaml").stderr
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="there is no sops for this machine")
+def test_what_a_real_sops_wrote_can_be_edited_and_rotated(tmp_path: Path) -> None:
+    identity, recipient = fresh()
+    (tmp_path / "plain.yaml").write_text((CASES / "plain.yaml").read_text())
+    raw = sops(tmp_path, identity, "encrypt", "--age", recipient, "--encrypted-regex", "^data$", "plain.yaml").stdout
+    shown = disclose(raw, Keyring((identity,)))
+    edited = seal_again(shown, shown.text.replace(b"correct horse", b"battery"), LATER)
+    other, its_recipient = fresh()
+    (tmp_path / "file.yaml").write_bytes(rotate(edited, Keyring((identity,)), [its_recipient], [recipient], LATER))
+    told = sops(tmp_path, other, "decrypt", "file.yaml")
+    assert b"password: battery\n" in told.stdout
+    assert sops(tmp_path, identity, "decrypt", "file.yaml").returncode != 0
+
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=20)
+SCALARS = st.one_of(TEXTS, st.integers(-(2**63), 2**63 - 1), st.booleans(), st.none(),
+                    st.floats(allow_nan=False, allow_infinity=False))  # fmt: skip
+TREES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3))
+
+
+@given(st.dictionaries(TEXTS, TREES, max_size=4), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_any_values_survive(data: dict[str, object], whole: bool) -> None:
+    identity, recipient = IDENTITY
+    source = written({"kind": "secret", "name": "db", "data": {**data, "one": "x"}}).encode()
+    before = values(source)
+    raw = encrypt(source, [recipient], MANNERS[whole], MOMENT)
+    (found,) = opened(raw, Keyring((identity,))).values()
+    assert (found.value, found.troubles) == (before[0], ())
+    shown = disclose(raw, Keyring((identity,)))
+    assert values(shown.text) == before
+    assert values(disclose(seal_again(shown, shown.text, LATER), Keyring((identity,))).text) == before
+
+
+IDENTITY = fresh()
+
+
+def test_an_edit_changes_only_what_was_changed() -> None:
+    identity, recipient = fresh()
+    raw = encrypt(ODD.encode(), [recipient], Manner(), MOMENT)
+    shown = disclose(raw, Keyring((identity,)))
+    again = seal_again(shown, shown.text.replace(b"correct horse", b"battery"), LATER)
+    pairs = zip(raw.decode().splitlines(), again.decode().splitlines(), strict=True)
+    changed = [old.split(":")[0].strip() for old, new in pairs if old != new]
+    assert changed == ["password"] + ["lastmodified", "mac"] * 3
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.stem not in ("for-ssh", "two-groups")
+                                  and "comment" not in path.stem], ids=lambda path: path.stem)  # fmt: skip
+def test_what_sops_wrote_is_shown_and_sealed_again(path: Path) -> None:
+    identity = (CASES / "identity.txt").read_text()
+    shown = disclose(path.read_bytes(), Keyring((identity,)))
+    assert b"ENC[" not in shown.text
+    again = seal_again(shown, shown.text, LATER)
+    assert disclose(again, Keyring((identity,))).text == shown.text
+
+
+def test_a_rotated_file_has_another_key_and_other_readers() -> None:
+    (one, its), (other, others) = fresh(), fresh()
+    raw = encrypt(ODD.encode(), [its], Manner(), MOMENT)
+    rotated = rotate(raw, Keyring((one,)), [others], [its], LATER)
+    assert values(disclose(rotated, Keyring((other,))).text) == values(ODD.encode())
+    with pytest.raises(WritingError, match="none of those"):
+        disclose(rotated, Keyring((one,)))
+    assert disclose(raw, Keyring((one,))).key != disclose(rotated, Keyring((other,))).key
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("", "no document"), ("a: [", "line 1"), ("{kind: secret, data: {a: b}}", "braces"), ("- a", "without braces"),
+     ("kind: secret\nname: a", "nothing in it"), ("kind: &a secret\ndata: {x: *a}", "aliases"),
+     ("data: {a: b}\nsops: {}", "already")],
+)  # fmt: skip
+def test_what_cannot_be_encrypted_is_said(text: str, why: str) -> None:
+    with pytest.raises(WritingError, match=why):
+        encrypt(text.encode(), [fresh()[1]], Manner(), MOMENT)
+
+
+def test_what_cannot_be_opened_or_rotated_is_said() -> None:
+    identity, recipient = fresh()
+    raw = encrypt(b"kind: secret\ndata: {a: b}\n", [recipient], Manner(), MOMENT)
+    ring = Keyring((identity,))
+    for broken, why in ((raw.replace(b"kind: secret", b"kind: secrets"), "MAC"), (b"kind: secret", "not encrypted"),
+                        (raw + b"---\n" + encrypt(b"data: {a: b}\n", [recipient], Manner(), MOMENT), "one by one"),
+                        (raw.replace(b"ENC[", b"ENC(", 1), "data.a")):  # fmt: skip
+        with pytest.raises(WritingError, match=why):
+            disclose(broken, ring)
+    with pytest.raises(WritingError, match="not encrypted for"):
+        rotate(raw, ring, [], [fresh()[1]], LATER)
+    with pytest.raises(WritingError, match="nobody could open"):
+        rotate(raw, ring, [], [recipient], LATER)
+    with pytest.raises(KeyringError, match="which must stay secret"):
+        rotate(raw, ring, [identity], [], LATER)
