@@ -58,11 +58,11 @@ def _result(finding: Finding, index: dict[str, int], seen: Counter[str]) -> dict
         "level": _LEVELS[finding.severity],
         "message": {"text": words},
         "locations": [{"physicalLocation": place}],
-        "partialFingerprints": {"findingWithoutLine/v1": _fingerprint(finding, seen)},
+        "partialFingerprints": {"findingWithoutLine/v1": fingerprint(finding, seen)},
     }
 
 
-def _fingerprint(finding: Finding, seen: Counter[str]) -> str:
+def fingerprint(finding: Finding, seen: Counter[str]) -> str:
     """The same for a finding that only moved in its file; equal ones in a file are told apart by their order."""
     parts = "\0".join((finding.rule, finding.path, finding.key, finding.message))
     digest = blake2b(parts.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()

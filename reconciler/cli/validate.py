@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from reconciler.model.resource import Resource
     from reconciler.pipeline.folder import Checked
 
-FORMS = ("text", "json", "github", "sarif")
+FORMS = ("text", "json", "github", "gitlab", "sarif")
 
 
 @click.command(epilog="Example: reconciler validate manifests/ --format json")
@@ -32,7 +32,8 @@ def command(settings_file: Path, path: Path | None, revision: str, form: str, or
     counts as known. Of a single file the files around it are read too, since it refers to them.
     Without PATH, the revision of every source in the settings. Only errors make the exit code 1.
 
-    The formats github (annotations of a workflow) and sarif (2.1.0) name files from the repository's root on.
+    The formats github (annotations of a workflow), gitlab (a code quality report) and sarif (2.1.0) name files from
+    the repository's root on.
     """
     from reconciler.model.finding import has_errors
 
@@ -119,8 +120,14 @@ def _show_to_a_forge(checked: Sequence[Checked], form: str) -> None:
         from reconciler.cli.findings import counted
 
         click.echo(f"{workflow_commands(found)}{counted(found)}")
+        return
+    from reconciler.cli.findings import echo_json
+
+    if form == "gitlab":
+        from reconciler.cli.codequality import report
+
+        echo_json(report(found))
     else:
-        from reconciler.cli.findings import echo_json
         from reconciler.cli.sarif import sarif
 
         echo_json(sarif(found))

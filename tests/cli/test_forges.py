@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from reconciler.cli.annotations import workflow_commands
+from reconciler.cli.codequality import report
 from reconciler.cli.sarif import sarif
 from reconciler.model.finding import Finding, Severity
 from reconciler.pipeline.rulebook import rulebook
@@ -116,6 +117,14 @@ def test_sarif_encodes_paths_and_leaves_out_places_that_are_none() -> None:
     assert location["physicalLocation"] == {
         "artifactLocation": {"uri": "Gr%C3%B6%C3%9Fe%201/a%25b.yaml", "uriBaseId": "%SRCROOT%"}
     }
+
+
+def test_a_code_quality_report_has_a_line_for_everything() -> None:
+    (whole, there) = report([finding(line=0), finding(severity=Severity.WARNING)])
+    assert (whole["location"], whole["severity"]) == ({"path": "shop/api.yaml", "lines": {"begin": 1}}, "critical")
+    assert (there["location"]["lines"], there["severity"]) == ({"begin": 3}, "minor")
+    assert there["description"] == f"{ODD}; do: this, 1 %"
+    assert whole["fingerprint"] != there["fingerprint"]
 
 
 def test_a_fingerprint_stays_where_lines_are_added_above() -> None:

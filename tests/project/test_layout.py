@@ -8,7 +8,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 
 from reconciler.documents.schemas import SCHEMA_NAMES, shipped
 from tests.project.tree import ROOT
@@ -32,12 +31,16 @@ def test_nothing_new_lies_at_the_top() -> None:
     assert {path.split("/")[0] for path in listed()} <= TOP
 
 
-def test_examples_hold_one_repository() -> None:
-    assert {path.split("/")[1] for path in listed("examples")} == {"repo"}
+def test_examples_are_a_repository_and_what_checks_one() -> None:
+    assert {path.split("/")[1] for path in listed("examples")} == {"ci", "repo"}
 
 
 def test_every_schema_file_is_known_by_name() -> None:
-    assert {path.stem for path in (ROOT / "schemas").glob("*.json")} - set(SCHEMA_NAMES) <= {"catalog", "common", "manifest"}
+    assert {path.stem for path in (ROOT / "schemas").glob("*.json")} - set(SCHEMA_NAMES) <= {
+        "catalog",
+        "common",
+        "manifest",
+    }
 
 
 def test_the_example_is_found_from_the_checkout() -> None:
@@ -63,11 +66,3 @@ def test_ci_promises_that_nothing_is_missing_and_runs_make_test(tmp_path: Path) 
 def test_the_changelog_speaks_of_this_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
-
-
-def test_the_pre_commit_hook_calls_a_command_that_exists() -> None:
-    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
-    program, subcommand = hook["entry"].split()
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert program in scripts
-    assert (ROOT / f"reconciler/cli/{subcommand}.py").exists()

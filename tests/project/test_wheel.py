@@ -56,6 +56,11 @@ def test_schemas_and_the_example_come_with_the_wheel(installed: Path, tmp_path: 
     assert names.split() == sorted(str(path.relative_to(example)) for path in example.rglob("*.*"))
 
 
+def test_rules_are_explained_with_their_examples_from_a_wheel(installed: Path, tmp_path: Path) -> None:
+    told = outside(installed / "reconciler", "explain", "duplicate-key", cwd=tmp_path)
+    assert told == (ROOT / "tests/cases/cli/explain.txt").read_text()
+
+
 def test_the_wheel_says_that_it_is_typed_and_licensed(installed: Path) -> None:
     (metadata,) = installed.parent.glob("lib/*/site-packages/reconciler-*.dist-info")
     assert "License-Expression: Apache-2.0" in (metadata / "METADATA").read_text()

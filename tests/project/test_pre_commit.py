@@ -1,0 +1,86 @@
+"""The hook for pre-commit, installed and run by pre-commit itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import SHOP, workload
+from tests.gitkit import ENVIRONMENT, GitRepo, git
+from tests.project.tree import ROOT
+
+NEEDED = (".pre-commit-hooks.yaml", "LICENSE", "README.md", "pyproject.toml", "examples/repo", "reconciler", "schemas",
+          "tests/cases/rules")  # fmt: skip
+"""What the hook's repository must hold for a wheel to be built of it."""
+
+NO_REGISTRY = ("No matching distribution", "Failed to establish a new connection", "Could not find a version")
+
+
+def hooks(path: Path) -> str:
+    """A repository with the hook as it is in this tree; its commit."""
+    for name in NEEDED:
+        source, target = ROOT / name, path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target)
+    return committed(path)
+
+
+def committed(path: Path) -> str:
+    """A first commit of everything at ``path``."""
+    git(path, "init", "--quiet", "--initial-branch=main")
+    git(path, "add", "--all")
+    git(path, "commit", "--quiet", "--message", "Begin")
+    return git(path, "rev-parse", "HEAD")
+
+
+def pre_commit(place: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """``pre-commit WORDS`` in ``place``, keeping what it installs below ``home``."""
+    names = {name for name in os.environ if not name.startswith(("GIT_", "PYTHON", "VIRTUAL_ENV", "RECONCILER_"))}
+    environ = {**{name: os.environ[name] for name in names}, **ENVIRONMENT, "PRE_COMMIT_HOME": str(home),
+               "HOME": os.environ.get("HOME", "/nonexistent"), "PATH": os.environ["PATH"]}  # fmt: skip
+    command = [sys.executable, "-m", "pre_commit", *words]
+    return subprocess.run(command, cwd=place, env=environ, capture_output=True, text=True, timeout=300, check=False)
+
+
+def installed(place: Path, home: Path) -> None:
+    """Let pre-commit install the hook; without a registry in reach the test skips, in CI it fails."""
+    ended = pre_commit(place, home, "install-hooks")
+    if ended.returncode and any(sign in ended.stdout for sign in NO_REGISTRY) and not os.environ.get("CI"):
+        pytest.skip("pip reaches no registry to install the hook from")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_the_hook_checks_the_repository_as_a_whole(tmp_path: Path) -> None:
+    revision = hooks(tmp_path / "hooks")
+    place = GitRepo.create(tmp_path / "place", bare=False).path
+    for name, text in SHOP.items():
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text(str(text))
+    entry = f"repos:\n- repo: {tmp_path / 'hooks'}\n  rev: {revision}\n  hooks: [{{id: reconciler-validate}}]\n"
+    (place / ".pre-commit-config.yaml").write_text(entry)
+    (place / ".reconcilerignore").write_text(".pre-commit-config.yaml\n")
+    committed(place)
+    installed(place, tmp_path / "home")
+    assert pre_commit(place, tmp_path / "home", "run", "--all-files").returncode == 0
+
+    (place / "shop/web.yaml").write_text(workload("web").replace("standard", "standrd"))
+    git(place, "add", "shop/web.yaml")
+    refused = pre_commit(place, tmp_path / "home", "run")
+    assert refused.returncode == 1
+    assert "reconciler validate" in refused.stdout
+    assert "shop/web.yaml:4:9: error: `standrd` is not allowed here" in refused.stdout
+    assert "4 |   type: standrd" in refused.stdout
+
+    (place / "notes.txt").write_text("no manifest")
+    git(place, "reset", "--quiet", "--hard")
+    (place / "notes.txt").write_text("no manifest")
+    git(place, "add", "notes.txt")
+    assert "no files to check" in pre_commit(place, tmp_path / "home", "run").stdout
