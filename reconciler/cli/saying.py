@@ -27,6 +27,11 @@ def say(settings_file: Path, verb: Callable[[Operations], str]) -> None:
         click.echo("no daemon runs; the next `reconciler apply` goes by it")
 
 
+def megabytes(size: int) -> str:
+    """``size`` (bytes) for people."""
+    return f"{size / 1e6:.1f} MB"
+
+
 def parse_until(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Callback of an option that is a time or a duration from now: seconds since the epoch."""
     from reconciler.clock import SystemClock

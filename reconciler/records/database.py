@@ -152,13 +152,20 @@ class Database:
             copy = sqlite3.connect(part, isolation_level=None)
             try:
                 self._connection.backup(copy)
+                whole = copy.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
             finally:
                 copy.close()
+            if not whole:
+                raise RecordsError(f"the records ({self.path}) are damaged; no backup was made, older ones are kept")
             part.replace(to)
+            to_disk(to.parent)
         except sqlite3.Error as error:
             raise records_error(error, to) from error
         except OSError as error:
             raise RecordsError(f"the backup {to} cannot be written: {error.strerror}") from error
+        finally:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
 
     def _refuse_doomed(self) -> None:
         if self._doomed:
@@ -174,6 +181,15 @@ class Database:
         if self._depth:
             self._doomed = True
         return records_error(error, self.path)
+
+
+def to_disk(path: Path) -> None:
+    """Return when the file, or the entries of the directory, at ``path`` would survive a power cut. Raises OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def migrate(database: Database, migrations: Migrations, *, read_only: bool = False) -> None:

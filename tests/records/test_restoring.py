@@ -1,0 +1,272 @@
+"""Backups put in the place of the records: checked, swapped whole, and nothing old acted upon."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import DiskFull, RecordsError, RefusedError
+from reconciler.records.restoring import checked, restore, stock_of
+from reconciler.records.schema import MIGRATIONS
+from reconciler.records.store import Records
+from tests.records.samples import record
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from reconciler.records.restoring import restore
+
+left = int(sys.argv[3])
+def dies(event, _):
+    global left
+    if event in ("os.link", "os.rename", "os.remove", "open", "sqlite3.connect"):
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(dies)
+restore(Path(sys.argv[1]), Path(sys.argv[2]), force=True)
+"""
+"""Restores, and is killed at a chosen touch of the disk."""
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Path:
+    """A backup with one GVC, and all that must not be acted upon later."""
+    made = Records.open(tmp_path / "elsewhere.sqlite", clock_now=lambda: 500.0)
+    made.applied.put(record("gvc/kept"))
+    made.approvals.approve("main/abc", "ann")
+    made.requests.add("apply", {}, "ann")
+    made.journal.begin(1, [("gvc/kept", "", "delete", b"step")])
+    made.suspensions.put("gvc/kept", "a look", "ann", None)
+    made.runs.start("main", "main@sha1:1", "poll")
+    made.backup(tmp_path / "backup.sqlite")
+    made.close()
+    return tmp_path / "backup.sqlite"
+
+
+def keys(path: Path) -> list[str]:
+    records = Records.open(path, read_only=True)
+    try:
+        return [str(each.key) for each in records.applied.items()]
+    finally:
+        records.close()
+
+
+def beside(path: Path) -> list[str]:
+    return sorted(each.name for each in path.parent.iterdir())
+
+
+def damaged(path: Path) -> Path:
+    """``path`` with a page of zeros in the middle."""
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 8192 // 2 * 8192)
+        file.write(bytes(8192))
+    return path
+
+
+def test_records_become_what_the_backup_holds(path: Path, records: Records, backup: Path) -> None:
+    records.applied.put(record("gvc/new"))
+    records.close()
+    aside = restore(backup, path, force=True)
+    assert beside(path) == ["records.sqlite", "records.sqlite.before-restore"]
+    assert keys(path) == ["gvc/kept"]
+    assert aside is not None
+    assert keys(aside) == ["gvc/new"]
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(aside.stat().st_mode) == 0o600
+    assert stock_of(path).resources == 1
+    assert stock_of(path).last_run == 500.0
+
+
+def test_a_second_restore_keeps_what_the_first_one_kept(path: Path, records: Records, backup: Path) -> None:
+    records.applied.put(record("gvc/first"))
+    records.close()
+    first, second = restore(backup, path, force=True), restore(backup, path, force=True)
+    assert first is not None
+    assert second is not None
+    assert (keys(first), keys(second)) == (["gvc/first"], ["gvc/kept"])
+    again = restore(first, path, force=True)
+    assert (keys(path), again) == (["gvc/first"], path.with_name("records.sqlite.before-restore-3"))
+
+
+def test_without_force_only_an_empty_place_is_filled(path: Path, records: Records, backup: Path) -> None:
+    records.applied.put(record("gvc/new"))
+    with pytest.raises(RefusedError, match=r"1 resources of the backup .* add --force"):
+        restore(backup, path, force=False)
+    assert keys(path) == ["gvc/new"]
+    records.close()
+    shutil.rmtree(path.parent)
+    path.parent.mkdir()
+    assert restore(backup, path, force=False) is None
+    assert keys(path) == ["gvc/kept"]
+
+
+def test_what_was_allowed_asked_for_or_in_flight_is_not_acted_upon_later(path: Path, backup: Path) -> None:
+    path.parent.mkdir()
+    restore(backup, path, force=False)
+    restored = Records.open(path)
+    assert restored.approvals.valid(0.0) == frozenset()
+    assert restored.requests.open() == []
+    assert restored.journal.open() == []
+    assert restored.suspensions.get("gvc/kept") is not None
+    restored.close()
+
+
+def test_the_digests_of_secrets_stay_comparable(path: Path, records: Records, tmp_path: Path) -> None:
+    key = records.secret_key
+    records.backup(tmp_path / "copy")
+    records.close()
+    restore(tmp_path / "copy", path, force=True)
+    restored = Records.open(path)
+    assert restored.secret_key == key
+    restored.close()
+
+
+def test_what_is_only_in_the_log_of_the_former_records_is_kept_too(path: Path, backup: Path) -> None:
+    write = "import os, sys; from pathlib import Path; from reconciler.records.store import Records; "
+    write += "from tests.records.samples import record; r = Records.open(Path(sys.argv[1])); "
+    write += "r.applied.put(record('gvc/late')); os.kill(os.getpid(), 9)"
+    assert subprocess.run([sys.executable, "-c", write, str(path)], check=False).returncode == -signal.SIGKILL
+    assert path.with_name(f"{path.name}-wal").stat().st_size > 0
+    aside = restore(backup, path, force=True)
+    assert aside is not None
+    assert keys(aside) == ["gvc/late"]
+    assert keys(path) == ["gvc/kept"]
+
+
+def test_a_copied_file_is_restored_with_the_log_beside_it(path: Path, records: Records, tmp_path: Path) -> None:
+    records.applied.put(record("gvc/late"))
+    for ending in ("", "-wal"):
+        shutil.copy(f"{path}{ending}", f"{tmp_path / 'copied'}{ending}")
+    records.close()
+    restore(tmp_path / "copied", path, force=True)
+    assert keys(path) == ["gvc/late"]
+
+
+def test_records_that_are_damaged_are_replaced_and_kept(path: Path, records: Records, backup: Path) -> None:
+    records.close()
+    path.write_bytes(b"not a database" * 1000)
+    path.with_name(f"{path.name}-wal").write_bytes(b"a log of something")
+    aside = restore(backup, path, force=True)
+    assert aside is not None
+    assert aside.read_bytes().startswith(b"not a database")
+    assert beside(path) == ["records.sqlite", "records.sqlite.before-restore", "records.sqlite.before-restore-wal"]
+    assert keys(path) == ["gvc/kept"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda file: file.unlink(), "there is no file"),
+        (lambda file: file.write_bytes(b""), "is no backup of the reconciler"),
+        (lambda file: file.write_text("kind: gvc\n" * 1000), "cannot be read as records"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-20_000]), "damaged|malformed"),
+        (damaged, "damaged|malformed"),
+        (lambda file: changed(file, "PRAGMA user_version = 999"), "version 999, made by a newer reconciler"),
+        (lambda file: changed(file, "DROP TABLE journal"), "is no backup of the reconciler"),
+    ],
+)
+def test_what_is_no_good_backup_changes_nothing(
+    path: Path, records: Records, backup: Path, spoil: Callable[[Path], object], words: str
+) -> None:
+    records.applied.put(record("gvc/new"))
+    spoil(backup)
+    with pytest.raises(RecordsError, match=words):
+        restore(backup, path, force=True)
+    assert keys(path) == ["gvc/new"]
+    assert not any("restor" in name for name in beside(path))
+
+
+def changed(file: Path, sql: str) -> None:
+    connection = sqlite3.connect(file)
+    connection.execute(sql)
+    connection.commit()
+    connection.close()
+
+
+def test_an_older_backup_is_migrated(path: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old.sqlite"
+    connection = sqlite3.connect(old)
+    for statement in MIGRATIONS[0]:
+        connection.execute(statement)
+    connection.execute("INSERT INTO meta VALUES ('secret_key', x'00')")
+    connection.execute("PRAGMA user_version = 1")
+    connection.commit()
+    connection.close()
+    path.parent.mkdir()
+    restore(old, path, force=False)
+    assert checked(old).resources == 0
+    restored = Records.open(path, read_only=True)
+    assert restored.suspensions.all() == []
+    restored.close()
+
+
+def test_the_records_are_not_their_own_backup(path: Path, records: Records) -> None:
+    with pytest.raises(RefusedError, match="the file of the records itself"):
+        restore(path, path, force=True)
+
+
+def test_records_that_are_in_use_are_not_replaced(path: Path, records: Records, backup: Path) -> None:
+    hold = "import sys; from pathlib import Path; from reconciler.records.store import Records; "
+    hold += "r = Records.open(Path(sys.argv[1])); print(len(r.secret_key), flush=True); sys.stdin.read()"
+    records.close()
+    command = [sys.executable, "-c", hold, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(RecordsError, match="another command has the records"):
+            restore(backup, path, force=True)
+        assert beside(path)[0] == "records.sqlite"
+        assert "records.sqlite.before-restore" not in beside(path)
+
+
+def test_a_full_disk_leaves_the_former_records(path: Path, records: Records, backup: Path) -> None:
+    if os.getuid():
+        pytest.skip("only root can mount a small disk")
+    records.close()
+    small = path.parent / "small"
+    small.mkdir()
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=2m", "small", str(small)]
+    if subprocess.run(mounted, capture_output=True, check=False).returncode:
+        pytest.skip("this root may not mount")
+    try:
+        place = small / path.name
+        shutil.copy(path, place)
+        (small / "ballast").write_bytes(bytes(shutil.disk_usage(small).free - 100_000))
+        with pytest.raises(DiskFull):
+            restore(backup, place, force=True)
+        assert beside(place) == ["ballast", "records.sqlite"]
+        assert keys(place) == []
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_whenever_it_is_killed_the_records_are_whole(tmp_path: Path, backup: Path) -> None:
+    found: set[str] = set()
+    for touch in range(1, 200):
+        path = tmp_path / f"state{touch}" / "records.sqlite"
+        former = Records.open(path)
+        former.applied.put(record("gvc/former"))
+        former.close()
+        command = [sys.executable, "-c", KILLED, str(backup), str(path), str(touch)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
+        [key] = keys(path)
+        kept = [name for name in beside(path) if "before-restore" in name]
+        assert (key, kept) in ((key, []), (key, ["records.sqlite.before-restore"]))
+        assert key == "gvc/former" or kept, "nothing is replaced that is not kept"
+        found.add(key)
+        if ended.returncode == 0:
+            break
+        restore(backup, path, force=True)
+        assert keys(path) == ["gvc/kept"]
+    assert found == {"gvc/former", "gvc/kept"}
+    assert touch > 5
