@@ -26,6 +26,7 @@ tools)
     need openssh-server command_exists sshd
     need gnupg command_exists gpg
     need openssl command_exists openssl
+    need curl command_exists curl
     need systemd command_exists systemd-analyze
     need nodejs command_exists node
     need npm command_exists npm
