@@ -16,6 +16,7 @@ from reconciler.model.finding import Severity
 from reconciler.model.key import PLACED, Kind
 from reconciler.model.record import Health
 from reconciler.pipeline import report
+from reconciler.pipeline.drift import Lookout
 from reconciler.pipeline.line import Line, Prepared
 from reconciler.pipeline.report import DONE, Report
 from reconciler.pipeline.reviewed import Reviewed
@@ -51,6 +52,7 @@ class Runner:
         self.clock = clock
         retry = RetryPolicy(settings.retry.base, settings.retry.cap, settings.retry.attempts)
         made = engines_for(settings, records, clock, engines)
+        self.lookout = Lookout(settings, records, clock, made)
         self.executor = Executor(records, made, clock, retry, settings.parallel, random.Random())
         self.lines = {source.name: Line(settings, source, records, clock) for source in settings.sources}
         self.writers = {
@@ -153,12 +155,13 @@ class Runner:
         """The report of a source about which nothing is done now; its conditions say so, and that it is pinned."""
         pin = self.records.pins.get(name)
         found = self.records.suspensions.get(source_target(name))
-        told = {"Pinned": "" if pin is None else _pinned(pin), "Suspended": "" if found is None else _suspended(found)}
-        self._set(name, *(Condition(kind, True, kind, message) for kind, message in told.items() if message))
-        for kind in {each.type for each in self.records.conditions.get(name)} & told.keys():
-            if not told[kind]:
-                self.records.conditions.drop(name, kind)
-        return None if found is None else report.suspended(name, told["Suspended"])
+        wanted = [Condition("Pinned", True, "Pinned", _pinned(pin))] if pin is not None else []
+        wanted += [Condition("Suspended", True, "Suspended", _suspended(found))] if found is not None else []
+        self._set(name, *wanted)
+        over = {"Pinned", "Suspended"} - {each.type for each in wanted}
+        for kind in over & {each.type for each in self.records.conditions.get(name)}:
+            self.records.conditions.drop(name, kind)
+        return None if found is None else report.suspended(name, _suspended(found))
 
     def next_end(self) -> float | None:
         """When the next suspension ends by itself (seconds since the epoch), None where none does."""
