@@ -1,0 +1,71 @@
+"""`reconciler doctor`: what is wrong here, and what to do about it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.common import coloured, load, paint, settings_option
+
+if TYPE_CHECKING:
+    from reconciler.pipeline.doctor.check import Check
+
+_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+
+
+@click.command(epilog="Example: reconciler doctor --format json")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
+@settings_option
+def command(settings_file: Path, form: str) -> int:
+    """Look at settings, rights, keys, sources, clock, disks, records and the daemon, and say what to do.
+
+    Changes nothing. Exits with 1 where there is a problem; a warning is none. Run it as root or as the daemon's user.
+    """
+    from reconciler.cli.findings import echo_json
+    from reconciler.pipeline.doctor.check import Verdict
+
+    checks = []
+    on = coloured(sys.stdout)
+    for check in _checks(settings_file):
+        checks.append(check)
+        if form == "text":
+            click.echo(_shown(check, on))
+    counts = {verdict: sum(check.verdict is verdict for check in checks) for verdict in Verdict}
+    if form == "json":
+        echo_json({"problems": counts[Verdict.PROBLEM], "warnings": counts[Verdict.WARNING], "checks": checks})
+    else:
+        click.echo(", ".join(f"{counts[each]} {each}{'' if each is Verdict.OK else 's'}" for each in Verdict))
+    return int(counts[Verdict.PROBLEM] > 0)
+
+
+def _checks(settings_file: Path) -> Iterator[Check]:
+    from reconciler.clock import SystemClock
+    from reconciler.daemon.lock import holder
+    from reconciler.errors import UsageError
+    from reconciler.pipeline.doctor.check import fine, problem
+    from reconciler.pipeline.doctor.host import check_host
+    from reconciler.pipeline.doctor.recorded import check_records
+    from reconciler.pipeline.doctor.repositories import check_sources
+    from reconciler.pipeline.doctor.rights import check_rights, daemon_user
+
+    try:
+        settings = load(settings_file)
+    except UsageError as error:
+        for line in str(error).splitlines():
+            yield problem("settings", line, "correct the settings; nothing starts with them")
+        return
+    yield fine("settings", f"{settings_file}: org {settings.org}, {len(settings.sources)} sources")
+    clock, who = SystemClock(), daemon_user(settings)
+    yield from check_rights(settings, settings_file, who)
+    yield from check_host(settings)
+    yield from check_sources(settings, who, clock)
+    yield from check_records(settings, str(holder(settings.state) or ""), clock.now())
+
+
+def _shown(check: Check, on: bool) -> str:
+    head = f"{paint(f'{check.verdict:<8}', _COLOURS[check.verdict], on)} {check.about}: {check.message}"
+    return f"{head}\n         {check.advice}" if check.advice else head

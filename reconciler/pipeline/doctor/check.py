@@ -1,0 +1,47 @@
+"""One thing that was looked at: how it is, and what to do about it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Verdict(StrEnum):
+    """How bad it is: a warning works for now, a problem does not work or is not safe."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+class Check(msgspec.Struct, frozen=True):
+    """``about`` says in a word or two what was looked at; ``advice`` is empty where nothing is to be done."""
+
+    about: str
+    verdict: Verdict
+    message: str
+    advice: str = ""
+
+
+def fine(about: str, message: str) -> Check:
+    """All is well."""
+    return Check(about, Verdict.OK, message)
+
+
+def warning(about: str, message: str, advice: str) -> Check:
+    """It works, and should be looked after."""
+    return Check(about, Verdict.WARNING, message, advice)
+
+
+def problem(about: str, message: str, advice: str) -> Check:
+    """It does not work, or is not safe."""
+    return Check(about, Verdict.PROBLEM, message, advice)
+
+
+def ago(seconds: float) -> str:
+    """A span of time for people: ``12 s``, ``3 min``, ``5 h``, ``2 days``."""
+    for limit, unit, word in ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (172_800.0, 3600.0, "h")):
+        if seconds < limit:
+            return f"{max(0.0, seconds) / unit:.0f} {word}"
+    return f"{seconds / 86_400:.0f} days"

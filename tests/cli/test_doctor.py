@@ -1,0 +1,274 @@
+"""`reconciler doctor`: every kind of trouble is found, named and given an advice; health is told too."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.daemon.lock import StateLock
+from reconciler.records.store import FILE, Records
+from tests.cli.desk import SETTINGS, Desk, workload
+from tests.gitkit import HttpsServer
+from tests.source.keys import Keys
+
+TOKEN = "s3cret-t0ken"
+NOBODY = 12_345
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A desk whose shop is applied."""
+    desk = Desk(tmp_path)
+    desk.applied()
+    return desk
+
+
+@pytest.fixture
+def open_place() -> Iterator[Path]:
+    """A directory that every user may enter, unlike those of pytest."""
+    place = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
+    place.chmod(0o755)
+    yield place
+    shutil.rmtree(place)
+
+
+def examined(desk: Desk, **environ: str) -> list[dict[str, str]]:
+    """All checks; the exit code fits them."""
+    said = desk.run("doctor", "--format", "json", **environ)
+    assert said.err == ""
+    assert said.code == (1 if said.json["problems"] else 0)
+    checks: list[dict[str, str]] = said.json["checks"]
+    for verdict in ("problem", "warning"):
+        assert said.json[f"{verdict}s"] == sum(each["verdict"] == verdict for each in checks)
+    assert all(each["advice"] for each in checks if each["verdict"] != "ok")
+    return checks
+
+
+def told(desk: Desk, about: str, verdict: str, **environ: str) -> str:
+    """What is said of ``about`` with this verdict, all in one."""
+    found = [each for each in examined(desk, **environ) if (each["about"], each["verdict"]) == (about, verdict)]
+    return "\n".join(f"{each['message']} -> {each.get('advice', '')}" for each in found)
+
+
+def settled(desk: Desk, **source: Any) -> None:
+    """Give the source of the desk more settings."""
+    plain = {"name": "main", "url": "./manifests", "branch": "main"} | source
+    locations = {"here": {"engine": "recorded"}, "there": {"engine": "recorded"}}
+    desk.settings.write_text(json.dumps({"org": "acme", "state": "state", "sources": [plain], "locations": locations}))
+
+
+def test_a_healthy_host_has_no_problem(desk: Desk) -> None:
+    with StateLock(desk.state):
+        checks = examined(desk)
+    assert {each["about"] for each in checks if each["verdict"] == "problem"} == set()
+    assert {each["about"] for each in checks if each["verdict"] == "warning"} <= {"clock", "disk"}
+    ok = {each["about"]: each["message"] for each in checks if each["verdict"] == "ok"}
+    assert ok.keys() >= {"settings", "state directory", "git", "daemon", "source main", "locations"}
+    assert ok["locations"] == "here, there in use"
+    assert f"pid {os.getpid()} on" in ok["daemon"]
+    assert "ago (main: applied)" in ok["daemon"]
+
+
+def test_text_says_verdict_message_and_advice_and_ends_with_a_count(desk: Desk) -> None:
+    lines = desk.run("doctor").out.splitlines()
+    assert lines[0].startswith("ok       settings: ")
+    at = next(number for number, line in enumerate(lines) if line.startswith("warning  daemon: no daemon runs; "))
+    assert lines[at + 1] == "         start it: systemctl start reconciler"
+    assert lines[-1].endswith("0 problems")
+
+
+def test_faulty_settings_are_a_problem_with_a_place(desk: Desk) -> None:
+    desk.settings.write_text(SETTINGS.replace("state: state", "staet: state"))
+    assert f"{desk.settings}:2:1: " in told(desk, "settings", "problem")
+
+
+def test_settings_that_everybody_may_change_are_a_problem(desk: Desk) -> None:
+    desk.settings.chmod(0o666)
+    assert "every user of this host may change" in told(desk, "settings", "problem")
+
+
+def test_a_state_directory_that_is_open_to_others_is_a_problem(desk: Desk) -> None:
+    desk.state.chmod(0o755)
+    assert f"(mode 755) -> chmod 700 {desk.state}" in told(desk, "state directory", "problem")
+    desk.state.chmod(0o700)
+    (desk.state / FILE).chmod(0o644)
+    assert "holds secrets, is open to others" in told(desk, "state directory", "problem")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_what_the_user_of_the_daemon_may_not_do_is_a_problem(open_place: Path) -> None:
+    desk = Desk(open_place)
+    desk.applied()
+    os.chown(desk.state, NOBODY, NOBODY)
+    assert f"belongs to root, not to uid {NOBODY}" in told(desk, "state directory", "problem")
+    os.chown(desk.state / FILE, NOBODY, NOBODY)
+    assert told(desk, "state directory", "problem") == ""
+    assert f"reconciler/status cannot be written: uid {NOBODY} may not write to" in told(desk, "source main", "problem")
+    for folder, _, files in os.walk(desk.repo.path):
+        for name in (".", *files):
+            os.chown(Path(folder, name), NOBODY, NOBODY)
+    token = open_place / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    settled(desk, credentials={"tokenFile": str(token)})
+    assert f"uid {NOBODY} may not read {token}" in told(desk, "source main", "problem")
+    os.chown(token, NOBODY, NOBODY)
+    assert told(desk, "source main", "problem") == ""
+
+
+def test_files_with_secrets_are_there_and_closed(desk: Desk) -> None:
+    token = desk.path / "token"
+    settled(desk, credentials={"tokenFile": "token", "keyFile": "key", "knownHosts": "hosts"})
+    said = told(desk, "source main", "problem")
+    assert all(f"{desk.path / name}: No such file" in said for name in ("token", "key", "hosts"))
+    for name in ("token", "key", "hosts"):
+        (desk.path / name).write_text(TOKEN)
+        (desk.path / name).chmod(0o644)
+    said = told(desk, "source main", "problem")
+    assert f"every user of this host may read {token} (mode 644) -> chmod o= {token}" in said
+    assert "hosts" not in said
+    for name in ("token", "key"):
+        (desk.path / name).chmod(0o640)
+    said = told(desk, "source main", "problem")
+    assert said == f"ssh does not use {desk.path / 'key'}: its mode is 640 -> chmod 600 {desk.path / 'key'}"
+    (desk.path / "key").chmod(0o600)
+    token.write_text("")
+    assert f"{token} is empty" in told(desk, "source main", "problem")
+    assert TOKEN not in desk.run("doctor").out
+
+
+def test_a_branch_or_repository_that_is_not_there_is_a_problem(desk: Desk) -> None:
+    settled(desk, branch="mian")
+    assert "did you mean 'main'? -> bring it back" in told(desk, "source main", "problem")
+    settled(desk, url="./nowhere")
+    assert "no Git repository can be read" in told(desk, "source main", "problem")
+    settled(desk, path="nowhere")
+    assert "has no directory 'nowhere'" in told(desk, "source main", "problem")
+
+
+def test_a_remote_is_asked_for_its_branch_and_for_leave_to_push(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "127.0.0.1")
+    token = desk.path / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    with HttpsServer(desk.path, tmp_path, TOKEN) as server:
+        trusts = {"GIT_SSL_CAINFO": str(server.certificate)}
+        remote: dict[str, Any] = {
+            "url": server.url("manifests"),
+            "credentials": {"tokenFile": "token"},
+            "timeout": "5s",
+        }
+        desk.repo.git("config", "http.receivepack", "true")
+        settled(desk, **remote)
+        assert "the remote answers and has refs/heads/main" in told(desk, "source main", "ok", **trusts)
+        assert not (desk.state / "mirrors").exists(), "looking makes nothing"
+        assert desk.run("apply", **trusts).code == 0
+        before = desk.repo.git("for-each-ref")
+        assert "reconciler/status can be pushed" in told(desk, "source main", "ok", **trusts)
+        assert desk.repo.git("for-each-ref") == before
+        desk.repo.git("config", "http.receivepack", "false")
+        assert "reconciler/status cannot be pushed" in told(desk, "source main", "problem", **trusts)
+        settled(desk, **remote, readOnly=True)
+        assert told(desk, "source main", "problem", **trusts) == ""
+        settled(desk, **remote | {"branch": "nowhere"})
+        assert "the remote answers and has no refs/heads/nowhere" in told(desk, "source main", "problem", **trusts)
+        token.write_text("wr0ng-t0ken")
+        said = told(desk, "source main", "problem", **trusts)
+        assert "Authentication failed" in said
+        assert "wr0ng" not in said
+    settled(desk, **remote)
+    assert "check the network" in told(desk, "source main", "problem", **trusts)
+
+
+def test_a_token_that_crosses_the_network_as_plain_text_is_a_problem(desk: Desk) -> None:
+    (desk.path / "token").write_text(TOKEN)
+    settled(desk, url="http://127.0.0.1:9/manifests", credentials={"tokenFile": "token"}, timeout="1s")
+    assert "as plain text -> use https://" in told(desk, "source main", "problem")
+
+
+def test_signatures_are_checked_and_who_may_change_whom_they_trust(desk: Desk, tmp_path: Path) -> None:
+    keys = Keys(tmp_path / "keys")
+    keys.ssh("ada")
+    settled(desk, verify={"allowedSigners": str(keys.signers)})
+    assert "it is not signed; nothing of it is read -> sign it" in told(desk, "source main", "problem")
+    keys.commit(desk.repo, "shop/web.yaml", workload("web"), "ada")
+    assert "signed by a trusted key" in told(desk, "source main", "ok")
+    keys.signers.chmod(0o646)
+    assert f"every user of this host may change {keys.signers}" in told(desk, "source main", "problem")
+
+
+def test_clocks_that_do_not_agree_are_a_warning(desk: Desk, tmp_path: Path) -> None:
+    soon = int(time.time()) + 10_800
+    keys = Keys(tmp_path / "keys")
+    keys.commit(desk.repo, "shop/web.yaml", workload("web"), time=soon)
+    assert "was committed 3 h from now" in told(desk, "source main", "warning")
+    records = Records.open(desk.state / FILE, clock_now=lambda: float(soon))
+    records.runs.start("main", "main@sha1:1", "poll")
+    records.close()
+    assert "the clock was put back" in told(desk, "clock", "warning")
+
+
+def test_locations_that_nobody_serves_or_asks_for_are_told(desk: Desk) -> None:
+    desk.settings.write_text(SETTINGS.replace("  there:", "  nowhere:"))
+    assert "shop asks for there, and the settings bind no engine to it" in told(desk, "locations", "warning")
+    assert "here in use; no GVC asks for nowhere" in told(desk, "locations", "ok")
+    desk.settings.write_text(SETTINGS.partition("locations:")[0])
+    assert "shop asks for here" in told(desk, "locations", "warning")
+
+
+def test_a_refused_revision_and_a_suspension_are_told(desk: Desk) -> None:
+    desk.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: odd")})
+    assert desk.run("apply").code == 1
+    assert "InvalidRevision for " in told(desk, "source main", "problem")
+    desk.run("suspend", "main", "--reason", "holidays")
+    desk.run("apply")
+    assert "holidays -> when that is over: reconciler resume main" in told(desk, "source main", "warning")
+
+
+def test_a_daemon_that_does_not_answer_is_told(desk: Desk) -> None:
+    records = Records.open(desk.state / FILE, clock_now=lambda: time.time() - 600)
+    records.requests.add("apply", {}, "ann")
+    records.close()
+    assert "has not answered" not in told(desk, "daemon", "warning")
+    with StateLock(desk.state):
+        assert "it has not answered `apply` of ann for 10 min" in told(desk, "daemon", "warning")
+
+
+def test_records_that_cannot_be_read_are_a_problem(desk: Desk) -> None:
+    for ending in ("-wal", "-shm"):
+        (desk.state / f"{FILE}{ending}").unlink(missing_ok=True)
+    (desk.state / FILE).write_bytes(b"not a database" * 1000)
+    assert "is not a database of the reconciler" in told(desk, "records", "problem")
+
+
+def test_before_the_first_start_there_is_nothing_to_complain_of(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    checks = examined(desk)
+    assert [each for each in checks if each["verdict"] == "problem"] == []
+    assert "nothing is recorded yet" in told(desk, "daemon", "warning")
+    assert not desk.state.exists()
+
+
+def test_programs_that_are_missing_are_a_problem(desk: Desk) -> None:
+    bare = desk.path / "bin"
+    bare.mkdir()
+    assert "git cannot be run -> install git" in told(desk, "git", "problem", PATH=str(bare))
+    (bare / "git").write_text(f"#!{sys.executable}\nprint('git version 2.20.1')\n")
+    (bare / "git").chmod(0o755)
+    assert "git version 2.20.1 -> install git 2.29 or newer" in told(desk, "git", "problem", PATH=str(bare))
+    settled(desk, verify={"allowedSigners": "signers", "gpgKeyring": "ring"})
+    assert "install git 2.35 or newer to verify signatures" in told(desk, "git", "problem", PATH=str(bare))
+    assert "which is not installed -> install gpg" in told(desk, "gpg", "problem", PATH=str(bare))
+    assert "install ssh-keygen" in told(desk, "ssh-keygen", "problem", PATH=str(bare))
