@@ -84,9 +84,8 @@ def _show(compared: Compared, form: str) -> None:
     from msgspec.structs import replace
 
     from reconciler.cli.excerpt import Excerpts
-    from reconciler.cli.findings import counted, echo_json, findings_document, markdown_findings, more, print_findings
+    from reconciler.cli.findings import counted, echo_json, findings_document, markdown_plan, more, print_findings
     from reconciler.planning.document import document
-    from reconciler.planning.markdown import markdown
     from reconciler.planning.render import text
 
     findings, plan = compared.findings, compared.plan
@@ -98,10 +97,11 @@ def _show(compared: Compared, form: str) -> None:
         echo_json(empty if plan is None else document(plan))
         return
     if form == "markdown":
-        click.echo(markdown_findings(findings, "Refused") if plan is None else markdown(plan), nl=False)
+        click.echo(markdown_plan(plan, findings), nl=False)
         return
     print_findings(findings, Excerpts(compared.read))
     if plan is None:
-        click.echo(f"{compared.revision} is refused: {counted(findings)}\n{more(findings)}", nl=False)
+        click.echo(f"{compared.revision} is refused: {counted(findings)}")
     else:
         click.echo(text(plan, colour=coloured(sys.stdout)), nl=False)
+    click.echo(more(findings), nl=False)

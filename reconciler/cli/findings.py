@@ -5,16 +5,19 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 import msgspec
 
 from reconciler.cli.common import coloured, paint
 from reconciler.cli.excerpt import Excerpts
-from reconciler.model.finding import Finding, Severity
+from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.model.rule import page
 from reconciler.pipeline.report import place
+
+if TYPE_CHECKING:
+    from reconciler.planning.plan import Plan
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTICE: "blue"}
 
@@ -55,8 +58,19 @@ def more(findings: Iterable[Finding]) -> str:
     return f"Why, with examples: reconciler explain {rules.pop() if len(rules) == 1 else 'RULE'}\n"
 
 
+def markdown_plan(plan: Plan | None, findings: Sequence[Finding]) -> str:
+    """A plan, None where the revision is refused, as the comment on a pull request, with what was found below it."""
+    from reconciler.planning.markdown import markdown
+
+    if plan is None:
+        return markdown_findings(findings, "Refused")
+    if all(finding.severity is Severity.NOTICE for finding in findings):
+        return markdown(plan)
+    return f"{markdown(plan)}\n{markdown_findings(findings, 'Left out' if has_errors(findings) else 'Worth a look')}"
+
+
 def markdown_findings(findings: Sequence[Finding], heading: str) -> str:
-    """Why a revision is refused, or files of it are left out, as the comment on a pull request."""
+    """Findings as a table under a heading, with what their rules are for."""
     from reconciler.planning.markdown import code
 
     lines = [f"### {heading}: {counted(findings)}", "", "| where | severity | what | what to do | rule |",

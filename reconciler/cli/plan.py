@@ -88,16 +88,12 @@ def _one(prepared: Prepared) -> dict[str, Any]:
 
 def _shown(prepared: Prepared, form: str) -> str:
     from reconciler.cli.excerpt import Excerpts
-    from reconciler.cli.findings import counted, findings_text, markdown_findings, more
-    from reconciler.model.finding import has_errors
-    from reconciler.planning.markdown import markdown
+    from reconciler.cli.findings import counted, findings_text, markdown_plan, more
     from reconciler.planning.render import text
 
     plan, findings = prepared.plan, prepared.findings
     if form == "markdown":
-        if plan is None:
-            return markdown_findings(findings, "Refused")
-        return markdown(plan) + (f"\n{markdown_findings(findings, 'Left out')}" if has_errors(findings) else "")
+        return markdown_plan(plan, findings)
     colour = coloured(sys.stdout)
     told = findings_text(findings, Excerpts(prepared.read), colour=colour)
     end = f"{prepared.revision} is refused: {counted(findings)}\n" if plan is None else text(plan, colour=colour)

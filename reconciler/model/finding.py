@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -77,6 +78,6 @@ class Finding(msgspec.Struct, frozen=True, order=True, gc=False):
         )
 
 
-def has_errors(findings: list[Finding]) -> bool:
+def has_errors(findings: Iterable[Finding]) -> bool:
     """Whether any of ``findings`` keeps the revision from being applied."""
     return any(finding.severity is Severity.ERROR for finding in findings)

@@ -109,6 +109,17 @@ def test_errors_in_the_later_commit_refuse_it_and_those_in_the_earlier_do_not(tm
     assert clone.diff("HEAD", "HEAD~1").code == 0
 
 
+def test_warnings_are_told_in_every_form_that_people_read(tmp_path: Path) -> None:
+    clone = Clone(tmp_path)
+    clone.origin.commit({"shop/web.yaml": workload("web", "latest")})
+    text, comment = (clone.diff("HEAD~1", "HEAD", "--format", form).out for form in ("text", "markdown"))
+    assert text.startswith("shop/web.yaml:7:14: warning: ")
+    assert text.endswith("Why, with examples: reconciler explain image-dynamic-tag\n")
+    assert comment.startswith("### Plan: 1 to update\n")
+    assert "\n\n### Worth a look: 1 warning\n" in comment
+    assert "| `image-dynamic-tag` |" in comment
+
+
 def test_manifests_may_lie_below_and_the_command_may_be_called_from_anywhere(tmp_path: Path) -> None:
     clone = Clone(tmp_path, {f"deploy/{name}": text for name, text in SHOP.items()})
     clone.origin.commit({"deploy/shop/web.yaml": workload("web", "2"), "other/x.yaml": "no: {"})

@@ -116,7 +116,8 @@ def test_apply_is_done_by_the_daemon_that_runs(tmp_path: Path) -> None:
         site.repo.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: standrad")})
         refused = site.run("apply")
         assert refused.returncode == 1
-        assert "shop/web.yaml:4:" in refused.stdout + refused.stderr
+        assert "shop/web.yaml:4:9: error: " in refused.stdout
+        assert "\n     4 |   type: standrad\n       |         ^^^^^^^^\n" in refused.stdout
         assert "main: refused" in refused.stdout
 
 

@@ -25,6 +25,7 @@ from tests.tools import tool
 
 CI = ROOT / "examples" / "ci"
 MARK = "<!-- reconciler -->"
+FILES = {name: text for name, text in SHOP.items() if name in ("shop/gvc.yaml", "shop/web.yaml", "shop/db.yaml")}
 GROWN: dict[str, File] = {"deploy/shop/web.yaml": workload("web", "2")}
 FAULTY: dict[str, File] = {"deploy/shop/web.yaml": workload("web").replace("standard", "standrd")}
 
@@ -42,7 +43,7 @@ esac
 
 def clone(path: Path, files: dict[str, File]) -> Path:
     """A work tree at the second of two commits: a shop below ``deploy``, then ``files``."""
-    repo = GitRepo.create(path / "origin", {f"deploy/{name}": text for name, text in SHOP.items()})
+    repo = GitRepo.create(path / "origin", {f"deploy/{name}": text for name, text in FILES.items()})
     repo.commit(files)
     git(path, "clone", "--quiet", "--no-local", str(repo.path), "clone")
     return path / "clone"
