@@ -29,6 +29,8 @@ _SIZES = {
     "maxItems": ("entries", "at most"),
     "maxProperties": ("entries", "at most"),
 }
+_AMOUNT = re.compile("([0-9]+) *(?:s|secs?|seconds?|g|gb|gi|gib)", re.IGNORECASE | re.ASCII)
+"""Whole numbers are seconds or gigabytes where they have a unit at all."""
 _ELSEWHERE = frozenset({"gvc", "spec", "metadata", "apiVersion"})
 """Fields that manifests have, though not those of secrets."""
 
@@ -113,12 +115,15 @@ def _wrong_type(breach: Breach, secret: bool) -> Words:
 def _remedy(breach: Breach, wanted: list[str], secret: bool) -> str:
     value = breach.value
     if value is None:
-        return "give it a value, or leave the field out"
+        empty = wanted == ["string"] and not {"pattern", "enum", "minLength"} & breach.schema.keys()
+        return 'give it a value; an empty text is ""' if empty else "give it a value, or leave the field out"
     if "string" in wanted and isinstance(value, bool | int | float):
         return _as_text(breach, secret)
     if isinstance(value, str) and not secret and _would_fit_unquoted(value, wanted):
         return f"write {value.lower()} without quotes"
-    return "begin each entry with `- `" if wanted == ["array"] else ""
+    if isinstance(value, str) and not secret and "integer" in wanted and (amount := _AMOUNT.fullmatch(value)):
+        return f"write {amount[1]}"
+    return "begin each entry with `- `" if wanted == ["array"] and "x-hint" not in breach.schema else ""
 
 
 def _as_text(breach: Breach, secret: bool) -> str:

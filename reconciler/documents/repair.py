@@ -16,6 +16,8 @@ _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([a-zA-Z]*)", re.ASCII)
 _IN_MEBIBYTES = {"": 1, "m": 1, "mb": 1, "mi": 1, "mib": 1, "g": 1024, "gb": 1024, "gi": 1024, "gib": 1024,
                  "t": 1024**2, "tb": 1024**2, "ti": 1024**2, "k": 1 / 1024, "kb": 1 / 1024, "ki": 1 / 1024}  # fmt: skip
 _MEBIBYTE = 1 << 20
+_EVERYWHERE = frozenset({"*", "all", "any", "0.0.0.0"})
+"""What people write for every address there is."""
 
 
 def repaired(text: str, schema: dict[str, Any]) -> str:
@@ -32,13 +34,20 @@ def _guesses(text: str, schema: dict[str, Any]) -> Iterator[str]:
     pattern = schema.get("pattern", "")
     bare = text.strip()
     path = bare.strip("/")
+    if schema.get("x-image"):
+        yield from _images(bare)
+        return
     yield from (bare, bare.lower())
     yield from _amounts(bare, pattern)
     if not path:
         return
     yield from (f"//{kind}/{path}" for kind in schema.get("x-link", ()))
-    if "://" in bare:
-        yield re.split("[/:]", bare.partition("://")[2], maxsplit=1)[0]
+    if bare.startswith("/"):
+        yield path.rpartition("/")[2]
+    if "://" in bare or "\\*\\." in pattern:
+        yield re.split("[/:]", bare.partition("://")[2] or bare, maxsplit=1)[0]
+    if bare.lower() in _EVERYWHERE:
+        yield "0.0.0.0/0"
     if pattern.startswith("^/"):
         yield f"/{path}"
     if "//" in pattern or "|/)/" in pattern:
@@ -47,6 +56,16 @@ def _guesses(text: str, schema: dict[str, Any]) -> Iterator[str]:
         yield bare.replace(" ", "_")
     if pattern.startswith("^[a-z]"):
         yield re.sub("[^a-z0-9]+", "-", bare.lower()).strip("-")
+
+
+def _images(bare: str) -> Iterator[str]:
+    """An image without the scheme of an address, its repository in lower case; a tag stays as it is."""
+    image = bare.partition("://")[2] or bare
+    start = image.rfind("/") + 1
+    name, colon, tag = image[start:].partition(":")
+    yield image
+    yield f"/{image}"
+    yield f"{image[:start].lower()}{name.lower()}{colon}{tag}"
 
 
 def _amounts(bare: str, pattern: str) -> Iterator[str]:

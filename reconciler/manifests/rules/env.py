@@ -1,4 +1,4 @@
-"""Environment variables: their names, and PORT."""
+"""Environment variables: their names, what their values refer to, and PORT."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from reconciler.manifests.rules.registry import Words, answer, rule
+from reconciler.manifests.rules.targets import VOLUMESET
 from reconciler.manifests.rules.wording import quoted
 from reconciler.manifests.rules.world import World
 from reconciler.model.finding import Ask, Flaw, Pointer
@@ -58,6 +59,19 @@ def duplicates(view: Workload | Gvc) -> Iterator[Flaw]:
                 yield Flaw(
                     (*place, step, "name"), f"{quoted(variable.name)} is set already", "keep one of the two", also
                 )
+
+
+@rule("env-reference", "document 1, Container, env", Kind.WORKLOAD)
+def references(workload: Workload) -> Iterator[Flaw]:
+    """The value of a variable is plain text, or refers to a secret.
+
+    A volume set holds files and no text: it is mounted, and there is nothing of it that a variable could hold.
+    """
+    for index, container in enumerate(workload.spec.containers):
+        for step, variable in enumerate(container.env):
+            if variable.value.startswith(VOLUMESET):
+                at = ("spec", "containers", index, "env", step, "value")
+                yield Flaw(at, "a variable cannot hold a volume set", "mount it: list it in `volumes` with a `path`")
 
 
 @rule("env-port", "document 1, Built-in environment variables, rule 2; 4-fields.md, section 12", Kind.WORKLOAD)

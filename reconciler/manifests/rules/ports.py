@@ -11,6 +11,8 @@ from reconciler.model.key import Kind
 from reconciler.model.workload import Container, Workload
 
 LEAST = 80
+BLOCKED = frozenset({8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090, 41000})
+"""What the platform listens on itself, as the schema says too."""
 _TYPE = (("spec", "type"),)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reconciler.manifests.rules.ports import BLOCKED, LEAST
 from reconciler.manifests.rules.registry import notice, rule, warning
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
@@ -16,13 +17,15 @@ _BETTER = {"tcp": "`exec` with a command that asks the program", "grpc": "`grpc`
 
 @rule("probe-without-port", "4-fields.md, section 5, container", Kind.WORKLOAD)
 def without_port(workload: Workload) -> Iterator[Flaw]:
-    """A probe names the port that it asks, unless the workload declares one.
+    """A probe names the port that it asks, unless the workload declares one from 80 on.
 
-    Where a probe leaves it out, the container's first port is asked, or where it has none the workload's first.
+    Where a probe leaves it out, the container's first port is asked, or where it has none the workload's first. HTTP
+    and TCP probes ask no port below 80.
     """
     containers = workload.spec.containers
     for container in containers:
         if container.ports or container.port or workload.spec.type == "cron":
+            yield from _too_low(workload)
             return
     for index, container in enumerate(containers):
         for name, probe in _probes(container):
@@ -35,6 +38,46 @@ def without_port(workload: Workload) -> Iterator[Flaw]:
                     also=(*_TYPE, *_ports(len(containers))),
                     on_key=True,
                 )
+
+
+def _too_low(workload: Workload) -> Iterator[Flaw]:
+    """Probes that would ask the first port of their container, which no HTTP or TCP probe reaches."""
+    for index, container in enumerate(workload.spec.containers):
+        first = container.ports[0].number if container.ports else container.port
+        if not 0 < first < LEAST:
+            continue
+        for name, probe in _probes(container):
+            form = _portless(probe)
+            if form not in ("", "grpc"):
+                yield Flaw(
+                    ("spec", "containers", index, name, form),
+                    f"this probe names no port, so it would ask {first}, and probes ask none below {LEAST}",
+                    "add `port`, or let the container listen on another one",
+                    also=(*_TYPE, *_ports(index + 1)),
+                    on_key=True,
+                )
+
+
+@warning("blocked-port-asked", "document 1, Ports and Metrics scraping", Kind.WORKLOAD)
+def asked_in_vain(workload: Workload) -> Iterator[Flaw]:
+    """Metrics are scraped from, and HTTP and gRPC probes ask, a port that a container can listen on.
+
+    The platform listens on 8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090 and 41000 itself. No
+    program of the workload can, so what answers there, if anything does, says nothing about it.
+    """
+    for index, container in enumerate(workload.spec.containers):
+        place = ("spec", "containers", index)
+        if container.metrics is not None and container.metrics.port in BLOCKED:
+            yield _in_vain((*place, "metrics", "port"), container.metrics.port)
+        for name, probe in _probes(container):
+            for form, target in (("httpGet", probe.http_get), ("grpc", probe.grpc)):
+                if target is not None and target.port in BLOCKED:
+                    yield _in_vain((*place, name, form, "port"), target.port)
+
+
+def _in_vain(at: Pointer, port: int) -> Flaw:
+    return Flaw(at, f"no container can listen on port {port}, which the platform uses itself",
+                "ask the port that the program listens on")  # fmt: skip
 
 
 @rule("cron-probe", "4-fields.md, section 5, container", Kind.WORKLOAD)

@@ -25,8 +25,8 @@ SCHEMA_RULES = (
     ),
     refused(
         "image-reference",
-        "An image is NAME, NAME:TAG or NAME@sha256:DIGEST of a public registry, or //image/NAME:TAG or "
-        "/org/ORG/image/NAME:TAG of the org's own.",
+        "An image is NAME, NAME:TAG or NAME@sha256:DIGEST of a public registry, its NAME in lower case, or "
+        "//image/NAME:TAG or /org/ORG/image/NAME:TAG of the org's own.",
         "What is written otherwise no registry can be asked for, and replicas would never start.",
         _CONTAINER,
     ),
