@@ -15,11 +15,13 @@ from reconciler.model.rule import Rule
 from reconciler.planning import steps
 from reconciler.source import comparison
 
+_MANIFESTS = "Manifests"
 _CONTAINERS = "Containers"
 _WORKLOADS = "Workloads, GVCs and volume sets"
 _OTHERS = "Other kinds"
 _BETWEEN = "Between resources"
 _MODULES = {
+    _MANIFESTS: {"tags"},
     _CONTAINERS: {"containers", "images", "resources", "ports", "probes", "lifecycle", "secrets_used", "mounts",
                   "buckets", "env", "variables"},
     _WORKLOADS: {"options", "autoscaling", "cron", "rollout", "security", "firewall", "gvcs", "volumesets", "queries"},
@@ -39,7 +41,7 @@ def sections() -> dict[str, tuple[Rule, ...]]:
     written = {
         "Files in the repository": comparison.RULES,
         "Reading YAML": reading.RULES,
-        "Manifests": (*decoder.RULES, *assembly.RULES, *schema_envelope.SCHEMA_RULES),
+        _MANIFESTS: (*decoder.RULES, *assembly.RULES, *schema_envelope.SCHEMA_RULES),
         "Fields": validation.RULES,
         _CONTAINERS: schema_containers.SCHEMA_RULES,
         _WORKLOADS: schema_options.SCHEMA_RULES,

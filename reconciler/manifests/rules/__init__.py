@@ -41,7 +41,7 @@ AREAS: dict[Kind, Area] = {
 }
 """Loaded when the first manifest of the kind is read. A kind that is not here has no rules of its own."""
 
-EVERYWHERE: tuple[str, ...] = ()
+EVERYWHERE = ("tags",)
 """Modules whose rules hold for every kind."""
 
 
