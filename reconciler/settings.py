@@ -15,6 +15,7 @@ from reconciler.documents.reader import read
 from reconciler.documents.schemas import load_schema
 from reconciler.documents.validation import checker
 from reconciler.errors import UsageError
+from reconciler.model.drifting import DriftPolicy
 from reconciler.model.finding import Fault, Finding
 from reconciler.model.rule import refused
 
@@ -125,6 +126,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     approval: Literal["never", "deletes", "always"] = "never"
     approval_lasts: float = 86_400.0
     stale: float = 600.0
+    drift: DriftPolicy = DriftPolicy()
     events: EventSettings = EventSettings()
     locations: dict[str, LocationSettings] = {}
     log: LogSettings = LogSettings()

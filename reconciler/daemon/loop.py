@@ -12,11 +12,13 @@ import msgspec
 
 from reconciler.clock import Clock, SystemClock, Timers
 from reconciler.daemon.lock import StateLock
+from reconciler.daemon.noticing import Pause, watch_engine
 from reconciler.daemon.notify import Notifier, Watchdog
 from reconciler.daemon.telling import Teller
 from reconciler.daemon.timers import SchedulerTimers
 from reconciler.daemon.wake import Wakes, WakeSocket
 from reconciler.daemon.watch import watch_refs
+from reconciler.engines.protocol import Watched
 from reconciler.engines.registry import ENGINES, MakeEngine
 from reconciler.errors import RecordsError, SourceError
 from reconciler.logs import log
@@ -34,6 +36,10 @@ BACKGROUND = frozenset({"poll", "ref"})
 """Reasons that ask for a look and not for a run."""
 STATUS = "/status"
 """Woken in the place of a source (whose name has no slash) when only status is to be written."""
+DRIFT = "/drift"
+"""Woken in the place of a source when the locations are to be looked at."""
+PAUSE = 1.0
+"""Seconds from what an engine noticed to the look, so that many such things become one."""
 OVERDUE = 5.0
 """Seconds until a step that is owed another try, and did not get it in the last round, is looked at again."""
 RECORDS_RETRY = 5.0
@@ -57,6 +63,7 @@ class Daemon:
         self._teller = Teller()
         self._running: tuple[str, str] | None = None
         self._fetch: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
 
     async def follow(self) -> None:
         """Work until ``stop`` is set; the step in flight ends, or stays journaled."""
@@ -64,6 +71,7 @@ class Daemon:
             self.timers.every(
                 f"poll {source.name}", source.interval, source.interval * JITTER, partial(self._poll, source.name)
             )
+        self._look_out()
         if self.watchdog.interval:
             self.timers.every("watchdog", self.watchdog.interval, 0.0, self.watchdog.beat)
         self.timers.start()
@@ -80,6 +88,8 @@ class Daemon:
                 taken.cancel()
         self.notifier.stopping()
         self.timers.stop()
+        for task in self._watching:
+            task.cancel()
         try:
             await self._flush(force=True)
         except RecordsError as error:
@@ -98,10 +108,31 @@ class Daemon:
                 await self._answer(request)
             for name in sorted(self.runner.stirred):
                 self.wakes.add(name, "poll")
+            if DRIFT in wakes:
+                await self._check()
             await self._flush()
             self._next_attempt(began)
         except RecordsError as error:
             self._broken(error)
+
+    def _look_out(self) -> None:
+        """Look at the locations at intervals, and whenever an engine notices something."""
+        every = self.runner.settings.drift.interval
+        drifting = [engine for engine in self.runner.lookout.engines.values() if engine.drifts]
+        if not drifting or not every:
+            return
+        self.timers.every("drift", every, every * JITTER, partial(self.wakes.add, DRIFT, "drift"))
+        self.wakes.add(DRIFT, "start")
+        watched = [engine for engine in drifting if isinstance(engine, Watched)]
+        noticed = Pause(self.timers, PAUSE, partial(self.wakes.add, DRIFT, "noticed"))
+        self._watching = [asyncio.create_task(watch_engine(engine, noticed)) for engine in watched]
+
+    async def _check(self) -> None:
+        """Look at the locations; what is to be healed there becomes a run of its source."""
+        for name in sorted(await self.runner.lookout.check()):
+            self.wakes.add(name, "drift")
+        self._teller.unseen(self.runner.lookout.unseen)
+        self.watchdog.progress()
 
     def _woken(self, wakes: Mapping[str | None, set[str]]) -> Iterable[str]:
         return [name for name in self.runner.lines if (name in wakes or None in wakes) and not self.stop.is_set()]

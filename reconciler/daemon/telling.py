@@ -19,6 +19,7 @@ class Teller:
     def __init__(self) -> None:
         self._last: dict[str, Report] = {}
         self._status: dict[str, str] = {}
+        self._unseen: dict[str, str] = {}
 
     def run(self, report: Report, reason: str, seconds: float) -> None:
         """The line of a run; at level debug where it changed nothing and ended like the one before."""
@@ -55,6 +56,15 @@ class Teller:
             log().warning("status", source=name, written=False, reason=found.reason, message=found.message)
         else:
             log().info("status", source=name, written=True)
+
+    def unseen(self, places: Mapping[str, str]) -> None:
+        """Which locations cannot be looked at, when that changes."""
+        for place in sorted(places.keys() | self._unseen.keys()):
+            if place not in places:
+                log().info("location", location=place, seen=True)
+            elif self._unseen.get(place) != places[place]:
+                log().warning("location", location=place, seen=False, message=places[place])
+        self._unseen = dict(places)
 
     def bugs(self, bugs: Mapping[str, Exception]) -> None:
         """Exceptions of engines that nobody expected, without their text, which may hold anything, secrets too."""

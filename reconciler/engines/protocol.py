@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -22,7 +23,11 @@ class Result(StrEnum):
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
-    """What an engine sees of one resource at its location; ``state`` is JSON in the shapes of 4-fields.md, 5 and 6."""
+    """What an engine sees of one resource at its location; ``state`` is JSON in the shapes of 4-fields.md, 5 and 6.
+
+    ``digest`` and ``version`` are those of the step that made it, as far as it is still so. Where they are not, and the
+    engine can tell how it is, ``body`` says it as JSON in normal form.
+    """
 
     key: Key
     location: str
@@ -31,6 +36,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
     digest: str = ""
     version: int = 0
     alias: str = ""
+    body: bytes = b""
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
@@ -49,12 +55,14 @@ class Engine(Protocol):
     """One location's way of making things so. ``perform`` must be safe to repeat; it raises EngineError to fail.
 
     ``parallel`` steps are performed at once. An engine that is ``prompt`` never waits in ``perform``: its steps need
-    no task of their own and do not count against the limit on work in flight.
+    no task of their own and do not count against the limit on work in flight. Where it ``drifts``, what is there can
+    change without a step; one whose world is the record need not be observed for that.
     """
 
     name: str
     parallel: int
     prompt: bool
+    drifts: bool
 
     async def observe(self) -> list[Seen]:
         """What exists at the location; changes nothing."""
@@ -64,3 +72,11 @@ class Engine(Protocol):
 
     async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         """An imperative command (documents 1 and 2); raises EngineError."""
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """An engine that notices by itself when its location changes, so that drift need not wait for the next look."""
+
+    def changes(self) -> AsyncIterator[None]:
+        """Yields whenever something at the location may have changed, by a step or without one."""

@@ -41,6 +41,7 @@ class RecordedEngine:
     name = "recorded"
     parallel = 256
     prompt = True
+    drifts = False
 
     def __init__(self, records: Records, location: str, org: str, endpoint_domain: str, clock: Clock) -> None:
         self._records = records

@@ -16,6 +16,7 @@ from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Kind
 from reconciler.model.revision import Revision
 from reconciler.pipeline import report
+from reconciler.pipeline.healing import settle
 from reconciler.pipeline.loading import Loaded, Loader, accept, blobs_of, decoder_id, undisturbed
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.scoping import scope_of, unsettled_keys
@@ -210,6 +211,7 @@ class Line:
         with self.records.transaction():
             news = waits.remember(self.records, outcomes, plan.kept, self.clock.now())
             self.records.pending.add_many(self.name, news)
+            settle(self.records, plan, outcomes, run, self.clock.now())
             if run:
                 self.records.runs.finish(run, ended.outcome, plan.digest, ended.counts)
             self.records.events.trim(self.settings.events.keep)

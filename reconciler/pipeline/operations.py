@@ -60,10 +60,10 @@ class Operations:
                f"reconciler resume {source}"  # fmt: skip
 
     def retry(self, key: Key) -> str:
-        """Try the failed steps of ``key`` again at once."""
+        """Try the failed steps of ``key`` again at once, and heal again what was fought over."""
         with self._said(str(key), "RetryRequested", self._by):
             count = self._records.failures.hasten(key, self._clock.now())
-            if not count:
+            if not count + self._records.heals.forget(key):
                 raise RefusedError(f"nothing of {key} has failed; see: reconciler describe {key}")
         return f"{key} is tried again"
 

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from reconciler.manifests.delta import keys_touched
 from reconciler.model.key import PLACED, Key, Kind
+from reconciler.pipeline.healing import to_heal
 from reconciler.pipeline.locations import Places
 from reconciler.pipeline.view import View
 from reconciler.planning.scope import PrunePolicy, Scope
@@ -14,10 +15,15 @@ from reconciler.settings import Settings
 
 
 def scope_of(view: View, settings: Settings, revision: str, unsettled: Iterable[str], now: float) -> Scope:
-    """The planner's input for what the view's difference touches and for ``unsettled`` keys of earlier runs."""
+    """The planner's input for what the view's difference touches and for ``unsettled`` keys of earlier runs.
+
+    What drifted is looked at with them, where it is to be healed.
+    """
+    drifts = to_heal(view.records, settings, view.source)
     places = view.places
     touched = keys_touched(view.delta)
-    names = {*touched, *unsettled, *_moved_members(view, touched, places)}
+    drifted = (str(found.key) for found in drifts)
+    names = {*touched, *unsettled, *drifted, *_moved_members(view, touched, places)}
     wanted = {name: touched[name] if name in touched else view.resource(name) for name in names}
     keys = {name: Key.parse(name) if resource is None else resource.key for name, resource in wanted.items()}
     desired = {resource.key: resource for resource in wanted.values() if resource is not None}
@@ -38,6 +44,7 @@ def scope_of(view: View, settings: Settings, revision: str, unsettled: Iterable[
         policy=PrunePolicy(settings.prune.enabled, settings.prune.count, settings.prune.percent, settings.approval),
         approved=view.records.approvals.valid(now),
         suspended=frozenset(_suspended(view, keys)),
+        drifts=drifts,
         orphans={keys[name]: by for name, by in view.records.orphans.all().items() if name in keys},
     )
 

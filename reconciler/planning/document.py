@@ -33,4 +33,5 @@ def _step(step: Step) -> dict[str, Any]:
         "changes": [msgspec.to_builtins(change) for change in changes_of(step)],
         "waits_for": [str(other) for other in step.waits_for],
         "hold": str(step.hold) or None,
+        "heals": step.heals,
     }

@@ -37,6 +37,7 @@ def _row(group: Group) -> str:
     step = group.step
     waits = f" (waits: {HOLD_REASONS[step.hold]})" if step.hold.approvable else " (suspended)"
     held = waits if step.hold is not Hold.NONE else ""
+    held += " (heals drift)" if step.heals else ""
     fields = str(len(group.changes)) if group.changes else ""
     return f"| {WORDS[step.action]}{held} | `{step.key}` | {', '.join(group.locations)} | {fields} |"
 

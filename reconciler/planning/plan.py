@@ -72,7 +72,8 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
     ``body`` and ``digest`` are what shall be there (of a delete: what is there now), ``before`` the digest it
     replaces. ``version`` is the number that the record will carry. ``waits_for`` are steps of the same plan;
-    ``needs_healthy`` are keys that must be Healthy before this step begins.
+    ``needs_healthy`` are keys that must be Healthy before this step begins. One that ``heals`` brings back what was
+    applied already.
     """
 
     action: Action
@@ -88,6 +89,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     needs_healthy: tuple[Key, ...] = ()
     hold: Hold = Hold.NONE
     alias: str = ""
+    heals: bool = False
 
     @property
     def id(self) -> StepId:

@@ -43,6 +43,7 @@ def _group(group: Group, paint: _Paint) -> Iterator[str]:
     places = f"  at {', '.join(group.locations)}" if group.locations else ""
     waits = f"  waits for approval: {HOLD_REASONS[step.hold]}" if step.hold.approvable else "  suspended"
     held = waits if step.hold is not Hold.NONE else ""
+    places += "  heals drift" if step.heals else ""
     yield f"  {paint(colour, SIGNS[step.action])} {paint(colour, str(step.key))}{paint('2', places)}{paint('35', held)}"
     width = max((len(change.path) for change in group.changes), default=0)
     for change in group.changes:

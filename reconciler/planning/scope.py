@@ -10,6 +10,8 @@ import msgspec
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.record import Record
 from reconciler.model.resource import Resource
+from reconciler.planning.drift import Drift
+from reconciler.planning.plan import StepId
 
 
 class PrunePolicy(msgspec.Struct, frozen=True):
@@ -36,7 +38,7 @@ class Scope(msgspec.Struct, frozen=True):
     the keys that the source owns. ``approved`` holds what an operator let go as ``SOURCE/DIGEST``, of all that was held
     or of a single step of a run that was cut short. ``external`` are keys (as text) that exist elsewhere, so that
     nobody here can tell how they are. ``suspended`` keys are left as they are, ``orphans`` are never deleted, each
-    with who said so.
+    with who said so. ``drifts`` are to be healed: there the records do not say what there is.
     """
 
     source: str
@@ -53,6 +55,7 @@ class Scope(msgspec.Struct, frozen=True):
     external: frozenset[str] = frozenset()
     suspended: frozenset[Key] = frozenset()
     orphans: Mapping[Key, str] = {}
+    drifts: Mapping[StepId, Drift] = {}
 
     def places(self, key: Key) -> tuple[str, ...]:
         """Where ``key`` shall exist: the bound locations of its GVC, or ``("",)`` where it has no place."""

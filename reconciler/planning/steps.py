@@ -12,7 +12,8 @@ from reconciler.model.record import Record
 from reconciler.model.resource import Resource
 from reconciler.model.rule import refused
 from reconciler.planning.diff import cost, diff
-from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Step
+from reconciler.planning.drift import Deviation
+from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Step, StepId
 from reconciler.planning.policy import PROTECTED
 from reconciler.planning.scope import Refusal, Scope
 
@@ -68,6 +69,7 @@ def _toward(
         return
     moved = record.engine != engine or record.location != place
     if record.digest == desired.digest and not moved:
+        yield from _back(scope, record)
         return
     changes = diff(desired.key.kind, record.body, desired.body, place)
     dearest = cost(changes)
@@ -90,6 +92,25 @@ def _toward(
         hold=Hold.REPLACE if replaces else Hold.NONE,
         alias=record.alias,
     )
+
+
+def _back(scope: Scope, record: Record) -> Iterator[Step]:
+    """The step that makes what there is as it is recorded, in the version that is recorded; none where it is so."""
+    drift = scope.drifts.get(StepId(record.key, record.location))
+    if drift is not None:
+        yield Step(
+            Action.CREATE if drift.what is Deviation.MISSING else Action.UPDATE,
+            record.key,
+            record.location,
+            record.engine,
+            record.version,
+            record.digest,
+            record.body,
+            before=drift.digest,
+            changes=drift.changes,
+            alias=record.alias,
+            heals=True,
+        )
 
 
 def _next_version(desired: Resource, record: Record, records: tuple[Record, ...]) -> int:

@@ -40,10 +40,10 @@ def groups(plan: Plan) -> Iterator[tuple[str, list[Group]]]:
     position = {step.id: number for number, step in enumerate(plan.steps)}
     ranked = sorted(plan.steps, key=lambda step: (home(step), position[step.id]))
     for gvc, steps in groupby(ranked, key=home):
-        alike: dict[tuple[Key, Action, Hold, bytes], list[Step]] = {}
+        alike: dict[tuple[Key, Action, Hold, bool, bytes], list[Step]] = {}
         for step in steps:
             mark = msgspec.json.encode(step.changes)
-            alike.setdefault((step.key, step.action, step.hold, mark), []).append(step)
+            alike.setdefault((step.key, step.action, step.hold, step.heals, mark), []).append(step)
         yield gvc, [_group(same) for same in alike.values()]
 
 

@@ -97,6 +97,11 @@ class Applied:
             return self._db.stream(f"{sql} ORDER BY key, location")
         return self._db.stream(f"{sql} WHERE source = ? ORDER BY key, location", (source,))
 
+    def scan_at(self, location: str, engine: str) -> Iterator[tuple[str, str, int]]:
+        """(key, digest, version) of all that ``engine`` has at ``location``, in order of key; reads no bodies."""
+        sql = "SELECT key, digest, version FROM applied INDEXED BY applied_scan WHERE location = ? AND engine = ?"
+        return self._db.stream(f"{sql} ORDER BY key", (location, engine))
+
     def inventory(self, source: str) -> int:
         """How many keys the source owns; costs the same however many they are."""
         return int(self._db.value("SELECT sum(n) FROM tally WHERE source = ?", (source,)) or 0)

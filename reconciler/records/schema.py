@@ -102,6 +102,12 @@ OPERATIONS = (
     'CREATE TABLE orphans (key TEXT PRIMARY KEY, "by" TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID',
     "ALTER TABLE runs ADD COLUMN author TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE runs ADD COLUMN subject TEXT NOT NULL DEFAULT ''",
+    """CREATE TABLE drifts (key TEXT, location TEXT, source TEXT NOT NULL, since REAL NOT NULL, packed BLOB NOT NULL,
+        fought INTEGER NOT NULL, PRIMARY KEY (key, location)) WITHOUT ROWID""",
+    "CREATE TABLE heals (key TEXT NOT NULL, location TEXT NOT NULL, digest TEXT NOT NULL, at REAL NOT NULL)",
+    "CREATE INDEX heals_key ON heals (key, location, digest)",
+    "DROP INDEX applied_scan",
+    "CREATE INDEX applied_scan ON applied (key, location, source, digest, engine, version)",
 )
 
 MIGRATIONS = ((*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS), OPERATIONS)

@@ -15,8 +15,10 @@ from reconciler.records.blobs import Blobs
 from reconciler.records.conditions import Conditions
 from reconciler.records.database import Database
 from reconciler.records.desired import Desired
+from reconciler.records.drifts import Drifts
 from reconciler.records.events import Events
 from reconciler.records.failures import Failures
+from reconciler.records.heals import Heals
 from reconciler.records.journal import Journal
 from reconciler.records.orphans import Orphans
 from reconciler.records.pending import Pending
@@ -61,6 +63,8 @@ class Records:
         self.suspensions = Suspensions(database, now)
         self.pins = Pins(database, now)
         self.orphans = Orphans(database, now)
+        self.drifts = Drifts(database)
+        self.heals = Heals(database)
 
     @classmethod
     def open(cls, path: Path | None, *, read_only: bool = False, clock_now: Callable[[], float] = time.time) -> Records:

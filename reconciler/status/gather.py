@@ -11,9 +11,10 @@ from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.placement import locations_of
 from reconciler.records.desired import Entry
+from reconciler.records.drifts import DriftRow
 from reconciler.records.store import Records
 from reconciler.settings import Settings
-from reconciler.status.conditions import Facts, Wait
+from reconciler.status.conditions import Astray, Facts, Wait, shortened
 from reconciler.status.health import worst
 from reconciler.status.waits import recall
 
@@ -29,6 +30,9 @@ class Gathering:
         self._settings = settings
         self._source = source
         self._failed = records.failures.count() > 0
+        self._drifts: dict[str, list[DriftRow]] = {}
+        for row in records.drifts.all():
+            self._drifts.setdefault(row.key, []).append(row)
         self._unbound: dict[str, tuple[str, ...]] = {}
 
     def facts(self, key: Key, members: tuple[Health, ...] | None = None) -> Facts:
@@ -49,6 +53,7 @@ class Gathering:
             records=records,
             failures=self._records.failures.get(key) if self._failed else (),
             wait=self._wait(key, digest, records),
+            astray=self._astray(key),
             unbound=self._unbound_of(key.gvc) if key.kind in PLACED else (),
             members=members,
             attempts=self._settings.retry.attempts,
@@ -66,7 +71,21 @@ class Gathering:
 
     def _wait(self, key: Key, digest: str, records: tuple[Record, ...]) -> Wait | None:
         settled = records and all(record.digest == digest for record in records)
-        return None if settled else recall(self._records, key)
+        if not settled:
+            return recall(self._records, key)
+        held = str(key) in self._drifts and (
+            self._settings.approval == "always" or self._records.suspensions.get(str(key)) is not None
+        )
+        return recall(self._records, key) if held else None
+
+    def _astray(self, key: Key) -> Astray | None:
+        rows = self._drifts.get(str(key), [])
+        if not rows:
+            return None
+        from reconciler.planning.drift import said, unpacked
+
+        places = shortened("; ".join(said(unpacked(row.packed)) for row in rows))
+        return Astray(places, any(row.fought for row in rows), self._settings.drift.heal)
 
     def _unbound_of(self, gvc: str) -> tuple[str, ...]:
         if gvc not in self._unbound:

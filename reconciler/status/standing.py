@@ -25,6 +25,7 @@ class Standing:
         """As the records have it now; reads the index of everything, so it is for the start only."""
         standing = cls()
         standing._unready.update(str(failure.key) for failure in records.failures.all(source))
+        standing._unready.update(row.key for row in records.drifts.all(source))
         standing._unready.update(_behind(records, source, gathering))
         ill = {kind for kind, health in records.applied.counts(source) if health is not Health.HEALTHY}
         for kind in sorted(ill):

@@ -14,6 +14,7 @@ TYPES = {
     "Suspended": "Of a source: an operator wants nothing of it done. Only there where it is so.",
     "Pinned": "Of a source: an operator holds it at an older revision. Only there where it is so.",
     "StatusPushed": "Of a source, in the records alone: the last write of its status branch arrived.",
+    "SettingsTaken": "Of the daemon, in the records alone: it goes by the settings as their file has them now.",
     "StatusStale": "Of a source, in the records alone: no write of its status branch arrived for longer than `stale`.",
 }
 """Type of a condition → what it says where it holds."""
@@ -43,6 +44,14 @@ RESOURCES = {
     "DependencyNotHealthy": (
         "Its tag `reconciler/depends-on` names something that is not healthy.",
         "See to that one.",
+    ),
+    "Drifted": (
+        "Somebody changed it at its location, and not in Git.",
+        "Nothing, it is brought back; or see `reconciler drift` for what may differ.",
+    ),
+    "DriftFight": (
+        "It was brought back as often as `drift.mostHeals` allows within an hour, and changed again each time.",
+        "Find out who changes it, then `reconciler retry KEY`; or let it differ, see `reconciler drift`.",
     ),
     "EngineFailed": ("The engine refused or failed the step; the message says why.", "It is tried again."),
     "EngineBug": ("The engine met a fault in this program; the log has its place.", "Please report it."),
@@ -101,6 +110,10 @@ EVENTS = {
     "RetryRequested": "Normal. Somebody wants failed steps tried again at once.",
     "Orphaned": "Normal. Somebody lets it stay when it leaves Git.",
     "Adopted": "Normal. Somebody treats it like any other again, or let another source own it.",
+    "DriftDetected": "Warning. Something is otherwise at its location than applied; the message names the fields.",
+    "DriftHealed": "Normal. It was brought back to what was applied.",
+    "DriftOver": "Normal. It differs no more, and nothing was done for that.",
+    "DriftFight": "Warning. It was brought back again and again, and is left alone from now on.",
     "EngineFailed": "Warning. A step failed. Told when the reason changes, and then every tenth time.",
     "EngineBug": "Warning. A step met a fault in this program.",
     "InvalidRevision": "Warning. A finding of a refused revision, 100 at most a revision.",
@@ -110,6 +123,7 @@ EVENTS = {
     "SourceEmpty": "Warning.",
     "SourceRewritten": "Warning.",
     "SourceUnverified": "Warning.",
+    "SettingsRefused": "Warning. The settings were changed and cannot be taken over; the former ones go on.",
     "SourceFailed": "Warning.",
 }
 """Reason of an event → its type and what happened."""
@@ -122,6 +136,7 @@ ELSEWHERE = {
     "Locked": "Another process works on the state directory.",
     "Refused": "A rule says no to what a command asks for.",
     "Usage": "The command line or the settings are wrong.",
+    "Taken": "The settings are taken over.",
     "Failed": "Anything else that was expected to be possible.",
     "InvalidCommand": "An engine was asked for an operation that it does not take in this form.",
     "NotFound": "An engine was asked for an operation on something that is not at its location.",
@@ -140,7 +155,11 @@ LOG = {
     "replayed": "Steps that a crash had left open were done again. Facts: steps.",
     "records": "The records cannot be written; nothing goes on until they can. Facts: reason, message.",
     "engine bug": "A fault in this program, with its place and without its text. Facts: place, error, traceback.",
-    "unwatched": "A local source cannot be watched and is only polled. Facts: source, message.",
+    "settings": "The settings were changed, and are taken over or (a warning) are not: the former ones go on. Facts: "
+    "taken, sources, message.",
+    "unwatched": "A local source, or an engine, cannot be watched and is only looked at now and then. Facts: source, "
+    "message.",
+    "location": "What is at a location cannot be seen (a warning), or can again. Facts: location, seen, message.",
     "status": "The status branch can be written again, or (a warning) cannot. Facts: source, written, reason, message.",
     "fetch": "Debug: a fetch during a run failed. Facts: source, message.",
 }

@@ -29,6 +29,7 @@ class LedgerEngine:
 
     name = "ledger"
     prompt = False
+    drifts = True
 
     def __init__(self, path: Path, location: str = "here", parallel: int = 4) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -59,9 +60,23 @@ class LedgerEngine:
     async def observe(self) -> list[Seen]:
         """What the map says."""
         return [
-            Seen(Key.parse(key), self.location, Health(there["health"]), b"{}", there["digest"], there["version"])
+            Seen(Key.parse(key), self.location, Health(there["health"]), b"{}", there["digest"], there["version"],
+                 body=there.get("body", "").encode())
             for key, there in sorted(self.world().items())
-        ]
+        ]  # fmt: skip
+
+    def meddle(self, key: str, **fields: Any) -> None:
+        """Change what there is behind the program's back: fields of ``key``, or (none given) its being there."""
+        world = self.world()
+        there = world.pop(key, {})
+        if fields:
+            world[key] = {"digest": "", "version": 1, "health": Health.HEALTHY, **there, **fields}
+        self._write(world)
+
+    def _write(self, world: dict[str, dict[str, Any]]) -> None:
+        part = self._map.with_suffix(".part")
+        part.write_text(json.dumps(world))
+        part.replace(self._map)
 
     async def perform(self, step: Step) -> Outcome:
         """Write the step down and change the map."""
@@ -91,9 +106,7 @@ class LedgerEngine:
             world[key] = {"digest": step.digest, "version": step.version, "health": health}
         with self._ledger.open("a") as ledger:
             ledger.write(json.dumps({"action": step.action, "key": key, "digest": step.digest}) + "\n")
-        part = self._map.with_suffix(".part")
-        part.write_text(json.dumps(world))
-        part.replace(self._map)
+        self._write(world)
         self.after(key)
         if step.action is Action.DELETE:
             return Outcome(step.id, Result.APPLIED)

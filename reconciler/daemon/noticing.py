@@ -1,0 +1,39 @@
+"""Engines that notice changes by themselves: what they notice becomes one wake-up in a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reconciler.clock import Timers
+from reconciler.engines.protocol import Watched
+from reconciler.errors import EngineError
+from reconciler.logs import log
+
+
+class Pause:
+    """Calls ``call`` once, ``seconds`` after the first of many askings, however fast they come."""
+
+    def __init__(self, timers: Timers, seconds: float, call: Callable[[], None]) -> None:
+        self._timers = timers
+        self._seconds = seconds
+        self._call = call
+        self._asked = False
+
+    def ask(self) -> None:
+        """Ask for a call."""
+        if not self._asked:
+            self._asked = True
+            self._timers.after("noticed", self._seconds, self._answer)
+
+    def _answer(self) -> None:
+        self._asked = False
+        self._call()
+
+
+async def watch_engine(engine: Watched, noticed: Pause) -> None:
+    """Ask for a look whenever ``engine`` notices something; once it cannot any more, intervals have to do."""
+    try:
+        async for _ in engine.changes():
+            noticed.ask()
+    except EngineError as error:
+        log().warning("unwatched", message=str(error))

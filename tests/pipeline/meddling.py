@@ -1,0 +1,71 @@
+"""A way whose place ``here`` has a world of its own, which tests change behind the program's back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reconciler.model.key import Key
+from reconciler.pipeline.drift import Lookout
+from reconciler.pipeline.operations import Operations
+from reconciler.planning.drift import said, unpacked
+from reconciler.status.conditions import conditions
+from reconciler.status.gather import Gathering
+from tests.engines.ledger import LedgerEngine
+from tests.gitkit import File
+from tests.pipeline.way import BASE, Way
+
+WEB = """kind: workload
+name: web
+spec:
+  type: standard
+  containers: [{name: main, image: "nginx:1"}]
+"""
+KEY = "workload/shop/web"
+SHOP: dict[str | bytes, File] = {"shop/gvc.yaml": BASE, "shop/web.yaml": WEB}
+
+
+class Meddled(Way):
+    """At ``here`` works the ledger ``self.ledger``, at ``there`` the recorded engine."""
+
+    def __init__(self, path: Path, files: Mapping[str | bytes, File] = SHOP, **settings: Any) -> None:
+        super().__init__(path, files, **settings)
+        self.ledger = LedgerEngine(path / "ledger")
+        self.engines["here"] = self.ledger
+        self.lookout = self.fresh_lookout()
+
+    def fresh_lookout(self) -> Lookout:
+        """A lookout as a newly started program makes it."""
+        return Lookout(self.settings, self.records, self.clock, self.engines)
+
+    def check(self) -> set[str]:
+        """A look at the locations."""
+        return asyncio.run(self.lookout.check())
+
+    def differs(self) -> list[str]:
+        """What is known to differ, as events say it."""
+        return [f"{row.key} {said(unpacked(row.packed))}" for row in self.records.drifts.all()]
+
+    def told(self, *reasons: str) -> list[str]:
+        """The events with one of ``reasons``, ``REASON KEY`` each."""
+        return [f"{each.reason} {each.key}" for each in self.records.events.list() if each.reason in reasons]
+
+    def held(self, key: str = KEY) -> list[str]:
+        """The conditions of a resource, ``TYPE STATUS REASON`` each."""
+        facts = Gathering(self.records, self.settings).facts(Key.parse(key))
+        return [f"{each.type} {each.status} {each.reason}" for each in conditions(facts)]
+
+    def operations(self) -> Operations:
+        """What operators can say."""
+        return Operations(self.settings, self.records, self.clock, "ada")
+
+    def another_image(self, image: str = "nginx:9", key: str = KEY) -> None:
+        """Somebody changes the image of ``key`` at the location."""
+        record = next(each for each in self.records.applied.get(key) if each.location == "here")
+        body = msgspec.json.decode(record.body)
+        body["spec"]["containers"][0]["image"] = image
+        self.ledger.meddle(key, digest=f"of {image}", body=msgspec.json.encode(body).decode())

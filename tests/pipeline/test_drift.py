@@ -1,0 +1,303 @@
+"""What changed behind the program's back is found, told and brought back, and never more than that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.engines.protocol import Seen
+from reconciler.errors import EngineError
+from reconciler.model.drifting import DriftPolicy, Ignore
+from reconciler.model.key import Key
+from reconciler.settings import LocationSettings
+from tests.pipeline.meddling import KEY, SHOP, WEB, Meddled
+from tests.pipeline.way import placed
+
+READY = "Ready True Applied"
+
+
+def test_what_is_as_applied_is_left_alone(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    assert way.check() == set()
+    assert (way.differs(), way.plan().steps, way.held()) == ([], (), [READY])
+    assert way.records.drifts.checked() == way.clock.now()
+
+
+def test_what_is_gone_is_made_again_in_the_same_version(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")})
+    way.applied()
+    before = way.recorded(), way.ledger.world()
+    way.ledger.meddle(KEY)
+    assert way.check() == {"main"}
+    assert way.differs() == [f"{KEY} missing at here"]
+    assert way.held() == ["Ready False Drifted", "Reconciling True Drifted"]
+    steps = way.plan().steps
+    assert [(step.action, placed(step), step.version, step.heals) for step in steps] == [
+        ("create", f"{KEY}@here", 2, True)
+    ]
+    way.applied()
+    after = {name: msgspec.structs.replace(record, applied_at=0.0) for name, record in way.recorded().items()}
+    assert after == {name: msgspec.structs.replace(record, applied_at=0.0) for name, record in before[0].items()}
+    assert way.ledger.world() == before[1]
+    assert (way.check(), way.differs(), way.plan().steps, way.held()) == (set(), [], (), [READY])
+    assert way.told("DriftDetected", "DriftHealed") == [f"DriftDetected {KEY}", f"DriftHealed {KEY}"]
+
+
+def test_a_changed_field_is_brought_back(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    way.another_image()
+    assert way.check() == {"main"}
+    [step] = way.plan().steps
+    [change] = step.changes
+    assert (step.action, step.version) == ("update", 1)
+    assert (change.path, change.before, change.after) == ("spec.containers[main].image", "nginx:9", "nginx:1")
+    way.applied()
+    assert way.ledger.performed() == [f"create {KEY}", f"update {KEY}"]
+    assert way.check() == set()
+
+
+def test_a_version_that_is_not_the_recorded_one_is_brought_back(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    way.ledger.meddle(KEY, version=7)
+    assert way.check() == {"main"}
+    way.applied()
+    assert way.ledger.world()[KEY]["version"] == 1
+
+
+def test_what_differs_is_told_once_and_found_again_after_a_restart(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    way.another_image()
+    way.check()
+    way.lookout, way.line = way.fresh_lookout(), way.fresh_line()
+    assert way.check() == {"main"}
+    assert way.told("DriftDetected") == [f"DriftDetected {KEY}"]
+    way.another_image("nginx:8")
+    way.ledger.meddle("workload/shop/none")
+    way.check()
+    assert len(way.told("DriftDetected")) == 2
+    way.applied()
+    assert way.check() == set()
+
+
+def test_what_mends_itself_is_told_too(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    world = way.ledger.world()[KEY]
+    way.ledger.meddle(KEY)
+    way.check()
+    way.ledger.meddle(KEY, **world)
+    assert way.check() == set()
+    assert (way.differs(), way.plan().steps) == ([], ())
+    assert way.told("DriftOver", "DriftHealed") == [f"DriftOver {KEY}"]
+
+
+def test_a_change_on_its_way_is_no_drift(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")})
+    way.ledger.refuse.add(KEY)
+    assert way.apply().outcome == "failed"
+    way.another_image("nginx:2")
+    assert (way.check(), way.differs()) == (set(), [])
+
+
+def test_a_new_revision_takes_a_drift_with_it(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    way.another_image()
+    way.check()
+    way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")})
+    [here, there] = way.plan().steps
+    assert (here.heals, here.version, there.version) == (False, 2, 2)
+    way.applied()
+    assert (way.differs(), way.told("DriftHealed")) == ([], [])
+
+
+def test_a_location_that_does_not_answer_says_nothing(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    way.another_image()
+    way.check()
+
+    async def silent() -> list[Seen]:
+        raise EngineError("no route", reason="Unreachable")
+
+    way.ledger.observe = silent  # type: ignore[method-assign]
+    way.check()
+    assert way.lookout.unseen == {"here": "Unreachable: no route"}
+    assert way.differs() == [f"{KEY} changed at here: spec.containers[main].image"]
+
+
+def test_a_bug_in_looking_is_named_and_its_text_is_not(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+
+    async def broken() -> list[Seen]:
+        raise KeyError("what a secret text")
+
+    way.ledger.observe = broken  # type: ignore[method-assign]
+    assert way.check() == set()
+    assert way.lookout.unseen["here"].startswith("EngineBug: KeyError at test_drift.py:")
+    assert way.records.drifts.checked() is None
+
+
+def test_a_stranger_with_our_label_is_told_and_left(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.ledger.meddle("workload/shop/old", digest="x")
+    assert (way.check(), way.differs()) == (set(), []), "before the source was read nobody knows whose it is"
+    way.applied()
+    assert way.check() == set()
+    assert way.differs() == ["workload/shop/old unexpected at here"]
+    way.applied()
+    assert "workload/shop/old" in way.ledger.world()
+    way.commit({"shop/old.yaml": WEB.replace("web", "old")})
+    way.applied()
+    assert (way.check(), way.differs()) == (set(), [])
+
+
+def test_a_fight_is_given_up_and_told_once(tmp_path: Path) -> None:
+    way = Meddled(tmp_path, drift=DriftPolicy(most_heals=2))
+    way.applied()
+    for _ in range(2):
+        way.another_image()
+        assert way.check() == {"main"}
+        way.applied()
+    way.another_image()
+    assert (way.check(), way.check(), way.plan().steps) == (set(), set(), ())
+    assert way.told("DriftFight") == [f"DriftFight {KEY}"]
+    assert way.held() == ["Ready False DriftFight", "Stalled True DriftFight"]
+    way.clock._passed += 7200  # nobody takes it up again because time passes
+    assert (way.check(), way.fresh_line().prepare().plan.steps) == (set(), ())  # type: ignore[union-attr]
+
+
+def test_retry_takes_a_fight_up_again(tmp_path: Path) -> None:
+    way = _fought(tmp_path)
+    assert way.operations().retry(Key.parse(KEY)) == f"{KEY} is tried again"
+    assert len(way.plan().steps) == 1
+    way.applied()
+    assert (way.check(), way.held()) == (set(), [READY])
+
+
+def test_a_new_revision_takes_a_fight_up_again(tmp_path: Path) -> None:
+    way = _fought(tmp_path)
+    way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")})
+    way.applied()
+    assert (way.check(), way.held()) == (set(), [READY])
+    way.another_image()
+    assert way.check() == {"main"}
+
+
+def test_heals_an_hour_apart_are_no_fight(tmp_path: Path) -> None:
+    way = Meddled(tmp_path, drift=DriftPolicy(most_heals=1))
+    way.applied()
+    for _ in range(3):
+        way.another_image()
+        assert way.check() == {"main"}
+        way.applied()
+        way.clock._passed += 3601
+
+
+def _fought(path: Path) -> Meddled:
+    way = Meddled(path, drift=DriftPolicy(most_heals=1))
+    way.applied()
+    way.another_image()
+    way.check()
+    way.applied()
+    way.another_image()
+    assert way.check() == set()
+    return way
+
+
+def test_where_nothing_is_healed_it_is_told_all_the_same(tmp_path: Path) -> None:
+    way = Meddled(tmp_path, drift=DriftPolicy(heal=False))
+    way.applied()
+    way.another_image()
+    assert (way.check(), way.plan().steps) == (set(), ())
+    assert (way.told("DriftDetected"), way.held()) == ([f"DriftDetected {KEY}"], ["Ready False Drifted"])
+
+
+@pytest.mark.parametrize("how", ["settings", "tag"])
+def test_ignored_fields_are_left_to_others(tmp_path: Path, how: str) -> None:
+    path = "spec.containers[*].image"
+    tag = f'tags: {{reconciler/ignore: "{path}"}}\nspec:'
+    files = SHOP if how == "settings" else {**SHOP, "shop/web.yaml": WEB.replace("spec:", tag)}
+    rules = (Ignore("workload/*", path),) if how == "settings" else ()
+    way = Meddled(tmp_path, files, drift=DriftPolicy(ignore=rules))
+    way.applied()
+    way.another_image()
+    assert (way.check(), way.differs(), way.held()) == (set(), [], [READY])
+    way.ledger.meddle(KEY)
+    assert way.check() == {"main"}
+
+
+def test_a_suspended_resource_is_left_as_it_is_until_it_is_resumed(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    way.operations().suspend(KEY, "debugging", None)
+    way.another_image()
+    assert way.check() == set()
+    assert way.apply().outcome == "waiting"
+    assert way.held() == ["Ready False Suspended", "Reconciling True Suspended"]
+    way.operations().resume(KEY)
+    way.applied()
+    assert (way.check(), way.held()) == (set(), [READY])
+
+
+def test_a_source_that_was_rolled_back_is_healed_towards_its_pin(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    first = way.repo.git("rev-parse", way.branch)
+    way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")})
+    way.applied()
+    way.operations().rollback("main", first, "")
+    way.applied()
+    way.another_image("nginx:2")
+    assert way.check() == {"main"}
+    [step] = way.plan().steps
+    assert step.changes[0].after == "nginx:1"
+
+
+def test_where_every_step_is_approved_a_heal_is_too(tmp_path: Path) -> None:
+    way = Meddled(tmp_path, approval="always")
+    way.approve(way.plan().held)
+    way.applied()
+    way.another_image()
+    assert way.check() == {"main"}
+    assert way.apply().outcome == "waiting"
+    assert way.check() == set(), "it waits for somebody and not for another run"
+    assert way.held() == ["Ready False ApprovalRequired", "Reconciling True ApprovalRequired"]
+    way.approve(way.plan().held)
+    way.applied()
+    assert way.check() == set()
+
+
+def test_a_heal_that_fails_is_tried_again_like_any_step(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    way.ledger.fail[KEY] = 1
+    way.another_image()
+    way.check()
+    assert way.apply().outcome == "failed"
+    assert way.check() == set(), "another try is owed already"
+    assert way.held() == ["Ready False OutOfInk", "Reconciling True OutOfInk"]
+    way.applied()
+    assert (way.check(), way.held()) == (set(), [READY])
+
+
+def test_what_was_found_at_a_location_that_is_bound_no_more_is_forgotten(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    way.another_image()
+    way.check()
+    way.settings = msgspec.structs.replace(way.settings, locations={"there": LocationSettings("recorded")})
+    del way.engines["here"]
+    way.lookout = way.fresh_lookout()
+    assert (way.check(), way.differs()) == (set(), [])

@@ -1,0 +1,96 @@
+"""What counts as drift, what may be ignored, and the snippet that says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reconciler.manifests.assembly import resource_of
+from reconciler.manifests.decoder import decode
+from reconciler.manifests.normal import Dialect
+from reconciler.model.drifting import Ignore
+from reconciler.model.key import PLACED, Key
+from reconciler.model.record import Health, Record
+from reconciler.model.resource import Resource
+from reconciler.planning.drift import (
+    Deviation,
+    Drift,
+    There,
+    covers,
+    drift_of,
+    minded,
+    packed,
+    said,
+    snippet,
+    unpacked,
+)
+from reconciler.planning.plan import ChangeClass, FieldChange
+from tests.casefiles import cases
+
+
+def _resource(text: str) -> Resource:
+    decoded = decode(text.encode(), Dialect("acme", "platform", bytes(32)))
+    assert not decoded.faults, decoded.faults
+    return resource_of(decoded.manifests[0], "shop", "shop/all.yaml", "")
+
+
+def _drift(case: dict[str, Any]) -> Drift | None:
+    applied = _resource(case["applied"])
+    place = "here" if applied.key.kind in PLACED else ""
+    record = Record(applied.key, place, "main", applied.digest, applied.body, 1, "ledger", Health.HEALTHY)
+    there = None
+    if case["there"] != "missing":
+        other = _resource(case["there"])
+        body = b"" if case.get("knows") == "digest" else other.body
+        there = There(other.digest, case.get("version", 1), body)
+    drift = drift_of(record, there)
+    rules = [Ignore(rule["key"], rule.get("path", "")) for rule in case.get("ignore", [])]
+    return None if drift is None else minded(drift, record.body, rules)
+
+
+@pytest.mark.parametrize("case", cases("planning/drift.yaml"))
+def test_drift_is_what_its_case_says(case: dict[str, Any]) -> None:
+    drift = _drift(case)
+    assert ("" if drift is None else said(drift)) == case["says"]
+    if "back" in case:
+        assert drift is not None
+        assert [f"{change.path} {change.before} {change.after}" for change in drift.changes] == case["back"]
+    if drift is not None:
+        assert unpacked(packed(drift)) == drift
+
+
+def test_the_snippet_lets_be_just_what_it_was_made_from() -> None:
+    web, db = Key.parse("workload/shop/web"), Key.parse("secret/db")
+    change = FieldChange('tags["it\'s"]', "a", "b", ChangeClass.IN_PLACE)
+    drifts = [
+        Drift(web, "here", Deviation.CHANGED, "d", (change,)),
+        Drift(web, "there", Deviation.CHANGED, "d", (change,)),
+        Drift(db, "", Deviation.MISSING),
+    ]
+    assert snippet(drifts) == [
+        "drift:",
+        "  ignore:",
+        "    - {key: workload/shop/web, path: 'tags[\"it''s\"]'}",
+        "    - {key: secret/db}",
+    ]
+    rules = [Ignore("workload/shop/web", change.path), Ignore("secret/db")]
+    assert [minded(drift, b"{}", rules) for drift in drifts] == [None, None, None]
+    assert snippet([]) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "covered"),
+    [
+        ("spec", "spec.type", True),
+        ("spec", "spec", True),
+        ("spec.type", "spec", False),
+        ("spec.containers[main]", "spec.containers[main2].image", False),
+        ("spec.*.image", "spec.containers[main].image", False),
+        ("spec.containers[*].image", "spec.containers[main].image", True),
+        ("*", "tags.team", True),
+        ("spec.(x|y", "spec.x", False),
+    ],
+)
+def test_a_path_covers_itself_and_what_is_below(path: str, field: str, covered: bool) -> None:
+    assert covers(path, field) is covered
