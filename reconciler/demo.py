@@ -112,7 +112,7 @@ def farewell(directory: Path) -> str:
 def command(directory: Path | None) -> None:
     """Run the daemon on a fresh copy of the example, in DIR or a scratch directory, until Ctrl-C."""
     from reconciler import logs
-    from reconciler.daemon.loop import serve
+    from reconciler.daemon.service import serve
 
     place = (directory or Path(tempfile.mkdtemp(prefix="reconciler-"))).resolve()
     settings = load(prepare(place))

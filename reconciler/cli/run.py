@@ -14,13 +14,14 @@ from reconciler.cli.common import load, settings_option
 def command(settings_file: Path) -> None:
     """Follow the sources and make their manifests so, until SIGTERM or SIGINT.
 
-    SIGHUP looks at all sources at once. Only one daemon works on a state directory.
+    SIGHUP looks at all sources at once. Settings are taken over when their file changes; what is wrong with them is
+    said, and the former ones go on. Only one daemon works on a state directory.
     """
     import asyncio
 
     from reconciler import logs
-    from reconciler.daemon.loop import serve
+    from reconciler.daemon.service import serve
 
     settings = load(settings_file)
     logs.configure(settings.log.format, settings.log.level)
-    asyncio.run(serve(settings))
+    asyncio.run(serve(settings, file=settings_file))

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
-from reconciler.clock import Clock, SystemClock, Timers
-from reconciler.daemon.lock import StateLock
-from reconciler.daemon.noticing import Pause, watch_engine
+from reconciler.clock import Clock, Timers
 from reconciler.daemon.notify import Notifier, Watchdog
 from reconciler.daemon.telling import Teller
-from reconciler.daemon.timers import SchedulerTimers
-from reconciler.daemon.wake import Wakes, WakeSocket
-from reconciler.daemon.watch import watch_refs
-from reconciler.engines.protocol import Watched
-from reconciler.engines.registry import ENGINES, MakeEngine
+from reconciler.daemon.wake import Wakes
 from reconciler.errors import RecordsError, SourceError
 from reconciler.logs import log
 from reconciler.pipeline.report import Report, packed
 from reconciler.pipeline.reviewed import Reviewed
 from reconciler.pipeline.runner import Runner
 from reconciler.records.requests import Request
-from reconciler.records.store import FILE, Records
-from reconciler.settings import Settings
 from reconciler.source.open import Source
 
 JITTER = 0.1
@@ -36,10 +26,6 @@ BACKGROUND = frozenset({"poll", "ref"})
 """Reasons that ask for a look and not for a run."""
 STATUS = "/status"
 """Woken in the place of a source (whose name has no slash) when only status is to be written."""
-DRIFT = "/drift"
-"""Woken in the place of a source when the locations are to be looked at."""
-PAUSE = 1.0
-"""Seconds from what an engine noticed to the look, so that many such things become one."""
 OVERDUE = 5.0
 """Seconds until a step that is owed another try, and did not get it in the last round, is looked at again."""
 RECORDS_RETRY = 5.0
@@ -49,11 +35,19 @@ RECORDS_RETRY = 5.0
 class Daemon:
     """One process's work on one state directory, whose lock it holds."""
 
-    def __init__(self, runner: Runner, clock: Clock, timers: Timers, notifier: Notifier) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        clock: Clock,
+        timers: Timers,
+        notifier: Notifier,
+        over: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.runner = runner
         self.clock = clock
         self.timers = timers
         self.notifier = notifier
+        self._over = over
         # Nothing is heard of a fetch until it ends or runs into its deadline.
         slowest = max((source.timeout for source in runner.settings.sources if not source.local), default=0.0)
         self.watchdog = Watchdog(notifier, clock, notifier.watchdog_seconds + slowest)
@@ -63,33 +57,37 @@ class Daemon:
         self._teller = Teller()
         self._running: tuple[str, str] | None = None
         self._fetch: asyncio.Task[None] | None = None
-        self._watching: list[asyncio.Task[None]] = []
 
-    async def follow(self) -> None:
-        """Work until ``stop`` is set; the step in flight ends, or stays journaled."""
+    async def follow(self, reason: str = "start") -> None:
+        """Work until ``stop`` is set (the step in flight ends, or stays journaled) or ``over`` says so between rounds.
+
+        The first round looks at every source because of ``reason``.
+        """
         for source in self.runner.settings.sources:
             self.timers.every(
                 f"poll {source.name}", source.interval, source.interval * JITTER, partial(self._poll, source.name)
             )
-        self._look_out()
         if self.watchdog.interval:
             self.timers.every("watchdog", self.watchdog.interval, 0.0, self.watchdog.beat)
         self.timers.start()
-        self.wakes.add(None, "start")
+        self.wakes.add(None, reason)
         self.notifier.ready(f"following {', '.join(self.runner.lines)}")
         stopped = asyncio.create_task(self.stop.wait())
         while not self.stop.is_set():
             self.watchdog.rest()
             taken = asyncio.create_task(self.wakes.take())
             await asyncio.wait({taken, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if taken.done():
-                await self._work(taken.result())
-            else:
+            if not taken.done():
                 taken.cancel()
-        self.notifier.stopping()
+            elif self._over():
+                break
+            else:
+                await self._work(taken.result())
+        if self.stop.is_set():
+            self.notifier.stopping()
+        stopped.cancel()
         self.timers.stop()
-        for task in self._watching:
-            task.cancel()
+        await self._fetched_before()
         try:
             await self._flush(force=True)
         except RecordsError as error:
@@ -108,31 +106,10 @@ class Daemon:
                 await self._answer(request)
             for name in sorted(self.runner.stirred):
                 self.wakes.add(name, "poll")
-            if DRIFT in wakes:
-                await self._check()
             await self._flush()
             self._next_attempt(began)
         except RecordsError as error:
             self._broken(error)
-
-    def _look_out(self) -> None:
-        """Look at the locations at intervals, and whenever an engine notices something."""
-        every = self.runner.settings.drift.interval
-        drifting = [engine for engine in self.runner.lookout.engines.values() if engine.drifts]
-        if not drifting or not every:
-            return
-        self.timers.every("drift", every, every * JITTER, partial(self.wakes.add, DRIFT, "drift"))
-        self.wakes.add(DRIFT, "start")
-        watched = [engine for engine in drifting if isinstance(engine, Watched)]
-        noticed = Pause(self.timers, PAUSE, partial(self.wakes.add, DRIFT, "noticed"))
-        self._watching = [asyncio.create_task(watch_engine(engine, noticed)) for engine in watched]
-
-    async def _check(self) -> None:
-        """Look at the locations; what is to be healed there becomes a run of its source."""
-        for name in sorted(await self.runner.lookout.check()):
-            self.wakes.add(name, "drift")
-        self._teller.unseen(self.runner.lookout.unseen)
-        self.watchdog.progress()
 
     def _woken(self, wakes: Mapping[str | None, set[str]]) -> Iterable[str]:
         return [name for name in self.runner.lines if (name in wakes or None in wakes) and not self.stop.is_set()]
@@ -242,49 +219,3 @@ class Daemon:
         log().error("records", reason=error.reason, message=str(error))
         self.notifier.status(f"waiting: {error}")
         self.timers.after("records", RECORDS_RETRY, partial(self.wakes.add, None, "records"))
-
-
-async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES) -> None:
-    """Run the daemon until a signal ends it. Raises LockedError where another one works on the state directory."""
-    clock, timers = SystemClock(), SchedulerTimers()
-    with StateLock(settings.state):
-        records = Records.open(settings.state / FILE)
-        socket = WakeSocket(settings.state)
-        try:
-            daemon = Daemon(Runner(settings, records, clock, engines), clock, timers, Notifier())
-            _listen(daemon)
-            socket.open(daemon.wakes.add)
-            watching = asyncio.create_task(_watch(daemon))
-            log().info("started", state=str(settings.state), sources=[source.name for source in settings.sources])
-            await daemon.follow()
-            await watching
-        finally:
-            socket.close()
-            records.close()
-        log().info("stopped")
-
-
-def _listen(daemon: Daemon) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, daemon.stop.set)
-    loop.add_signal_handler(signal.SIGHUP, daemon.wakes.add, None, "SIGHUP")
-
-
-async def _watch(daemon: Daemon) -> None:
-    """Wake the loop when a ref of a local source moves; polling goes on besides."""
-    owners: dict[Path, list[str]] = {}
-    for name, line in daemon.runner.lines.items():
-        try:
-            if line.source.local:
-                owners.setdefault(line.source.repository.commondir, []).append(name)
-        except SourceError as error:
-            log().warning("unwatched", source=name, message=str(error))
-    status = sorted({f"refs/heads/{source.status.branch}" for source in daemon.runner.settings.sources})
-
-    def moved(path: Path) -> None:
-        for name in owners[path]:
-            daemon.wakes.add(name, "ref")
-
-    if owners:
-        await watch_refs(sorted(owners), daemon.stop, moved, status)

@@ -16,7 +16,7 @@ from typing import Any
 
 from reconciler import logs
 from reconciler.clock import Clock
-from reconciler.daemon.loop import serve
+from reconciler.daemon.service import serve
 from reconciler.engines.protocol import Engine, Outcome, Seen
 from reconciler.engines.recorded import RecordedEngine
 from reconciler.engines.recording import Recorder
@@ -57,7 +57,6 @@ class LedgerEngine:
 
     name = "recorded"
     parallel = 8
-    drifts = False
 
     def __init__(self, ledger: Path, inner: Engine, location: str, death: Death) -> None:
         self.prompt = location != "there"

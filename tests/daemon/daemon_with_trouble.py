@@ -11,7 +11,7 @@ from pathlib import Path
 
 from reconciler import logs
 from reconciler.clock import Clock
-from reconciler.daemon.loop import serve
+from reconciler.daemon.service import serve
 from reconciler.engines.protocol import Engine, Outcome
 from reconciler.engines.recorded import RecordedEngine
 from reconciler.errors import EngineError

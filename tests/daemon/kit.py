@@ -123,7 +123,7 @@ class Site:
         return plain | settings
 
     def configure(self, **settings: Any) -> None:
-        """Change the settings; a daemon that runs does not notice."""
+        """Change the settings; a daemon that runs takes them over when it looks next."""
         self.settings |= settings
         self.settings_file.write_text(json.dumps(self.settings))  # JSON is YAML
 

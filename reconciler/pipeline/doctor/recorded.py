@@ -17,6 +17,7 @@ from reconciler.planning.placement import locations_of
 from reconciler.records.conditions import ScopeCondition
 from reconciler.records.store import FILE, Records
 from reconciler.settings import Settings
+from reconciler.status.conditions import HOST, SETTINGS_TAKEN
 
 SKEW = 60.0
 """Seconds that a record may be ahead of the clock."""
@@ -47,6 +48,7 @@ def check_records(settings: Settings, holder: str, now: float) -> Iterator[Check
         return
     try:
         yield _daemon(holder, _progress(records, now))
+        yield from _taken(records, now)
         yield from _requests(records, holder, now)
         yield from _future(records, now)
         for source in settings.sources:
@@ -87,6 +89,13 @@ def _requests(records: Records, holder: str, now: float) -> Iterator[Check]:
         first = waiting[0]
         message = f"it has not answered `{first.kind}` of {first.by} for {ago(now - first.at)}"
         yield warning("daemon", message, "see its log; it may be busy with a long run")
+
+
+def _taken(records: Records, now: float) -> Iterator[Check]:
+    for each in records.conditions.get(HOST):
+        if each.type == SETTINGS_TAKEN and not each.status:
+            message = f"the daemon goes by former settings since {ago(now - each.since)}: {each.message}"
+            yield problem("settings", message, "correct them; they are then taken over by themselves")
 
 
 def _future(records: Records, now: float) -> Iterator[Check]:

@@ -1,0 +1,88 @@
+"""The settings of a daemon that runs: taken over when their file changes, all or nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from reconciler.clock import Clock
+from reconciler.errors import ReconcilerError, RecordsError, UsageError
+from reconciler.logs import log
+from reconciler.pipeline.runner import Runner
+from reconciler.records.events import Event
+from reconciler.records.store import Records
+from reconciler.settings import Settings, load_settings
+from reconciler.status.conditions import HOST, SETTINGS_TAKEN, shortened
+
+LOOK = 1.0
+"""Seconds between looks at the file. One that is the same in two looks is no longer being written."""
+
+_CREDENTIALS = re.compile(r"://[^/@\s'\"`]+@")
+
+
+class Reload:
+    """What the file said when it was judged last. ``due`` only reads the file; the rest is for between two runs."""
+
+    def __init__(self, file: Path, settings: Settings, records: Records, clock: Clock) -> None:
+        self._file = file
+        self._settings = settings
+        self._records = records
+        self._clock = clock
+        self._judged: bytes | None = b""  # so that a change since ``settings`` were read is not missed
+        self._seen = self._content()
+        self._stand(True, "Taken", "")
+
+    def due(self) -> bool:
+        """Whether the file has changed since it was judged, and was the same when this was asked before."""
+        before, self._seen = self._seen, self._content()
+        return self._seen == before != self._judged
+
+    def judge(self, make: Callable[[Settings], Runner]) -> Runner | None:
+        """What works by the settings as they are now; None where they are the same, or cannot be taken.
+
+        Why they cannot is told in a condition of the host, an event and the log: once, until the file changes.
+        """
+        content = self._content()
+        again, self._judged = content == self._judged, content
+        try:
+            settings = load_settings(self._file)
+            if settings.state != self._settings.state:
+                raise UsageError(
+                    f"the state directory cannot change while the daemon runs ({self._settings.state}): restart it"
+                )
+            runner = make(settings) if settings != self._settings else None
+        except ReconcilerError as error:
+            self._refuse(_CREDENTIALS.sub("://", shortened(str(error))), again)
+            return None
+        self._stand(True, "Taken", "")
+        if runner is not None:
+            self._settings = settings
+            log().info("settings", taken=True, sources=[source.name for source in settings.sources])
+        return runner
+
+    def _refuse(self, message: str, again: bool) -> None:
+        told = self._stand(False, "Usage", message)
+        if told or not again:
+            log().warning("settings", taken=False, message=message)
+
+    def _stand(self, good: bool, reason: str, message: str) -> bool:
+        """Note how the settings stand; whether that is news. Full records keep nobody from working."""
+        now = self._clock.now()
+        try:
+            with self._records.transaction():
+                known = self._records.conditions.get(HOST)
+                if good and not any(each.type == SETTINGS_TAKEN and not each.status for each in known):
+                    return False
+                changed = self._records.conditions.set(HOST, SETTINGS_TAKEN, good, reason, message, now)
+                if changed and not good:
+                    self._records.events.add_many([Event(now, 0, "", "", "Warning", "SettingsRefused", message)])
+                return changed
+        except RecordsError:
+            return True
+
+    def _content(self) -> bytes | None:
+        try:
+            return self._file.read_bytes()
+        except OSError:
+            return None

@@ -1,0 +1,137 @@
+"""The daemon as a process: its lock, its signals, and one loop after another as its settings change."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from reconciler import logs
+from reconciler.clock import Clock, SystemClock
+from reconciler.daemon.lock import StateLock
+from reconciler.daemon.loop import STATUS, Daemon
+from reconciler.daemon.notify import Notifier
+from reconciler.daemon.reload import LOOK, Reload
+from reconciler.daemon.timers import SchedulerTimers
+from reconciler.daemon.wake import WakeSocket
+from reconciler.daemon.watch import watch_refs
+from reconciler.engines.registry import ENGINES, MakeEngine
+from reconciler.errors import SourceError
+from reconciler.logs import log
+from reconciler.pipeline.runner import Runner
+from reconciler.records.store import FILE, Records
+from reconciler.settings import Settings
+
+
+class Service:
+    """Loops over one set of records; the one that runs makes way for the next where the settings have changed."""
+
+    def __init__(self, runner: Runner, clock: Clock, engines: Mapping[str, MakeEngine], reload: Reload | None) -> None:
+        self._clock = clock
+        self._engines = engines
+        self._reload = reload
+        self._notifier = Notifier()
+        self._asked = False
+        self._ended = False
+        self._next: Runner | None = None
+        self._daemon = self._made(runner)
+
+    async def follow(self) -> None:
+        """Work until ``end``."""
+        reason = "start"
+        looking = asyncio.create_task(self._look())
+        try:
+            while True:
+                watching = asyncio.create_task(_watch(self._daemon))
+                await self._daemon.follow(reason)
+                self._daemon.stop.set()
+                await watching
+                if self._next is None or self._ended:
+                    return
+                self._daemon, self._next, reason = self._made(self._next), None, "settings"
+        finally:
+            looking.cancel()
+
+    def end(self) -> None:
+        """Stop working; the step in flight ends."""
+        self._ended = True
+        self._daemon.stop.set()
+
+    def hang_up(self) -> None:
+        """Read the settings again, and look at every source."""
+        self._asked = self._reload is not None
+        self.wake(None, "SIGHUP")
+
+    def wake(self, source: str | None, reason: str) -> None:
+        """Pass a wake-up to the loop that runs."""
+        self._daemon.wakes.add(source, reason)
+
+    def _made(self, runner: Runner) -> Daemon:
+        return Daemon(runner, self._clock, SchedulerTimers(), self._notifier, self._over)
+
+    async def _look(self) -> None:
+        while self._reload is not None:
+            await asyncio.sleep(LOOK)
+            if self._reload.due():
+                self._asked = True
+                self.wake(STATUS, "settings")
+
+    def _over(self) -> bool:
+        """Between two runs: whether the loop is to make way for one with other settings."""
+        if not self._asked or self._reload is None:
+            return False
+        self._asked = False
+        self._next = self._reload.judge(self._runner)
+        if self._next is None:
+            return False
+        self._notifier.reloading(self._clock)
+        logs.configure(self._next.settings.log.format, self._next.settings.log.level)
+        return True
+
+    def _runner(self, settings: Settings) -> Runner:
+        return Runner(settings, self._daemon.runner.records, self._clock, self._engines)
+
+
+async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES, file: Path | None = None) -> None:
+    """Run the daemon until a signal ends it, and go by ``file``, where ``settings`` are from, when it changes.
+
+    Raises LockedError where another one works on the state directory.
+    """
+    clock = SystemClock()
+    with StateLock(settings.state):
+        records = Records.open(settings.state / FILE)
+        socket = WakeSocket(settings.state)
+        try:
+            reload = Reload(file, settings, records, clock) if file is not None else None
+            service = Service(Runner(settings, records, clock, engines), clock, engines, reload)
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, service.end)
+            loop.add_signal_handler(signal.SIGHUP, service.hang_up)
+            socket.open(service.wake)
+            log().info("started", state=str(settings.state), sources=[source.name for source in settings.sources])
+            await service.follow()
+        finally:
+            socket.close()
+            records.close()
+        log().info("stopped")
+
+
+async def _watch(daemon: Daemon) -> None:
+    """Wake the loop when a ref of a local source moves; polling goes on besides."""
+    owners: dict[Path, list[str]] = {}
+    for name, line in daemon.runner.lines.items():
+        try:
+            if line.source.local:
+                owners.setdefault(line.source.repository.commondir, []).append(name)
+        except SourceError as error:
+            log().warning("unwatched", source=name, message=str(error))
+    status = sorted({f"refs/heads/{source.status.branch}" for source in daemon.runner.settings.sources})
+
+    def moved(path: Path) -> None:
+        for name in owners[path]:
+            daemon.wakes.add(name, "ref")
+
+    if owners:
+        await watch_refs(sorted(owners), daemon.stop, moved, status)

@@ -1,0 +1,220 @@
+"""Settings that change while the daemon runs: taken over whole, or not at all and said so."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.daemon.reload import Reload
+from reconciler.pipeline.runner import Runner
+from reconciler.records.store import Records
+from reconciler.settings import Settings, load_settings
+from reconciler.status.conditions import HOST
+from tests.daemon.kit import Running, ServiceManager, Site, eventually, workload
+from tests.fakeclock import FakeClock
+from tests.gitkit import GitRepo
+
+MORE = {"more/gvc.yaml": "kind: gvc\nname: more\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n"}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """A site with a second repository that nobody follows yet."""
+    GitRepo.create(tmp_path / "more.git", MORE)
+    site = Site(tmp_path)
+    site.configure(sources=[site.source(interval="1h")])
+    return site
+
+
+def ready(site: Site) -> None:
+    """Wait for the first run."""
+    eventually(lambda: "workload/shop/api@there" in site.recorded(), "the first commit is applied")
+
+
+def taken(daemon: Running, count: int = 1) -> None:
+    """Wait until settings were taken over as often."""
+    eventually(lambda: len(daemon.said("settings", taken=True)) >= count, "the settings are taken over")
+
+
+def goes_on(site: Site, daemon: Running, commit: str) -> None:
+    """``commit`` is applied after a SIGHUP."""
+    daemon.signal(signal.SIGHUP)
+    eventually(lambda: site.applied(commit), "it works on")
+
+
+def host(site: Site) -> str:
+    """How the settings stand: ``true``, or ``false`` with the message."""
+    condition = site.condition("SettingsTaken", HOST)
+    return f"{condition} {site.condition_message('SettingsTaken', HOST)}".strip()
+
+
+def test_a_source_that_is_added_is_followed_and_one_that_is_removed_leaves_its_resources(site: Site) -> None:
+    with site.daemon() as daemon:
+        ready(site)
+        site.configure(sources=[site.source(interval="1h"), site.source("more", interval="1h")])
+        eventually(lambda: "gvc/more" in site.recorded(), "the new source is applied")
+        eventually(lambda: "gvc/more" in site.status("_org/gvc/more.yaml", GitRepo(site.path / "more.git")), "status")
+        site.configure(sources=[site.source("more", interval="1h")])
+        taken(daemon, 2)
+        commit = site.repo.commit({"shop/api.yaml": None})
+        daemon.signal(signal.SIGHUP)
+        eventually(lambda: [run for run in daemon.said("run") if "SIGHUP" in run["reason"]], "a look at what is left")
+        assert "workload/shop/api@here" in site.recorded()
+        assert not site.applied(commit)
+        assert daemon.process.poll() is None
+        assert daemon.stop() == 0
+
+
+def test_commits_to_an_added_source_wake_and_are_polled(site: Site) -> None:
+    with site.daemon():
+        ready(site)
+        site.configure(sources=[site.source(interval="1h"), site.source("more", interval="500ms")])
+        eventually(lambda: "gvc/more" in site.recorded(), "the new source is applied")
+        GitRepo(site.path / "more.git").commit({"more/web.yaml": workload("web")})
+        eventually(lambda: "workload/more/web@here" in site.recorded(), "a commit to it is applied")
+        commit = site.repo.commit({"shop/web.yaml": workload("web")})
+        eventually(lambda: site.applied(commit), "the first source is still watched")
+
+
+def test_a_location_that_is_bound_is_known_at_once(site: Site) -> None:
+    site.configure(locations={"here": {"engine": "recorded"}})
+    with site.daemon() as daemon:
+        eventually(lambda: site.condition("Ready") == "false InvalidRevision", "nobody knows the other location")
+        site.configure(locations={"here": {"engine": "recorded"}, "there": {"engine": "recorded"}})
+        ready(site)
+        assert daemon.said("run", reason="settings")
+
+
+def test_faulty_settings_are_told_once_and_the_former_ones_go_on(site: Site) -> None:
+    with site.daemon() as daemon:
+        ready(site)
+        good = site.settings_file.read_text()
+        site.configure(parallel=0)
+        eventually(lambda: host(site).startswith("false Usage"), "the condition says so")
+        assert "`0` is out of bounds" in host(site)
+        for number in range(3):
+            goes_on(site, daemon, site.repo.commit({"shop/web.yaml": workload("web", 7000 + number)}))
+        assert len(daemon.said("settings", taken=False)) == 1
+        with site.records() as records:
+            events = [each for each in records.events.list(limit=1000) if each.reason == "SettingsRefused"]
+        assert len(events) == 1
+        site.settings_file.write_text(good)
+        eventually(lambda: host(site) == "true Taken", "the former file is good again")
+        assert daemon.said("settings", taken=True) == []
+
+
+def test_one_fault_anywhere_leaves_all_as_it_was(site: Site) -> None:
+    with site.daemon() as daemon:
+        ready(site)
+        odd = site.source("odd", verify={"signed": "tag", "allowedSigners": "signers"})
+        site.configure(sources=[site.source(interval="1h"), site.source("more"), odd])
+        eventually(lambda: "set its tag" in host(site), "the condition says so")
+        daemon.signal(signal.SIGHUP)
+        eventually(lambda: [run for run in daemon.said("run") if "SIGHUP" in run["reason"]], "a look")
+        assert "gvc/more" not in site.recorded()
+        assert daemon.said("settings", taken=True) == []
+
+
+def test_the_state_directory_stays_where_it_is(site: Site) -> None:
+    with site.daemon():
+        ready(site)
+        former = site.state
+        site.configure(state=str(site.path / "elsewhere"))
+        eventually(lambda: f"cannot change while the daemon runs ({former}): restart it" in host(site), "it is told")
+        assert not (site.path / "elsewhere").exists()
+
+
+def test_sighup_reads_the_settings_and_looks(site: Site) -> None:
+    with ServiceManager(site.path) as systemd, site.daemon(**systemd.environ) as daemon:
+        ready(site)
+        site.configure(log={"format": "json", "level": "warning"}, parallel=3)
+        daemon.signal(signal.SIGHUP)
+        taken(daemon)
+        eventually(lambda: "RELOADING=1" in systemd.heard(), "systemd is told")
+        told = systemd.heard()
+        eventually(lambda: "READY=1" in systemd.heard()[told.index("RELOADING=1") :], "and told again")
+        commit = site.repo.commit({"shop/web.yaml": workload("web")})
+        daemon.signal(signal.SIGHUP)
+        eventually(lambda: site.applied(commit), "it looks")
+        assert daemon.said("run", revision=f"main@sha1:{commit}") == [], "the new level of the log holds"
+        assert "STOPPING=1" not in systemd.heard()
+        assert daemon.stop() == 0
+
+
+def test_a_request_is_answered_across_a_change_of_settings(site: Site) -> None:
+    with site.daemon() as daemon:
+        ready(site)
+        for number in range(3):
+            site.configure(parallel=4 + number)
+            daemon.signal(signal.SIGHUP)
+            site.repo.commit({"shop/web.yaml": workload("web", 7000 + number)})
+            asked = site.run("apply")
+            assert (asked.returncode, asked.stderr) == (0, "")
+        assert site.recorded()["workload/shop/web@here"].version >= 1
+        assert daemon.stop() == 0
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Iterator[Records]:
+    opened = Records.open(tmp_path / "state" / "records.sqlite")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def reload(tmp_path: Path, records: Records) -> Reload:
+    """Of settings that were just loaded."""
+    site = Site(tmp_path)
+    return Reload(site.settings_file, load_settings(site.settings_file), records, FakeClock())
+
+
+def make(records: Records) -> Callable[[Settings], Runner]:
+    return lambda settings: Runner(settings, records, FakeClock())
+
+
+def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path, records: Records, reload: Reload) -> None:
+    file = tmp_path / "settings.yaml"
+    whole = file.read_text()
+    assert reload.due(), "a change before the first look is not missed"
+    assert reload.judge(make(records)) is None
+    for length in range(0, len(whole), 50):
+        file.write_text(whole[:length])
+        assert not reload.due()
+    file.write_text(whole.replace("acme", "acme2"))
+    assert [reload.due(), reload.due()] == [False, True]
+    runner = reload.judge(make(records))
+    assert runner is not None
+    assert runner.settings.org == "acme2"
+    assert not reload.due()
+
+
+def test_a_file_that_is_gone_is_told_and_comes_back(tmp_path: Path, records: Records, reload: Reload) -> None:
+    file = tmp_path / "settings.yaml"
+    whole = file.read_text()
+    file.unlink()
+    assert [reload.due(), reload.due()] == [False, True]
+    assert reload.judge(make(records)) is None
+    assert not reload.due()
+    [condition] = records.conditions.get(HOST)
+    assert "cannot read the settings" in condition.message
+    file.write_text(whole)
+    assert [reload.due(), reload.due()] == [False, True]
+    assert reload.judge(make(records)) is None
+    assert [each.status for each in records.conditions.get(HOST)] == [True]
+
+
+def test_a_password_in_faulty_settings_is_told_nowhere(
+    tmp_path: Path, records: Records, reload: Reload, capsys: Any
+) -> None:
+    file = tmp_path / "settings.yaml"
+    url = "https://ada:s3cret-pass@example.com/m.git"
+    file.write_text(f"org: acme\nsources: [{{name: main, url: '{url}', branch: [{url}]}}]\n")
+    assert reload.judge(make(records)) is None
+    told = [each.message for each in (*records.conditions.get(HOST), *records.events.list())]
+    out = capsys.readouterr()
+    assert len(told) == 2
+    assert "s3cret" not in f"{told} {out.out} {out.err}"
