@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 """Columns of a line that are shown; of a longer one, those around the caret."""
+LONGEST = 4 * WIDTH
+"""Characters of a line that are shown at most: some take no column."""
 BEFORE = 30
 """Columns before the caret that a cut line keeps."""
 TAB = "    "
@@ -51,25 +53,28 @@ class Excerpts:
 
 def underlined(line: str, start: int, stop: int) -> tuple[str, str]:
     """``line`` as a terminal can show it, and the carets below the characters from ``start`` to ``stop``."""
-    cells = [_cell(character) for character in line.rstrip()]
-    first, last = 0, len(cells)
-    if sum(width for _, width in cells) > WIDTH:
+    line = line.rstrip()
+    first, last = 0, len(line)
+    # Of a file that is one long line every finding may show a part; none looks at all of it.
+    if len(line) > LONGEST or sum(_cell(character)[1] for character in line) > WIDTH:
         first = max(0, start - BEFORE)
-        last = _fitting(cells, first)
-    shown = "…" * (first > 0) + "".join(text for text, _ in cells[first:last]) + "…" * (last < len(cells))
-    indent = (first > 0) + sum(width for _, width in cells[first:start])
-    length = sum(width for _, width in cells[start : min(stop, last)])
+        last = _fitting(line, first)
+    cells = [_cell(character) for character in line[first:last]]
+    shown = "…" * (first > 0) + "".join(text for text, _ in cells) + "…" * (last < len(line))
+    indent = (first > 0) + sum(width for _, width in cells[: start - first])
+    length = sum(width for _, width in cells[start - first : max(stop - first, 0)])
     return shown, " " * indent + "^" * max(length, 1)
 
 
-def _fitting(cells: list[tuple[str, int]], first: int) -> int:
+def _fitting(line: str, first: int) -> int:
     """The end of what fits into the width from ``first`` on."""
     room = WIDTH
-    for number in range(first, len(cells)):
-        room -= cells[number][1]
+    end = min(len(line), first + LONGEST)
+    for number in range(first, end):
+        room -= _cell(line[number])[1]
         if room < 0:
             return number
-    return len(cells)
+    return end
 
 
 def _cell(character: str) -> tuple[str, int]:
