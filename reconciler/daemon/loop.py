@@ -9,9 +9,11 @@ from functools import partial
 import msgspec
 
 from reconciler.clock import Clock, Timers
+from reconciler.daemon.noticing import Pause, watch_engine
 from reconciler.daemon.notify import Notifier, Watchdog
 from reconciler.daemon.telling import Teller
 from reconciler.daemon.wake import Wakes
+from reconciler.engines.protocol import Watched
 from reconciler.errors import RecordsError, SourceError
 from reconciler.logs import log
 from reconciler.pipeline.report import Report, packed
@@ -26,6 +28,10 @@ BACKGROUND = frozenset({"poll", "ref"})
 """Reasons that ask for a look and not for a run."""
 STATUS = "/status"
 """Woken in the place of a source (whose name has no slash) when only status is to be written."""
+DRIFT = "/drift"
+"""Woken in the place of a source when the locations are to be looked at."""
+PAUSE = 1.0
+"""Seconds from what an engine noticed to the look, so that many such things become one."""
 OVERDUE = 5.0
 """Seconds until a step that is owed another try, and did not get it in the last round, is looked at again."""
 RECORDS_RETRY = 5.0
@@ -57,6 +63,7 @@ class Daemon:
         self._teller = Teller()
         self._running: tuple[str, str] | None = None
         self._fetch: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
 
     async def follow(self, reason: str = "start") -> None:
         """Work until ``stop`` is set (the step in flight ends, or stays journaled) or ``over`` says so between rounds.
@@ -67,6 +74,7 @@ class Daemon:
             self.timers.every(
                 f"poll {source.name}", source.interval, source.interval * JITTER, partial(self._poll, source.name)
             )
+        self._look_out()
         if self.watchdog.interval:
             self.timers.every("watchdog", self.watchdog.interval, 0.0, self.watchdog.beat)
         self.timers.start()
@@ -88,6 +96,8 @@ class Daemon:
         stopped.cancel()
         self.timers.stop()
         await self._fetched_before()
+        for task in self._watching:
+            task.cancel()
         try:
             await self._flush(force=True)
         except RecordsError as error:
@@ -106,10 +116,31 @@ class Daemon:
                 await self._answer(request)
             for name in sorted(self.runner.stirred):
                 self.wakes.add(name, "poll")
+            if DRIFT in wakes:
+                await self._check()
             await self._flush()
             self._next_attempt(began)
         except RecordsError as error:
             self._broken(error)
+
+    def _look_out(self) -> None:
+        """Look at the locations at intervals, and whenever an engine notices something."""
+        every = self.runner.settings.drift.interval
+        drifting = [engine for engine in self.runner.lookout.engines.values() if engine.drifts]
+        if not drifting or not every:
+            return
+        self.timers.every("drift", every, every * JITTER, partial(self.wakes.add, DRIFT, "drift"))
+        self.wakes.add(DRIFT, "start")
+        watched = [engine for engine in drifting if isinstance(engine, Watched)]
+        noticed = Pause(self.timers, PAUSE, partial(self.wakes.add, DRIFT, "noticed"))
+        self._watching = [asyncio.create_task(watch_engine(engine, noticed)) for engine in watched]
+
+    async def _check(self) -> None:
+        """Look at the locations; what is to be healed there becomes a run of its source."""
+        for name in sorted(await self.runner.lookout.check()):
+            self.wakes.add(name, "drift")
+        self._teller.unseen(self.runner.lookout.unseen)
+        self.watchdog.progress()
 
     def _woken(self, wakes: Mapping[str | None, set[str]]) -> Iterable[str]:
         return [name for name in self.runner.lines if (name in wakes or None in wakes) and not self.stop.is_set()]

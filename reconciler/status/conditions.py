@@ -47,6 +47,17 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     kept: bool = False
 
 
+class Astray(msgspec.Struct, frozen=True, gc=False):
+    """A resource is otherwise at its locations than applied; ``places`` says how, ``fought`` and ``healed`` what comes.
+
+    ``fought``: it was brought back too often and is left alone. ``healed``: it will be brought back.
+    """
+
+    places: str
+    fought: bool = False
+    healed: bool = True
+
+
 class Facts(msgspec.Struct, frozen=True, gc=False):
     """All that is known about one resource.
 
@@ -62,6 +73,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     records: tuple[Record, ...] = ()
     failures: tuple[Failure, ...] = ()
     wait: Wait | None = None
+    astray: Astray | None = None
     unbound: tuple[str, ...] = ()
     members: tuple[Health, ...] = ()
     attempts: int = 3
@@ -92,6 +104,8 @@ def conditions(facts: Facts) -> tuple[Condition, ...]:
         found = _waiting(facts, facts.wait)
     elif not facts.digest:
         found = _at_work("Deleting", "no longer in Git; to be deleted")
+    elif facts.astray is not None:
+        found = _astray(facts.key, facts.astray)
     else:
         found = _wanted(facts)
     return (*found, *_unplaced(facts))
@@ -133,6 +147,15 @@ def _waiting(facts: Facts, wait: Wait) -> tuple[Condition, ...]:
     if facts.health is Health.HEALTHY:
         return (Condition(READY, True, wait.reason, message),)
     return _by_health(facts)
+
+
+def _astray(key: Key, astray: Astray) -> tuple[Condition, ...]:
+    if astray.fought:
+        message = f"healed again and again, and left alone until: reconciler retry {key}; {astray.places}"
+        return Condition(READY, False, "DriftFight", message), Condition(STALLED, True, "DriftFight", message)
+    if astray.healed:
+        return _at_work("Drifted", astray.places)
+    return (Condition(READY, False, "Drifted", astray.places),)
 
 
 def _wanted(facts: Facts) -> tuple[Condition, ...]:

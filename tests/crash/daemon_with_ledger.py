@@ -57,6 +57,7 @@ class LedgerEngine:
 
     name = "recorded"
     parallel = 8
+    drifts = False
 
     def __init__(self, ledger: Path, inner: Engine, location: str, death: Death) -> None:
         self.prompt = location != "there"

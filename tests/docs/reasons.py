@@ -45,6 +45,14 @@ RESOURCES = {
         "Its tag `reconciler/depends-on` names something that is not healthy.",
         "See to that one.",
     ),
+    "Drifted": (
+        "Somebody changed it at its location, and not in Git.",
+        "Nothing, it is brought back; or see `reconciler drift` for what may differ.",
+    ),
+    "DriftFight": (
+        "It was brought back as often as `drift.mostHeals` allows within an hour, and changed again each time.",
+        "Find out who changes it, then `reconciler retry KEY`; or let it differ, see `reconciler drift`.",
+    ),
     "EngineFailed": ("The engine refused or failed the step; the message says why.", "It is tried again."),
     "EngineBug": ("The engine met a fault in this program; the log has its place.", "Please report it."),
 }
@@ -102,6 +110,10 @@ EVENTS = {
     "RetryRequested": "Normal. Somebody wants failed steps tried again at once.",
     "Orphaned": "Normal. Somebody lets it stay when it leaves Git.",
     "Adopted": "Normal. Somebody treats it like any other again, or let another source own it.",
+    "DriftDetected": "Warning. Something is otherwise at its location than applied; the message names the fields.",
+    "DriftHealed": "Normal. It was brought back to what was applied.",
+    "DriftOver": "Normal. It differs no more, and nothing was done for that.",
+    "DriftFight": "Warning. It was brought back again and again, and is left alone from now on.",
     "EngineFailed": "Warning. A step failed. Told when the reason changes, and then every tenth time.",
     "EngineBug": "Warning. A step met a fault in this program.",
     "InvalidRevision": "Warning. A finding of a refused revision, 100 at most a revision.",
@@ -145,7 +157,9 @@ LOG = {
     "engine bug": "A fault in this program, with its place and without its text. Facts: place, error, traceback.",
     "settings": "The settings were changed, and are taken over or (a warning) are not: the former ones go on. Facts: "
     "taken, sources, message.",
-    "unwatched": "A local source cannot be watched and is only polled. Facts: source, message.",
+    "unwatched": "A local source, or an engine, cannot be watched and is only looked at now and then. Facts: source, "
+    "message.",
+    "location": "What is at a location cannot be seen (a warning), or can again. Facts: location, seen, message.",
     "status": "The status branch can be written again, or (a warning) cannot. Facts: source, written, reason, message.",
     "fetch": "Debug: a fetch during a run failed. Facts: source, message.",
 }
