@@ -97,6 +97,14 @@ class PruneSettings(msgspec.Struct, frozen=True, rename="camel"):
     percent: float = 20.0
 
 
+class SecretSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """What opens encrypted secrets, what plain ones are, and below which directory manifests may lead to files."""
+
+    identity: Path | None = None
+    policy: Literal["any", "encrypted-only"] = "any"
+    directory: Path = Path("/etc/reconciler/secrets")
+
+
 class EventSettings(msgspec.Struct, frozen=True, rename="camel"):
     """How many events are kept."""
 
@@ -127,6 +135,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     approval_lasts: float = 86_400.0
     stale: float = 600.0
     drift: DriftPolicy = DriftPolicy()
+    secrets: SecretSettings = SecretSettings()
     events: EventSettings = EventSettings()
     locations: dict[str, LocationSettings] = {}
     log: LogSettings = LogSettings()

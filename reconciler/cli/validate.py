@@ -47,15 +47,21 @@ def command(settings_file: Path, path: Path | None, revision: str, form: str, or
 
 
 def _folder(path: Path, settings_file: Path, org: str) -> Checked:
+    from msgspec.structs import replace
+
     from reconciler.manifests.normal import Dialect
     from reconciler.pipeline.folder import check
+    from reconciler.pipeline.host import keyring_of
     from reconciler.pipeline.view import Surroundings
 
     key = b"only looked at, never kept"
     settings = load_or_none(settings_file)
     if settings is None:
-        return check(path, Dialect(org or DEFAULT_ORG, secret_key=key), Surroundings(unknown=True))
-    return check(path, Dialect(org or settings.org, settings.scheme, key), Surroundings.of(settings, org))
+        return check(path, Dialect(org or DEFAULT_ORG, secret_key=key, secrets="any"), Surroundings(unknown=True))
+    # Whoever looks at files need not be able to open them.
+    ring = replace(keyring_of(settings), required=False)
+    dialect = Dialect(org or settings.org, settings.scheme, key, ring, settings.secrets.policy)
+    return check(path, dialect, Surroundings.of(settings, org))
 
 
 def _sources(settings_file: Path, revision: str) -> list[Checked]:

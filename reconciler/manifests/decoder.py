@@ -16,6 +16,9 @@ from reconciler.model.finding import Fault, Severity
 from reconciler.model.key import Kind
 from reconciler.model.resource import Manifest, Question, Reference
 from reconciler.model.rule import Rule, refused
+from reconciler.sops.opening import MARK as ENCRYPTED
+from reconciler.sops.opening import open_all
+from reconciler.sops.rules import RULES as SECRET_RULES
 
 MOST_FAULTS = 500
 """Faults of one file that are looked for and told one by one."""
@@ -110,8 +113,9 @@ def decode(raw: bytes, dialect: Dialect) -> Decoded:
     owned: list[tuple[Document, str]] = []
     broken: list[Broken] = []
     site = Site(raw)
+    opened = open_all(raw, reading, dialect.keyring) if ENCRYPTED in raw else {}
     for document in reading.documents:
-        one = Decoding(site, document, dialect)
+        one = Decoding(site, document, dialect, opened.get(document.index))
         manifest = one.manifest()
         if manifest is not None:
             manifests.append(manifest)
@@ -141,7 +145,7 @@ def _idle_comments(raw: bytes) -> Iterator[Fault]:
     """Comments that are meant to silence a warning and silence none."""
     from reconciler.manifests.rules import rules
 
-    book = {*RULES, *rules().values()}
+    book = {*RULES, *SECRET_RULES, *rules().values()}
     mild = {rule.id for rule in book if rule.severity is not Severity.ERROR}
     for comment in comments(raw):
         if not comment.rule:

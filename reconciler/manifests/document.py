@@ -15,11 +15,15 @@ from reconciler.documents.validation import MOST, checker
 from reconciler.manifests import kinds
 from reconciler.manifests.judging import Torn, judge, mended
 from reconciler.manifests.normal import Dialect, Former, depends_on, respelled, whole_numbers
+from reconciler.manifests.sealed import hidden_in, is_bare, is_readable, known_name, seen
 from reconciler.manifests.secrets import masked, seal_of
 from reconciler.manifests.shape import secret_shape, shape_of
-from reconciler.model.finding import Fault, Pointer
+from reconciler.model.finding import Fault, Pointer, Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.resource import OPEN_GVC, Manifest, Question, Reference, pointer_parts
+from reconciler.sops.metadata import FIELD
+from reconciler.sops.opening import LOCKED, Opened
+from reconciler.sops.rules import ENCRYPTED_KIND, PLAIN_TEXT
 
 if TYPE_CHECKING:
     from reconciler.documents.dialect import Breach
@@ -55,10 +59,11 @@ class Site:
 class Decoding:
     """One document on its way to a manifest."""
 
-    def __init__(self, site: Site, document: Document, dialect: Dialect) -> None:
+    def __init__(self, site: Site, document: Document, dialect: Dialect, opened: Opened | None = None) -> None:
         self.site = site
         self.document = document
         self.dialect = dialect
+        self.opened = opened
         self.faults: list[Fault] = []
         self.owned: list[str] = []
         self.key = ""
@@ -68,19 +73,24 @@ class Decoding:
 
     def manifest(self) -> Manifest | None:
         """The document as a manifest, one that breaks rules too; None where it does not fit its schema."""
-        value = self.document.value
+        value = self.document.value if self.opened is None else self.opened.value
         if not isinstance(value, dict):
             self._fault("not-a-mapping", (), "a manifest is a mapping that begins with `kind:`")
+            return None
+        if self.opened is not None and not self._disclosed(self.opened):
             return None
         kind = self._kind(value)
         if kind is None:
             return None
         value = self._translated(self._without_owned(value))
         self.named = _named(kind, value)
+        if not self._fitting(kind, value):
+            return None
+        hidden = hidden_in(self.opened)
         check = checker(str(kind))
-        if check.valid(value):
-            return self._formed(kind, value, self._judged(kind, value))
-        breaches = check.breaches(value)
+        breaches = [] if check.valid(value) else seen(check.breaches(value), hidden)
+        if not breaches:
+            return self._formed(kind, value, self._judged(kind, value, [Torn(at) for at in hidden]))
         told = check.phrased(breaches, self.site.places(self.document))
         self.faults.extend(msgspec.structs.replace(fault, key=self._key_text(kind, value)) for fault in told)
         if len(breaches) >= MOST:
@@ -96,6 +106,35 @@ class Decoding:
             self._bad_links(former, kind, rest, said)
             self.loose = tuple(sorted({each for each in former.references if pointer_parts(each.pointer) not in said}))
         return None
+
+    def _disclosed(self, opened: Opened) -> bool:
+        """Whether enough of an encrypted document is known to look at it; tells what is wrong with its encryption."""
+        for trouble in opened.troubles:
+            places = self.site.places(self.document)
+            line, column = places.key(trouble.at) if trouble.at[0] == FIELD else places.of(trouble.at)
+            severity = Severity.NOTICE if trouble.rule == LOCKED else Severity.ERROR
+            self.faults.append(Fault(trouble.rule, trouble.message, line, column, trouble.suggestion, severity))
+        if not opened.locked:
+            return True
+        self.named = known_name(opened)
+        return is_readable(opened) and all(trouble.rule == LOCKED for trouble in opened.troubles)
+
+    def _fitting(self, kind: Kind, value: dict[str, Any]) -> bool:
+        """Whether what is encrypted is a secret, and one that is not is told as the settings ask for."""
+        if kind is not Kind.SECRET:
+            at = min(self.opened.encrypted, default=None, key=str) if self.opened else None
+            if at is not None:
+                message = f"a {kind} has a value that is encrypted"
+                self._fault(ENCRYPTED_KIND, at, message, "write it plainly, or put it into a secret")
+            return at is None
+        if self.dialect.secrets and is_bare(value, self.opened):
+            line, column = self.site.places(self.document).key(("data",))
+            strict = self.dialect.secrets == "encrypted-only"
+            severity = Severity.ERROR if strict else Severity.WARNING
+            self.faults.append(Fault(PLAIN_TEXT, "a secret stands in Git as plain text", line, column,
+                                     "encrypt it: reconciler secret encrypt FILE --in-place", severity,
+                                     self._key_text(kind, value)))  # fmt: skip
+        return True
 
     def _judged(self, kind: Kind, value: dict[str, Any], torn: Sequence[Torn] = ()) -> tuple[Question, ...]:
         """Hold ``value`` to the rules of its kind; what they have to ask about other resources."""
@@ -147,7 +186,7 @@ class Decoding:
         seal = b""
         if kind is Kind.SECRET:
             content = former.form(secret_shape(value["type"]), value["data"])
-            seal = seal_of(content)
+            seal = seal_of(content) if self.opened is None or not self.opened.locked else b""
             value = {**value, "data": masked(content, self.dialect.secret_key)}
         body = former.form(shape_of(str(kind)), kinds.prepare(kind, value))
         kinds.complete(kind, body, self.dialect)
@@ -163,7 +202,7 @@ class Decoding:
             written = _encode(whole_numbers(body))
         mixed = gvc == OPEN_GVC and _mixed(references)
         return Manifest(kind, gvc, value["name"], written, references, self.document.index, self.document.line, seal,
-                        former.unsorted, mixed, questions)  # fmt: skip
+                        former.unsorted, mixed, questions, self.opened is not None)  # fmt: skip
 
     def _bad_links(self, former: Former, kind: Kind, value: dict[str, Any], told: Container[Pointer] = ()) -> None:
         for trouble in former.troubles:

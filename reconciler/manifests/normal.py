@@ -10,14 +10,21 @@ from reconciler.manifests.links import NOT_LOOKED_UP, LinkError, parse_link, uri
 from reconciler.manifests.shape import Shape
 from reconciler.model.key import KINDS, Key, Kind
 from reconciler.model.resource import OPEN_GVC, Bond, Reference
+from reconciler.sops.keyring import Keyring
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """What the settings say of how manifests are written: the org, and the spelling of ``platform`` in them."""
+    """What the settings say of how manifests are written: the org, and the spelling of ``platform`` in them.
+
+    ``keyring`` opens encrypted secrets. ``secrets`` is what those in plain text are: ``any`` for a warning,
+    ``encrypted-only`` for an error; empty where nothing is to be said.
+    """
 
     org: str
     scheme: str = "platform"
     secret_key: bytes = b""
+    keyring: Keyring = Keyring()
+    secrets: str = ""
 
     @property
     def prefix(self) -> str:

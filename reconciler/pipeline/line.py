@@ -11,12 +11,12 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import SourceError
-from reconciler.manifests.normal import Dialect
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Kind
 from reconciler.model.revision import Revision
 from reconciler.pipeline import report
 from reconciler.pipeline.healing import settle
+from reconciler.pipeline.host import Host, dialect_of
 from reconciler.pipeline.loading import Loaded, Loader, accept, blobs_of, decoder_id, undisturbed
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.scoping import scope_of, unsettled_keys
@@ -66,7 +66,7 @@ class Line:
         self.records = records
         self.clock = clock
         self.source: Source = open_source(source, Path(settings.state))
-        self.dialect = Dialect(settings.org, settings.scheme, records.secret_key)
+        self.dialect = dialect_of(settings, records.secret_key)
         self.around = Surroundings.of(settings)
         self.unsettled: set[str] | None = None
         self.refused = ""
@@ -136,7 +136,7 @@ class Line:
     def view(self) -> View:
         """The desired state as it is indexed, ready to lay a difference over. Raises SourceGone."""
         blobs = blobs_of(self.source.repository)
-        return View(self.name, self.records, blobs, self.dialect, self.around)
+        return View(self.name, self.records, blobs, self.dialect, self.around, Host.of(self.settings))
 
     def scope(self, view: View, loaded: Loaded) -> Scope:
         """The planner's input for a loaded revision."""

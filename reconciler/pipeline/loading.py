@@ -12,6 +12,7 @@ import msgspec
 from reconciler import __version__
 from reconciler.manifests.assembly import assemble
 from reconciler.manifests.crossing import check
+from reconciler.manifests.decoder import Decoded
 from reconciler.manifests.delta import Delta
 from reconciler.manifests.normal import Dialect
 from reconciler.model.finding import Finding, Severity
@@ -57,8 +58,10 @@ def undisturbed() -> Iterator[None]:
 
 def decoder_id(dialect: Dialect) -> str:
     """Names everything that a decoded document depends on besides its bytes."""
-    text = f"{__version__} {dialect.org} {dialect.scheme}"
-    return blake2b(text.encode() + dialect.secret_key, digest_size=16).hexdigest()
+    text = f"{__version__} {dialect.org} {dialect.scheme} {dialect.secrets}"
+    ring = dialect.keyring
+    opening = msgspec.json.encode([ring.identities, ring.absence, ring.required])
+    return blake2b(text.encode() + dialect.secret_key + opening, digest_size=16).hexdigest()
 
 
 class Loader:
@@ -101,17 +104,16 @@ class Loader:
 
         A ``partial`` list of changes takes nothing away: what is missing in it may be in the files that it lacks.
         """
-        blobs = self.view.blobs
-        delta = assemble(
-            self.source,
-            changes,
-            lambda wanted: decode_all(wanted, blobs, self.cache, self.view.dialect),
-            self.records.desired,
-        )
+        delta = assemble(self.source, changes, self._decoded, self.records.desired)
         if partial:
             delta.before = {key: known for key, known in delta.before.items() if key in delta.added}
         self.view.overlay(delta)
         return delta, [*delta.findings, *check(delta, self.view)]
+
+    def _decoded(self, wanted: Sequence[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
+        view = self.view
+        for change, decoded in decode_all(wanted, view.blobs, self.cache, view.dialect):
+            yield change, view.settled(decoded, change.after)
 
     def _against_index(self, files: Sequence[FileChange]) -> list[FileChange]:
         """Every file of the tree and every file that the index knows, as one list of changes."""
@@ -143,7 +145,7 @@ def accept(records: Records, loaded: Loaded, source: str) -> None:
             records.pending.add_many(source, [key])
             records.pending.add_many(owner, [key])
         for resource in loaded.delta.added.values():
-            if resource.seal:
+            if resource.seal and not resource.fleeting:
                 records.seals.put(resource.key, resource.digest, resource.seal)
         records.sources.put(row)
 

@@ -13,6 +13,7 @@ from reconciler.manifests.rules.registry import CHECKS
 from reconciler.model import rule
 from reconciler.model.rule import Rule
 from reconciler.planning import steps
+from reconciler.sops.rules import RULES as SECRET_RULES
 from reconciler.source import comparison
 
 _MANIFESTS = "Manifests"
@@ -47,6 +48,7 @@ def sections() -> dict[str, tuple[Rule, ...]]:
         _WORKLOADS: schema_options.SCHEMA_RULES,
         _OTHERS: schema_others.SCHEMA_RULES,
         _BETWEEN: crossing.RULES,
+        "Encrypted secrets": SECRET_RULES,
         "Against what is applied": steps.RULES,
         "Settings": settings.RULES,
     }

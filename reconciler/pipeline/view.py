@@ -14,16 +14,19 @@ from reconciler.documents.places import Locator
 from reconciler.errors import UsageError
 from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.crossing import similar_keys
-from reconciler.manifests.decoder import decode
+from reconciler.manifests.decoder import Decoded, decode
 from reconciler.manifests.delta import Delta
 from reconciler.manifests.desired import Site
 from reconciler.manifests.links import BUILT_IN, LinkError, parse_link
 from reconciler.manifests.normal import Dialect
+from reconciler.manifests.sealed import NAMELESS
 from reconciler.model.finding import Pointer
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
 from reconciler.model.resource import Reference, Resource
 from reconciler.pipeline.decoding import Blobs, unpack
+from reconciler.pipeline.host import Host
+from reconciler.pipeline.hosted import with_hosted
 from reconciler.pipeline.locations import Places
 from reconciler.planning.policy import keeps
 from reconciler.records.desired import Entry
@@ -64,12 +67,17 @@ class Surroundings(msgspec.Struct, frozen=True):
 class View:
     """Answers every question about one source's next state; satisfies ``desired.Desired``."""
 
-    def __init__(self, source: str, records: Records, blobs: Blobs, dialect: Dialect, around: Surroundings) -> None:
+    def __init__(
+        self, source: str, records: Records, blobs: Blobs, dialect: Dialect, around: Surroundings,
+        host: Host | None = None,
+    ) -> None:  # fmt: skip
+        """``host`` is where secrets that lead to files find them; without it they are left as they stand."""
         self.source = source
         self.records = records
         self.blobs = blobs
         self.dialect = dialect
         self.around = around
+        self.host = host
         self.delta = Delta()
         self.gone: frozenset[str] = frozenset()
         self._locators: dict[str, Locator] = {}
@@ -109,9 +117,15 @@ class View:
 
     def _again(self, entry: Entry, read: Callable[[str], bytes]) -> Resource:
         packed = self.records.blobs.get_many([entry.blob]).get(entry.blob)
-        decoded = unpack(packed) if packed else decode(read(entry.blob), self.dialect)
+        decoded = unpack(packed) if packed else self.settled(decode(read(entry.blob), self.dialect), entry.blob)
         manifest = next(manifest for manifest in decoded.manifests if manifest.position == entry.position)
         return resource_of(manifest, Key.parse(entry.key).gvc, entry.path, entry.blob)
+
+    def settled(self, decoded: Decoded, blob: str) -> Decoded:
+        """What a file says, with the values of secrets that stand on this host."""
+        if self.host is None:
+            return decoded
+        return with_hosted(decoded, self.host, self.dialect.secret_key, lambda: self.blobs.read(blob))
 
     def body(self, key: str) -> dict[str, Any] | None:
         """``neighbour``, decoded."""
@@ -139,6 +153,8 @@ class View:
     def exists(self, target: str) -> bool:
         """Whether a link to ``target`` is satisfied (4-fields.md, section 2)."""
         if any(target in known for known in (self.delta.added, self.delta.doubtful, self.around.external, BUILT_IN)):
+            return True
+        if target.startswith(f"{Kind.SECRET}/") and NAMELESS in self.delta.doubtful:
             return True
         if target.startswith((f"{Kind.LOCATION}/", "/")) and self.around.unknown:
             return True

@@ -30,7 +30,7 @@ spec:
 SECRET = """kind: secret
 name: db
 type: dictionary
-data:
+data: # reconciler: ignore secret-plain-text made up
   user: shop
   password: {password}
 ---

@@ -20,8 +20,9 @@ comment lines right above it. Nothing silences an error.
 
 Of the examples, which are tests of the program too, the first of a rule breaks it where a comment with an arrow says so
 (`←` on this line, `↓` on the next), and what is printed follows; the second keeps it. An example that is one mapping
-with `files` stands for several files: `before` holds what was applied before, `settings` are settings, and `expect` is
-what the test expects. `reconciler explain RULE` shows the same in a terminal.
+with `files` stands for several files: `before` holds what was applied before, `settings` are settings, `identity` and
+`host` are what lies on the host, and `expect` is what the test expects. `reconciler explain RULE` shows the same in a
+terminal.
 """
 
 

@@ -2,8 +2,9 @@
 
 ``# ← rule`` or ``# ← rule:column`` at the end of a line, several parted by commas; ``# ↓ rule`` on the line above where
 the line itself has no room for a comment. A file that is one mapping with ``files`` holds several, or odd bytes, or
-what was applied ``before``; its ``expect`` lists the findings. Instead of its text, such a file may be a list of parts,
-with ``{repeat: TEXT, times: N}`` for what is many, or ``{link to: PATH}`` or ``{submodule at: COMMIT}``.
+what was applied ``before``, or an ``identity`` and files of the ``host``; its ``expect`` lists the findings. Instead of
+its text, such a file may be a list of parts, with ``{repeat: TEXT, times: N}`` for what is many, or ``{link to: PATH}``
+or ``{submodule at: COMMIT}``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from reconciler.model.finding import Finding
 from reconciler.pipeline.folder import check
 from reconciler.pipeline.sources import Read
 from reconciler.pipeline.view import Surroundings
-from reconciler.settings import SettingsError, load_settings
+from reconciler.settings import SecretSettings, SettingsError, load_settings
 from tests.gitkit import File, Submodule, Symlink
 from tests.pipeline.way import Way
 
@@ -51,6 +52,8 @@ class Case(msgspec.Struct):
     files: dict[str, File] = {}
     before: dict[str, File] = {}
     settings: str = ""
+    identity: str = ""
+    host: dict[str, str] = {}
     expect: list[dict[str, Any]] = []
     plain: bool = False
 
@@ -105,12 +108,25 @@ def found_in(case: Case, folder: Path) -> Found:
         folder.joinpath(NAME).write_bytes(bytes(case.files[NAME]))
         checked = check(folder, DIALECT, AROUND)
         return Found(checked.findings, checked.read)
-    way = Way(folder / "way", case.before or case.files, external=("//gvc/shop", "//gvc/ops"))
+    secrets = SecretSettings(directory=folder / "host")
+    for name, text in case.host.items():
+        private(folder / "host" / name, text)
+    if case.identity:
+        secrets = msgspec.structs.replace(secrets, identity=private(folder / "identity.txt", case.identity))
+    way = Way(folder / "way", case.before or case.files, external=("//gvc/shop", "//gvc/ops"), secrets=secrets)
     if case.before:
         way.applied()
         way.commit(case.files)
     prepared = way.prepare()
     return Found(prepared.findings, prepared.read)
+
+
+def private(path: Path, text: str) -> Path:
+    """``path``, with ``text`` in it that others cannot read."""
+    path.parent.mkdir(exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(text)
+    return path
 
 
 def settings_findings(case: Case, folder: Path) -> Found:

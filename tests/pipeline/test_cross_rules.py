@@ -31,7 +31,10 @@ spec:
       value: platform://secret/db.password
 """
 IDENTITY = "kind: identity\nname: web\n"
-SECRET = "kind: secret\nname: db\ntags: {team: shop}\ntype: dictionary\ndata: {password: not-real}\n"
+SECRET = (
+    "kind: secret\nname: db\ntags: {team: shop}\ntype: dictionary\n"
+    "data: {password: not-real} # reconciler: ignore secret-plain-text not real\n"
+)
 POLICY = """kind: policy
 name: web-reveals-db
 targetKind: secret
