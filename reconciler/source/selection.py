@@ -49,12 +49,12 @@ class Pattern(msgspec.Struct, frozen=True):
 class Selection:
     """Decides path by path (relative to the source's path, ``/`` between names) what is read.
 
-    Taken are ``**/*.yaml`` and ``**/*.yml`` outside of dot-directories that some ``include`` covers (none given: all),
-    no ``exclude`` covers, and ``.reconcilerignore`` does not name. All patterns are written as in a ``.gitignore``:
-    one without an inner slash matches at any depth, one with a slash from the root; ``*``, ``?`` and ``[a-z]`` stay
-    within a name, ``**`` spans directories, a trailing slash asks for a directory, and what matches a directory covers
-    all below it. In the ignore file ``#`` begins a comment and ``!`` takes back; the last line that matches decides,
-    also inside an ignored directory (which Git would not look into).
+    Taken are ``**/*.yaml`` and ``**/*.yml``, but for hidden files (``.gitlab-ci.yml``) and what hidden directories hold,
+    that some ``include`` covers (none given: all), no ``exclude`` covers, and ``.reconcilerignore`` does not name. All
+    patterns are written as in a ``.gitignore``: one without an inner slash matches at any depth, one with a slash from
+    the root; ``*``, ``?`` and ``[a-z]`` stay within a name, ``**`` spans directories, a trailing slash asks for a
+    directory, and what matches a directory covers all below it. In the ignore file ``#`` begins a comment and ``!``
+    takes back; the last line that matches decides, also inside an ignored directory (which Git would not look into).
     """
 
     def __init__(self, include: Iterable[str] = (), exclude: Iterable[str] = (), ignored: bytes = b"") -> None:
@@ -65,7 +65,7 @@ class Selection:
     def takes(self, path: str) -> bool:
         """Whether the file at ``path`` is read as manifests."""
         names = path.split("/")
-        if not names[-1].endswith(SUFFIXES) or any(name.startswith(".") for name in names[:-1]):
+        if not names[-1].endswith(SUFFIXES) or any(name.startswith(".") for name in names):
             return False
         if self._include and not any(pattern.covers(names) for pattern in self._include):
             return False

@@ -66,7 +66,6 @@ def test_the_hook_checks_the_repository_as_a_whole(tmp_path: Path) -> None:
         (place / name).write_text(str(SHOP[name]))
     entry = f"repos:\n- repo: {tmp_path / 'hooks'}\n  rev: {revision}\n  hooks: [{{id: reconciler-validate}}]\n"
     (place / ".pre-commit-config.yaml").write_text(entry)
-    (place / ".reconcilerignore").write_text(".pre-commit-config.yaml\n")
     committed(place)
     installed(place, tmp_path / "home")
     assert pre_commit(place, tmp_path / "home", "run", "--all-files").returncode == 0

@@ -29,7 +29,7 @@ def found(findings: list[Finding]) -> list[tuple[str, str]]:
     return [(finding.rule, finding.path) for finding in findings]
 
 
-def test_manifests_are_yaml_files_outside_of_dot_directories_in_path_order(made: Opener) -> None:
+def test_manifests_are_yaml_files_that_are_not_hidden_in_path_order(made: Opener) -> None:
     files = [
         "a.yml",
         "a/x.yaml",
@@ -37,6 +37,8 @@ def test_manifests_are_yaml_files_outside_of_dot_directories_in_path_order(made:
         "a-b/x.yaml",
         "README.md",
         ".ci/x.yaml",
+        ".gitlab-ci.yml",
+        "a/.hidden.yaml",
         "a/.hid/x.yaml",
         "x.yaml.bak",
         "ü.yaml",
