@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from reconciler.model.rule import Rule
 
 WIDTH = 88
+CONVERSIONS = "docs/convert.md"
+"""The page that tells of the rules of `convert` and `import`, which have no examples of their own."""
 _COLOURS = {"error": "red", "warning": "yellow", "notice": "blue"}
 
 
@@ -26,21 +28,28 @@ def command(rule: str) -> None:
 
     In the examples, a comment with an arrow marks what is wrong: on its line, or with ↓ on the next.
     """
+    from reconciler.convert.rules import RULEBOOK
     from reconciler.pipeline.rulebook import rulebook
 
-    book = rulebook()
+    book = rulebook() | RULEBOOK
     if rule not in book:
         raise UsageError(f"there is no rule {rule!r}{nearest(rule, book)}; `reconciler rules` lists them")
     click.echo("\n".join(_told(book[rule], coloured(sys.stdout))))
 
 
 def _told(rule: Rule, colour: bool) -> Iterator[str]:
+    severity = paint(str(rule.severity), _COLOURS[rule.severity], colour)
+    yield f"{paint(rule.id, 'bold', colour)} ({severity})"
+    page = CONVERSIONS if rule.id.startswith(("convert-", "import-")) else rule.page
+    yield from ("", *_wrapped(rule.what), "", *_wrapped(rule.why), "", f"  Source: {rule.source}; see {page}")
+    if page != CONVERSIONS:
+        yield from _examples(rule, colour)
+
+
+def _examples(rule: Rule, colour: bool) -> Iterator[str]:
     from reconciler.cli.examples import examples_of
 
     shown = examples_of(rule.id)
-    severity = paint(str(rule.severity), _COLOURS[rule.severity], colour)
-    yield f"{paint(rule.id, 'bold', colour)} ({severity})"
-    yield from ("", *_wrapped(rule.what), "", *_wrapped(rule.why), "", f"  Source: {rule.source}; see {rule.page}")
     for title, text in (("Breaks it:", shown.failing), ("Is told:", shown.printed), ("Keeps it:", shown.passing)):
         yield from ("", paint(title, "bold", colour), "", *(f"  {line}".rstrip() for line in _lines(text)))
 

@@ -52,3 +52,10 @@ def test_the_nearest_rule_is_named_where_there_is_none(tmp_path: Path) -> None:
     said = told(tmp_path, "explain", "readines-missing")
     assert (said.code, said.out) == (2, "")
     assert "did you mean readiness-missing?" in said.err
+
+
+def test_the_rules_of_conversions_are_explained_too(tmp_path: Path) -> None:
+    said = here("explain", "convert-duplicate", cwd=tmp_path)
+    assert (said.code, said.err) == (0, "")
+    assert "A resource is given once." in said.out
+    assert said.out.endswith("see docs/convert.md\n")
