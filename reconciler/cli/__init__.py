@@ -36,6 +36,7 @@ COMMANDS = {
     "retry": "Try again at once what failed.",
     "orphan": "Keep a resource that leaves Git.",
     "adopt": "Take an orphan back.",
+    "secret": "Encrypt secrets, and edit encrypted ones.",
     "doctor": "Say what is wrong here, and what to do about it.",
     "backup": "Copy the records while the daemon works.",
     "restore": "Put a backup in the place of the records.",

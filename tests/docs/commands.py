@@ -13,7 +13,7 @@ from tests.docs.tables import table
 HEAD = """\
 # Commands
 
-All but `init`, `convert` and `import`, and `validate` and `diff` where they need none, read the
+All but `init`, `convert`, `import` and `secret encrypt`, and `validate` and `diff` where they need none, read the
 [settings](settings.md). Exit codes: 0 done; 1 refused, failed or findings; 2 the command line or the settings are
 wrong. Results go to standard output, complaints and the log to standard error. `NO_COLOR` switches colours off;
 without a terminal there are none. What `convert` and `import` do field by field: [convert.md](convert.md).
@@ -24,7 +24,7 @@ A resource is named by its key: `workload/GVC/NAME`, `gvc/NAME`, `secret/NAME`.
 
 def page() -> str:
     """The text of the page."""
-    return "\n".join([HEAD, *(_section(name) for name in COMMANDS)])
+    return "\n".join([HEAD, *(section for name in COMMANDS for section in _sections(name, command(name)))])
 
 
 def command(name: str) -> click.Command:
@@ -34,11 +34,19 @@ def command(name: str) -> click.Command:
     return found
 
 
-def _section(name: str) -> str:
-    about = command(name)
+def _sections(name: str, about: click.Command) -> Iterator[str]:
+    """The section of a command, and of those below it."""
+    yield _section(name, about)
+    for part, below in about.commands.items() if isinstance(about, click.Group) else ():
+        yield from _sections(f"{name} {part}", below)
+
+
+def _section(name: str, about: click.Command) -> str:
     arguments = [each for each in about.params if isinstance(each, click.Argument)]
     options = [each for each in about.params if isinstance(each, click.Option)]
     usage = " ".join(["reconciler", name, *(["[OPTIONS]"] if options else []), *map(_argument, arguments)])
+    if isinstance(about, click.Group):
+        usage += " COMMAND"
     example = str(about.epilog).removeprefix("Example: ")
     text = f"## {name}\n\n    {usage}\n\n{inspect.cleandoc(about.help or '')}\n\nFor example: `{example}`\n"
     if options:

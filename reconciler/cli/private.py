@@ -1,0 +1,113 @@
+"""Secret text in an editor, and files written whole or not at all; nothing of it stays behind."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from reconciler.errors import RefusedError, UsageError
+
+EDITORS = ("SOPS_EDITOR", "VISUAL", "EDITOR")
+"""Variables that name the editor, the first that is set."""
+
+_IN_MEMORY = Path("/dev/shm")
+_ENDINGS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def edited(name: str, text: bytes) -> Iterator[Iterator[bytes]]:
+    """Versions of ``text`` as an editor leaves them, each asked for after the one before would not do.
+
+    They end when the user gives up, or there is no terminal to ask at. Raises UsageError where no editor starts.
+    """
+    with _room() as room:
+        path = room / name
+        with open(path, "xb", opener=lambda wanted, flags: os.open(wanted, flags, 0o600)) as file:
+            file.write(text)
+        yield _versions(path)
+
+
+def replaced(path: Path, before: bytes, after: bytes) -> None:
+    """Write ``after`` to ``path``, whole or not at all, with the rights that it had.
+
+    Raises RefusedError where the file no longer holds ``before``, UsageError where it cannot be written.
+    """
+    real = path.resolve()
+    try:
+        if real.read_bytes() != before:
+            raise RefusedError(f"{path} was changed by somebody else meanwhile, and is left as it is")
+        number, fresh = tempfile.mkstemp(prefix=f".{real.name}.", dir=real.parent)
+        try:
+            with open(number, "wb") as file:
+                file.write(after)
+                file.flush()
+                os.fsync(number)
+            shutil.copymode(real, fresh)
+            with suppress(PermissionError):
+                os.chown(fresh, real.stat().st_uid, real.stat().st_gid)
+            Path(fresh).replace(real)
+        except BaseException:
+            Path(fresh).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _versions(path: Path) -> Iterator[bytes]:
+    while True:
+        _edit(path)
+        try:
+            yield path.read_bytes()
+        except OSError:
+            raise RefusedError("the editor took the file away, so nothing was changed") from None
+        if not sys.stdin.isatty() or not click.confirm("Edit it again?", default=True, err=True):
+            return
+
+
+def _edit(path: Path) -> None:
+    words = shlex.split(next((os.environ[name] for name in EDITORS if os.environ.get(name)), "vi"))
+    # To an editor Ctrl-C means something else than the end, and it reaches both.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        code = subprocess.run([*words, str(path)], check=False, cwd=path.parent).returncode
+    except OSError as error:
+        raise UsageError(f"the editor {words[0]} does not start: {error.strerror}; name another in $EDITOR") from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if code:
+        raise RefusedError(f"the editor ended with code {code}, so nothing was changed")
+
+
+@contextmanager
+def _room() -> Iterator[Path]:
+    """A directory for this user alone, in memory where there is some; gone afterwards, whatever signal ends it."""
+    base = next((each for each in (_runtime(), _IN_MEMORY) if each is not None and os.access(each, os.W_OK)), None)
+    before = {number: signal.signal(number, _end) for number in _ENDINGS}
+    room = Path(tempfile.mkdtemp(prefix="reconciler-", dir=base))
+    try:
+        yield room
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+        for number, action in before.items():
+            with suppress(TypeError):
+                signal.signal(number, action)
+
+
+def _runtime() -> Path | None:
+    told = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(told) if told else None
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)

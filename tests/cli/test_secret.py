@@ -1,0 +1,232 @@
+"""`reconciler secret`: files are encrypted, edited and rotated, and nothing of a secret stays anywhere else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from reconciler.sops.keyring import Keyring
+from reconciler.sops.writing import disclose
+from tests.cli.commandline import reconciler as run
+from tests.sops.kit import REAL, fresh, sops
+
+PLAIN = """# of the shop
+kind: secret
+name: db   # the one
+type: dictionary
+data:
+  user: shop   # who
+  password: correct horse
+"""
+PATIENCE = 20.0
+
+
+@pytest.fixture(name="ours")
+def _ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """An identity, which the environment names, and its recipient; db.yaml is there in plain text."""
+    identity, recipient = fresh()
+    (tmp_path / "identity.txt").write_text(identity)
+    (tmp_path / "db.yaml").write_text(PLAIN)
+    (tmp_path / "memory").mkdir()
+    monkeypatch.setenv("SOPS_AGE_KEY_FILE", str(tmp_path / "identity.txt"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "memory"))
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.delenv("SOPS_EDITOR", raising=False)
+    return identity, recipient
+
+
+def encrypted(folder: Path, recipient: str) -> bytes:
+    """db.yaml, encrypted in place."""
+    said = run("secret", "encrypt", "db.yaml", "--recipient", recipient, "--in-place", cwd=folder)
+    assert (said.returncode, said.stdout) == (0, f"db.yaml: encrypted for {recipient}\n")
+    assert "history" in said.stderr
+    return (folder / "db.yaml").read_bytes()
+
+
+def text_of(folder: Path, identity: str) -> str:
+    """What db.yaml holds."""
+    return disclose((folder / "db.yaml").read_bytes(), Keyring((identity,))).text.decode()
+
+
+def editor(folder: Path, script: str) -> None:
+    """Make a Python ``script`` the editor; ``path`` is the file to edit in it."""
+    (folder / "editor.py").write_text(
+        f"import os, sys, time\nfrom pathlib import Path\npath = Path(sys.argv[1])\n{script}"
+    )
+    os.environ["EDITOR"] = f"{sys.executable} {folder / 'editor.py'}"
+
+
+@pytest.fixture(autouse=True)
+def _no_editor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITOR", "false")
+
+
+@pytest.mark.parametrize("words", ["encrypt", "edit", "rotate"])
+def test_help_has_an_example_and_fits_a_terminal(tmp_path: Path, words: str) -> None:
+    said = run("secret", words, "--help", cwd=tmp_path)
+    assert f"secret {words}" in said.stdout.rpartition("Example: ")[2]
+    assert len(said.stdout.splitlines()) <= 40
+
+
+def test_a_file_is_encrypted_in_place_and_keeps_its_layout(tmp_path: Path, ours: tuple[str, str]) -> None:
+    (tmp_path / "db.yaml").chmod(0o640)
+    raw = encrypted(tmp_path, ours[1]).decode()
+    assert raw.startswith("# of the shop\nkind: secret\nname: db   # the one\ntype: dictionary\ndata:\n  user: ENC[")
+    assert "correct" not in raw
+    assert "who" not in raw
+    assert (tmp_path / "db.yaml").stat().st_mode & 0o777 == 0o640
+    assert text_of(tmp_path, ours[0]) == PLAIN
+    told = run("validate", "db.yaml", cwd=tmp_path)
+    assert (told.returncode, "1 notice in 1 document, 1 resource" in told.stdout) == (0, True)
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="there is no sops for this machine")
+def test_a_real_sops_opens_it(tmp_path: Path, ours: tuple[str, str]) -> None:
+    encrypted(tmp_path, ours[1])
+    assert b"password: correct horse\n" in sops(tmp_path, ours[0], "decrypt", "db.yaml").stdout
+
+
+def test_rules_above_say_for_whom_and_what(tmp_path: Path, ours: tuple[str, str]) -> None:
+    ours_only = f"{{path_regex: '^shop/.*\\.yaml$', age: '{ours[1]}', encrypted_regex: ^password$}}"
+    rules = f"creation_rules: [{{path_regex: other, age: age1no}}, {ours_only}]"
+    (tmp_path / ".sops.yaml").write_text(rules)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "db.yaml").write_text(PLAIN)
+    said = run("secret", "encrypt", "shop/db.yaml", cwd=tmp_path)
+    assert "\n  user: shop   # who\n  password: ENC[" in said.stdout
+    assert (tmp_path / "shop" / "db.yaml").read_text() == PLAIN
+    said = run("secret", "encrypt", "db.yaml", cwd=tmp_path)
+    assert (said.returncode, "fits db.yaml" in said.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [("", "not one mapping"), ("creation_rules: 1", "not a list"), ("creation_rules: [{}]", "no age recipient"),
+     ("creation_rules: [{path_regex: '(', age: x}]", "path_regex"), ("creation_rules: [{age: [1]}]", "`age`"),
+     ("creation_rules: [{age: x}]", "neither age1"), ("creation_rules: [{key_groups: [{}, {}]}]", "key groups"),
+     ("creation_rules: [{age: x, encrypted_regex: a, encrypted_suffix: b}]", "only sops itself")],
+)  # fmt: skip
+def test_odd_rules_are_told(tmp_path: Path, ours: tuple[str, str], rules: str, why: str) -> None:
+    (tmp_path / ".sops.yaml").write_text(rules)
+    said = run("secret", "encrypt", "db.yaml", cwd=tmp_path)
+    assert (said.returncode, said.stdout, why in said.stderr) == (2, "", True), said.stderr
+
+
+def test_what_is_not_to_be_encrypted_is_told(tmp_path: Path, ours: tuple[str, str]) -> None:
+    (tmp_path / "gvc.yaml").write_text(f"{PLAIN}---\nkind: gvc\nname: shop\n")
+    for words, code, why in (
+        (["db.yaml"], 2, "--recipient"),
+        (["db.yaml", "gvc.yaml", "--recipient", ours[1]], 2, "--in-place"),
+        (["gvc.yaml", "--recipient", ours[1]], 1, "only secrets"),
+        (["db.yaml", "--recipient", ours[0]], 2, "must stay secret"),
+    ):
+        said = run("secret", "encrypt", *words, cwd=tmp_path)
+        assert (said.returncode, said.stdout, why in said.stderr) == (code, "", True), said.stderr
+        assert ours[0] not in said.stderr
+    encrypted(tmp_path, ours[1])
+    assert "already" in run("secret", "encrypt", "db.yaml", "--recipient", ours[1], cwd=tmp_path).stderr
+
+
+def test_an_edit_is_private_and_changes_only_what_it_changes(tmp_path: Path, ours: tuple[str, str]) -> None:
+    before = encrypted(tmp_path, ours[1]).decode().splitlines()
+    editor(tmp_path, """
+assert path.read_text() == Path("%s").read_text()
+assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+assert str(path).startswith(os.environ["XDG_RUNTIME_DIR"])
+path.write_text(path.read_text().replace("correct horse", "battery"))
+""" % (tmp_path / "plain.yaml"))  # fmt: skip
+    (tmp_path / "plain.yaml").write_text(PLAIN)
+    said = run("secret", "edit", "db.yaml", cwd=tmp_path)
+    assert (said.returncode, said.stdout, said.stderr) == (0, "db.yaml: changed\n", "")
+    assert text_of(tmp_path, ours[0]) == PLAIN.replace("correct horse", "battery")
+    after = (tmp_path / "db.yaml").read_text().splitlines()
+    changed = [old.split(":")[0].strip() for old, new in zip(before, after, strict=True) if old != new]
+    assert set(changed) - {"lastmodified"} == {"password", "mac"}
+    assert list((tmp_path / "memory").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "told"),
+    [("", 0, "db.yaml: unchanged"), ("sys.exit(3)", 1, "code 3"), ("path.unlink()", 1, "took the file away"),
+     ("path.write_text('data: [')", 1, "line 1"), ("path.write_text('kind: secret')", 1, "nothing in it"),
+     ("Path('{0}').write_text('mine')\npath.write_text(path.read_text() + '# x')", 1, "somebody else")],
+)  # fmt: skip
+def test_an_edit_that_comes_to_nothing_leaves_the_file(
+    tmp_path: Path, ours: tuple[str, str], script: str, code: int, told: str
+) -> None:
+    raw = encrypted(tmp_path, ours[1])
+    editor(tmp_path, script.replace("{0}", str(tmp_path / "db.yaml")))
+    said = run("secret", "edit", "db.yaml", cwd=tmp_path)
+    assert (said.returncode, told in said.stdout + said.stderr) == (code, True), said.stderr
+    assert (tmp_path / "db.yaml").read_bytes() in (raw, b"mine")
+    assert "correct" not in said.stdout + said.stderr
+    assert list((tmp_path / "memory").iterdir()) == []
+
+
+def test_an_editor_that_is_not_there_is_told(
+    tmp_path: Path, ours: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encrypted(tmp_path, ours[1])
+    monkeypatch.setenv("EDITOR", "no-such-editor")
+    said = run("secret", "edit", "db.yaml", cwd=tmp_path)
+    assert (said.returncode, "no-such-editor does not start" in said.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_takes_the_text_away(tmp_path: Path, ours: tuple[str, str], number: signal.Signals) -> None:
+    raw = encrypted(tmp_path, ours[1])
+    editor(tmp_path, f"Path('{tmp_path / 'begun'}').touch()\ntime.sleep(60)")
+    command = [sys.executable, "-m", "reconciler.cli", "secret", "edit", "db.yaml"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + PATIENCE
+    while not (tmp_path / "begun").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert len(list((tmp_path / "memory").iterdir())) == 1
+    process.send_signal(number)
+    assert process.wait(PATIENCE) == 128 + number
+    assert list((tmp_path / "memory").iterdir()) == []
+    assert (tmp_path / "db.yaml").read_bytes() == raw
+
+
+def test_readers_come_and_go(tmp_path: Path, ours: tuple[str, str]) -> None:
+    raw = encrypted(tmp_path, ours[1])
+    other, theirs = fresh()
+    said = run("secret", "rotate", "db.yaml", "--add", theirs, cwd=tmp_path)
+    assert (said.returncode, said.stdout) == (0, "db.yaml: encrypted with a new key\n")
+    assert text_of(tmp_path, ours[0]) == text_of(tmp_path, other) == PLAIN
+    assert run("secret", "rotate", "db.yaml", "--remove", ours[1], cwd=tmp_path).returncode == 0
+    assert text_of(tmp_path, other) == PLAIN
+    said = run("secret", "edit", "db.yaml", cwd=tmp_path)
+    assert (said.returncode, "none of those" in said.stderr) == (1, True)
+    (tmp_path / "db.yaml").write_bytes(raw)
+    for words, code, why in ((["--remove", theirs], 1, "not encrypted for"), (["--remove", ours[1]], 1, "nobody"),
+                             (["--add", "age1x"], 2, "neither age1")):  # fmt: skip
+        said = run("secret", "rotate", "db.yaml", *words, cwd=tmp_path)
+        assert (said.returncode, why in said.stderr) == (code, True), said.stderr
+        assert (tmp_path / "db.yaml").read_bytes() == raw
+
+
+def test_the_identity_of_the_settings_opens_files_too(
+    tmp_path: Path, ours: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encrypted(tmp_path, ours[1])
+    monkeypatch.delenv("SOPS_AGE_KEY_FILE")
+    said = run("secret", "rotate", "db.yaml", cwd=tmp_path)
+    assert (said.returncode, "SOPS_AGE_KEY_FILE" in said.stderr) == (2, True)
+    settings = "org: acme\nsources: [{name: main, url: .}]\nsecrets: {identity: identity.txt}\n"
+    (tmp_path / "settings.yaml").write_text(settings)
+    (tmp_path / "identity.txt").chmod(0o644)
+    said = run("secret", "rotate", "db.yaml", "--settings", "settings.yaml", cwd=tmp_path)
+    assert (said.returncode, "read or changed by others" in said.stderr) == (1, True)
+    (tmp_path / "identity.txt").chmod(0o600)
+    assert run("secret", "rotate", "db.yaml", "--settings", "settings.yaml", cwd=tmp_path).returncode == 0
+    (tmp_path / "other.txt").write_text("nothing")
+    said = run("secret", "rotate", "db.yaml", "--identity", "other.txt", cwd=tmp_path)
+    assert (said.returncode, "line 1" in said.stderr, "nothing" in said.stderr) == (2, True, False)
