@@ -29,6 +29,7 @@ COMMANDS = {
     "describe": "Show all that is known about one resource.",
     "events": "Show what happened.",
     "history": "Show the runs that there were.",
+    "drift": "Show what was changed at its location and not in Git.",
     "sync": "Have the daemon look at its sources now.",
     "suspend": "Leave a source or a resource as it is for a while.",
     "resume": "End a suspension or a rollback.",
@@ -75,8 +76,7 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, "-V", "--version", prog_name="reconciler")
 def cli() -> None:
     """Make the manifests of a Git repository so, and write back what was done.
-
-    Settings are read from --settings FILE, $RECONCILER_SETTINGS or /etc/reconciler/settings.yaml.
+    Settings: --settings, $RECONCILER_SETTINGS or /etc/reconciler/settings.yaml.
     Exit codes: 0 done; 1 refused, failed or findings; 2 usage.
     """
 

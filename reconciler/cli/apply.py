@@ -91,6 +91,7 @@ async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -
     try:
         runner = Runner(settings, records, SystemClock())
         await runner.replay()
+        await runner.lookout.check()
         reports = await _round(runner, plans)
         while wait and (pause := _pause(records, reports, deadline)) is not None:
             await asyncio.sleep(pause)

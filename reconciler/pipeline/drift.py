@@ -49,6 +49,17 @@ async def look(settings: Settings, records: Records, engines: Mapping[str, Engin
     return Look(sorted(found), frozenset(places) - unseen.keys(), unseen)
 
 
+def rows_of(records: Records, found: Look, now: float) -> list[DriftRow]:
+    """What was ``found``, with what the records know of it already."""
+    known = {(row.key, row.location): row for row in records.drifts.all()}
+    return [_row(drift, source, known.get((str(drift.key), drift.location)), now) for drift, source in found.drifts]
+
+
+def _row(drift: Drift, source: str, old: DriftRow | None, now: float) -> DriftRow:
+    since, fought = (old.since, old.fought) if old is not None else (now, False)
+    return DriftRow(str(drift.key), drift.location, source, since, packed(drift), fought)
+
+
 async def _observed(engine: Engine) -> list[Seen] | str:
     """What there is, or why that cannot be said: then nothing is concluded from it."""
     try:
@@ -139,7 +150,7 @@ class Lookout:
                 records.drifts.check(now)
             for drift, source in found.drifts:
                 old = known.pop((str(drift.key), drift.location), None)
-                row = self._row(drift, source, old, now)
+                row = self._judged(drift, _row(drift, source, old, now), now)
                 if row != old:
                     self._tell(drift, row, old, now)
                 if self._worth_a_run(drift.key, row, old):
@@ -147,15 +158,13 @@ class Lookout:
             self._over([row for row in known.values() if row.location not in found.unseen], now)
         return to_heal
 
-    def _row(self, drift: Drift, source: str, old: DriftRow | None, now: float) -> DriftRow:
-        since, fought = (old.since, old.fought) if old is not None else (now, False)
-        if source and self._settings.drift.heal and not fought:
-            digest = next(
-                each.digest for each in self._records.applied.get(drift.key) if each.location == drift.location
-            )
-            healed = self._records.heals.count(drift.key, drift.location, digest, now)
-            fought = healed >= self._settings.drift.most_heals
-        return DriftRow(str(drift.key), drift.location, source, since, packed(drift), fought)
+    def _judged(self, drift: Drift, row: DriftRow, now: float) -> DriftRow:
+        """``row``, as fought over where it was healed too often."""
+        if row.fought or not row.source or not self._settings.drift.heal:
+            return row
+        [record] = [each for each in self._records.applied.get(drift.key) if each.location == drift.location]
+        healed = self._records.heals.count(drift.key, drift.location, record.digest, now)
+        return msgspec.structs.replace(row, fought=healed >= self._settings.drift.most_heals)
 
     def _tell(self, drift: Drift, row: DriftRow, old: DriftRow | None, now: float) -> None:
         self._records.drifts.put_many([row])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reconciler.engines.protocol import Outcome, Result
-from reconciler.planning.drift import Drift, at_place, unpacked
+from reconciler.planning.drift import Drift, at_place, minded, unpacked
 from reconciler.planning.plan import Plan, StepId
 from reconciler.records.events import Event
 from reconciler.records.store import Records
@@ -13,11 +13,12 @@ from reconciler.settings import Settings
 
 
 def to_heal(records: Records, settings: Settings, source: str) -> dict[StepId, Drift]:
-    """What the next plan of ``source`` brings back."""
+    """What the next plan of ``source`` brings back; what may differ since the last look is left out."""
     if not settings.drift.heal:
         return {}
     found = (unpacked(row.packed) for row in records.drifts.all(source) if not row.fought)
-    return {drift.id: drift for drift in found}
+    left = (minded(drift, b"", settings.drift.ignore) for drift in found)
+    return {drift.id: drift for drift in left if drift is not None}
 
 
 def settle(records: Records, plan: Plan, outcomes: Iterable[Outcome], run: int, now: float) -> None:

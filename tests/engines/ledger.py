@@ -57,6 +57,10 @@ class LedgerEngine:
         found: dict[str, dict[str, Any]] = json.loads(self._map.read_text()) if self._map.exists() else {}
         return found
 
+    def touched(self) -> int:
+        """A number that changes whenever the world does."""
+        return self._map.stat().st_mtime_ns if self._map.exists() else 0
+
     async def observe(self) -> list[Seen]:
         """What the map says."""
         return [

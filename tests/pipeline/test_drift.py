@@ -301,3 +301,14 @@ def test_what_was_found_at_a_location_that_is_bound_no_more_is_forgotten(tmp_pat
     del way.engines["here"]
     way.lookout = way.fresh_lookout()
     assert (way.check(), way.differs()) == (set(), [])
+
+
+def test_what_may_differ_by_new_settings_is_not_healed_by_an_old_look(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    way.another_image()
+    way.check()
+    rules = (Ignore(KEY, "spec.containers[main].image"),)
+    way.settings = msgspec.structs.replace(way.settings, drift=DriftPolicy(ignore=rules))
+    way.line = way.fresh_line()
+    assert way.plan().steps == ()

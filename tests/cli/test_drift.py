@@ -1,0 +1,107 @@
+"""`reconciler drift` says what differs, since when, and how to let it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.clock import Clock
+from reconciler.daemon.lock import StateLock
+from reconciler.engines.protocol import Engine
+from reconciler.engines.recorded import RecordedEngine
+from reconciler.pipeline.runner import Runner
+from reconciler.records.store import FILE, Records
+from reconciler.settings import Settings, load_settings
+from tests.cli.desk import Desk, golden, workload
+from tests.engines.ledger import LedgerEngine
+from tests.fakeclock import FakeClock
+
+API, WEB = "workload/shop/api", "workload/shop/web"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A shop where ``there`` is a ledger, changed in four ways since it was applied."""
+    desk = Desk(tmp_path)
+    desk.commit({"shop/cart.yaml": workload("cart")})
+    ledger = LedgerEngine(tmp_path / "world", "there")
+
+    def make(records: Records, location: str, settings: Settings, clock: Clock) -> Engine:
+        if location == "there":
+            return ledger
+        return RecordedEngine(records, location, settings.org, settings.endpoint_domain, clock)
+
+    clock = FakeClock(auto=True)
+    records = Records.open(desk.state / FILE, clock_now=clock.now)
+    runner = Runner(load_settings(desk.settings), records, clock, {"recorded": make})
+    asyncio.run(runner.run("main", "test"))
+    body = msgspec.json.decode(next(each.body for each in records.applied.get(WEB) if each.location == "there"))
+    body["spec"]["containers"][0]["image"] = "/org/acme/image/web:9"
+    body["tags"] = {"team": "front"}
+    ledger.meddle(API)
+    ledger.meddle(WEB, digest="x", version=4, body=msgspec.json.encode(body).decode())
+    ledger.meddle("workload/shop/cart", digest="x")
+    ledger.meddle("workload/shop/old", digest="x")
+    asyncio.run(runner.lookout.check())
+    records.close()
+    return desk
+
+
+@pytest.fixture
+def running(desk: Desk) -> Iterator[Desk]:
+    """The same desk while a daemon holds its state."""
+    with StateLock(desk.state):
+        yield desk
+
+
+def test_drift_reads_well(running: Desk) -> None:
+    said = running.run("drift")
+    assert (said.code, said.err) == (0, "")
+    golden("drift.txt", said.out)
+
+
+def test_drift_of_one_resource_is_told_alone(running: Desk) -> None:
+    assert [line.split(":")[0] for line in running.run("drift", API).out.splitlines()[:1]] == [f"{API} at there"]
+    assert running.run("drift", "workload/shop/db").out.startswith("Nothing differed at 2")
+
+
+def test_drift_for_programs(running: Desk) -> None:
+    said = running.run("drift", WEB, "-o", "json").json
+    [found] = said["items"]
+    assert said["checked"] == found["since"]
+    assert {name: found[name] for name in ("key", "location", "source", "what", "fought")} == {
+        "key": WEB,
+        "location": "there",
+        "source": "main",
+        "what": "changed",
+        "fought": False,
+    }
+    assert {"path": "version", "there": 4, "applied": 1} in found["changes"]
+
+
+def test_a_plan_shows_what_it_heals(desk: Desk) -> None:
+    assert "~ workload/shop/web  at there  heals drift" in desk.run("plan").out
+    steps = {step["key"]: step for step in desk.plan()["steps"]}
+    assert {key: step["action"] for key, step in steps.items() if step["heals"]} == {
+        API: "create",
+        WEB: "update",
+        "workload/shop/cart": "update",
+    }
+
+
+def test_where_nothing_can_drift_it_says_so(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    assert desk.run("drift").out == "Nothing here can differ, or nobody has looked yet.\n"
+    assert desk.run("drift", "-o", "json").json == {"checked": None, "items": []}
+
+
+def test_status_tells_of_what_differs(desk: Desk) -> None:
+    said = desk.run("describe", API).out
+    assert "Drifted" in said
+    assert "missing at there" in said
+    assert f"DriftDetected    {API}@there: missing at there" in desk.run("events", API).out

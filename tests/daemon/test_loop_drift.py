@@ -1,0 +1,112 @@
+"""What is changed at a location while the daemon runs: found, told on every way, brought back, and no fight."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.kit import Running, Site, eventually
+from tests.engines.ledger import LedgerEngine
+
+KEY = "workload/shop/api"
+OFTEN = {"interval": "200ms"}
+
+
+class World:
+    """A site and the world of its location ``there``."""
+
+    def __init__(self, path: Path, *words: str, **drift: object) -> None:
+        self.site = Site(path / "site", drift=drift)
+        self.ledger = LedgerEngine(path / "world", "there")
+        self._command = [sys.executable, "-m", "tests.daemon.daemon_with_world", str(path / "world"), *words]
+
+    def daemon(self) -> AbstractContextManager[Running]:
+        """A daemon on that world."""
+        return self.site.daemon(*self._command)
+
+    def settled(self) -> bool:
+        """Whether what is there is what is recorded, and nothing else is told."""
+        record = self.site.recorded().get(f"{KEY}@there")
+        there = self.ledger.world().get(KEY)
+        if record is None or there is None or (there["digest"], there["version"]) != (record.digest, record.version):
+            return False
+        with self.site.records() as records:
+            return not records.drifts.all()
+
+    def reasons(self) -> list[str]:
+        """Reasons of the events about drift, oldest first."""
+        with self.site.records() as records:
+            return [each.reason for each in records.events.list() if each.reason.startswith("Drift")]
+
+    def status(self) -> str:
+        """The status file of the workload."""
+        return self.site.status("shop/workload/api.yaml")
+
+
+@pytest.mark.parametrize("way", ["gone", "changed"])
+def test_what_changes_is_brought_back_at_the_next_look(tmp_path: Path, way: str) -> None:
+    world = World(tmp_path, **OFTEN)
+    with world.daemon() as daemon:
+        eventually(world.settled, "the first commit is applied")
+        world.ledger.meddle(KEY, **({} if way == "gone" else {"digest": "another"}))
+        eventually(lambda: "DriftHealed" in world.reasons() and world.settled(), "it is brought back")
+        assert daemon.said("run", source="main", reason="drift", outcome="applied")
+        assert world.reasons() == ["DriftDetected", "DriftHealed"]
+        eventually(lambda: "reason: Applied" in world.status(), "the branch says that all is well")
+        daemon.stop()
+    with world.daemon():
+        eventually(world.settled)
+        assert world.reasons() == ["DriftDetected", "DriftHealed"]
+
+
+def test_what_an_engine_notices_is_not_left_until_the_next_look(tmp_path: Path) -> None:
+    world = World(tmp_path, "watched", interval="1h")
+    with world.daemon() as daemon:
+        eventually(world.settled, "the first commit is applied")
+        world.ledger.meddle(KEY)
+        eventually(lambda: "DriftHealed" in world.reasons() and world.settled(), "it is brought back")
+        assert daemon.stop() == 0
+
+
+def test_what_changed_while_no_daemon_ran_is_found_at_the_start(tmp_path: Path) -> None:
+    world = World(tmp_path, interval="1h")
+    with world.daemon() as daemon:
+        eventually(world.settled, "the first commit is applied")
+        daemon.stop()
+    world.ledger.meddle(KEY)
+    with world.daemon():
+        eventually(lambda: "DriftHealed" in world.reasons() and world.settled(), "it is brought back")
+
+
+def test_a_fight_ends_and_the_command_says_what_is_left(tmp_path: Path) -> None:
+    world = World(tmp_path, **OFTEN, mostHeals=2)
+    with world.daemon():
+        eventually(world.settled, "the first commit is applied")
+        for _ in range(3):
+            eventually(world.settled, "it is brought back")
+            world.ledger.meddle(KEY, digest="another")
+            eventually(lambda: not world.settled() or world.reasons()[-1:] == ["DriftHealed"])
+        eventually(lambda: "DriftFight" in world.reasons(), "it is given up")
+        eventually(lambda: "type: Stalled" in world.status(), "the branch says so")
+        [found] = json.loads(world.site.run("drift", "-o", "json").stdout)["items"]
+        assert (found["key"], found["location"], found["what"], found["fought"]) == (KEY, "there", "changed", True)
+        assert world.reasons().count("DriftFight") == 1
+        assert world.site.run("retry", KEY).returncode == 0
+        eventually(world.settled, "it is taken up again")
+        eventually(lambda: "type: Stalled" not in world.status(), "the branch says so")
+
+
+def test_a_rule_that_is_pasted_into_the_settings_lets_the_difference_be(tmp_path: Path) -> None:
+    world = World(tmp_path, **OFTEN, heal=False)
+    with world.daemon():
+        eventually(world.settled, "the first commit is applied")
+        world.ledger.meddle(KEY)
+        eventually(lambda: "reason: Drifted" in world.status(), "it is told")
+        assert f"    - {{key: {KEY}}}" in world.site.run("drift").stdout
+        world.site.configure(drift={**OFTEN, "heal": True, "ignore": [{"key": KEY}]})
+        eventually(lambda: "reason: Applied" in world.status(), "it is no difference any more")
+        assert KEY not in world.ledger.world()
