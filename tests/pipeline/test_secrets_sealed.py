@@ -1,0 +1,244 @@
+"""Encrypted secrets, and those that stand on the host, from a commit to the records: seen by nobody on the way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.manifests.decoder import Decoded
+from reconciler.manifests.normal import Dialect
+from reconciler.model.revision import FileChange
+from reconciler.pipeline.decoding import MANY, Blobs, Cache, decode_all
+from reconciler.pipeline.host import Host, HostFault, keyring_of
+from reconciler.records.store import Records
+from reconciler.settings import SecretSettings
+from reconciler.sops.keyring import Keyring
+from reconciler.sops.writing import Manner, disclose, encrypt, rotate, seal_again
+from tests.manifests.rulecases import private
+from tests.pipeline.way import BASE, Way, shown
+from tests.sops.kit import MOMENT, fresh
+
+CANARY = "correct-horse"
+OTHER = "battery-staple"
+LATER = "2027-01-02T03:04:05Z"
+SECRET = f"kind: secret\nname: db\ntype: dictionary\ndata:\n  user: shop\n  password: {CANARY}\n".encode()
+IDENTITY, RECIPIENT = fresh()
+RING = Keyring((IDENTITY,), required=True)
+WEB = """kind: workload
+name: web
+gvc: shop
+spec:
+  type: standard
+  identityLink: //identity/web
+  containers:
+  - {name: main, image: "nginx:1.27", env: [{name: PASSWORD, value: platform://secret/db.password}]}
+---
+kind: identity
+name: web
+gvc: shop
+---
+kind: policy
+name: web-reveals-db
+targetKind: secret
+targetLinks: [//secret/db]
+bindings: [{permissions: [reveal], principalLinks: [//gvc/shop/identity/web]}]
+"""
+
+
+DATA = Manner()
+
+
+def sealed(text: bytes = SECRET, manner: Manner = DATA) -> bytes:
+    """``text`` encrypted for the identity of these tests."""
+    return encrypt(text, [RECIPIENT], manner, MOMENT)
+
+
+def secrets(folder: Path, identity: str = IDENTITY, **more: object) -> SecretSettings:
+    """Settings with ``identity``, in a file for root alone."""
+    found = SecretSettings(private(folder / "host" / "identity.txt", identity), directory=folder / "host")
+    return msgspec.structs.replace(found, **more)
+
+
+def on_disk(folder: Path) -> set[str]:
+    """Files below ``folder`` that hold a canary, but for those that lie on the host."""
+    found = (path for path in folder.rglob("*") if path.is_file() and "host" not in path.relative_to(folder).parts)
+    return {str(path.relative_to(folder)) for path in found
+            if any(each.encode() in path.read_bytes() for each in (CANARY, OTHER))}  # fmt: skip
+
+
+def test_an_encrypted_secret_is_applied_and_written_down_nowhere(tmp_path: Path) -> None:
+    records = Records.open(tmp_path / "records.sqlite")
+    files = {"shop/gvc.yaml": BASE, "web.yaml": WEB, "db.yaml": sealed()}
+    way = Way(tmp_path / "way", files, records=records, secrets=secrets(tmp_path))
+    way.applied()
+    record = way.recorded()["secret/db"]
+    assert msgspec.json.decode(record.body)["data"].keys() == {"user", "password"}
+    assert records.seals.get("secret/db", record.digest) is None
+    assert on_disk(tmp_path) == set()
+    assert way.plan().steps == ()
+
+
+def test_another_encryption_of_the_same_is_no_change(tmp_path: Path) -> None:
+    way = Way(tmp_path / "way", {"db.yaml": sealed()}, secrets=secrets(tmp_path))
+    way.applied()
+    for raw in (rotate(sealed(), RING, [fresh()[1]], [], LATER), sealed(manner=Manner("unencrypted_suffix", "_no")),
+                sealed(manner=Manner("encrypted_suffix", "word"))):  # fmt: skip
+        way.commit({"db.yaml": raw})
+        assert way.plan().steps == ()
+
+
+def test_a_new_value_is_a_change_that_shows_none(tmp_path: Path) -> None:
+    way = Way(tmp_path / "way", {"db.yaml": sealed()}, secrets=secrets(tmp_path))
+    way.applied()
+    edited = disclose(sealed(), RING)
+    way.commit({"db.yaml": seal_again(edited, edited.text.replace(CANARY.encode(), OTHER.encode()), LATER)})
+    (step,) = way.plan().steps
+    assert [change.path for change in step.changes] == ["data.password"]
+    assert CANARY not in repr(way.plan())
+    assert OTHER not in repr(way.plan())
+    way.applied()
+
+
+@pytest.mark.parametrize("manner", [Manner(), Manner("unencrypted_suffix", "_no")], ids=["data", "whole"])
+def test_what_cannot_be_opened_is_refused_until_it_can(tmp_path: Path, manner: Manner) -> None:
+    files = {"shop/gvc.yaml": BASE, "web.yaml": WEB, "db.yaml": sealed(manner=manner)}
+    way = Way(tmp_path / "way", files, secrets=secrets(tmp_path, fresh()[0]))
+    assert [each.rule for each in way.prepare().findings] == ["secret-key-wrong"]
+    assert way.apply().outcome == "refused"
+    private(tmp_path / "host" / "identity.txt", IDENTITY)
+    way.line = way.fresh_line()
+    way.applied()
+    assert "secret/db" in way.recorded()
+
+
+def test_plain_secrets_are_refused_where_only_encrypted_ones_are_taken(tmp_path: Path) -> None:
+    way = Way(tmp_path / "way", {"db.yaml": SECRET}, secrets=secrets(tmp_path))
+    assert [(each.rule, each.severity) for each in way.prepare().findings] == [("secret-plain-text", "warning")]
+    way.applied()
+    strict = Way(tmp_path / "strict", {"db.yaml": SECRET}, secrets=secrets(tmp_path, policy="encrypted-only"))
+    assert [(each.rule, each.severity) for each in strict.prepare().findings] == [("secret-plain-text", "error")]
+    strict.commit({"db.yaml": sealed()})
+    strict.applied()
+
+
+def test_faults_of_what_was_encrypted_are_told_at_their_place_without_it(tmp_path: Path) -> None:
+    wrong = SECRET.replace(b"type: dictionary", b"type: userpass").replace(b"user: shop", b"encoding: base64")
+    wrong = wrong.replace(b"password", b"pasword")
+    way = Way(tmp_path / "way", {"db.yaml": sealed(wrong)}, secrets=secrets(tmp_path))
+    told = shown(way.prepare().findings)
+    assert [each.split(" ")[0] for each in told] == ["db.yaml:5:3", "db.yaml:5:3", "db.yaml:6:3"]
+    assert not any(CANARY in each for each in told)
+
+
+def hosted(name: str = "db") -> str:
+    """A secret whose password stands in the file ``name`` of the host."""
+    head = "kind: secret\nname: db\ntype: dictionary\ndata:\n"
+    return f"{head}  user: {{credential: user}}\n  password: {{file: {name}}}\n"
+
+
+@pytest.fixture(name="host")
+def _host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the host's secrets, with ``db`` in it, and the credential ``user``."""
+    (tmp_path / "credentials-host" / "host").mkdir(parents=True)
+    private(tmp_path / "credentials-host" / "host" / "user", "shop\n")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "credentials-host" / "host"))
+    private(tmp_path / "host" / "db", f"{CANARY}\n")
+    return tmp_path / "host"
+
+
+def test_a_secret_of_the_host_is_the_same_as_the_encrypted_one(tmp_path: Path, host: Path) -> None:
+    records = Records.open(tmp_path / "records.sqlite")
+    way = Way(tmp_path / "way", {"db.yaml": hosted()}, records=records, secrets=secrets(tmp_path))
+    assert way.prepare().findings == []
+    way.applied()
+    way.commit({"db.yaml": sealed()})
+    assert way.plan().steps == ()
+    assert on_disk(tmp_path) == set()
+
+
+def test_a_file_that_changed_is_taken_up_when_its_secret_is_looked_at(tmp_path: Path, host: Path) -> None:
+    way = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path))
+    way.applied()
+    (host / "db").write_text(OTHER)
+    way.commit({"db.yaml": f"# look\n{hosted()}"})
+    (step,) = way.plan().steps
+    assert [change.path for change in step.changes] == ["data.password"]
+    way.applied()
+    assert way.plan().steps == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "rule"),
+    [("db", 0o644, "secret-file-unsafe"), ("db", 0o620, "secret-file-unsafe"), ("gone", 0o600, "secret-file-missing"),
+     ("../records", 0o600, "secret-file-unsafe"), ("link", 0o600, "secret-file-unsafe"),
+     ("dir", 0o600, "secret-file-missing"), ("pipe", 0o600, "secret-file-missing"),
+     ("empty", 0o600, "secret-file-missing"), ("bytes", 0o600, "secret-file-missing"),
+     ("large", 0o600, "secret-file-missing"), ('"a\\tb"', 0o600, "secret-file-missing")],
+)  # fmt: skip
+def test_files_that_cannot_be_secrets_are_told(tmp_path: Path, host: Path, name: str, mode: int, rule: str) -> None:
+    (host / "db").chmod(mode)
+    (host / "link").symlink_to("/etc/passwd")
+    (host / "dir").mkdir(mode=0o700)
+    os.mkfifo(host / "pipe", 0o600)
+    private(host / "empty", "")
+    private(host / "large", "x" * (1 << 20) + "y")
+    private(host / "bytes", "")
+    (host / "bytes").write_bytes(b"\xff\xfe")
+    way = Way(tmp_path / "way", {"db.yaml": hosted(name)}, secrets=secrets(tmp_path))
+    (finding,) = way.prepare().findings
+    assert (finding.rule, finding.line, finding.column) == (rule, 6, 13)
+    assert CANARY not in repr(finding)
+
+
+@pytest.mark.parametrize(("text", "value"), [("a\n", "a"), ("a", "a"), ("a\nb\n", "a\nb\n"), (" a \n\n", " a \n\n")])
+def test_a_single_line_has_no_line_break(tmp_path: Path, host: Path, text: str, value: str) -> None:
+    (host / "db").write_text(text)
+    way = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path))
+    way.applied()
+    plain = msgspec.json.format(msgspec.json.encode({"user": "shop", "password": value}), indent=0).decode()
+    way.commit({"db.yaml": f"kind: secret\nname: db\ntype: dictionary\ndata: {plain}\n"})
+    assert way.plan().steps == ()
+
+
+def test_a_name_is_no_way_out_of_the_credentials(tmp_path: Path, host: Path) -> None:
+    for name in ("../db", "a/b", ".", "..", '""'):
+        files = {"db.yaml": hosted().replace("credential: user", f"credential: {name}")}
+        way = Way(tmp_path / f"way-{name.replace('/', '-')}", files, secrets=secrets(tmp_path))
+        assert [each.rule for each in way.prepare().findings] == ["secret-file-unsafe"], name
+
+
+def test_an_identity_that_others_can_read_opens_nothing(tmp_path: Path) -> None:
+    settings = Way(tmp_path / "way", {"db.yaml": sealed()}, secrets=secrets(tmp_path)).settings
+    assert keyring_of(settings).identities == (IDENTITY,)
+    (tmp_path / "host" / "identity.txt").chmod(0o644)
+    assert "read or changed by others" in keyring_of(settings).absence
+    (tmp_path / "host" / "identity.txt").write_text("none")
+    (tmp_path / "host" / "identity.txt").chmod(0o600)
+    assert "line 1 is not an identity" in keyring_of(settings).absence
+    assert IDENTITY not in repr(Dialect("acme", keyring=Keyring((IDENTITY,))))
+
+
+def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
+    raw = {f"{number:040x}": sealed() if number % 100 == 0 else b"kind: group\nname: g\n" for number in range(MANY)}
+    blobs = Blobs(lambda blob: len(raw[blob]), raw.__getitem__)
+    kept: list[bytes] = []
+    cache = Cache(lambda _: {}, lambda pairs: kept.extend(packed for _, packed in pairs))
+    changes = [FileChange(f"{blob}.yaml", "", blob) for blob in raw]
+    found: list[Decoded] = [each for _, each in decode_all(changes, blobs, cache, Dialect("acme", keyring=RING))]
+    seals = [manifest.seal for each in found for manifest in each.manifests if manifest.seal]
+    assert len(seals) == MANY / 100
+    assert all(CANARY.encode() in seal for seal in seals)
+    assert len(kept) == MANY - len(seals)
+    assert not any(CANARY.encode() in packed for packed in kept)
+
+
+def test_a_host_without_credentials_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+    settings = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path)).settings
+    from reconciler.model.secret import HostPlace
+
+    with pytest.raises(HostFault, match="systemd handed no credentials"):
+        Host.of(settings).text(HostPlace("credential", "db"))
