@@ -9,7 +9,7 @@ from reconciler.manifests.rules.registry import answer, rule, warning
 from reconciler.manifests.rules.wording import quoted
 from reconciler.manifests.rules.world import World
 from reconciler.model.finding import Ask, Flaw, Pointer
-from reconciler.model.key import Key, Kind
+from reconciler.model.key import Kind
 from reconciler.model.resource import OPEN_GVC, Question
 from reconciler.model.workload import Workload
 
@@ -111,9 +111,9 @@ def tcp_from_another_gvc(workload: Workload) -> Iterator[Flaw | Ask]:
 
 
 @answer("tcp-foreign-gvc")
-def entry_of_another_gvc(question: Question, subject: str, _: World) -> Iterator[tuple[str, str]]:
+def entry_of_another_gvc(question: Question, _: str, __: World) -> Iterator[tuple[str, str]]:
     """Whether the listed workload is of another GVC than the one that lists it."""
-    if question.detail != Key.parse(subject).gvc:
+    if question.detail != question.target.removeprefix("gvc/"):
         yield f"{FOREIGN}, and this workload is of {quoted(question.detail)}", "remove it, or take another protocol"
 
 
