@@ -67,6 +67,7 @@ class Line:
         self.clock = clock
         self.source: Source = open_source(source, Path(settings.state))
         self.dialect = dialect_of(settings, records.secret_key)
+        self.host: Host | None = Host.of(settings)
         self.around = Surroundings.of(settings)
         self.unsettled: set[str] | None = None
         self.refused = ""
@@ -136,7 +137,7 @@ class Line:
     def view(self) -> View:
         """The desired state as it is indexed, ready to lay a difference over. Raises SourceGone."""
         blobs = blobs_of(self.source.repository)
-        return View(self.name, self.records, blobs, self.dialect, self.around, Host.of(self.settings))
+        return View(self.name, self.records, blobs, self.dialect, self.around, self.host)
 
     def scope(self, view: View, loaded: Loaded) -> Scope:
         """The planner's input for a loaded revision."""

@@ -11,6 +11,7 @@ import pytest
 from reconciler.manifests.decoder import Decoded
 from reconciler.manifests.normal import Dialect
 from reconciler.model.revision import FileChange
+from reconciler.pipeline.compare import compare
 from reconciler.pipeline.decoding import MANY, Blobs, Cache, decode_all
 from reconciler.pipeline.host import Host, HostFault, keyring_of
 from reconciler.records.store import Records
@@ -219,6 +220,18 @@ def test_an_identity_that_others_can_read_opens_nothing(tmp_path: Path) -> None:
     (tmp_path / "host" / "identity.txt").chmod(0o600)
     assert "line 1 is not an identity" in keyring_of(settings).absence
     assert IDENTITY not in repr(Dialect("acme", keyring=Keyring((IDENTITY,))))
+
+
+def test_commits_are_compared_without_identity_and_host(tmp_path: Path) -> None:
+    way = Way(tmp_path / "way", {"shop/gvc.yaml": BASE, "web.yaml": WEB, "db.yaml": sealed()})
+    way.commit({"db.yaml": hosted()})
+    compared = compare(way.settings, way.settings.sources[0], "HEAD~1", "HEAD")
+    assert compared.plan is not None, shown(compared.findings)
+    assert [str(step.key) for step in compared.plan.steps] == ["secret/db"]
+    way.commit({"db.yaml": sealed()})
+    compared = compare(way.settings, way.settings.sources[0], "HEAD~1", "HEAD")
+    assert [each.rule for each in compared.findings] == ["secret-locked"]
+    assert compared.plan is not None
 
 
 def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
