@@ -25,6 +25,7 @@ from reconciler.documents.merges import MERGE, Merges
 from reconciler.documents.scalars import MERGE_KEY, NUMERIC, WORDS, Problem, literal, plain
 from reconciler.documents.sink import Sink
 from reconciler.documents.tags import collection, tagged
+from reconciler.model.finding import Fault
 
 # What the next node is to the container being filled: an item of a list, the key of a pair or, where it is
 # neither of these two, the value of that key.
@@ -38,6 +39,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 # How many containers are open while the members of a top-level field are read: what holds the root, and the root.
 _IN_FIELD = 2
+
+UNREAD = "\0"
+"""How a text or a key begins that stands for one which cannot be read; no other holds this character."""
 
 _ESCAPED_CONTROL = Problem(
     "control-character", "this text has a control character in it", "remove the escape; only tab and newline are taken"
@@ -65,8 +69,8 @@ class Composer:
         self._key_lines = key_lines
         self._begin()
 
-    def documents(self) -> Iterator[tuple[int, int, Any]]:
-        """Index, line and value of each document without faults; empty ones are not counted.
+    def documents(self) -> Iterator[tuple[int, int, Any, list[Fault]]]:
+        """Index, line, value and faults of each document; empty ones are not counted.
 
         Raises Stop at a limit, NeedKeyLines, and PyYAML's errors where the file is not well-formed.
         """
@@ -85,8 +89,7 @@ class Composer:
             self._begin()
             value, end = self._compose(root)
             self._check_size(root, end.end_mark.index - start.start_mark.index)
-            if len(self.sink.faults) == before:
-                yield index, root.start_mark.line + 1, value
+            yield index, root.start_mark.line + 1, self._marked(value), self.sink.faults[before:]
             index += 1
 
     def _begin(self) -> None:
@@ -94,6 +97,7 @@ class Composer:
         self._merges = Merges(self.sink)
         self._stack: list[tuple[Any, Any]] = []
         self._nodes = 1
+        self._repeats: list[tuple[dict[Any, Any], str]] = []
         self._lines: dict[tuple[int, str], int] = {}
         self._kept: list[Any] = []
 
@@ -186,7 +190,7 @@ class Composer:
         if type(resolved) is not Problem:
             return resolved
         self.sink.add(resolved.rule, event, resolved.message, resolved.suggestion)
-        return f"\0{len(self.sink.faults)}"
+        return f"{UNREAD}{len(self.sink.faults)}"
 
     def _alias(self, event: Any) -> Any:
         anchor = self._anchors.alias(event, len(self._stack))
@@ -208,7 +212,7 @@ class Composer:
     def _key(self, event: Any, value: Any, filled: dict[Any, Any]) -> Any:
         if value is not MERGE and type(value) is not str:
             self._checked(event, _KEY_OPENED if type(value) in (dict, list) else _KEY_TYPE)
-            value = f"\0{event.start_mark.index}"
+            value = f"{UNREAD}{event.start_mark.index}"
         if value in filled:
             self._repeated(event, value, filled)
         elif value is MERGE:
@@ -227,6 +231,15 @@ class Composer:
         self.sink.add("duplicate-key", event, message, "keep one of the two")
         # The last key of a mapping is taken for the one being filled.
         del filled[key]
+        self._repeats.append((filled, key))
+
+    def _marked(self, value: Any) -> Any:
+        """``value`` without what was given twice: nobody knows which of the two is meant."""
+        for filled, key in self._repeats:
+            if key is MERGE:
+                return UNREAD
+            filled[key] = UNREAD
+        return value
 
     def _check_size(self, root: Event, size: int) -> None:
         if size > self._limits.document_bytes:

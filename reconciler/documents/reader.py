@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 from yaml import YAMLError
 
-from reconciler.documents.compose import Composer, NeedKeyLines
+from reconciler.documents.compose import UNREAD, Composer, NeedKeyLines
 from reconciler.documents.encoding import refuse
 from reconciler.documents.limits import LIMITS, Limits
 from reconciler.documents.sink import Stop
 from reconciler.documents.syntax import explain, position
-from reconciler.model.finding import Fault
+from reconciler.model.finding import Fault, Pointer
+
+SINGLE = frozenset({"ambiguous-scalar", "control-character", "duplicate-key", "key-type", "nan", "number-range"})
+"""Faults that leave the rest of a document as it is meant."""
 
 TEXT_FIELDS = frozenset({"tags"})
 
@@ -32,10 +36,14 @@ class Document(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The sound documents of a file, and the faults of the others in order of place."""
+    """The sound documents of a file, and the faults of the others in order of place.
+
+    ``partial`` are those others of which all is known but single values: see ``unread``.
+    """
 
     documents: list[Document]
     faults: list[Fault]
+    partial: list[Document] = []
 
 
 def read(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT_FIELDS) -> Reading:
@@ -55,15 +63,33 @@ def read(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT
 
 def _read(raw: bytes, composer: Composer) -> Reading:
     documents: list[Document] = []
+    partial: list[Document] = []
     faults = composer.sink.faults
     try:
-        for index, line, value in composer.documents():
-            documents.append(Document(value, index, line))
+        for index, line, value, wrong in composer.documents():
+            document = Document(value, index, line)
+            if not wrong:
+                documents.append(document)
+            elif SINGLE.issuperset(fault.rule for fault in wrong):
+                partial.append(document)
     except Stop:
         pass
     except YAMLError as error:
         faults.append(explain(error, raw))
-    return Reading(documents, _in_order(faults, raw) if faults else faults)
+    return Reading(documents, _in_order(faults, raw) if faults else faults, partial)
+
+
+def unread(value: Any, at: Pointer = ()) -> Iterator[Pointer]:
+    """Where in a partial document values stand that are not what is written there, and keys."""
+    if isinstance(value, str):
+        if value.startswith(UNREAD):
+            yield at
+    elif isinstance(value, dict):
+        for key, member in value.items():
+            yield from ((*at, key),) if key.startswith(UNREAD) else unread(member, (*at, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from unread(item, (*at, index))
 
 
 def _in_order(faults: list[Fault], raw: bytes) -> list[Fault]:

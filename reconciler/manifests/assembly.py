@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from reconciler.documents.rules import RULES as READING
 from reconciler.manifests.decoder import Broken, Decoded, formed_again
 from reconciler.manifests.delta import Delta, Index, Known, Loose
 from reconciler.model.finding import Finding, Severity
@@ -44,6 +45,8 @@ RULES = (
 )
 """What can be wrong with where a manifest stands."""
 
+_UNREADABLE = frozenset(rule.id for rule in READING)
+"""Faults that may hide a whole document."""
 _OPEN = msgspec.json.encode(OPEN_GVC)[1:-1]
 Decode = Callable[[Sequence[FileChange]], Iterator[tuple[FileChange, Decoded]]]
 
@@ -158,7 +161,8 @@ class _Assembly:
     def _note(self, change: FileChange, decoded: Decoded) -> list[str]:
         """Take in what one file says; the names of the GVCs that it declares, sound or not."""
         self.delta.findings.extend(Finding.at(change.path, fault) for fault in decoded.faults)
-        if any(fault.severity is Severity.ERROR for fault in decoded.faults):
+        lost = decoded.documents > len(decoded.manifests) + len(decoded.broken)
+        if lost or any(fault.rule in _UNREADABLE for fault in decoded.faults):
             self.unclear.add(directory_of(change.path))
         self.manifests.extend((change.path, change.after, self._sparing(manifest)) for manifest in decoded.manifests)
         self.broken.extend((change, each) for each in decoded.broken)
@@ -175,6 +179,9 @@ class _Assembly:
     def _doubt(self) -> None:
         for change, each in self.broken:
             _, names = self._gvcs_at(directory_of(change.path))
+            kind, gvc, *name = each.key.split("/", 2)
+            if gvc == OPEN_GVC and len(names) != 1:
+                self._inferred(change.path, each.line, f"{kind} {name[0]}")
             self.delta.doubtful.update(each.key.replace(OPEN_GVC, name) for name in names or [""])
             if (each.references or each.questions) and (len(names) == 1 or OPEN_GVC not in each.key):
                 gvc = names[0] if names else ""
@@ -194,7 +201,7 @@ class _Assembly:
     def _place(self, path: str, blob: str, manifest: Manifest) -> None:
         gvc = manifest.gvc
         if manifest.kind in GVC_SCOPED and gvc == OPEN_GVC:
-            gvc = self._inferred(path, manifest)
+            gvc = self._inferred(path, manifest.line, f"{manifest.kind} {manifest.name}")
             if not gvc:
                 return
         resource = resource_of(manifest, gvc, path, blob)
@@ -232,18 +239,18 @@ class _Assembly:
             self._finding(claim.path, claim.line, "duplicate-resource",
                           f"{key} is declared twice: here and at {where}", "keep one of the two", key)  # fmt: skip
 
-    def _inferred(self, path: str, manifest: Manifest) -> str:
+    def _inferred(self, path: str, line: int, what: str) -> str:
+        """The GVC that the directory gives to ``what``; "" where it gives none, which is told."""
         place, names = self._gvcs_at(directory_of(path))
         if len(names) == 1:
             return names[0]
-        what = f"{manifest.kind} {manifest.name}"
         if names:
             found = ", ".join(sorted(names))
-            self._finding(path, manifest.line, "gvc-ambiguous",
+            self._finding(path, line, "gvc-ambiguous",
                           f"{what} could belong to any GVC of {place or 'the root'}: {found}",
                           f"write gvc: {min(names)}, or give each GVC a directory of its own")  # fmt: skip
         elif not self._unclear(directory_of(path)):
-            self._finding(path, manifest.line, "gvc-missing",
+            self._finding(path, line, "gvc-missing",
                           f"{what} does not say its GVC and no directory above it declares one",
                           "write gvc: NAME, or put a manifest of kind gvc beside it")  # fmt: skip
         return ""

@@ -23,6 +23,9 @@ from reconciler.sops.rules import RULES as SECRET_RULES
 MOST_FAULTS = 500
 """Faults of one file that are looked for and told one by one."""
 
+MOST_PARTIAL = 20
+"""Documents of one file that are looked through although single values in them cannot be read."""
+
 _ENVELOPE = "4-fields.md, section 1"
 
 RULES = (
@@ -91,6 +94,7 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
     position: int
     references: tuple[Reference, ...] = ()
     questions: tuple[Question, ...] = ()
+    line: int = 1
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):
@@ -120,13 +124,19 @@ def decode(raw: bytes, dialect: Dialect) -> Decoded:
         if manifest is not None:
             manifests.append(manifest)
         elif one.named:
-            broken.append(Broken(one.named, document.index, one.loose, one.asked))
+            broken.append(Broken(one.named, document.index, one.loose, one.asked, document.line))
         faults.extend(one.faults)
         owned.extend((document, name) for name in one.owned)
         if len(faults) > MOST_FAULTS:
             message = f"this file has more than {MOST_FAULTS} faults; what follows is not looked at"
             faults.append(Fault("too-many-faults", message, faults[-1].line, faults[-1].column))
             break
+    for document in reading.partial[:MOST_PARTIAL]:
+        one = Decoding(site, document, dialect)
+        one.glean()
+        if one.named:
+            broken.append(Broken(one.named, document.index, one.loose, one.asked, document.line))
+        faults.extend(one.faults)
     if owned:
         faults.append(_owned_notice(site, owned))
     if MARK in raw:

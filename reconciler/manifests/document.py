@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from reconciler.documents.places import Locator, Places
-from reconciler.documents.reader import Document
+from reconciler.documents.reader import Document, unread
 from reconciler.documents.validation import MOST, checker
 from reconciler.manifests import kinds
-from reconciler.manifests.judging import Torn, judge, mended
+from reconciler.manifests.judging import Torn, judge, mended, missing, within
 from reconciler.manifests.normal import Dialect, Former, depends_on, respelled, whole_numbers
 from reconciler.manifests.sealed import hidden_in, is_bare, is_readable, known_name, seen
 from reconciler.manifests.secrets import masked, seal_of
@@ -91,21 +91,46 @@ class Decoding:
         breaches = [] if check.valid(value) else seen(check.breaches(value), hidden)
         if not breaches:
             return self._formed(kind, value, self._judged(kind, value, [Torn(at) for at in hidden]))
-        told = check.phrased(breaches, self.site.places(self.document))
-        self.faults.extend(msgspec.structs.replace(fault, key=self._key_text(kind, value)) for fault in told)
+        self._tell(kind, value, breaches, [Torn(at) for at in hidden])
+        return None
+
+    def glean(self) -> None:
+        """Look at a document of which the reader tells already that single values cannot be read, for all the rest."""
+        value = self.document.value
+        places = frozenset(unread(value))
+        missed = missing(places)
+        if not isinstance(value, dict) or any(each.at in ((), ("kind",), (FIELD,)) for each in missed):
+            return
+        kind = self._kind(value) if FIELD not in value else None
+        if kind is None:
+            return
+        value = self._translated(self._without_owned(value))
+        self.named = "" if Torn(("gvc",), ("string",)) in missed else _named(kind, mended(value, missed))
+        breaches = [each for each in checker(str(kind)).breaches(value) if not within(each.path, places)]
+        self._tell(kind, value, breaches, missed)
+
+    def _tell(self, kind: Kind, value: dict[str, Any], breaches: list[Breach], missed: Sequence[Torn] = ()) -> None:
+        """Say where ``value`` does not fit its schema, and look through what is whole of it.
+
+        What is ``missed`` could not be read, of which the reader has told.
+        """
+        torn = [*missed, *(_torn(breach) for breach in breaches)]
+        rest = mended(value, torn)
+        self.key = self._key_text(kind, rest)
+        told = checker(str(kind)).phrased(breaches, self.site.places(self.document)) if breaches else []
+        self.faults.extend(msgspec.structs.replace(fault, key=self.key) for fault in told)
         if len(breaches) >= MOST:
             # There may be more, so that it is not known what is whole.
-            return None
-        torn = [_torn(breach) for breach in breaches]
-        rest = mended(value, torn)
+            return
         self.asked = self._judged(kind, rest, torn)
+        former = Former(self.dialect, self._gvc(kind, rest))
         if kind is not Kind.SECRET:
-            former = Former(self.dialect, self._gvc(kind, rest))
             former.form(shape_of(str(kind)), rest)
-            said = {each.at for each in torn}
-            self._bad_links(former, kind, rest, said)
-            self.loose = tuple(sorted({each for each in former.references if pointer_parts(each.pointer) not in said}))
-        return None
+        said = {each.at for each in torn}
+        self._tags(rest, former, former.gvc)
+        self._variables(kind, rest)
+        self._bad_links(former, kind, rest, said)
+        self.loose = tuple(sorted({each for each in former.references if pointer_parts(each.pointer) not in said}))
 
     def _disclosed(self, opened: Opened) -> bool:
         """Whether enough of an encrypted document is known to look at it; tells what is wrong with its encryption."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -66,6 +66,21 @@ def mended(value: dict[str, Any], torn: Iterable[Torn]) -> dict[str, Any]:
         if each.types and each.at:
             _mend(whole, each)
     return whole
+
+
+def missing(places: Collection[Pointer]) -> list[Torn]:
+    """What to leave out where the values at ``places`` are not known: for an item of a list the whole list."""
+    found = []
+    for at in sorted(places, key=str):
+        while at and isinstance(at[-1], int):
+            at = at[:-1]
+        found.append(Torn(at, ("string",)))
+    return found
+
+
+def within(at: Pointer, places: Container[Pointer]) -> bool:
+    """Whether ``at`` is one of ``places``, or below one."""
+    return any(at[:length] in places for length in range(len(at) + 1))
 
 
 def _mend(whole: dict[str, Any], torn: Torn) -> None:

@@ -33,15 +33,16 @@ def prepare(kind: Kind, body: Body) -> Body:
 
 
 def variables(kind: Kind, body: Body) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """The name of every environment variable that ``body`` sets, and the steps that lead to it."""
+    """The name of every environment variable that ``body`` sets, and the steps that lead to it; may lack fields."""
     holders: list[tuple[tuple[str | int, ...], Body]] = []
     if kind is Kind.GVC:
-        holders = [(("spec",), body["spec"])]
+        holders = [(("spec",), body.get("spec", {}))]
     elif kind is Kind.WORKLOAD:
-        holders = [(("spec", "containers", index), each) for index, each in enumerate(body["spec"]["containers"])]
+        containers = body.get("spec", {}).get("containers", ())
+        holders = [(("spec", "containers", index), each) for index, each in enumerate(containers)]
     for place, holder in holders:
         for index, variable in enumerate(holder.get("env", ())):
-            yield (*place, "env", index, "name"), variable["name"]
+            yield (*place, "env", index, "name"), variable.get("name", "")
 
 
 def _with_ports(container: Body) -> Body:

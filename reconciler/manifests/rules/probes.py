@@ -66,18 +66,24 @@ def asked_in_vain(workload: Workload) -> Iterator[Flaw]:
     program of the workload can, so what answers there, if anything does, says nothing about it.
     """
     for index, container in enumerate(workload.spec.containers):
-        place = ("spec", "containers", index)
-        if container.metrics is not None and container.metrics.port in BLOCKED:
-            yield _in_vain((*place, "metrics", "port"), container.metrics.port)
-        for name, probe in _probes(container):
-            for form, target in (("httpGet", probe.http_get), ("grpc", probe.grpc)):
-                if target is not None and target.port in BLOCKED:
-                    yield _in_vain((*place, name, form, "port"), target.port)
+        for steps, port in _asked(container):
+            if port in BLOCKED:
+                yield Flaw(
+                    ("spec", "containers", index, *steps),
+                    f"no container can listen on port {port}, which the platform uses itself",
+                    "ask the port that the program listens on",
+                )
 
 
-def _in_vain(at: Pointer, port: int) -> Flaw:
-    return Flaw(at, f"no container can listen on port {port}, which the platform uses itself",
-                "ask the port that the program listens on")  # fmt: skip
+def _asked(container: Container) -> Iterator[tuple[Pointer, int]]:
+    """The ports that metrics and probes name, but for TCP probes, which the schema looks at."""
+    if container.metrics is not None:
+        yield ("metrics", "port"), container.metrics.port
+    for name, probe in _probes(container):
+        if probe.http_get is not None:
+            yield (name, "httpGet", "port"), probe.http_get.port
+        elif probe.grpc is not None:
+            yield (name, "grpc", "port"), probe.grpc.port
 
 
 @rule("cron-probe", "4-fields.md, section 5, container", Kind.WORKLOAD)
