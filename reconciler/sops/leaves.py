@@ -23,7 +23,7 @@ from reconciler.documents.events import (
     SequenceStartEvent,
     StreamEndEvent,
 )
-from reconciler.documents.scalars import Problem, Scalar, plain
+from reconciler.documents.scalars import MERGE_KEY, Problem, Scalar, plain
 from reconciler.model.finding import Pointer
 
 _MOMENT = re.compile(
@@ -60,8 +60,8 @@ class Span(NamedTuple):
 class Part(msgspec.Struct):
     """One document: its values, and all its scalars, keys among them.
 
-    ``fields`` says where each top-level key begins, ``end`` where its text ends; ``shared`` that it has aliases,
-    ``block`` that it is a mapping without braces.
+    ``fields`` says where each top-level key begins, ``end`` where its text ends; ``shared`` that it has aliases or
+    merge keys, ``block`` that it is a mapping without braces.
     """
 
     leaves: list[Leaf] = []
@@ -157,6 +157,7 @@ def _scalar(event: Any, stack: list[_Open], part: Part) -> None:
     part.spans.append(Span(start, end, parent.pointer, event.start_mark.column))
     if not parent.is_list and parent.key is None:
         parent.key, parent.column = event.value, event.start_mark.column
+        part.shared |= event.value == MERGE_KEY and not event.style
         if len(stack) == 1:
             part.fields.setdefault(event.value, start)
         return

@@ -23,6 +23,9 @@ _LONGEST_PATTERN = 1_000
 KEPT = 1_000
 """Patterns, and names under one, that are remembered."""
 
+MOST_KEYS = 100
+"""Recipients of a document, each of which costs a try to open it."""
+
 Path = tuple[str, ...]
 Covers = Callable[[Path], bool]
 
@@ -115,9 +118,12 @@ def _group(value: dict[str, Any]) -> tuple[dict[str, Any], int]:
 
 def _wrapped(listed: Any) -> tuple[Wrapped, ...]:
     try:
-        return msgspec.convert(listed or (), tuple[Wrapped, ...])
+        found = msgspec.convert(listed or (), tuple[Wrapped, ...])
     except msgspec.ValidationError:
         raise FormatError("age", "`age` is not a list of `recipient` and `enc`") from None
+    if len(found) > MOST_KEYS:
+        raise FormatError("age", f"`age` has more than {MOST_KEYS} recipients")
+    return found
 
 
 @lru_cache(KEPT)

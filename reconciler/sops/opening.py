@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -23,6 +24,9 @@ ONLY_ENCRYPTED = bytes.fromhex("8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6
 """What the MAC over encrypted values alone begins with: the SHA-256 of ``sops``."""
 
 LOCKED, KEY_WRONG, MAC_BROKEN, METADATA = "secret-locked", "secret-key-wrong", "secret-mac-broken", "secret-metadata"
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_FREE = "data"
+"""The field whose texts may hold anything."""
 _RESTORE = "take the file as it was from Git, and change it with reconciler secret edit"
 
 
@@ -92,7 +96,7 @@ def open_all(raw: bytes, reading: Reading, keyring: Keyring) -> dict[int, Opened
             metadata = metadata_of(document.value[FIELD])
             metadata.covers()
             if written[document.index].shared:
-                raise FormatError("", "an encrypted document has no aliases: SOPS writes every value out")
+                raise FormatError("", "an encrypted document has no aliases or merge keys: SOPS writes all values out")
         except FormatError as error:
             found[document.index] = _refused(document, error)
             continue
@@ -117,10 +121,14 @@ def reveal(group: Group, key: bytes) -> Revealed:
             message = "this was put as it is into a document that is encrypted"
             raise BrokenValue(document.index, leaf.pointer, message)
         try:
-            revealed.values[document.index, leaf.pointer] = opened(sealed, key, bound_to(path))
+            found = opened(sealed, key, bound_to(path))
         except Broken:
             message = "this was changed or moved since it was encrypted, or copied from another document"
             raise BrokenValue(document.index, leaf.pointer, message) from None
+        if path[0] != _FREE and isinstance(found, str) and _CONTROL.search(found):
+            message = "this holds a control character, which is only taken in the data of a secret"
+            raise BrokenValue(document.index, leaf.pointer, message)
+        revealed.values[document.index, leaf.pointer] = found
         revealed.ivs[document.index, leaf.pointer] = sealed.iv
     return revealed
 
@@ -147,7 +155,7 @@ def is_whole(group: Group, revealed: Revealed, key: bytes) -> bool:
         written = opened(sealed, key, group.metadata.moment.encode())
     except Broken:
         return False
-    return hmac.compare_digest(str(written), mac_of(group, revealed))
+    return hmac.compare_digest(str(written).encode(), mac_of(group, revealed).encode())
 
 
 def encrypted_in(part: Part) -> frozenset[Pointer]:

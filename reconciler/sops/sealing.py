@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -96,11 +97,23 @@ def _type_of(value: Value) -> str:
     return "int" if isinstance(value, int) else "float" if isinstance(value, float) else "str"
 
 
+def _bounded(number: int) -> int:
+    if not -(2**63) <= number < 2**63:
+        raise Broken
+    return number
+
+
+def _finite(number: float) -> float:
+    if not math.isfinite(number):
+        raise Broken
+    return number
+
+
 def _typed(text: str, kind: str) -> Value:
     if kind == "int":
-        return int(text)
+        return _bounded(int(text))
     if kind == "float":
-        return float(text)
+        return _finite(float(text))
     if kind == "bool" and text in _TRUE | _FALSE:
         return text in _TRUE
     if kind in ("str", "bytes", "time", COMMENT):

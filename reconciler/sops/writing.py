@@ -164,7 +164,7 @@ def _plain(raw: bytes) -> tuple[Reading, list[Part]]:
         if FIELD in document.value:
             raise WritingError("it is encrypted already: change it with edit, its key with rotate")
         if part.shared:
-            raise WritingError(f"line {document.line}: SOPS knows no aliases; write the values out")
+            raise WritingError(f"line {document.line}: SOPS knows no aliases and merge keys; write the values out")
     return reading, found
 
 
@@ -184,6 +184,8 @@ def _group(raw: bytes) -> Group:
             metadata.covers()
         except FormatError as error:
             raise WritingError(f"line {document.line}: {error}") from None
+        if found[document.index].shared:
+            raise WritingError(f"line {document.line}: SOPS knows no aliases and merge keys; write the values out")
         group = groups.setdefault(metadata.mac, Group(metadata))
         group.documents.append((document, found[document.index]))
     if len(groups) > 1:

@@ -52,6 +52,18 @@ def page() -> str:
     return "\n".join(parts)
 
 
+HOST = """
+A text that stands on the reconciler's host is written as `{file: PATH}`, a file below `secrets.directory` of the
+[settings](settings.md), or as `{credential: NAME}`, which systemd hands over (`LoadCredential=`). The file belongs to
+root or the reconciler's user and nobody else can read it, but for the group that the reconciler runs as. Of a single
+line the line break is left out. It is read whenever the secret is looked at.
+
+A document with a mapping `sops` was encrypted with [SOPS](https://getsops.io) for age recipients. It is opened in
+memory, with the identity that the settings name, before anything else is looked at. Only secrets may have encrypted
+values. `reconciler secret` writes such files, by default with all below `data` encrypted and the rest left to read.
+"""
+
+
 def _kind(name: str) -> str:
     schema = load_schema(name)
     scope = "Belongs to a GVC." if name in GVC_SCOPED else "Belongs to the org."
@@ -62,7 +74,7 @@ def _kind(name: str) -> str:
     )
     text = f"## {name}\n\n{schema['description']} {scope}{''.join(both)}\n\n"
     text += table(("Field", "What it is", "Takes", "Default", "Change"), rows)
-    return text + "".join(_by_type(schema))
+    return text + "".join(_by_type(schema)) + (HOST if name == "secret" else "")
 
 
 def _together(schema: Schema) -> Iterator[str]:

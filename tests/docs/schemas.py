@@ -18,6 +18,7 @@ MEANINGS = {
     "x-pattern-words": "The pattern in words, for messages.",
     "x-peers": "Kinds among those that the link may lead to, for which it is as with `x-depends: false`.",
     "x-rule": "The rule that a value breaks which does not fit here; without it one of the rules for all fields.",
+    "x-host": "Instead of the text stands `{file: PATH}` or `{credential: NAME}` where it is on the reconciler's host.",
     "x-secret": "Nothing of the value is ever shown.",
     "x-set": "The order of this list means nothing.",
     "x-sorted": "As `x-set`, for entries that are mappings.",

@@ -41,6 +41,8 @@ def _cell(text: str) -> str:
 def fields(schema: Schema, path: str = "", change: str = "in-place") -> Iterator[Field]:
     """Every field below ``schema``, parents first; what stands in lists under ``[]``, under any key in ``.*``."""
     change = schema.get("x-change", change)
+    if "x-host" in schema:
+        return
     for name, child in schema.get("properties", {}).items():
         where = f"{path}.{name}" if path else name
         own = child.get("x-change", change)
@@ -57,6 +59,8 @@ def fields(schema: Schema, path: str = "", change: str = "in-place") -> Iterator
 
 def takes(schema: Schema) -> str:
     """The values that a field takes: its type, what is allowed, and the bounds."""
+    if "x-host" in schema:
+        return "text, or where it stands on the host"
     parts = [_type(schema), *_bounds(schema), *_choices(schema)]
     if "deprecated" in schema:
         parts.append("deprecated")

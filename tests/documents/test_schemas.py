@@ -33,6 +33,7 @@ ANNOTATIONS = {
     "x-peers",
     "x-sorted",
     "x-change",
+    "x-host",
     "x-secret",
     "x-duration",
     "x-integer-text",

@@ -1,0 +1,126 @@
+"""Whatever stands in a file, opening it neither fails nor takes long, and tells nothing that was encrypted."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from reconciler.documents.writer import written
+from reconciler.manifests.decoder import decode
+from reconciler.manifests.normal import Dialect
+from reconciler.sops.metadata import FormatError, covering, metadata_of
+from reconciler.sops.opening import Group, Revealed, mac_of
+from reconciler.sops.sealing import Broken, bound_to, closed, opened, parsed
+from tests.sops.kit import CASES, FILES, keyring
+from tests.sops.kit import opened as documents
+
+DIALECTS = [Dialect("acme", secret_key=b"k", keyring=keyring("identity", required=required), secrets="any")
+            for required in (True, False)]  # fmt: skip
+WORDS = (
+    "\n|  |- |: |sops:|ENC[|<<: {a: b}\n|&a |*a|---\n|data:\n|kind: secret\n|!!str |\"|'|{|}|~|age: 1\n|mac: x\n|"
+    "lastmodified: x\n|mac: é\n"
+)
+PIECES = [*WORDS.encode().split(b"|"), b"|\n", b"\xff", b"\0"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_change_of_a_file_fails_or_tells_a_secret(seed: int) -> None:
+    chance = random.Random(seed)
+    for path in FILES:
+        raw = bytearray(path.read_bytes())
+        for _ in range(chance.randrange(1, 4)):
+            at = chance.randrange(len(raw))
+            end = at + chance.choice((0, 0, 1, 5, 80, 400))
+            raw[at:end] = chance.choice([*PIECES, bytes(raw[at - 60 : at]), b""])
+        for dialect in DIALECTS:
+            decoded = decode(bytes(raw), dialect)
+            assert not any("correct horse" in str(fault) for fault in decoded.faults)
+            assert not any(b"correct horse" in manifest.body for manifest in decoded.manifests)
+
+
+@pytest.mark.parametrize("text", ["9" * 30, "-" + "9" * 30, "9" * 5000, "x", ""])
+def test_numbers_beyond_64_bits_are_no_values(text: str) -> None:
+    key = bytes(32)
+    sealed = parsed(closed(f"{text} ", key, b"a:", kind="int"))
+    assert sealed is not None
+    with pytest.raises(Broken):
+        opened(sealed, key, b"a:")
+
+
+@pytest.mark.parametrize(("text", "kind"), [("nan", "float"), ("1e999", "float"), ("yes", "bool"), ("x", "list")])
+def test_odd_types_are_no_values(text: str, kind: str) -> None:
+    sealed = parsed(closed(text, bytes(32), b"a:", kind=kind))
+    assert sealed is not None
+    with pytest.raises(Broken):
+        opened(sealed, bytes(32), b"a:")
+
+
+SHORT = "ENC[AES256_GCM,data:QQ==,iv:QQ==,tag:QQ==,type:str]"
+
+
+@pytest.mark.parametrize("text", ["ENC[]", "ENC[AES256_GCM,data:x,iv:x,tag:x,type:str]", f"x{SHORT}", f"{SHORT} "])
+def test_what_only_looks_encrypted_is_not(text: str) -> None:
+    assert parsed(text) is None
+
+
+def test_an_iv_or_tag_of_another_length_opens_nothing() -> None:
+    for text in (
+        "ENC[AES256_GCM,data:QQ==,iv:QQ==,tag:QQ==,type:str]",
+        f"ENC[AES256_GCM,data:QQ==,iv:{'QUFB' * 90},tag:QQ==,type:str]",
+    ):
+        sealed = parsed(text)
+        assert sealed is not None
+        with pytest.raises(Broken):
+            opened(sealed, bytes(32), b"a:")
+
+
+def test_patterns_take_time_that_grows_with_the_name_only() -> None:
+    began = time.monotonic()
+    covers = covering("encrypted_regex", "^(a+)+$")
+    assert not covers(("a" * 20_000 + "!",))
+    for pattern in ("(" * 500, "(a{1000}){1000}", "a" * 2000, "(?=x)", r"\1"):
+        with pytest.raises(FormatError):
+            covering("encrypted_regex", pattern)
+    assert time.monotonic() - began < 5
+
+
+def test_a_control_character_is_only_taken_in_data() -> None:
+    for field, rules in (("description", {"secret-mac-broken"}), ("data", set())):
+        raw = resealed(field)
+        found = {trouble.rule for each in documents(raw, keyring("identity")).values() for trouble in each.troubles}
+        assert found == rules, field
+
+
+def resealed(field: str, mac: str = "") -> bytes:
+    """A secret whose ``field`` holds DEL, encrypted as SOPS would do it, under the right ``mac`` or another one."""
+    from reconciler.documents.reader import read
+    from reconciler.sops.keyring import new_key, wrapped
+    from reconciler.sops.leaves import parts
+    from reconciler.sops.metadata import Metadata
+
+    recipient = (CASES / "identity.txt").read_text().split("public key: ")[1].split("\n")[0]
+    key, moment = new_key(), "2026-01-02T03:04:05Z"
+    value = {"kind": "secret", "name": "db", "type": "docker", field: closed("a\x7fb", key, bound_to([field]))}
+    metadata = Metadata(wrapped(key, [recipient]), moment, "", "encrypted_regex", f"^{field}$")
+    (document,) = read(written(value).encode()).documents
+    group = Group(metadata, [(document, parts(written(value).encode())[0])])
+    mac = mac or mac_of(group, Revealed({(0, (field,)): "a\x7fb"}, {}))
+    sealed = Metadata(metadata.keys, moment, closed(mac, key, moment.encode()), metadata.rule, metadata.pattern)
+    return written({**value, **sealed.written()}).encode()
+
+
+@pytest.mark.parametrize("count", [100, 101])
+def test_recipients_are_bounded(count: int) -> None:
+    value = {"mac": "", "lastmodified": "", "age": [{"recipient": "x", "enc": "x"}] * count}
+    if count > 100:
+        with pytest.raises(FormatError):
+            metadata_of(value)
+    else:
+        assert len(metadata_of(value).keys) == count
+
+
+def test_a_mac_that_holds_something_else_is_none() -> None:
+    raw = resealed("data", mac="é" * 128)
+    assert {trouble.rule for trouble in documents(raw, keyring("identity"))[0].troubles} == {"secret-mac-broken"}
