@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -14,6 +14,15 @@ from reconciler.errors import UsageError
 if TYPE_CHECKING:
     from reconciler.pipeline.line import Prepared
     from reconciler.settings import Settings
+
+
+class Wanted(NamedTuple):
+    """Which plans are asked for; ``blame`` is None where the number of changes decides."""
+
+    revision: str
+    name: str
+    blame: bool | None
+
 
 FORMS = ("text", "json", "markdown")
 CHANGES = 3
@@ -26,8 +35,9 @@ CHANGES = 3
 @click.option("--format", "form", type=click.Choice(FORMS), default="text", help="Default: text.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the plan to FILE as JSON too.", metavar="FILE")
 @click.option("--detailed-exitcode", is_flag=True, help=f"Exit with {CHANGES} where there is something to do.")
+@click.option("--blame/--no-blame", default=None, help="Say whose commit asks for what; else up to 50 changes.")
 @settings_option
-def command(settings_file: Path, revision: str, name: str, form: str, out: Path | None, detailed_exitcode: bool) -> int:
+def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode: bool, **wanted: Any) -> int:
     """Show what a run would do to make the revision so. Changes nothing.
 
     Deletes beyond the budget, and all that delete volumes, wait for `reconciler approve DIGEST`. Exits with 1 where
@@ -35,7 +45,7 @@ def command(settings_file: Path, revision: str, name: str, form: str, out: Path 
     """
     from reconciler.model.finding import has_errors
 
-    prepared = _prepared(load(settings_file), name, revision)
+    prepared = _prepared(load(settings_file), Wanted(**wanted))
     if out is not None:
         _write(out, _document(prepared))
     if form == "json":
@@ -51,19 +61,20 @@ def command(settings_file: Path, revision: str, name: str, form: str, out: Path 
     return CHANGES if detailed_exitcode and any(each.plan and each.plan.steps for each in prepared) else 0
 
 
-def _prepared(settings: Settings, name: str, revision: str) -> list[Prepared]:
+def _prepared(settings: Settings, wanted: Wanted) -> list[Prepared]:
     from reconciler.clock import SystemClock
+    from reconciler.pipeline.blame import blamed
     from reconciler.pipeline.line import Line
     from reconciler.pipeline.loading import accept
 
     records = records_or_none(settings)
     found = []
-    sources = chosen(settings, name)
+    sources = chosen(settings, wanted.name)
     first_time = records.path is None and len(sources) > 1
     for source in sources:
         line = Line(settings, source, records, SystemClock())
         line.source.refresh()
-        found.append(line.prepare(revision, keep_cache=first_time))
+        found.append(blamed(line, line.prepare(wanted.revision, keep_cache=first_time), wanted.blame))
         if records.path is None:
             # Nothing is recorded yet, so this is how the sources that follow get to know this one.
             accept(records, found[-1].loaded, source.name)
@@ -81,7 +92,7 @@ def _one(prepared: Prepared) -> dict[str, Any]:
     from reconciler.planning.document import document
 
     if prepared.plan is not None:
-        return document(prepared.plan)
+        return document(prepared.plan, prepared.blames)
     delta = prepared.loaded.delta
     return findings_document(prepared.findings, delta.documents, len(delta.added))
 
@@ -96,8 +107,9 @@ def _shown(prepared: Prepared, form: str) -> str:
         return markdown_plan(plan, findings)
     colour = coloured(sys.stdout)
     told = findings_text(findings, Excerpts(prepared.read), colour=colour)
-    end = f"{prepared.revision} is refused: {counted(findings)}\n" if plan is None else text(plan, colour=colour)
-    return told + end + more(findings)
+    if plan is None:
+        return f"{told}{prepared.revision} is refused: {counted(findings)}\n{more(findings)}"
+    return told + text(plan, colour=colour, blames=prepared.blames) + more(findings)
 
 
 def _complain(prepared: list[Prepared]) -> None:

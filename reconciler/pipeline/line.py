@@ -22,6 +22,7 @@ from reconciler.pipeline.report import Report
 from reconciler.pipeline.scoping import scope_of, unsettled_keys
 from reconciler.pipeline.sources import Read, reader
 from reconciler.pipeline.view import Surroundings, View
+from reconciler.planning.blame import Blames
 from reconciler.planning.plan import Plan
 from reconciler.planning.planner import make_plan
 from reconciler.planning.scope import Refusal, Scope
@@ -44,13 +45,15 @@ RESTLESS = frozenset({"DependencyNotHealthy", "Preempted"})
 class Prepared(msgspec.Struct, frozen=True):
     """A revision read, checked and planned, with nothing changed yet. ``plan`` is None where errors refuse it.
 
-    ``read`` gives the bytes of a file as findings name it.
+    ``read`` gives the bytes of a file as findings name it, ``blames`` who asked for the changes where that was looked
+    for.
     """
 
     loaded: Loaded
     findings: list[Finding]
     plan: Plan | None
     read: Read
+    blames: Blames | None = None
 
     @property
     def revision(self) -> Revision:

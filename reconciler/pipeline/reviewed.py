@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from reconciler.errors import UsageError
 from reconciler.planning.document import document
-from reconciler.planning.plan import Plan
+from reconciler.planning.plan import FieldChange, Plan
 
 MOST_NAMED = 5
 """Steps that are named of those that differ."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What a step of a saved plan does; its changes as they were written down."""
+    """What a step of a saved plan does; its changes as they were written down, whoever asked for them."""
 
     action: str
     key: str
     location: str | None = None
-    changes: list[Any] = []
+    changes: list[FieldChange] = []
 
     @property
     def name(self) -> str:

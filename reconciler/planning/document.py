@@ -6,26 +6,30 @@ from typing import Any
 
 import msgspec
 
-from reconciler.planning.plan import Plan, Step
+from reconciler.planning.blame import WHOLE, Blame, Blames
+from reconciler.planning.plan import Action, Plan, Step
 from reconciler.planning.summary import changes_of, summary
 
 
-def document(plan: Plan) -> dict[str, Any]:
-    """Source, revision, digests, steps in order, and the summary; ``location`` is null for what has no place."""
+def document(plan: Plan, blames: Blames | None = None) -> dict[str, Any]:
+    """Source, revision, digests, steps in order, and the summary; ``location`` is null for what has no place.
+
+    With ``blames`` each changed field, and each step that makes or deletes, has a ``blame``: null where nobody is.
+    """
     return {
         "source": plan.source,
         "revision": plan.revision,
         "digest": plan.digest,
         "held": plan.held,
-        "steps": [_step(step) for step in plan.steps],
+        "steps": [_step(step, blames) for step in plan.steps],
         "kept": [{"key": str(kept.key), "reason": kept.reason} for kept in plan.kept],
         "renames": [{"before": str(rename.before), "after": str(rename.after)} for rename in plan.renames],
         "summary": summary(plan),
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
-    return {
+def _step(step: Step, blames: Blames | None) -> dict[str, Any]:
+    found: dict[str, Any] = {
         "action": str(step.action),
         "key": str(step.key),
         "location": step.location or None,
@@ -34,4 +38,23 @@ def _step(step: Step) -> dict[str, Any]:
         "waits_for": [str(other) for other in step.waits_for],
         "hold": str(step.hold) or None,
         "heals": step.heals,
+    }
+    if blames is not None and step.action in (Action.CREATE, Action.DELETE):
+        found["blame"] = _blame(blames.get((step.id, WHOLE)))
+    elif blames is not None:
+        found["changes"] = [
+            {**change, "blame": _blame(blames.get((step.id, change["path"])))} for change in found["changes"]
+        ]
+    return found
+
+
+def _blame(blame: Blame | None) -> dict[str, Any] | None:
+    """Commit and author are null where it is older than was looked, the line where there is none."""
+    if blame is None:
+        return None
+    return {
+        "commit": blame.commit or None,
+        "author": blame.author or None,
+        "path": blame.path,
+        "line": blame.line or None,
     }

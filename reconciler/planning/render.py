@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reconciler.planning.blame import WHOLE, Blames, shown
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Plan
 from reconciler.planning.summary import HOLD_REASONS, Group, differences, groups, sentence, shown_pair
 
@@ -21,14 +22,14 @@ MOST_PARTS = 20
 """Lines shown of one field's difference; of the rest only the number."""
 
 
-def text(plan: Plan, *, colour: bool = False) -> str:
-    """The whole plan, grouped by GVC; ends with a line that sums it up and a newline."""
+def text(plan: Plan, *, colour: bool = False, blames: Blames | None = None) -> str:
+    """The whole plan, grouped by GVC, with who asked for what; ends with a line that sums it up and a newline."""
     paint = _Paint(colour)
     lines = [f"{paint('1', plan.source)}  {plan.revision}", ""]
     for gvc, members in groups(plan):
         lines.append(paint("1", f"gvc {gvc}" if gvc else "org"))
         for group in members:
-            lines.extend(_group(group, paint))
+            lines.extend(_group(group, paint, blames or {}))
         lines.append("")
     lines.extend(_asides(plan))
     lines.append(f"Plan: {sentence(plan)}." + (f"  digest {plan.digest}" if plan.steps else ""))
@@ -37,21 +38,27 @@ def text(plan: Plan, *, colour: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _group(group: Group, paint: _Paint) -> Iterator[str]:
+def _group(group: Group, paint: _Paint, blames: Blames) -> Iterator[str]:
     step = group.step
     colour = COLOURS[step.action]
     places = f"  at {', '.join(group.locations)}" if group.locations else ""
     waits = f"  waits for approval: {HOLD_REASONS[step.hold]}" if step.hold.approvable else "  suspended"
+
+    def by(path: str) -> str:
+        told = shown(blames.get((step.id, path)))
+        return paint("2", f"  ({told})" if told else "")
+
     held = waits if step.hold is not Hold.NONE else ""
     places += "  heals drift" if step.heals else ""
-    yield f"  {paint(colour, SIGNS[step.action])} {paint(colour, str(step.key))}{paint('2', places)}{paint('35', held)}"
+    name = paint(colour, str(step.key))
+    yield f"  {paint(colour, SIGNS[step.action])} {name}{paint('2', places)}{paint('35', held)}{by(WHOLE)}"
     width = max((len(change.path) for change in group.changes), default=0)
     for change in group.changes:
-        yield from _change(change, min(width, 60), paint)
+        yield from _change(change, min(width, 60), by(change.path), paint)
 
 
-def _change(change: FieldChange, width: int, paint: _Paint) -> Iterator[str]:
-    note = paint("2", f"  {NOTES[change.change]}" if NOTES[change.change] else "")
+def _change(change: FieldChange, width: int, by: str, paint: _Paint) -> Iterator[str]:
+    note = paint("2", f"  {NOTES[change.change]}" if NOTES[change.change] else "") + by
     parts = list(differences(change.before, change.after))
     if not parts:
         before, after = shown_pair(change)

@@ -177,7 +177,7 @@ def alone(*words: str, cwd: Path, **environ: str) -> Said:
 
 def golden(name: str, text: str) -> None:
     """``text`` is what the file ``name`` in tests/cases/cli shows, ids aside; written where NEW_GOLDEN asks for it."""
-    shown = re.sub(r"\b[0-9a-f]{32,40}\b", "<id>", text)
+    shown = re.sub(r"\b([0-9a-f]{12}|[0-9a-f]{32,40})\b", "<id>", text)
     file = CASES / "cli" / name
     if os.environ.get("NEW_GOLDEN"):
         file.write_text(shown)

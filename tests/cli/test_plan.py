@@ -53,6 +53,11 @@ def test_the_document_has_the_shape_that_scripts_rely_on(tmp_path: Path) -> None
     assert list(plan) == FIELDS
     steps = {(step["action"], step["key"], step["location"]): step for step in plan["steps"]}
     web = steps["update", "workload/shop/web", "here"]
+    blames = [change.pop("blame") for change in web["changes"]]
+    assert [(each["author"], each["path"], each["line"]) for each in blames] == [
+        ("Ada", "shop/web.yaml", 8),
+        ("Ada", "shop/web.yaml", 3),
+    ]
     assert web["changes"] == [
         {"path": "spec.containers[main].image", "before": "/org/acme/image/web:1", "after": "/org/acme/image/web:2",
          "class": "new-version"},
@@ -187,3 +192,21 @@ def test_a_plan_that_leaves_out_faulty_files_says_so_in_every_form(tmp_path: Pat
     told = desk.run("apply")
     assert told.code == 1
     assert "Files with errors stay as they were: 1 error; the first: shop/web.yaml:1:8" in told.out
+
+
+def test_whose_commit_asks_is_told_unless_nobody_wants_to_know(tmp_path: Path) -> None:
+    desk = desk_with_changes(tmp_path)
+    assert "shop/web.yaml:8" in desk.run("plan").out
+    assert "shop/web.yaml" not in desk.run("plan", "--no-blame").out
+    steps = desk.plan("--no-blame")["steps"]
+    assert not any("blame" in change for step in steps for change in step["changes"])
+
+
+def test_of_a_saved_plan_only_what_it_does_counts_and_not_who_asked(tmp_path: Path) -> None:
+    desk = desk_with_changes(tmp_path)
+    assert desk.run("plan", "--out", "plan.json").code == 0
+    assert '"blame":' in (tmp_path / "plan.json").read_text()
+    desk.commit({"shop/late.yaml": workload("late")})
+    moved = desk.run("apply", "--plan", "plan.json").out
+    assert "new: create workload/shop/late@here" in moved
+    assert "other:" not in moved

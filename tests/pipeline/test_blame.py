@@ -1,0 +1,247 @@
+"""Every change of a plan names the commit that asked for it, and the line where that commit says so."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reconciler.pipeline import blame
+from reconciler.pipeline.blame import blamed
+from reconciler.planning.blame import pointer_of, shown
+from reconciler.planning.document import document
+from tests.gitkit import GitRepo
+from tests.pipeline.meddling import KEY, Meddled
+from tests.pipeline.way import BASE, Way, placed
+
+WEB = """kind: workload
+name: web
+description: The shop window
+spec:
+  type: standard
+  containers:
+    - name: side
+      image: log:1
+    - name: main
+      image: nginx:1
+      cpu: 50m
+"""
+
+
+def told(way: Way, wanted: bool | None = None) -> dict[str, str]:
+    """``COMMIT LINE`` by ``STEP FIELD``, the commit by the first word of its subject."""
+    found = blamed(way.line, way.prepare(), wanted).blames or {}
+    names = dict(line.split(" ", 1) for line in way.repo.git("log", "--all", "--format=%H %s").splitlines())
+    return {
+        f"{step} {path}".rstrip(): f"{names.get(each.commit, 'older')} {each.path}:{each.line}"
+        for (step, path), each in found.items()
+        if step.location in ("", "here")
+    }
+
+
+def start(path: Path, text: str = WEB) -> Way:
+    """The shop, applied."""
+    way = Way(path, {"shop/gvc.yaml": BASE, "shop/web.yaml": text})
+    way.applied()
+    return way
+
+
+def test_each_field_has_the_commit_and_the_line_that_ask_for_it(tmp_path: Path) -> None:
+    way = start(tmp_path)
+    first = WEB.replace("nginx:1", "nginx:2")
+    way.commit({"shop/web.yaml": first}, message="image")
+    second = "# The window\n" + first.replace("The shop window", "The window")
+    way.commit({"shop/web.yaml": second}, message="words")
+    way.commit({"shop/other.yaml": WEB.replace("name: web", "name: other")}, message="other")
+    assert told(way) == {
+        "workload/shop/web@here description": "words shop/web.yaml:4",
+        "workload/shop/web@here spec.containers[main].image": "image shop/web.yaml:10",
+        "workload/shop/other@here": "other shop/other.yaml:1",
+    }
+
+
+def test_of_two_commits_the_later_one_asked(tmp_path: Path) -> None:
+    way = start(tmp_path)
+    way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")}, message="early")
+    way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:3")}, message="late")
+    assert told(way) == {"workload/shop/web@here spec.containers[main].image": "late shop/web.yaml:10"}
+
+
+def test_what_came_back_by_itself_is_not_held_against_whoever_came_before(tmp_path: Path) -> None:
+    way = start(tmp_path)
+    way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")}, message="there")
+    way.commit({"shop/web.yaml": WEB}, message="back")
+    way.commit({"shop/web.yaml": WEB.replace("cpu: 50m", "cpu: 70m")}, message="cpu")
+    assert told(way) == {"workload/shop/web@here spec.containers[main].cpu": "cpu shop/web.yaml:11"}
+
+
+def test_a_field_that_went_is_told_where_it_would_be(tmp_path: Path) -> None:
+    way = start(tmp_path, WEB + "tags: {team: front}\n")
+    way.commit({"shop/web.yaml": WEB + "tags: {}\n"}, message="untagged")
+    assert told(way) == {"workload/shop/web@here tags.team": "untagged shop/web.yaml:12"}
+
+
+def test_a_delete_has_the_commit_that_took_the_manifest_away(tmp_path: Path) -> None:
+    way = start(tmp_path)
+    other = WEB.replace("name: web", "name: other")
+    way.commit({"shop/web.yaml": f"{WEB}---\n{other}"}, message="two")
+    way.applied()
+    way.commit({"shop/web.yaml": other.replace("nginx:1", "nginx:2")}, message="gone")
+    way.commit({"shop/web.yaml": other.replace("nginx:1", "nginx:3")}, message="later")
+    found = told(way)
+    assert found["workload/shop/web@here"] == "gone shop/web.yaml:0"
+    assert found["workload/shop/other@here spec.containers[main].image"] == "later shop/web.yaml:10"
+
+
+def test_a_resource_that_moved_and_changed_is_asked_for_where_it_is_now(tmp_path: Path) -> None:
+    way = start(tmp_path)
+    way.commit({"shop/web.yaml": None, "shop/b/web.yaml": WEB}, message="moved")
+    way.commit({"shop/b/web.yaml": WEB.replace("nginx:1", "nginx:2")}, message="changed")
+    assert told(way)["workload/shop/web@here spec.containers[main].image"] == "changed shop/b/web.yaml:10"
+
+
+def test_what_was_merged_is_asked_for_by_the_commit_that_was_merged(tmp_path: Path) -> None:
+    way = start(tmp_path)
+    base = way.repo.git("rev-parse", "main")
+    side = way.repo.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")}, "side", branch="side", parent=base)
+    way.commit({"shop/gvc.yaml": BASE + "description: More\n"}, message="trunk")
+    trunk = way.repo.git("rev-parse", "main")
+    tree = way.repo.git("merge-tree", "--write-tree", trunk, side)
+    merge = way.repo.git(
+        "-c", "user.name=A", "-c", "user.email=a@b", "commit-tree", tree, "-p", trunk, "-p", side, "-m", "merge"
+    )
+    way.repo.git("update-ref", "refs/heads/main", merge)
+    found = told(way)
+    assert found["workload/shop/web@here spec.containers[main].image"] == "side shop/web.yaml:10"
+    assert found["gvc/shop description"] == "trunk shop/gvc.yaml:4"
+
+
+def test_a_version_that_could_not_be_read_hides_nobody(tmp_path: Path) -> None:
+    way = start(tmp_path)
+    way.commit({"shop/web.yaml": WEB.replace("cpu: 50m", "cpu: 70m")}, message="cpu")
+    way.commit({"shop/web.yaml": "kind: [\n"}, message="broken")
+    way.commit({"shop/web.yaml": WEB.replace("cpu: 50m", "cpu: 70m").replace("nginx:1", "nginx:2")}, message="mended")
+    assert set(told(way).values()) == {"mended shop/web.yaml:10", "mended shop/web.yaml:11"}
+
+
+def test_a_source_below_a_directory_is_blamed_by_paths_as_findings_name_them(tmp_path: Path) -> None:
+    way = Way(tmp_path, {"prod/shop/gvc.yaml": BASE, "prod/shop/web.yaml": WEB, "web.yaml": WEB})
+    way.commit({"prod/shop/web.yaml": WEB.replace("nginx:1", "nginx:2")}, message="image")
+    [source] = way.settings.sources
+    below = msgspec.structs.replace(source, path="prod")
+    way.settings = msgspec.structs.replace(way.settings, sources=(below,))
+    way.line = way.fresh_line()
+    way.applied()
+    way.commit({"prod/shop/web.yaml": WEB.replace("nginx:1", "nginx:3")}, message="again")
+    assert told(way) == {"workload/shop/web@here spec.containers[main].image": "again shop/web.yaml:10"}
+
+
+def test_what_a_gvc_does_to_its_members_is_nobodys_line(tmp_path: Path) -> None:
+    way = start(tmp_path)
+    way.commit({"shop/gvc.yaml": BASE.replace(", //location/there", "")}, message="one place")
+    plan = way.plan()
+    assert {placed(step) for step in plan.steps} == {"gvc/shop", "workload/shop/web@there"}
+    assert list(told(way)) == ["gvc/shop spec.staticPlacement.locationLinks"]
+
+
+def test_drift_is_nobodys_wish(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    way.another_image()
+    way.check()
+    assert placed(way.plan().steps[0]) == f"{KEY}@here"
+    assert told(way, True) == {}
+
+
+def test_history_without_the_recorded_commit_is_looked_at_all_the_same(tmp_path: Path) -> None:
+    way = start(tmp_path)
+    way.repo.commit({"shop/gvc.yaml": BASE, "shop/web.yaml": WEB}, "root", parent="")
+    way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")}, message="image")
+    [source] = way.settings.sources
+    rewritten = msgspec.structs.replace(source, allow_rewrite=True)
+    way.settings = msgspec.structs.replace(way.settings, sources=(rewritten,))
+    way.repo.git("reflog", "expire", "--all", "--expire=now")
+    way.repo.git("gc", "--quiet", "--prune=now")
+    way.line = way.fresh_line()
+    assert told(way) == {"workload/shop/web@here spec.containers[main].image": "image shop/web.yaml:10"}
+
+
+def test_a_search_has_an_end_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    way = start(tmp_path)
+    way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")}, message="image")
+    for number in range(5):
+        way.commit({"shop/gvc.yaml": BASE + f"description: Number {number}\n"}, message="gvc")
+    monkeypatch.setattr(blame, "MOST_COMMITS", 3)
+    found = told(way)
+    assert found["workload/shop/web@here spec.containers[main].image"] == "older shop/web.yaml:0"
+    [text] = {shown(each) for each in (blamed(way.line, way.prepare(), True).blames or {}).values() if not each.commit}
+    assert text == "older, shop/web.yaml"
+
+
+def test_many_changes_are_blamed_only_where_somebody_asks(tmp_path: Path) -> None:
+    files = {f"shop/w{number}.yaml": WEB.replace("name: web", f"name: w{number}") for number in range(51)}
+    way = Way(tmp_path, {"shop/gvc.yaml": BASE, **files})
+    assert told(way) == {}
+    assert len(told(way, True)) == 52
+    way.applied()
+    way.commit({"shop/w1.yaml": files["shop/w1.yaml"].replace("nginx:1", "nginx:2")})
+    assert len(told(way)) == 1
+    assert told(way, False) == {}
+
+
+def test_no_secret_is_in_the_blame(tmp_path: Path) -> None:
+    secret = "kind: secret\nname: db\ntype: dictionary\ndata:\n  user: shop\n  password: {}\n"
+    way = Way(tmp_path, {"db.yaml": secret.format("first-canary")})
+    way.applied()
+    way.commit({"db.yaml": secret.format("second-canary")}, message="secret")
+    prepared = blamed(way.line, way.prepare(), None)
+    assert told(way) == {"secret/db data.password": "secret db.yaml:6"}
+    assert prepared.plan is not None
+    assert "canary" not in str(document(prepared.plan, prepared.blames))
+
+
+def test_a_long_history_is_walked_in_time(tmp_path: Path) -> None:
+    way = start(tmp_path)
+    way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")}, message="image")
+    _grow(way.repo, 2000)
+    prepared = way.prepare()
+    began = time.perf_counter()
+    found = blamed(way.line, prepared, None).blames or {}
+    took = time.perf_counter() - began
+    assert all(each.commit for each in found.values())
+    assert took < 1.5, took
+
+
+def _grow(repo: GitRepo, commits: int) -> None:
+    """Commits that change another file, made by one import."""
+    lines = ["reset refs/heads/main", f"from {repo.git('rev-parse', 'main')}", ""]
+    for number in range(commits):
+        content = f"# {number}\n"
+        lines += ["commit refs/heads/main", f"committer A <a@b> {1_800_000_000 + number} +0000", "data 1", "x"]
+        lines += ["M 100644 inline notes.txt", f"data {len(content)}", content]
+    (repo.path / "stream").write_text("\n".join(lines))
+    with (repo.path / "stream").open() as stream:
+        subprocess.run(["git", "fast-import", "--quiet"], cwd=repo.path, stdin=stream, check=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "pointer"),
+    [
+        ("spec.containers[main].image", ("spec", "containers", 1, "image")),
+        ("spec.containers[gone].image", ("spec", "containers")),
+        ("spec.containers[order]", ("spec", "containers")),
+        ('tags["a.b/c"]', ("tags", "a.b/c")),
+        ("spec.links[here]", ("spec", "links", 0)),
+        ("spec.nothing.at.all", ("spec",)),
+        ("description", ()),
+    ],
+)
+def test_a_field_of_a_plan_is_found_in_the_file(path: str, pointer: tuple[str | int, ...]) -> None:
+    value = {
+        "tags": {"a.b/c": "x"},
+        "spec": {"containers": [{"name": "side"}, {"name": "main", "image": "x"}], "links": ["//location/here"]},
+    }
+    assert pointer_of(path, value) == pointer
