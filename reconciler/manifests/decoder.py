@@ -141,8 +141,16 @@ def decode(raw: bytes, dialect: Dialect) -> Decoded:
         faults.append(_owned_notice(site, owned))
     if MARK in raw:
         faults.extend(_idle_comments(raw))
+    if dialect.scheme != "platform":
+        faults = [_respelled(fault, dialect.prefix) for fault in faults]
     told = tuple(sorted(_told(faults, raw), key=lambda fault: (fault.line, fault.column))) if faults else ()
     return Decoded(tuple(manifests), told, len(reading.documents), tuple(broken))
+
+
+def _respelled(fault: Fault, prefix: str) -> Fault:
+    """``fault`` as people say it who write ``prefix`` where others write platform://."""
+    message, hint = (text.replace("platform://", prefix) for text in (fault.message, fault.suggestion))
+    return msgspec.structs.replace(fault, message=message, suggestion=hint)
 
 
 def _told(faults: list[Fault], raw: bytes) -> Iterator[Fault]:

@@ -187,8 +187,10 @@ class Decoding:
         else:
             # Of several words, the others may have slipped out of a secret.
             text = written if isinstance(written, str) and len(written.split()) == 1 else ""
-            near = difflib.get_close_matches(text.lower(), list(KINDS), 1)
+            near = difflib.get_close_matches(text.lower(), list(KINDS), 1, 0.7)
             hint = f"did you mean {near[0]}?" if near else f"one of {_listed()}"
+            if "apiVersion" in value:
+                hint = "this is a manifest of Kubernetes: `reconciler convert FILE` turns it into ours"
             message = f"unknown kind {text[:60]!r}" if text else "the kind of a manifest is one word"
             self._fault("unknown-kind", ("kind",), message, hint)
         return None
