@@ -11,6 +11,7 @@ import msgspec
 from reconciler.clock import Clock, Timers
 from reconciler.daemon.noticing import Pause, watch_engine
 from reconciler.daemon.notify import Notifier, Watchdog
+from reconciler.daemon.outage import Outages
 from reconciler.daemon.telling import Teller
 from reconciler.daemon.wake import Wakes
 from reconciler.engines.protocol import Watched
@@ -60,7 +61,8 @@ class Daemon:
         self.wakes = Wakes()
         self.stop = asyncio.Event()
         self._replay = True
-        self._teller = Teller()
+        self._teller = Teller(clock)
+        self._outages = Outages(clock.monotonic, runner.settings.retry.cap)
         self._running: tuple[str, str] | None = None
         self._fetch: asyncio.Task[None] | None = None
         self._watching: list[asyncio.Task[None]] = []
@@ -154,6 +156,8 @@ class Daemon:
 
     def _poll(self, name: str) -> None:
         """Time to look at a source. While it is being run, a fetch tells whether something newer pre-empts that."""
+        if self._outages.resting(name):
+            return
         self.wakes.add(name, "poll")
         source = self.runner.lines[name].source
         if self._running and self._running[0] == name and not source.local and self._fetch is None:
@@ -179,6 +183,7 @@ class Daemon:
         self._running = None
         self.watchdog.progress()
         if report is None:
+            self._outages.answered(name)
             self._teller.idle(name)
         else:
             self._tell(report, ",".join(sorted(reasons)), self.clock.monotonic() - began)
@@ -203,6 +208,11 @@ class Daemon:
         return self.stop.is_set() or (self.wakes.waiting() and self.runner.moved(name, revision))
 
     def _tell(self, report: Report, reason: str, seconds: float) -> None:
+        source = self.runner.lines[report.source].source
+        if report.outcome == "unreadable" and not source.local:
+            self._outages.failed(report.source, source.settings.interval)
+        else:
+            self._outages.answered(report.source)
         self._teller.run(report, reason, seconds)
         self._teller.bugs(self.runner.executor.bugs)
 

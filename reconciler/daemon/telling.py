@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping
 
+from reconciler.clock import Clock
 from reconciler.logs import log
 from reconciler.pipeline.report import Report
 from reconciler.records.store import Records
@@ -13,10 +14,16 @@ from reconciler.status.conditions import STATUS_PUSHED
 _BAD = frozenset({"refused", "unreadable", "failed"})
 
 
-class Teller:
-    """Remembers what was told last of each source, so that a state is told when it changes."""
+REMINDER = 3600.0
+"""Seconds after which a state that is bad is told again."""
 
-    def __init__(self) -> None:
+
+class Teller:
+    """Remembers what was told last of each source: a state is told when it changes, a bad one again every hour."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._told: dict[str, float] = {}
         self._last: dict[str, Report] = {}
         self._status: dict[str, str] = {}
         self._unseen: dict[str, str] = {}
@@ -28,6 +35,11 @@ class Teller:
         bad = _bad(report)
         recovered = last is not None and _bad(last) and not bad
         repeated = _mark(report) == _mark(last) or (report.outcome == "unchanged" and not bad and not recovered)
+        now = self._clock.monotonic()
+        if bad and now - self._told.get(report.source, now) >= REMINDER:
+            repeated = False
+        if not repeated:
+            self._told[report.source] = now
         level = "debug" if repeated else "warning" if bad else "info"
         facts = {"reason": reason, "outcome": report.outcome, "revision": report.revision, **report.counts}
         if report.outcome in ("refused", "unreadable"):

@@ -1,0 +1,40 @@
+"""Sources that do not answer are asked less and less often, up to a bound; at the first answer all is as before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+
+class _Outage(msgspec.Struct):
+    tries: int = 0
+    until: float = 0.0
+
+
+class Outages:
+    """How long polls of each source rest. Whoever asks for a look by name does not wait for that.
+
+    ``now`` in seconds that never run backwards; no rest is longer than ``cap`` seconds.
+    """
+
+    def __init__(self, now: Callable[[], float], cap: float) -> None:
+        self._now = now
+        self._cap = cap
+        self._outages: dict[str, _Outage] = {}
+
+    def resting(self, name: str) -> bool:
+        """Whether it is too soon to poll the source again."""
+        outage = self._outages.get(name)
+        return outage is not None and self._now() < outage.until
+
+    def failed(self, name: str, interval: float) -> None:
+        """A look at the source, polled every ``interval`` seconds, got no answer: each rest is twice the last."""
+        outage = self._outages.setdefault(name, _Outage())
+        # The poll after the rest shall find it over, however late that rest began.
+        outage.until = self._now() + min(self._cap, interval * 2.0 ** min(outage.tries, 30)) - interval / 2
+        outage.tries += 1
+
+    def answered(self, name: str) -> None:
+        """The source has answered."""
+        self._outages.pop(name, None)

@@ -1,0 +1,121 @@
+"""A remote that is away for a day: it is asked ever less often, the log stays calm, and the first answer ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler import logs
+from reconciler.daemon.loop import Daemon
+from reconciler.daemon.notify import Notifier
+from reconciler.daemon.outage import Outages
+from reconciler.pipeline.runner import Runner
+from reconciler.records.store import Records
+from reconciler.settings import Credentials, LocationSettings, RetrySettings, Settings, SourceSettings
+from tests.daemon.kit import SHOP, workload
+from tests.fakeclock import FakeClock
+from tests.gitkit import GitRepo, HttpsServer
+
+HOUR = 3600.0
+INTERVAL = 300.0
+CAP = 1800.0
+TOKEN = "a-token-that-opens-the-door"
+
+
+class Followed(Daemon):
+    """A daemon that says when it rests and counts its looks at the source."""
+
+    busy = True
+    looks = 0
+
+    async def _work(self, wakes: Mapping[str | None, set[str]]) -> None:
+        self.busy = True
+        self.looks += "main" in wakes
+        await super()._work(wakes)
+        self.busy = False
+
+    async def rests(self) -> None:
+        """Return once nothing is under way any more, in real time."""
+        while self.busy or self.wakes.waiting():
+            await asyncio.sleep(0.001)
+
+
+def settings(path: Path, server: HttpsServer) -> Settings:
+    """One source behind the server."""
+    (path / "token").write_text(TOKEN)
+    credentials = Credentials(username="reader", token_file=path / "token")
+    source = SourceSettings(name="main", url=server.url("main.git"), branch="main", interval=INTERVAL, read_only=True,
+                            credentials=credentials)  # fmt: skip
+    places = {place: LocationSettings("recorded") for place in ("here", "there")}
+    return Settings(org="acme", sources=(source,), locations=places, state=path, retry=RetrySettings(cap=CAP))
+
+
+async def day(path: Path, server: HttpsServer, repo: GitRepo, said: io.StringIO) -> dict[str, Any]:
+    """Follow the source, lose it for a day, and find it again; what was seen."""
+    clock = FakeClock()
+    records = Records.open(path / "records.sqlite", clock_now=clock.now)
+    daemon = Followed(Runner(settings(path, server), records, clock), clock, clock, Notifier({}))
+    following = asyncio.create_task(daemon.follow())
+    await clock.settle()
+    await daemon.rests()
+    begun, before = len(list(records.applied.items())), len(said.getvalue().splitlines())
+    server.token = "another"
+    commit = repo.commit({"shop/web.yaml": workload("web")})
+    looks = daemon.looks
+    for _ in range(int(24 * HOUR / INTERVAL)):
+        await clock.advance(INTERVAL)
+        await daemon.rests()
+    during = [json.loads(line) for line in said.getvalue().splitlines()[before:]]
+    seen = {"begun": begun, "looks": daemon.looks - looks, "log": during, "kept": len(list(records.applied.items())),
+            "conditions": {each.type: each.status for each in records.conditions.get("main")}}  # fmt: skip
+    server.token = TOKEN
+    while records.sources.get("main").commit != commit:  # type: ignore[union-attr]
+        await clock.advance(INTERVAL)
+        await daemon.rests()
+        assert clock.monotonic() <= 24 * HOUR + CAP + 2 * INTERVAL
+    seen["after"] = json.loads(said.getvalue().splitlines()[-1])
+    seen["well"] = {each.type: each.status for each in records.conditions.get("main")}
+    daemon.stop.set()
+    await following
+    records.close()
+    return seen
+
+
+def test_a_day_without_the_remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo = GitRepo.create(tmp_path / "served" / "main.git", SHOP)
+    said = io.StringIO()
+    logs.configure("json", "info", said)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with HttpsServer(tmp_path / "served", tmp_path, TOKEN) as server:
+        monkeypatch.setenv("GIT_SSL_CAINFO", str(server.certificate))
+        seen = asyncio.run(day(tmp_path, server, repo, said))
+    assert (seen["begun"], seen["kept"]) == (3, 3), "nothing is lost"
+    assert 24 * HOUR / CAP <= seen["looks"] <= 24 * HOUR / CAP + 8, "twice as long each time, up to the cap"
+    assert 2 <= len(seen["log"]) <= 25, "one line for the change, and one an hour"
+    assert {line["outcome"] for line in seen["log"]} == {"unreadable"}
+    assert (seen["conditions"]["SourceReachable"], seen["conditions"]["SourceStale"]) == (False, True)
+    assert seen["after"]["outcome"] == "applied"
+    assert (seen["well"]["SourceReachable"], seen["well"]["SourceStale"]) == (True, False)
+
+
+def test_rests_grow_to_a_bound_and_end_with_an_answer() -> None:
+    now = [0.0]
+    outages = Outages(lambda: now[0], 600.0)
+    polls = []
+    for _ in range(200):
+        now[0] += 30.0
+        if not outages.resting("main"):
+            polls.append(now[0])
+            outages.failed("main", 30.0)
+    gaps = [after - before for before, after in pairwise(polls)]
+    assert gaps[:7] == [30, 60, 120, 240, 480, 600, 600]
+    assert set(gaps[7:]) == {600}
+    outages.answered("main")
+    assert not outages.resting("main")
