@@ -150,7 +150,7 @@ def test_a_retry_after_a_half_applied_change_does_not_count_twice(tmp_path: Path
     sound, broken = way.engines["there"], LedgerEngine(tmp_path / "ledger", "there")
     broken.fail = {"workload/shop/a": 1}
     way.engines["there"] = broken
-    way.commit(shop(workload("a").replace("nginx", "nginx:2")))
+    way.commit(shop(workload("a").replace("nginx:1", "nginx:2")))
     assert way.apply().outcome == "failed"
     assert {place: record.version for place, record in way.recorded().items()} == {
         "gvc/shop": 1,
@@ -161,7 +161,7 @@ def test_a_retry_after_a_half_applied_change_does_not_count_twice(tmp_path: Path
     [step] = way.plan().steps
     assert (placed(step), step.version) == ("workload/shop/a@there", 2)
     way.applied()
-    way.commit(shop(workload("a").replace("nginx", "nginx:3")))
+    way.commit(shop(workload("a").replace("nginx:1", "nginx:3")))
     assert {step.version for step in way.plan().steps} == {3}
 
 
