@@ -16,7 +16,7 @@ from reconciler.model.key import Kind
 from reconciler.model.revision import Revision
 from reconciler.pipeline import report
 from reconciler.pipeline.healing import settle
-from reconciler.pipeline.host import Host, dialect_of
+from reconciler.pipeline.host import Host, dialect_of, keyring_of
 from reconciler.pipeline.loading import Loaded, Loader, accept, blobs_of, decoder_id, undisturbed
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.scoping import scope_of, unsettled_keys
@@ -124,6 +124,7 @@ class Line:
             previous = row.commit if row is not None and same_ref else ""
             check_rewrite(repository, previous, revision)
             repository.check_signed(revision.commit, previous)
+        self._take_identity()
         self.records.blobs.use(decoder_id(self.dialect), keep=keep_cache)
         view = self.view()
         skip = self.settings.on_invalid == "skip"
@@ -136,6 +137,11 @@ class Line:
         if not expression:
             self.refused = revision.commit if prepared.plan is None else ""
         return prepared
+
+    def _take_identity(self) -> None:
+        """Read the identity again: its file may have come, or be another one by now."""
+        ring = msgspec.structs.replace(keyring_of(self.settings), required=self.dialect.keyring.required)
+        self.dialect = msgspec.structs.replace(self.dialect, keyring=ring)
 
     def view(self) -> View:
         """The desired state as it is indexed, ready to lay a difference over. Raises SourceGone."""

@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.documents.ignoring import Ignored
 from reconciler.documents.places import Locator
-from reconciler.errors import UsageError
+from reconciler.errors import SourceError, UsageError
 from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.crossing import similar_keys
 from reconciler.manifests.decoder import Decoded, decode
@@ -20,7 +20,7 @@ from reconciler.manifests.desired import Site
 from reconciler.manifests.links import BUILT_IN, LinkError, parse_link
 from reconciler.manifests.normal import Dialect
 from reconciler.manifests.sealed import NAMELESS
-from reconciler.model.finding import Pointer
+from reconciler.model.finding import Pointer, Severity
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
 from reconciler.model.resource import Reference, Resource
@@ -108,18 +108,31 @@ class View:
     def resource(self, key: str) -> Resource | None:
         """The desired resource ``key`` with its body; an unchanged one is decoded again from the cache or from Git.
 
-        None where this source does not ask for it: what another one asks for is that one's to apply.
+        None where this source does not ask for it: what another one asks for is that one's to apply. Raises
+        SourceError where it is a secret that can no longer be opened.
         """
         found = self.entry(key)
         if not isinstance(found, Entry):
             return found
-        return self._again(found, self.blobs.read) if found.source == self.source else None
+        if found.source != self.source:
+            return None
+        resource = self._again(found)
+        if resource is None:
+            raise SourceError(f"{key} can no longer be opened ({found.path}:{found.line}); see `reconciler validate`")
+        return resource
 
-    def _again(self, entry: Entry, read: Callable[[str], bytes]) -> Resource:
+    def _again(self, entry: Entry) -> Resource | None:
+        """What ``entry`` stands for; None where that is a secret that can no longer be opened."""
         packed = self.records.blobs.get_many([entry.blob]).get(entry.blob)
-        decoded = unpack(packed) if packed else self.settled(decode(read(entry.blob), self.dialect), entry.blob)
-        manifest = next(manifest for manifest in decoded.manifests if manifest.position == entry.position)
+        decoded = unpack(packed) if packed else self.settled(self._decoded(entry.blob), entry.blob)
+        manifest = next((each for each in decoded.manifests if each.position == entry.position), None)
+        faulty = any(fault.severity is Severity.ERROR for fault in decoded.faults)
+        if manifest is None or (faulty and manifest.kind is Kind.SECRET):
+            return None
         return resource_of(manifest, Key.parse(entry.key).gvc, entry.path, entry.blob)
+
+    def _decoded(self, blob: str) -> Decoded:
+        return decode(self.blobs.read(blob), self.dialect)
 
     def settled(self, decoded: Decoded, blob: str) -> Decoded:
         """What a file says, with the values of secrets that stand on this host."""
@@ -135,16 +148,17 @@ class View:
 
     def neighbour(self, key: str) -> bytes | None:
         """What ``key`` is like as a neighbour: as desired, or as recorded where it is another source's or is kept."""
-        found = self.resource(key)
-        if found is not None:
+        entry = self.entry(key)
+        ours = isinstance(entry, Entry) and entry.source == self.source
+        found = self._again(entry) if isinstance(entry, Entry) and ours else entry
+        if isinstance(found, Resource):
             return found.body
         records = self.records.applied.get(key)
-        if any(map(self._stays, records)):
+        if records and (ours or any(map(self._stays, records))):
             return records[0].body
-        entry = self.entry(key)
         if isinstance(entry, Entry) and self.records.blobs.get_many([entry.blob]):
-            return self._again(entry, self.blobs.read).body  # another source's, not applied yet
-        return None
+            found = self._again(entry)  # another source's, not applied yet
+        return found.body if isinstance(found, Resource) else None
 
     def nothing_else(self) -> bool:
         """Whether the difference is all that is desired, of any source."""

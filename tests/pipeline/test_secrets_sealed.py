@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.errors import SourceError
 from reconciler.manifests.decoder import Decoded
 from reconciler.manifests.normal import Dialect
 from reconciler.model.revision import FileChange
@@ -110,9 +111,37 @@ def test_what_cannot_be_opened_is_refused_until_it_can(tmp_path: Path, manner: M
     assert [each.rule for each in way.prepare().findings] == ["secret-key-wrong"]
     assert way.apply().outcome == "refused"
     private(tmp_path / "host" / "identity.txt", IDENTITY)
-    way.line = way.fresh_line()
     way.applied()
     assert "secret/db" in way.recorded()
+
+
+def test_what_can_no_longer_be_opened_is_never_taken_for_gone(tmp_path: Path, host: Path) -> None:
+    key = "kind: secret\nname: key\ntype: opaque\ndata: {payload: {file: db}}\n"
+    way = Way(tmp_path / "way", {"shop/gvc.yaml": BASE, "db.yaml": sealed(), "key.yaml": key},
+              secrets=secrets(tmp_path))  # fmt: skip
+    way.applied()
+    for name, lost, found, raw in (("db", "identity.txt", IDENTITY, sealed(SECRET + b"  more: x\n")),
+                                   ("key", "db", CANARY, f"{key}tags: {{a: b}}\n")):  # fmt: skip
+        way.commit({f"{name}.yaml": raw})
+        way.accept(way.prepare())
+        (host / lost).unlink()
+        way.line = way.fresh_line()
+        with pytest.raises(SourceError, match=f"secret/{name} can no longer be opened"):
+            way.prepare()
+        private(host / lost, found)
+        assert [str(step.key) for step in way.plan().steps] == [f"secret/{name}"]
+        way.applied()
+
+
+def test_who_reads_a_secret_may_change_while_nothing_opens_it(tmp_path: Path) -> None:
+    files = {"shop/gvc.yaml": BASE, "web.yaml": WEB, "db.yaml": sealed()}
+    way = Way(tmp_path / "way", files, secrets=secrets(tmp_path))
+    way.applied()
+    (tmp_path / "host" / "identity.txt").unlink()
+    way.commit({"web.yaml": WEB.replace("1.27", "1.28")})
+    way.applied()
+    way.commit({"web.yaml": WEB.replace("db.password", "db.pasword")})
+    assert [each.rule for each in way.prepare().findings] == ["secret-key"]
 
 
 def test_plain_secrets_are_refused_where_only_encrypted_ones_are_taken(tmp_path: Path) -> None:
