@@ -32,10 +32,14 @@ def own_identity(workload: Workload) -> Iterator[Ask]:
 
 
 @answer("identity-gvc")
-def same_gvc(question: Question, subject: str, _: World) -> Iterator[Words]:
-    """Both keys name their GVC."""
+def same_gvc(question: Question, subject: str, world: World) -> Iterator[Words]:
+    """Both keys name their GVC; what leads to another org is in full form."""
     gvc, there = subject.split("/")[1], question.target.split("/")[1]
-    if gvc != there:
+    led = next((each.target for each in world.references(subject) if each.pointer == question.pointer), "")
+    if led.startswith("/org/"):
+        yield (f"this identity belongs to the org {led.split('/')[2]}",
+               f"link to an identity of {gvc}, as //identity/NAME")  # fmt: skip
+    elif gvc != there:
         yield (f"{question.target} belongs to GVC {there}, the workload to GVC {gvc}",
                f"link to an identity of {gvc}, as //identity/NAME")  # fmt: skip
 

@@ -13,6 +13,7 @@ from reconciler.model.workload import Rollout, Workload
 ROLLOUT: Pointer = ("spec", "rolloutOptions")
 SURGE: Pointer = (*ROLLOUT, "maxSurgeReplicas")
 DEFAULT_SURGE = Rollout().max_surge_replicas
+DEFAULT_POLICY = "OrderedReady"
 STATEFUL = "write `type: stateful`, or remove it"
 
 
@@ -50,9 +51,11 @@ def surge_of_stateful(workload: Workload) -> Iterator[Flaw]:
 def order_of_replicas_without_one(workload: Workload) -> Iterator[Flaw]:
     """Only a stateful workload has a `scalingPolicy`.
 
-    It says whether replicas come and go in the order of their numbers, and those of other types have none.
+    It says whether replicas come and go in the order of their numbers, and those of other types have none. The default,
+    OrderedReady, is taken on every type, since exported manifests carry it.
     """
-    if workload.spec.rollout_options.scaling_policy and workload.spec.type != "stateful":
+    policy = workload.spec.rollout_options.scaling_policy
+    if policy and policy != DEFAULT_POLICY and workload.spec.type != "stateful":
         message = f"a {workload.spec.type} workload takes no scalingPolicy"
         yield Flaw((*ROLLOUT, "scalingPolicy"), message, STATEFUL, (TYPE,), on_key=True)
 
