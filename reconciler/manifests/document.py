@@ -15,15 +15,14 @@ from reconciler.documents.validation import MOST, checker
 from reconciler.manifests import kinds
 from reconciler.manifests.judging import Torn, judge, mended, missing, within
 from reconciler.manifests.normal import Dialect, Former, depends_on, respelled, whole_numbers
-from reconciler.manifests.sealed import hidden_in, is_bare, is_readable, known_name, seen
+from reconciler.manifests.sealed import held_wrong, hidden_in, is_readable, known_name, place_of, seen
 from reconciler.manifests.secrets import masked, seal_of
 from reconciler.manifests.shape import secret_shape, shape_of
 from reconciler.model.finding import Fault, Pointer, Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.resource import OPEN_GVC, Manifest, Question, Reference, pointer_parts
 from reconciler.sops.metadata import FIELD
-from reconciler.sops.opening import LOCKED, Opened
-from reconciler.sops.rules import ENCRYPTED_KIND, PLAIN_TEXT
+from reconciler.sops.opening import LOCKED, Opened, Trouble
 
 if TYPE_CHECKING:
     from reconciler.documents.dialect import Breach
@@ -84,8 +83,11 @@ class Decoding:
             return None
         value = self._translated(self._without_owned(value))
         self.named = _named(kind, value)
-        if not self._fitting(kind, value):
-            return None
+        for trouble, severity in held_wrong(kind, value, self.opened, self.dialect.secrets):
+            self.key = self._key_text(kind, value)
+            self._sealed(trouble, severity)
+            if kind is not Kind.SECRET:
+                return None
         hidden = hidden_in(self.opened)
         check = checker(str(kind))
         breaches = [] if check.valid(value) else seen(check.breaches(value), hidden)
@@ -106,7 +108,7 @@ class Decoding:
             return
         value = self._translated(self._without_owned(value))
         self.named = "" if Torn(("gvc",), ("string",)) in missed else _named(kind, mended(value, missed))
-        breaches = [each for each in checker(str(kind)).breaches(value) if not within(each.path, places)]
+        breaches = checker(str(kind)).breaches(value, lambda at: within(at, places))
         self._tell(kind, value, breaches, missed)
 
     def _tell(self, kind: Kind, value: dict[str, Any], breaches: list[Breach], missed: Sequence[Torn] = ()) -> None:
@@ -135,31 +137,15 @@ class Decoding:
     def _disclosed(self, opened: Opened) -> bool:
         """Whether enough of an encrypted document is known to look at it; tells what is wrong with its encryption."""
         for trouble in opened.troubles:
-            places = self.site.places(self.document)
-            line, column = places.key(trouble.at) if trouble.at[0] == FIELD else places.of(trouble.at)
-            severity = Severity.NOTICE if trouble.rule == LOCKED else Severity.ERROR
-            self.faults.append(Fault(trouble.rule, trouble.message, line, column, trouble.suggestion, severity))
+            self._sealed(trouble, Severity.NOTICE if trouble.rule == LOCKED else Severity.ERROR)
         if not opened.locked:
             return True
         self.named = known_name(opened)
         return is_readable(opened) and all(trouble.rule == LOCKED for trouble in opened.troubles)
 
-    def _fitting(self, kind: Kind, value: dict[str, Any]) -> bool:
-        """Whether what is encrypted is a secret, and one that is not is told as the settings ask for."""
-        if kind is not Kind.SECRET:
-            at = min(self.opened.encrypted, default=None, key=str) if self.opened else None
-            if at is not None:
-                message = f"a {kind} has a value that is encrypted"
-                self._fault(ENCRYPTED_KIND, at, message, "write it plainly, or put it into a secret")
-            return at is None
-        if self.dialect.secrets and is_bare(value, self.opened):
-            line, column = self.site.places(self.document).key(("data",))
-            strict = self.dialect.secrets == "encrypted-only"
-            severity = Severity.ERROR if strict else Severity.WARNING
-            self.faults.append(Fault(PLAIN_TEXT, "a secret stands in Git as plain text", line, column,
-                                     "encrypt it: reconciler secret encrypt FILE --in-place", severity,
-                                     self._key_text(kind, value)))  # fmt: skip
-        return True
+    def _sealed(self, trouble: Trouble, severity: Severity) -> None:
+        line, column = place_of(trouble, self.site.places(self.document))
+        self.faults.append(Fault(trouble.rule, trouble.message, line, column, trouble.suggestion, severity, self.key))
 
     def _judged(self, kind: Kind, value: dict[str, Any], torn: Sequence[Torn] = ()) -> tuple[Question, ...]:
         """Hold ``value`` to the rules of its kind; what they have to ask about other resources."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
-from reconciler.model.finding import Pointer
+from reconciler.documents.places import Places
+from reconciler.model.finding import Pointer, Severity
 from reconciler.model.key import KINDS, Key, Kind
 from reconciler.model.resource import OPEN_GVC
 from reconciler.model.secret import TEXTS, host_places
-from reconciler.sops.opening import Opened
+from reconciler.sops.metadata import FIELD
+from reconciler.sops.opening import Opened, Trouble
+from reconciler.sops.rules import ENCRYPTED_KIND, PLAIN_TEXT
 
 if TYPE_CHECKING:
     from reconciler.documents.dialect import Breach
@@ -17,6 +20,10 @@ if TYPE_CHECKING:
 NAMELESS = f"{Kind.SECRET}/"
 """Stands among keys for a secret whose name cannot be read."""
 
+ENCRYPTED_ONLY = "encrypted-only"
+"""The policy by which no secret may stand in Git as plain text."""
+
+_DATA: Pointer = ("data",)
 _PUBLIC: dict[str, Collection[str]] = {
     "opaque": {"encoding"},
     "userpass": {"encoding", "username"},
@@ -56,6 +63,26 @@ def known_name(opened: Opened) -> str:
     if ("name",) in opened.encrypted or not isinstance(name, str):
         return f"{kind}/"
     return str(Key(KINDS[kind], scoped if isinstance(scoped, str) else OPEN_GVC, name))
+
+
+def held_wrong(
+    kind: Kind, value: dict[str, Any], opened: Opened | None, policy: str
+) -> Iterator[tuple[Trouble, Severity]]:
+    """What is encrypted and no secret; and what is a secret and not encrypted, as the ``policy`` takes that."""
+    if kind is not Kind.SECRET:
+        for at in sorted(opened.encrypted, key=str)[:1] if opened is not None else ():
+            message = f"a {kind} has a value that is encrypted"
+            yield Trouble(ENCRYPTED_KIND, at, message, "write it plainly, or put it into a secret"), Severity.ERROR
+    elif policy and is_bare(value, opened):
+        hint = "encrypt it: reconciler secret encrypt FILE --in-place"
+        severity = Severity.ERROR if policy == ENCRYPTED_ONLY else Severity.WARNING
+        yield Trouble(PLAIN_TEXT, _DATA, "a secret stands in Git as plain text", hint), severity
+
+
+def place_of(trouble: Trouble, places: Places) -> tuple[int, int]:
+    """Line and column of ``trouble``: of the value, or of the key where the value is a mapping or none of ours."""
+    on_key = trouble.at == _DATA or trouble.at[0] == FIELD
+    return places.key(trouble.at) if on_key else places.of(trouble.at)
 
 
 def is_bare(value: dict[str, Any], opened: Opened | None) -> bool:

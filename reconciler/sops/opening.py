@@ -86,12 +86,11 @@ def open_all(raw: bytes, reading: Reading, keyring: Keyring) -> dict[int, Opened
 
     The MAC is looked at only where all documents of the file could be read.
     """
-    written = parts(raw)
+    sealed = [each for each in reading.documents if isinstance(each.value, dict) and FIELD in each.value]
+    written = parts(raw) if sealed else []
     found: dict[int, Opened] = {}
     groups: dict[str, Group] = {}
-    for document in reading.documents:
-        if not isinstance(document.value, dict) or FIELD not in document.value:
-            continue
+    for document in sealed:
         try:
             metadata = metadata_of(document.value[FIELD])
             metadata.covers()
