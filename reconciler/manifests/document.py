@@ -108,7 +108,7 @@ class Decoding:
             return
         value = self._translated(self._without_owned(value))
         self.named = "" if Torn(("gvc",), ("string",)) in missed else _named(kind, mended(value, missed))
-        breaches = checker(str(kind)).breaches(value, lambda at: within(at, places))
+        breaches = [each for each in checker(str(kind)).breaches(value) if not within(each.path, places)]
         self._tell(kind, value, breaches, missed)
 
     def _tell(self, kind: Kind, value: dict[str, Any], breaches: list[Breach], missed: Sequence[Torn] = ()) -> None:
