@@ -9,13 +9,15 @@ import click
 
 from reconciler.cli.common import parse_key, settings_option
 from reconciler.cli.saying import say
+from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
 
 
 @click.command(epilog="Example: reconciler adopt volumeset/shop/data")
-@click.argument("key", callback=parse_key)
+@click.argument("key", required=False, callback=parse_key)
+@click.option("--all-of", "gone", default="", metavar="NAME", help="Whatever that source left behind, instead of KEY.")
 @click.option(
     "--source",
     default="",
@@ -23,9 +25,16 @@ if TYPE_CHECKING:
     help="The source that is to own it, where its own is gone from the settings.",
 )
 @settings_option
-def command(settings_file: Path, key: Key, source: str) -> None:
+def command(settings_file: Path, key: Key | None, gone: str, source: str) -> None:
     """Treat an orphan like any other resource again: what its source has not in Git is deleted.
 
-    What belonged to a source that the settings have no more goes to --source.
+    What belonged to a source that the settings have no more stays as it is, until --source takes it: KEY, or all of
+    it with --all-of.
     """
-    say(settings_file, lambda operations: operations.adopt(key, source))
+    if (key is None) == (not gone):
+        raise UsageError("say either which KEY is to be adopted, or with --all-of what a source left behind")
+    say(
+        settings_file,
+        lambda operations: operations.adopt_all(gone, source) if key is None else operations.adopt(key, source),
+        "adopt",
+    )

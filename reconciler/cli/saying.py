@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from reconciler.pipeline.operations import Operations
 
 
-def say(settings_file: Path, verb: Callable[[Operations], str]) -> None:
+def say(settings_file: Path, verb: Callable[[Operations], str], reason: str = "operator") -> None:
     """Carry out ``verb``, tell what came of it, and wake the daemon. Raises RefusedError and RecordsError."""
     from reconciler.clock import SystemClock
     from reconciler.daemon.wake import wake
@@ -23,7 +23,7 @@ def say(settings_file: Path, verb: Callable[[Operations], str]) -> None:
 
     settings = load(settings_file)
     click.echo(operate(settings, SystemClock(), operator(), verb))
-    if not wake(settings.state, None, "operator"):
+    if not wake(settings.state, None, reason):
         click.echo("no daemon runs; the next `reconciler apply` goes by it")
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import msgspec
-
 from reconciler.clock import Clock, iso
 from reconciler.errors import RefusedError
 from reconciler.model.key import Key
@@ -79,22 +77,43 @@ class Operations:
         self._target(str(key))
         records = self._records.applied.get(key)
         owner = records[0].source if records else ""
-        known = {each.name for each in self._settings.sources}
         with self._said(str(key), "Adopted", self._by):
             was = self._records.orphans.remove(key)
-            if owner not in known and records:
-                taker = source or self._only_source()
-                self._records.applied.put_many(msgspec.structs.replace(each, source=taker) for each in records)
+            if owner not in self._sources() and records:
+                taker = self._taker(source)
+                self._hand_over([str(key)], taker)
                 return f"{key} belongs to the source {taker}, which deletes it where it is not in its Git"
             if not was:
                 raise RefusedError(f"{key} is no orphan: the source {owner} owns it")
         return f"{key} is deleted again when it leaves Git"
 
-    def _only_source(self) -> str:
-        names = [each.name for each in self._settings.sources]
-        if len(names) != 1:
-            raise RefusedError(f"say which source takes it, with --source: {', '.join(names)}")
-        return names[0]
+    def adopt_all(self, gone: str, source: str = "") -> str:
+        """Let ``source`` own all that the source ``gone``, which the settings have no more, has left behind."""
+        if gone in self._sources():
+            raise RefusedError(f"the source {gone} is in the settings, and owns what it applied")
+        keys = list(dict.fromkeys(row[0] for row in self._records.applied.scan(gone)))
+        if not keys:
+            raise RefusedError(f"no source {gone!r} has left anything behind")
+        taker = self._taker(source)
+        count = f"{len(keys)} resource{'s' if len(keys) > 1 else ''}"
+        with self._said(source_target(taker), "Adopted", f"{self._by}: {count} of the source {gone}"):
+            self._hand_over(keys, taker)
+        return f"{count} of {gone} belong to the source {taker}, which deletes those that are not in its Git"
+
+    def _hand_over(self, keys: list[str], taker: str) -> None:
+        self._records.applied.adopt(taker, keys)
+        self._records.pending.add_many(taker, keys)
+
+    def _sources(self) -> list[str]:
+        return [each.name for each in self._settings.sources]
+
+    def _taker(self, source: str) -> str:
+        """The source called ``source``, or the only one."""
+        names = self._sources()
+        if source in names or (not source and len(names) == 1):
+            return source or names[0]
+        wrong = f"there is no source {source!r}; " if source else ""
+        raise RefusedError(f"{wrong}say which source takes it, with --source: {', '.join(names)}")
 
     def _target(self, text: str) -> str:
         """``text`` as suspensions name it: a source, or a key that is desired or recorded."""

@@ -28,6 +28,9 @@ from reconciler.settings import Settings
 from reconciler.status.conditions import Condition
 from reconciler.status.writer import StatusWriter
 
+ADOPTED = "adopt"
+"""Why a run looks at all that the source owns: it has come to own more since the last one."""
+
 MOST_EVENTS = 100
 """Findings of a refused revision that become events; the rest is counted in its condition."""
 
@@ -92,6 +95,8 @@ class Runner:
         """
         line = self.lines[name]
         self.stirred.discard(name)
+        if ADOPTED in reason.split(","):
+            line.unsettled = None
         if (suspended := self._suspended(name)) is not None:
             return suspended
         try:

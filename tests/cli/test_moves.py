@@ -1,0 +1,111 @@
+"""What moves to another file, another workload or another source stays what it is, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import DB, SETTINGS, SHOP, Desk, workload
+from tests.gitkit import GitRepo
+
+WEB = "workload/shop/web"
+TWO = SETTINGS.replace("locations:", "  - {name: side, url: ./side, branch: main}\nlocations:")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """Two sources: the shop itself in one, two more workloads of it in the other; both applied."""
+    desk = Desk(tmp_path, SHOP, TWO)
+    GitRepo.create(tmp_path / "side", {"shop/a.yaml": _member("a"), "shop/b.yaml": _member("b")})
+    desk.applied()
+    return desk
+
+
+def _member(name: str) -> str:
+    return workload(name, more="gvc: shop\n")
+
+
+def _side_is_gone(desk: Desk) -> None:
+    desk.settings.write_text(SETTINGS)
+    desk.applied()
+
+
+def test_a_resource_that_moves_to_another_file_is_the_same_one(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    desk.commit({"shop/web.yaml": None, "shop/front/web.yaml": f"gvc: shop\n{workload('web')}"})
+    assert desk.plan()["steps"] == []
+    desk.applied()
+    assert "path: shop/front/web.yaml" in desk.status("shop/workload/web.yaml")
+    assert "version: 1" in desk.status("shop/workload/web.yaml")
+
+
+def test_a_volume_set_is_let_go_by_one_workload_before_another_has_it(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    desk.commit({"shop/db.yaml": DB.replace("name: db\n", "name: store\n")})
+    steps = desk.plan()["steps"]
+    place = {(step["action"], step["key"], step["location"]): number for number, step in enumerate(steps)}
+    for location in ("here", "there"):
+        gone, new = ("delete", "workload/shop/db", location), ("create", "workload/shop/store", location)
+        assert place[gone] < place[new]
+        assert f"workload/shop/db@{location}" in steps[place[new]]["waits_for"]
+    assert not any(step["key"] == "volumeset/shop/data" and step["action"] != "update" for step in steps)
+
+
+def test_what_a_removed_source_owned_stays_whatever_others_do(desk: Desk) -> None:
+    _side_is_gone(desk)
+    desk.commit({"shop/web.yaml": workload("web", "2")})
+    desk.applied()
+    assert {"workload/shop/a", "workload/shop/b"} <= desk.recorded()
+    assert desk.plan()["summary"]["delete"] == 0
+
+
+def test_a_source_that_comes_back_owns_again_what_it_left(desk: Desk) -> None:
+    _side_is_gone(desk)
+    desk.settings.write_text(TWO)
+    desk.applied()
+    assert all(plan["steps"] == [] for plan in desk.plan())
+
+
+def test_all_that_a_removed_source_left_can_be_taken_at_once(desk: Desk) -> None:
+    _side_is_gone(desk)
+    desk.settings.write_text(f"{SETTINGS}prune: {{count: 1}}\n")
+    said = desk.run("adopt", "--all-of", "side")
+    assert said.out.splitlines()[0] == (
+        "2 resources of side belong to the source main, which deletes those that are not in its Git"
+    )
+    plan = desk.plan()
+    assert {step["key"] for step in plan["steps"]} == {"workload/shop/a", "workload/shop/b"}
+    assert plan["held"], "more than a run may delete by itself"
+    assert desk.run("approve", plan["held"]).code == 0
+    desk.applied()
+    assert not {"workload/shop/a", "workload/shop/b"} & desk.recorded()
+
+
+def test_what_was_taken_and_is_in_git_goes_on_as_it_was(desk: Desk) -> None:
+    _side_is_gone(desk)
+    desk.run("adopt", "--all-of", "side", "--source", "main")
+    desk.commit({"shop/a.yaml": _member("a"), "shop/b.yaml": _member("b")})
+    assert desk.plan()["steps"] == []
+    desk.applied()
+    assert "source: main" in desk.status("shop/workload/a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--all-of", "main"), "the source main is in the settings, and owns what it applied"),
+        (("--all-of", "none"), "no source 'none' has left anything behind"),
+        (("--all-of", "side", "--source", "mian"), "there is no source 'mian'; say which source takes it"),
+        (("workload/shop/a", "--source", "mian"), "there is no source 'mian'; say which source takes it"),
+        ((), "say either which KEY is to be adopted"),
+        ((WEB, "--all-of", "side"), "say either which KEY is to be adopted"),
+    ],
+)
+def test_what_cannot_be_taken_is_said(desk: Desk, words: tuple[str, ...], complaint: str) -> None:
+    _side_is_gone(desk)
+    said = desk.run("adopt", *words)
+    assert said.code != 0
+    assert complaint in said.err

@@ -1,0 +1,54 @@
+"""A source that leaves the settings: what it owned stays, through a restart and through a reload, until it is taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.kit import Site, eventually, workload
+from tests.gitkit import GitRepo
+
+SIDE = "workload/shop/side@here"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """A shop, and another source with a workload in it."""
+    site = Site(tmp_path)
+    GitRepo.create(tmp_path / "side.git", {"shop/side.yaml": workload("side", more="gvc: shop\n")})
+    site.configure(sources=[site.source(), site.source("side")])
+    return site
+
+
+def _change(site: Site) -> None:
+    """One more commit of the source that stays, applied."""
+    commit = site.repo.commit({"shop/api.yaml": workload("api", 8081)})
+    eventually(lambda: site.applied(commit), "the source that stays goes on")
+
+
+def test_what_a_source_owned_stays_where_the_daemon_starts_without_it(site: Site) -> None:
+    with site.daemon() as daemon:
+        eventually(lambda: SIDE in site.recorded(), "both are applied")
+        daemon.stop()
+    site.configure(sources=[site.source()])
+    with site.daemon() as daemon:
+        _change(site)
+        assert SIDE in site.recorded()
+        assert not daemon.said("run", source="side")
+
+
+@pytest.mark.parametrize("words", [["--all-of", "side"], ["workload/shop/side"]], ids=["all", "one"])
+def test_what_a_source_owned_stays_where_the_settings_lose_it_until_another_takes_it(
+    site: Site, words: list[str]
+) -> None:
+    with site.daemon() as daemon:
+        eventually(lambda: SIDE in site.recorded(), "both are applied")
+        site.configure(sources=[site.source()])
+        eventually(lambda: daemon.said("settings", taken=True), "the settings are taken")
+        _change(site)
+        assert SIDE in site.recorded()
+        said = site.run("adopt", *words, "--source", "main")
+        assert said.returncode == 0, said.stderr
+        eventually(lambda: SIDE not in site.recorded(), "its new owner has it not in Git")
+        eventually(lambda: not site.status("shop/workload/side.yaml"), "its status goes with it")
