@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from reconciler.documents.places import Places
 from reconciler.documents.schemas import load_schema
-from reconciler.model.finding import Fault
+from reconciler.model.finding import Fault, Pointer
 from reconciler.model.rule import refused
 
 if TYPE_CHECKING:
@@ -88,13 +89,13 @@ class Checker:
         """Whether ``value`` fits the schema."""
         return bool(self._quick.is_valid(value))
 
-    def breaches(self, value: object) -> list[Breach]:
-        """Every way in which ``value`` does not fit, at most ``MOST``; empty where it fits."""
+    def breaches(self, value: object, but: Callable[[Pointer], bool] = lambda _: False) -> list[Breach]:
+        """Every way in which ``value`` does not fit, ``but`` at some places, at most ``MOST``; empty where it fits."""
         from reconciler.documents.dialect import Dialect, breaches
 
         if self._dialect is None:
             self._dialect = Dialect(self.schema)
-        return list(islice(breaches(self._dialect, value), MOST))
+        return list(islice((each for each in breaches(self._dialect, value) if not but(each.path)), MOST))
 
     def phrased(self, found: list[Breach], places: Places) -> list[Fault]:
         """Breaches of this schema in words, sorted by place."""

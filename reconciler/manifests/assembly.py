@@ -16,11 +16,15 @@ import msgspec
 from reconciler.documents.rules import RULES as READING
 from reconciler.manifests.decoder import Broken, Decoded, formed_again
 from reconciler.manifests.delta import Delta, Index, Known, Loose
+from reconciler.manifests.rules.wording import quoted
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.resource import OPEN_GVC, Manifest, Question, Reference, Resource
 from reconciler.model.revision import FileChange
 from reconciler.model.rule import refused
+
+MOST_SAID = 80
+"""Characters of a kind and name that are said as they are, more than any that is allowed has."""
 
 RULES = (
     refused(
@@ -244,6 +248,8 @@ class _Assembly:
         place, names = self._gvcs_at(directory_of(path))
         if len(names) == 1:
             return names[0]
+        if len(what) > MOST_SAID or not what.isprintable():
+            what = quoted(what)
         if names:
             found = ", ".join(sorted(names))
             self._finding(path, line, "gvc-ambiguous",

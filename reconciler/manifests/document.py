@@ -13,7 +13,7 @@ from reconciler.documents.places import Locator, Places
 from reconciler.documents.reader import Document, unread
 from reconciler.documents.validation import MOST, checker
 from reconciler.manifests import kinds
-from reconciler.manifests.judging import Torn, judge, mended, missing, within
+from reconciler.manifests.judging import Torn, judge, mended, missing, torn_by, within
 from reconciler.manifests.normal import Dialect, Former, depends_on, respelled, whole_numbers
 from reconciler.manifests.sealed import held_wrong, hidden_in, is_readable, known_name, place_of, seen
 from reconciler.manifests.secrets import masked, seal_of
@@ -108,7 +108,7 @@ class Decoding:
             return
         value = self._translated(self._without_owned(value))
         self.named = "" if Torn(("gvc",), ("string",)) in missed else _named(kind, mended(value, missed))
-        breaches = [each for each in checker(str(kind)).breaches(value) if not within(each.path, places)]
+        breaches = checker(str(kind)).breaches(value, lambda at: within(at, places))
         self._tell(kind, value, breaches, missed)
 
     def _tell(self, kind: Kind, value: dict[str, Any], breaches: list[Breach], missed: Sequence[Torn] = ()) -> None:
@@ -116,7 +116,7 @@ class Decoding:
 
         What is ``missed`` could not be read, of which the reader has told.
         """
-        torn = [*missed, *(_torn(breach) for breach in breaches)]
+        torn = [*missed, *(torn_by(breach) for breach in breaches)]
         rest = mended(value, torn)
         self.key = self._key_text(kind, rest)
         told = checker(str(kind)).phrased(breaches, self.site.places(self.document)) if breaches else []
@@ -152,8 +152,8 @@ class Decoding:
         scheme = self.dialect.scheme
         judgement = judge(kind, value if scheme == "platform" else respelled(value, scheme), torn)
         for rule, flaw in judgement.flaws:
-            places = self.site.places(self.document)
-            line, column = places.key(flaw.at) if flaw.on_key else places.of(flaw.at)
+            places, at = self.site.places(self.document), _as_written(flaw.at, scheme)
+            line, column = places.key(at) if flaw.on_key else places.of(at)
             key = self._key_text(kind, value)
             self.faults.append(Fault(rule.id, flaw.message, line, column, flaw.suggestion, rule.severity, key))
         return tuple(judgement.questions)
@@ -264,6 +264,12 @@ class Decoding:
         self.faults.append(Fault(rule, message, line, column, suggestion, key=self.key))
 
 
+def _as_written(at: Pointer, scheme: str) -> Pointer:
+    """``at`` where tags have their written names: cpln/protected for platform/protected."""
+    tag = str(at[1]) if len(at) == 2 and at[0] == "tags" else ""
+    return ("tags", scheme + tag.removeprefix("platform")) if tag.startswith("platform/") else at
+
+
 def _mixed(references: tuple[Reference, ...]) -> bool:
     """Whether some targets leave the GVC open while others of such kinds name it."""
     return any(each.target.count("/") > 1 and OPEN_GVC not in each.target for each in references)
@@ -273,13 +279,6 @@ def _named(kind: Kind, value: dict[str, Any]) -> str:
     """The key that a document means to have, faulty or not; "" where it does not say."""
     name, gvc = value.get("name"), value.get("gvc", OPEN_GVC) if kind in GVC_SCOPED else ""
     return str(Key(kind, gvc, name)) if isinstance(name, str) and isinstance(gvc, str) else ""
-
-
-def _torn(breach: Breach) -> Torn:
-    """Where ``breach`` leaves nothing to judge by: at a value of the wrong type, or at a field that is missing."""
-    if breach.keyword == "type":
-        return Torn(breach.path, [breach.asked] if isinstance(breach.asked, str) else breach.asked)
-    return Torn((*breach.path, breach.field) if breach.keyword == "required" else breach.path)
 
 
 def _listed() -> str:
