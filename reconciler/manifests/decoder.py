@@ -23,7 +23,7 @@ from reconciler.sops.rules import RULES as SECRET_RULES
 MOST_FAULTS = 500
 """Faults of one file that are looked for and told one by one."""
 
-MOST_PARTIAL = 20
+MOST_PARTIAL = 10
 """Documents of one file that are looked through although single values in them cannot be read."""
 
 _ENVELOPE = "4-fields.md, section 1"

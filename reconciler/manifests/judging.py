@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -15,6 +15,9 @@ from reconciler.model.key import Kind
 from reconciler.model.resource import Question
 from reconciler.model.rule import Rule
 from reconciler.model.view import Envelope
+
+if TYPE_CHECKING:
+    from reconciler.documents.dialect import Breach
 
 _EMPTY: dict[str, Any] = {"object": {}, "array": [], "string": "", "integer": 0, "number": 0, "boolean": False}
 
@@ -66,6 +69,13 @@ def mended(value: dict[str, Any], torn: Iterable[Torn]) -> dict[str, Any]:
         if each.types and each.at:
             _mend(whole, each)
     return whole
+
+
+def torn_by(breach: Breach) -> Torn:
+    """Where ``breach`` leaves nothing to judge by: at a value of the wrong type, or at a field that is missing."""
+    if breach.keyword == "type":
+        return Torn(breach.path, [breach.asked] if isinstance(breach.asked, str) else breach.asked)
+    return Torn((*breach.path, breach.field) if breach.keyword == "required" else breach.path)
 
 
 def missing(places: Collection[Pointer]) -> list[Torn]:
