@@ -124,6 +124,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     org: str
     sources: tuple[SourceSettings, ...]
     state: Path = Path("/var/lib/reconciler")
+    readers: str = ""
     scheme: str = "platform"
     endpoint_domain: str = "platform.local"
     external: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from keyword import iskeyword
 import click
 
 from reconciler import __version__
-from reconciler.cli.common import complain
+from reconciler.cli.common import AskDaemon, complain
 from reconciler.errors import ReconcilerError, UsageError
 
 COMMANDS = {
@@ -91,7 +91,7 @@ def _run() -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = cli.main(prog_name="reconciler", standalone_mode=False)
+        code = _carried_out()
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
@@ -104,6 +104,15 @@ def _run() -> int:
     except OSError as error:
         return _unsaid(error)
     return code if isinstance(code, int) else 0
+
+
+def _carried_out() -> object:
+    try:
+        return cli.main(prog_name="reconciler", standalone_mode=False)
+    except AskDaemon as asked:
+        from reconciler.cli.relay import relay
+
+        return relay(asked.state, asked.group, sys.argv[1:])
 
 
 def _tell(error: ReconcilerError) -> None:

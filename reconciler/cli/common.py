@@ -74,10 +74,20 @@ def load_or_none(settings_file: Path) -> Settings | None:
     return load(settings_file)
 
 
+class AskDaemon(Exception):
+    """This user may not read the records, and the daemon answers readers: it is to carry the command out."""
+
+    def __init__(self, state: Path, group: str) -> None:
+        super().__init__(group)
+        self.state = state
+        self.group = group
+
+
 def read_records(settings: Settings) -> Records:
     """The records, for reading only; raises RecordsError where there are none yet or they cannot be read."""
     from reconciler.records.store import FILE, Records
 
+    _ask_daemon(settings, settings.state / FILE)
     return Records.open(settings.state / FILE, read_only=True)
 
 
@@ -86,7 +96,15 @@ def records_or_none(settings: Settings) -> Records:
     from reconciler.records.store import FILE, Records
 
     path = settings.state / FILE
+    _ask_daemon(settings, path)
     return Records.open(path, read_only=True) if _may_be_there(path) else Records.open(None)
+
+
+def _ask_daemon(settings: Settings, path: Path) -> None:
+    """Raises AskDaemon where there are records which this user may not read, and readers are welcome."""
+    closed = _may_be_there(path) and not os.access(path, os.R_OK)
+    if closed and settings.readers and "RECONCILER_SERVED" not in os.environ:
+        raise AskDaemon(settings.state, settings.readers)
 
 
 def _may_be_there(path: Path) -> bool:

@@ -10,10 +10,11 @@ from reconciler.clock import Clock
 from reconciler.errors import ReconcilerError, RecordsError, UsageError
 from reconciler.logs import log
 from reconciler.pipeline.runner import Runner
+from reconciler.records.conditions import HOST
 from reconciler.records.events import Event
 from reconciler.records.store import Records
 from reconciler.settings import Settings, load_settings
-from reconciler.status.conditions import HOST, SETTINGS_TAKEN, shortened
+from reconciler.status.conditions import SETTINGS_TAKEN, shortened
 
 LOOK = 1.0
 """Seconds between looks at the file. One that is the same in two looks is no longer being written."""

@@ -12,6 +12,7 @@ from reconciler.clock import Clock, SystemClock
 from reconciler.daemon.lock import StateLock
 from reconciler.daemon.loop import STATUS, Daemon
 from reconciler.daemon.notify import Notifier
+from reconciler.daemon.readers import Readers
 from reconciler.daemon.reload import LOOK, Reload
 from reconciler.daemon.timers import SchedulerTimers
 from reconciler.daemon.wake import WakeSocket
@@ -27,7 +28,15 @@ from reconciler.settings import Settings
 class Service:
     """Loops over one set of records; the one that runs makes way for the next where the settings have changed."""
 
-    def __init__(self, runner: Runner, clock: Clock, engines: Mapping[str, MakeEngine], reload: Reload | None) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        clock: Clock,
+        engines: Mapping[str, MakeEngine],
+        reload: Reload | None,
+        readers: Readers | None,
+    ) -> None:
+        self._readers = readers
         self._clock = clock
         self._engines = engines
         self._reload = reload
@@ -43,6 +52,8 @@ class Service:
         looking = asyncio.create_task(self._look())
         try:
             while True:
+                if self._readers is not None:
+                    await self._readers.open(self._daemon.runner.settings.readers)
                 watching = asyncio.create_task(_watch(self._daemon))
                 await self._daemon.follow(reason)
                 self._daemon.stop.set()
@@ -52,6 +63,8 @@ class Service:
                 self._daemon, self._next, reason = self._made(self._next), None, "settings"
         finally:
             looking.cancel()
+            if self._readers is not None:
+                await self._readers.close()
 
     def end(self) -> None:
         """Stop working; the step in flight ends."""
@@ -104,7 +117,8 @@ async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES,
         socket = WakeSocket(settings.state)
         try:
             reload = Reload(file, settings, records, clock) if file is not None else None
-            service = Service(Runner(settings, records, clock, engines), clock, engines, reload)
+            readers = Readers(settings.state, file.absolute()) if file is not None else None
+            service = Service(Runner(settings, records, clock, engines), clock, engines, reload, readers)
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, service.end)

@@ -53,7 +53,7 @@ class WakeSocket:
         receiver.setblocking(False)
         # Before bind, so that the file never exists with wider rights.
         os.fchmod(receiver.fileno(), 0o600)
-        with _address(self._state) as address:
+        with address_of(self._state, _NAME) as address:
             receiver.bind(address)
         self._socket = receiver
         asyncio.get_running_loop().add_reader(receiver, self._receive, receiver, call)
@@ -80,7 +80,7 @@ def wake(state: Path, source: str | None = None, reason: str = "operator") -> bo
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.setblocking(False)
         try:
-            with _address(state) as address:
+            with address_of(state, _NAME) as address:
                 sender.sendto(f"{reason}\n{source or ''}".encode()[:_LONGEST_MESSAGE], address)
         except BlockingIOError:
             # Its queue is full of wake-ups, so it will wake.
@@ -91,14 +91,14 @@ def wake(state: Path, source: str | None = None, reason: str = "operator") -> bo
 
 
 @contextlib.contextmanager
-def _address(state: Path) -> Iterator[str]:
-    """The socket's address; one too long for the kernel goes by way of the open directory."""
-    path = str(state / _NAME)
+def address_of(state: Path, name: str) -> Iterator[str]:
+    """The address of the socket ``name``; one too long for the kernel goes by way of the open directory."""
+    path = str(state / name)
     if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
         yield path
         return
     directory = os.open(state, os.O_PATH | os.O_DIRECTORY)
     try:
-        yield f"/proc/self/fd/{directory}/{_NAME}"
+        yield f"/proc/self/fd/{directory}/{name}"
     finally:
         os.close(directory)

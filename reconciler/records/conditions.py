@@ -6,6 +6,9 @@ import msgspec
 
 from reconciler.records.database import Database
 
+HOST = "/host"
+"""The scope of conditions that are about the daemon and not about a source or resource."""
+
 
 class ScopeCondition(msgspec.Struct, frozen=True):
     """One condition of a scope; ``since`` (seconds since the epoch) is when ``status`` last turned."""

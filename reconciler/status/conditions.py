@@ -21,9 +21,6 @@ STATUS_PUSHED = "StatusPushed"
 STATUS_STALE = "StatusStale"
 SETTINGS_TAKEN = "SettingsTaken"
 
-HOST = "/host"
-"""The scope of conditions that are about the daemon and not about a source or resource."""
-
 _MESSAGE_LENGTH = 500
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from reconciler.daemon.reload import Reload
 from reconciler.pipeline.runner import Runner
+from reconciler.records.conditions import HOST
 from reconciler.records.store import Records
 from reconciler.settings import Settings, load_settings
-from reconciler.status.conditions import HOST
 from tests.daemon.kit import Running, ServiceManager, Site, eventually, workload
 from tests.fakeclock import FakeClock
 from tests.gitkit import GitRepo

@@ -18,6 +18,10 @@ All but `init`, `convert`, `import` and `secret encrypt`, and `validate` and `di
 wrong. Results go to standard output, complaints and the log to standard error. `NO_COLOR` switches colours off;
 without a terminal there are none. What `convert` and `import` do field by field: [convert.md](convert.md).
 
+Who may not read the records, and is a member of the group that the setting `readers` names, has `get`, `describe`,
+`plan`, `events` and `history` carried out by the daemon, as long as one runs. All other commands are for root and for
+the user of the daemon.
+
 A resource is named by its key: `workload/GVC/NAME`, `gvc/NAME`, `secret/NAME`.
 """
 

@@ -157,6 +157,8 @@ LOG = {
     "engine bug": "A fault in this program, with its place and without its text. Facts: place, error, traceback.",
     "settings": "The settings were changed, and are taken over or (a warning) are not: the former ones go on. Facts: "
     "taken, sources, message.",
+    "readers": "A warning: the group `readers` cannot be let in. Facts: group, message.",
+    "reading": "Debug: a command is carried out for a reader. Facts: user, words (its name).",
     "unwatched": "A local source, or an engine, cannot be watched and is only looked at now and then. Facts: source, "
     "message.",
     "location": "What is at a location cannot be seen (a warning), or can again. Facts: location, seen, message.",

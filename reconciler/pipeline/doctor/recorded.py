@@ -14,10 +14,10 @@ from reconciler.errors import RecordsError
 from reconciler.model.key import Kind
 from reconciler.pipeline.doctor.check import Check, ago, fine, problem, warning
 from reconciler.planning.placement import locations_of
-from reconciler.records.conditions import ScopeCondition
+from reconciler.records.conditions import HOST, ScopeCondition
 from reconciler.records.store import FILE, Records
 from reconciler.settings import Settings
-from reconciler.status.conditions import HOST, SETTINGS_TAKEN
+from reconciler.status.conditions import SETTINGS_TAKEN
 
 SKEW = 60.0
 """Seconds that a record may be ahead of the clock."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 import stat
@@ -61,6 +62,8 @@ def check_rights(settings: Settings, settings_file: Path, who: Identity) -> Iter
     """The files of the operator and of the daemon, which runs as ``who``."""
     yield _trusted(settings_file, "settings", who)
     yield _state(settings.state, who)
+    if settings.readers:
+        yield _readers(settings, settings_file, who)
     for source in settings.sources:
         yield from _credentials(source, who)
         if source.verify is not None:
@@ -88,6 +91,21 @@ def _state(state: Path, who: Identity) -> Check:
     if records.exists() and stat.S_IMODE(records.stat().st_mode) & 0o037:
         return problem(about, f"{records}, which holds secrets, is open to others", f"chmod 600 {records}*")
     return fine(about, f"{state} belongs to {who.name}, mode {mode:o}")
+
+
+def _readers(settings: Settings, settings_file: Path, who: Identity) -> Check:
+    about, group = "readers", settings.readers
+    try:
+        gid = grp.getgrnam(group).gr_gid
+    except KeyError:
+        return problem(about, f"this host has no group {group}", f"groupadd --system {group}")
+    if who.uid and gid not in who.groups:
+        return problem(about, f"{who.name} is not in the group {group}, so it cannot let it in",
+                       f"usermod -aG {group} {who.name}, and restart the daemon")  # fmt: skip
+    found = settings_file.stat()
+    if not found.st_mode & 0o004 and not (found.st_gid == gid and found.st_mode & 0o040):
+        return problem(about, f"the group {group} may not read {settings_file}", f"chmod o+r {settings_file}")
+    return fine(about, f"members of {group} may look")
 
 
 def _credentials(source: SourceSettings, who: Identity) -> Iterator[Check]:

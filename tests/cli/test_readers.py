@@ -1,0 +1,299 @@
+"""Members of the group `readers` look without any right to the records, and can do nothing else."""
+
+from __future__ import annotations
+
+import grp
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from reconciler.cli import cli
+from reconciler.cli.served import READING, refusal
+from reconciler.daemon.readers import NAME
+from reconciler.records.store import FILE
+from tests.cli.desk import SHOP, Desk, Said, workload
+from tests.daemon.kit import Running, Site, eventually
+
+PASSWORD = "not-a-real-password"
+GROUP = "users"
+NOBODY = 12_345
+
+AS_READER = """
+import getpass, importlib, os, pkgutil, sys, unicodedata
+from pathlib import Path
+import reconciler
+for module in pkgutil.walk_packages(reconciler.__path__, "reconciler."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+from reconciler.cli import main
+from reconciler.settings import load_settings
+load_settings(Path(os.environ["RECONCILER_SETTINGS"]))
+groups, sys.argv = [int(each) for each in sys.argv[1].split(",") if each], ["reconciler", *sys.argv[2:]]
+os.setgroups(groups)
+os.setgid(NOBODY)
+os.setuid(NOBODY)
+main()
+""".replace("NOBODY", str(NOBODY))
+"""The command of a user without rights. What it imports may lie in a home of root, so that is done before."""
+
+only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """A site with readers, in a place that every user may enter."""
+    place = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
+    place.chmod(0o755)
+    site = Site(place, SHOP)
+    site.configure(readers=GROUP, sources=[site.source(interval="1h")])
+    site.settings_file.chmod(0o644)
+    yield site
+    shutil.rmtree(place)
+
+
+def member(site: Site, *words: str, groups: str | None = None) -> subprocess.CompletedProcess[str]:
+    """One command of a member of the group, or of a user in the ``groups``."""
+    return subprocess.run(_command(groups, *words), env=_environ(site), capture_output=True, text=True, check=False)
+
+
+def _command(groups: str | None, *words: str) -> list[str]:
+    mine = str(grp.getgrnam(GROUP).gr_gid) if groups is None else groups
+    return [sys.executable, "-c", AS_READER, mine, *words]
+
+
+def _environ(site: Site) -> dict[str, str]:
+    return {**os.environ, **site.environ}
+
+
+def ready(site: Site, daemon: Running) -> None:
+    eventually(lambda: site.applied(site.repo.git("rev-parse", "main")), "the first commit is applied")
+    eventually(lambda: (site.state / NAME).exists(), "readers are let in")
+    assert daemon.said("readers") == []
+
+
+@only_root
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["get"],
+        ["get", "secret", "db", "-o", "yaml"],
+        ["get", "-o", "json"],
+        ["describe", "workload/shop/web"],
+        ["describe", "secret/db"],
+        ["history"],
+        ["events", "--last", "5"],
+        ["plan"],
+        ["plan", "--revision", "main", "--format", "json"],
+        ["get", "workload", "nonsense"],
+        ["describe", "workload/shop/wbe"],
+        ["get", "--settings", "SETTINGS"],
+    ],
+    ids=" ".join,
+)
+def test_a_member_sees_what_root_sees(site: Site, words: list[str]) -> None:
+    words = [word.replace("SETTINGS", str(site.settings_file)) for word in words]
+    with site.daemon() as daemon:
+        ready(site, daemon)
+        asked, own = member(site, *words), site.run(*words)
+        assert (asked.returncode, asked.stdout, asked.stderr) == (own.returncode, own.stdout, own.stderr)
+        assert asked.stdout + asked.stderr
+        assert PASSWORD not in asked.stdout + asked.stderr
+
+
+@only_root
+def test_a_member_sees_what_a_commit_would_change_and_not_the_secret_in_it(site: Site) -> None:
+    with site.daemon() as daemon:
+        ready(site, daemon)
+        secret = str(SHOP["secrets.yaml"]).replace(PASSWORD, "an0ther-password")
+        files = {"secrets.yaml": secret, "shop/web.yaml": workload("web", "2")}
+        site.repo.commit(files, branch="feature", parent=site.repo.git("rev-parse", "main"))
+        asked = member(site, "plan", "--revision", "feature", "--detailed-exitcode")
+        assert asked.returncode == 3, asked.stderr
+        assert "workload/shop/web" in asked.stdout
+        assert "secret/db" in asked.stdout
+        assert "an0ther" not in asked.stdout + asked.stderr
+
+
+@only_root
+def test_no_file_of_the_state_directory_is_open_to_a_member(site: Site) -> None:
+    with site.daemon() as daemon:
+        ready(site, daemon)
+        found = site.state.stat()
+        assert (stat.S_IMODE(found.st_mode), found.st_gid) == (0o710, grp.getgrnam(GROUP).gr_gid)
+        script = "import os, sys; os.setgroups([int(sys.argv[2])]); os.setgid(NOBODY); os.setuid(NOBODY)\n"
+        script += "for each in sys.argv[3:]: print(each, os.access(each, os.R_OK), os.access(each, os.W_OK))\n"
+        script += "os.listdir(sys.argv[1])"
+        files = [str(path) for path in site.state.rglob("*")]
+        command = [sys.executable, "-c", script.replace("NOBODY", str(NOBODY)), str(site.state), str(found.st_gid)]
+        said = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+        assert "PermissionError" in said.stderr
+        opened = [line.split()[0] for line in said.stdout.splitlines() if "True" in line]
+        assert opened == [str(site.state / NAME)]
+        assert str(site.state / FILE) in said.stdout
+    assert daemon.process.wait() != 0
+
+
+@only_root
+def test_who_is_no_member_is_told_to_become_one(site: Site) -> None:
+    with site.daemon() as daemon:
+        ready(site, daemon)
+        asked = member(site, "get", groups="")
+        assert asked.returncode == 1
+        assert f"become a member of the group {GROUP}" in asked.stderr
+
+
+@only_root
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["plan", "--out", "/tmp/reconciler-test-plan"], "plan: out cannot be given by readers"),
+        (["suspend", "main"], "this user may not"),
+        (["apply"], "cannot be written: Permission denied"),
+        (["backup", "/tmp/reconciler-test-backup"], "`backup` is not for readers"),
+    ],
+)
+def test_a_member_can_change_nothing(site: Site, words: list[str], why: str) -> None:
+    with site.daemon() as daemon:
+        ready(site, daemon)
+        before = site.recorded()
+        asked = member(site, *words)
+        assert asked.returncode in (1, 2)
+        assert why in asked.stderr
+        assert "Traceback" not in asked.stderr
+        assert not any(Path(word).exists() for word in words if word.startswith("/tmp"))
+        assert site.recorded() == before
+
+
+@only_root
+def test_events_are_followed_until_the_reader_goes(site: Site) -> None:
+    with site.daemon() as daemon:
+        ready(site, daemon)
+        command, out = _command(None, "events", "--follow", "-o", "json", "--last", "1"), site.path / "followed"
+        with out.open("wb") as written, subprocess.Popen(command, env=_environ(site), stdout=written) as following:
+            try:
+                eventually(lambda: out.read_text().count("\n") == 1, "the last event comes")
+                assert _children(daemon, "events")
+                site.repo.commit({"shop/web.yaml": workload("web", "2")})
+                eventually(lambda: '"Updated"' in out.read_text(), "what happens comes")
+            finally:
+                following.kill()
+        eventually(lambda: not _children(daemon, "events"), "it ends with the reader")
+        assert daemon.process.poll() is None
+
+
+@only_root
+def test_readers_come_and_go_with_the_settings(site: Site) -> None:
+    with site.daemon() as daemon:
+        ready(site, daemon)
+        site.configure(readers="root")
+        eventually(lambda: site.state.stat().st_gid == 0, "another group is let in")
+        assert "become a member of the group root" in member(site, "get").stderr
+        del site.settings["readers"]
+        site.configure()
+        eventually(lambda: not (site.state / NAME).exists(), "nobody is let in")
+        assert stat.S_IMODE(site.state.stat().st_mode) == 0o700
+        assert member(site, "get").returncode == 1
+        site.configure(readers="no-such-group")
+        eventually(lambda: daemon.said("readers", group="no-such-group"), "a group that is not there is told")
+        assert daemon.stop() == 0
+
+
+@only_root
+def test_without_a_daemon_there_are_no_answers(site: Site) -> None:
+    with site.daemon() as daemon:
+        ready(site, daemon)
+        assert daemon.stop() == 0
+    asked = member(site, "get")
+    assert asked.returncode == 1
+    assert "reconciler get" not in asked.stdout
+    assert len(asked.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("sent", [b"", b"\n", b"[]\n", b'{"a": 1}\n', b"x" * 100_000, b'["get\\u0000"]\n', b'["get"'])
+def test_whatever_is_sent_the_daemon_goes_on(site: Site, sent: bytes) -> None:
+    with site.daemon() as daemon:
+        ready(site, daemon)
+        with socket.socket(socket.AF_UNIX) as link:
+            link.connect(str(site.state / NAME))
+            link.sendall(sent)
+            link.shutdown(socket.SHUT_WR)
+            link.settimeout(20)
+            answer = b"".join(iter(lambda: link.recv(65_536), b""))
+        assert b"Traceback" not in answer
+        assert all("text" not in line for line in daemon.log())
+        assert daemon.stop() == 0
+
+
+def _children(daemon: Running, word: str) -> list[str]:
+    """Command lines of the daemon's children with ``word``."""
+    found = []
+    for task in Path(f"/proc/{daemon.process.pid}/task").iterdir():
+        for pid in (task / "children").read_text().split():
+            try:
+                line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            found += [line] if word in line else []
+    return found
+
+
+@pytest.mark.parametrize("name", READING)
+def test_every_option_of_a_command_for_readers_was_thought_about(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert {each.name for each in command.params} - READING[name] <= {"settings_file", "out"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        [""],
+        ["run"],
+        ["apply"],
+        ["get", "--settings", "/etc/shadow"],
+        ["get", "--settings=/etc/shadow"],
+        ["plan", "--out", "x"],
+        ["plan", "--out=x"],
+        ["plan", "--format", "json", "--out", "x"],
+        ["--version"],
+        ["backup", "x"],
+        ["doctor"],
+    ],
+    ids=" ".join,
+)
+def test_what_could_change_or_read_a_file_is_refused(words: list[str]) -> None:
+    assert refusal(words)
+
+
+@pytest.mark.parametrize("words", [["get"], ["get", "-ojson"], ["plan", "--format=json"], ["get", "--nonsense"]])
+def test_what_only_looks_is_carried_out(words: list[str]) -> None:
+    assert refusal(words) == ""
+
+
+def test_doctor_says_what_readers_lack(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    plain = desk.settings.read_text()
+    desk.settings.write_text(f"readers: no-such-group\n{plain}")
+    assert "this host has no group no-such-group" in _told(desk.run("doctor", "--format", "json"))
+    desk.settings.write_text(f"readers: {GROUP}\n{plain}")
+    desk.settings.chmod(0o600)
+    assert f"the group {GROUP} may not read" in _told(desk.run("doctor", "--format", "json"))
+    desk.settings.chmod(0o644)
+    assert f"members of {GROUP} may look" in _told(desk.run("doctor", "--format", "json"))
+
+
+def _told(said: Said) -> str:
+    checks: list[dict[str, Any]] = said.json["checks"]
+    return "\n".join(each["message"] for each in checks if each["about"] == "readers")
