@@ -88,7 +88,7 @@ def port(workload: Workload) -> Iterator[Flaw | Ask]:
                 yield Ask(("spec", "containers", index, "inheritEnv"), f"gvc/{workload.gvc or OPEN_GVC}")
         elif not _fits(container.env[step].value, container):
             place = ("spec", "containers", index)
-            words = _misfit(container.env[step].value, container)
+            words = _misfit(container.env[step].value, container, workload.spec.type)
             yield Flaw((*place, "env", step, "value"), *words, ((*place, "ports"), (*place, "port")))
 
 
@@ -103,13 +103,14 @@ def inherited_port(question: Question, subject: str, world: World) -> Iterator[W
     container = asking(question, workload)
     for value in values:
         if not _fits(value, container):
-            message, hint = _misfit(value, container)
+            message, hint = _misfit(value, container, workload.spec.type)
             yield f"inherited with the GVC's variables: {message}", hint
 
 
-def _misfit(value: str, container: Container) -> Words:
+def _misfit(value: str, container: Container, type_: str) -> Words:
     first = container.ports[0].number if container.ports else container.port
-    hint = f"leave PORT out, since the platform sets it to {first}, or add the port to `ports`"
+    more = ", or add the port to `ports`" if container.ports and type_ != "serverless" else ""
+    hint = f"leave PORT out, since the platform sets it to {first}{more}"
     return f"PORT is {quoted(value)}, which is no port of this container", hint
 
 
