@@ -25,7 +25,7 @@ from reconciler.records.pins import Pin
 from reconciler.records.store import Records
 from reconciler.records.suspensions import Suspension, source_target
 from reconciler.settings import Settings
-from reconciler.status.conditions import Condition
+from reconciler.status.conditions import PINNED, SUSPENDED, Condition
 from reconciler.status.writer import StatusWriter
 
 ADOPTED = "adopt"
@@ -160,10 +160,10 @@ class Runner:
         """The report of a source about which nothing is done now; its conditions say so, and that it is pinned."""
         pin = self.records.pins.get(name)
         found = self.records.suspensions.get(source_target(name))
-        wanted = [Condition("Pinned", True, "Pinned", _pinned(pin))] if pin is not None else []
-        wanted += [Condition("Suspended", True, "Suspended", _suspended(found))] if found is not None else []
+        wanted = [Condition(PINNED, True, PINNED, _pinned(pin))] if pin is not None else []
+        wanted += [Condition(SUSPENDED, True, SUSPENDED, _suspended(found))] if found is not None else []
         self._set(name, *wanted)
-        over = {"Pinned", "Suspended"} - {each.type for each in wanted}
+        over = {PINNED, SUSPENDED} - {each.type for each in wanted}
         for kind in over & {each.type for each in self.records.conditions.get(name)}:
             self.records.conditions.drop(name, kind)
         return None if found is None else report.suspended(name, _suspended(found))

@@ -20,6 +20,8 @@ SOURCE_STALE = "SourceStale"
 STATUS_PUSHED = "StatusPushed"
 STATUS_STALE = "StatusStale"
 SETTINGS_TAKEN = "SettingsTaken"
+SUSPENDED = "Suspended"
+PINNED = "Pinned"
 
 _MESSAGE_LENGTH = 500
 

@@ -17,7 +17,7 @@ from reconciler.planning.placement import locations_of
 from reconciler.records.conditions import HOST, ScopeCondition
 from reconciler.records.store import FILE, Records
 from reconciler.settings import Settings
-from reconciler.status.conditions import SETTINGS_TAKEN
+from reconciler.status.conditions import PINNED, SETTINGS_TAKEN, SUSPENDED
 
 SKEW = 60.0
 """Seconds that a record may be ahead of the clock."""
@@ -127,7 +127,7 @@ def _troubles(about: str, found: dict[str, ScopeCondition], now: float) -> Itera
         message = f"{bad.reason} for {ago(now - bad.since)}: {bad.message}"
         grave = bad.reason == "InvalidRevision" or (long in found and found[long].status)
         yield (problem if grave else warning)(about, message, _ADVICE.get(bad.reason, "see the message"))
-    for kind in ("Suspended", "Pinned"):
+    for kind in (SUSPENDED, PINNED):
         if kind in found and found[kind].status:
             yield warning(about, found[kind].message, f"when that is over: reconciler resume {about.split()[1]}")
 
