@@ -86,7 +86,7 @@ def _noted(breach: Breach, note: str) -> str:
 
 
 def _unknown(breach: Breach, secret: bool) -> Words:
-    known = sorted(breach.schema.get("properties", {}))
+    known = sorted(name for name, each in breach.schema.get("properties", {}).items() if not each.get("readOnly"))
     near = _nearest(breach.field, known)
     missing = [name for name in known if name not in breach.value]
     suggestion = _shortened(f"known here: {', '.join(missing)}", 200) if missing else ""

@@ -22,7 +22,7 @@ from reconciler.planning.plan import ChangeClass
 from tests.documents.tree import fields, full, met, nodes
 
 CONDITIONAL = {"if", "then", "else", "allOf", "properties", "items", "propertyNames", "const"}
-NOTES = {"$schema", "title", "description", "default", "examples", "deprecated"}
+NOTES = {"$schema", "title", "description", "default", "examples", "deprecated", "readOnly"}
 ANNOTATIONS = {
     "x-link",
     "x-depends",

@@ -14,7 +14,9 @@ from reconciler.manifests.normal import Dialect
 from reconciler.model.revision import FileChange
 from reconciler.pipeline.compare import compare
 from reconciler.pipeline.decoding import MANY, Blobs, Cache, decode_all
+from reconciler.pipeline.folder import check
 from reconciler.pipeline.host import Host, HostFault, keyring_of
+from reconciler.pipeline.view import Surroundings
 from reconciler.records.store import Records
 from reconciler.settings import SecretSettings
 from reconciler.sops.keyring import Keyring
@@ -261,6 +263,18 @@ def test_commits_are_compared_without_identity_and_host(tmp_path: Path) -> None:
     compared = compare(way.settings, way.settings.sources[0], "HEAD~1", "HEAD")
     assert [each.rule for each in compared.findings] == ["secret-locked"]
     assert compared.plan is not None
+
+
+@pytest.mark.parametrize("manner", [Manner(), Manner("unencrypted_suffix", "_no")], ids=["data", "whole"])
+def test_files_can_be_looked_at_without_opening_them(tmp_path: Path, manner: Manner) -> None:
+    for name, raw in {"gvc.yaml": BASE.encode(), "web.yaml": WEB.encode(), "db.yaml": sealed(manner=manner)}.items():
+        (tmp_path / name).write_bytes(raw)
+    found = check(tmp_path, Dialect("acme", secrets="encrypted-only"), Surroundings(unknown=True))
+    assert [(each.rule, each.severity) for each in found.findings] == [("secret-locked", "notice")]
+    (tmp_path / "web.yaml").write_text(WEB.replace("db.password", "db.pasword"))
+    found = check(tmp_path, Dialect("acme"), Surroundings(unknown=True))
+    seen = {"secret-key", "secret-locked"} if manner == DATA else {"secret-locked"}
+    assert {each.rule for each in found.findings} == seen
 
 
 def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
