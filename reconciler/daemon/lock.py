@@ -50,6 +50,8 @@ class StateLock:
         try:
             self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if os.geteuid() == 0:  # what root begins, the daemon's user has to be able to go on with
+                os.fchown(file, self._state.stat().st_uid, self._state.stat().st_gid)
         except OSError as error:
             raise UsageError(f"the state directory {self._state} cannot be written: {error.strerror}") from error
         if not _take(file):

@@ -121,9 +121,8 @@ class Line:
         revision = self.source.revision(expression or self._pinned())
         if not expression:
             same_ref = row is not None and row.ref == revision.ref
-            previous = row.commit if row is not None and same_ref else ""
-            check_rewrite(repository, previous, revision)
-            repository.check_signed(revision.commit, previous)
+            check_rewrite(repository, row.commit if row is not None and same_ref else "", revision)
+            repository.check_signed(revision.commit, row.commit if row is not None else "")
         self._take_identity()
         self.records.blobs.use(decoder_id(self.dialect), keep=keep_cache)
         view = self.view()

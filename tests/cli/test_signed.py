@@ -1,0 +1,53 @@
+"""Signed history through the commands: what was pushed while a source was held is checked when it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import SETTINGS, Desk, workload
+from tests.source.keys import Keys
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Iterator[Keys]:
+    made = Keys(tmp_path / "keys")
+    made.ssh("ada")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, keys: Keys) -> Desk:
+    """A desk that has applied two commits of ada's."""
+    (tmp_path / "desk").mkdir()
+    verify = f"verify: {{signed: history, allowedSigners: '{keys.signers}'}}"
+    desk = Desk(tmp_path / "desk", settings=SETTINGS.replace("branch: main}", f"branch: main, {verify}}}"))
+    for tag in ("2", "3"):
+        keys.commit(desk.repo, "shop/web.yaml", workload("web", tag), "ada")
+        desk.applied()
+    return desk
+
+
+def test_what_is_pushed_while_a_source_is_held_back_is_checked_when_it_goes_on(desk: Desk, keys: Keys) -> None:
+    assert desk.run("rollback", "main", "main~1").code == 0
+    desk.applied()
+    slip = keys.commit(desk.repo, "shop/web.yaml", workload("web", "4"))
+    keys.commit(desk.repo, "shop/more.yaml", workload("more"), "ada")
+    desk.applied()
+    desk.run("resume", "main")
+    said = desk.run("apply")
+    assert said.code == 1
+    assert f"commit {slip[:12]} is not accepted: it is not signed" in said.out + said.err
+    assert "workload/shop/more" not in desk.recorded()
+
+
+def test_an_unsigned_revision_is_neither_planned_nor_rolled_back_to(desk: Desk) -> None:
+    desk.commit({"shop/web.yaml": workload("web", "5")}, branch="feature", parent=desk.repo.git("rev-parse", "main"))
+    for words in (["plan", "--revision", "feature"], ["rollback", "main", "feature"]):
+        said = desk.run(*words)
+        assert said.code == 1
+        assert "it is not signed; nothing of it is read" in said.err
+    desk.applied()
