@@ -13,7 +13,6 @@ from reconciler.engines import words
 from reconciler.engines.protocol import Engine, Seen
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.drifting import Ignore
-from reconciler.model.key import Key
 from reconciler.planning.drift import Deviation, Drift, There, at_place, drift_of, minded, packed, said
 from reconciler.records.drifts import DriftRow
 from reconciler.records.events import Event
@@ -22,6 +21,10 @@ from reconciler.settings import Settings
 
 PATIENCE = 60.0
 """Seconds that an engine may take to say what there is."""
+
+
+MOST_EVENTS = 100
+"""Events of one look; of the rest only the number."""
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -139,23 +142,35 @@ class Lookout:
         """Look at every location and keep what differs; the names of the sources that have something to heal."""
         found = await look(self._settings, self._records, self.engines)
         self.unseen = found.unseen
-        return self._keep(found) if found.seen or self._records.drifts.all() else set()
+        if not found.seen and not self._records.drifts.all():
+            return set()
+        return await asyncio.to_thread(self._keep, found)
 
     def _keep(self, found: Look) -> set[str]:
         records, now = self._records, self._clock.now()
         known = {(row.key, row.location): row for row in records.drifts.all()}
+        changed: list[DriftRow] = []
+        events: list[Event] = []
         to_heal: set[str] = set()
+        for drift, source in found.drifts:
+            old = known.pop((str(drift.key), drift.location), None)
+            row = self._judged(drift, _row(drift, source, old, now), now)
+            if row != old:
+                changed.append(row)
+                events += self._told(drift, row, old, now)
+            if self._worth_a_run(row, old):
+                to_heal.add(source)
+        over = [row for row in known.values() if row.location not in found.unseen]
+        events += [_event("DriftOver", f"nothing differs any more{at_place(row.location)}", row, now) for row in over]
         with records.transaction():
             if found.seen:
                 records.drifts.check(now)
-            for drift, source in found.drifts:
-                old = known.pop((str(drift.key), drift.location), None)
-                row = self._judged(drift, _row(drift, source, old, now), now)
-                if row != old:
-                    self._tell(drift, row, old, now)
-                if self._worth_a_run(drift.key, row, old):
-                    to_heal.add(source)
-            self._over([row for row in known.values() if row.location not in found.unseen], now)
+            records.drifts.put_many(changed)
+            for row in over:
+                records.drifts.remove(row.key, row.location)
+            for row in (each for each in (*changed, *over) if each.source):
+                records.pending.add_many(row.source, [row.key])
+            self._tell(events, now)
         return to_heal
 
     def _judged(self, drift: Drift, row: DriftRow, now: float) -> DriftRow:
@@ -166,34 +181,32 @@ class Lookout:
         healed = self._records.heals.count(drift.key, drift.location, record.digest, now)
         return msgspec.structs.replace(row, fought=healed >= self._settings.drift.most_heals)
 
-    def _tell(self, drift: Drift, row: DriftRow, old: DriftRow | None, now: float) -> None:
-        self._records.drifts.put_many([row])
-        told = []
+    def _told(self, drift: Drift, row: DriftRow, old: DriftRow | None, now: float) -> Iterator[Event]:
         if old is None or old.packed != row.packed:
-            told.append(("DriftDetected", said(drift)))
+            yield _event("DriftDetected", said(drift), row, now)
         if row.fought and (old is None or not old.fought):
             often = f"healed {self._settings.drift.most_heals} times within an hour and changed again"
-            told.append(("DriftFight", f"{often}; it is left alone until: reconciler retry {row.key}"))
-        self._events("Warning", row, told, now)
+            yield _event("DriftFight", f"{often}; it is left alone until: reconciler retry {row.key}", row, now)
 
-    def _over(self, rows: Iterable[DriftRow], now: float) -> None:
-        for row in rows:
-            self._records.drifts.remove(row.key, row.location)
-            self._events("Normal", row, [("DriftOver", f"nothing differs any more{at_place(row.location)}")], now)
+    def _tell(self, events: list[Event], now: float) -> None:
+        """The first of ``events``, and how many more there are: a lost location is thousands of them."""
+        more = len(events) - MOST_EVENTS
+        told = events[:MOST_EVENTS]
+        if more > 0:
+            told.append(Event(now, 0, "", "", "Warning", "DriftDetected", f"and {more} more; see: reconciler drift"))
+        self._records.events.add_many(told)
+        if told:
+            self._records.events.trim(self._settings.events.keep)
 
-    def _events(
-        self, kind: Literal["Normal", "Warning"], row: DriftRow, told: Iterable[tuple[str, str]], now: float
-    ) -> None:
-        self._records.events.add_many(
-            Event(now, 0, row.key, row.location, kind, reason, message) for reason, message in told
-        )
-        self._records.events.trim(self._settings.events.keep)
-        if row.source:
-            self._records.pending.add_many(row.source, [row.key])
-
-    def _worth_a_run(self, key: Key, row: DriftRow, old: DriftRow | None) -> bool:
+    def _worth_a_run(self, row: DriftRow, old: DriftRow | None) -> bool:
         """Whether a run can heal it now: not where somebody has to speak first, or a failure is owed another try."""
         if not row.source or row.fought or not self._settings.drift.heal:
             return False
         waits = self._settings.approval == "always" and row == old
-        return not (waits or self._records.suspensions.get(row.key) or self._records.failures.get(key))
+        failed = any(each.location == row.location for each in self._records.failures.get(row.key))
+        return not (waits or failed or self._records.suspensions.get(row.key))
+
+
+def _event(reason: str, message: str, row: DriftRow, now: float) -> Event:
+    kind: Literal["Normal", "Warning"] = "Normal" if reason == "DriftOver" else "Warning"
+    return Event(now, 0, row.key, row.location, kind, reason, message)

@@ -110,3 +110,22 @@ def test_a_rule_that_is_pasted_into_the_settings_lets_the_difference_be(tmp_path
         world.site.configure(drift={**OFTEN, "heal": True, "ignore": [{"key": KEY}]})
         eventually(lambda: "reason: Applied" in world.status(), "it is no difference any more")
         assert KEY not in world.ledger.world()
+
+
+def test_a_location_that_cannot_be_seen_is_told_once_and_again_when_it_can(tmp_path: Path) -> None:
+    world = World(tmp_path, **OFTEN)
+    with world.daemon() as daemon:
+        eventually(world.settled, "the first commit is applied")
+        file = tmp_path / "world" / "world.json"
+        sound = file.read_text()
+        file.write_text("{")
+        eventually(lambda: daemon.said("location", location="there", seen=False), "it is told")
+        with world.site.records() as records:
+            checked = records.drifts.checked()
+        file.write_text(sound)
+        eventually(lambda: daemon.said("location", location="there", seen=True), "it can be seen again")
+        assert len(daemon.said("location")) == 2
+        assert daemon.said("location")[0]["message"].startswith("EngineBug: JSONDecodeError at ")
+        with world.site.records() as records:
+            assert (records.drifts.checked() or 0.0) > (checked or 0.0)
+        assert world.reasons() == []

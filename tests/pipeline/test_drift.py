@@ -11,6 +11,7 @@ from reconciler.engines.protocol import Seen
 from reconciler.errors import EngineError
 from reconciler.model.drifting import DriftPolicy, Ignore
 from reconciler.model.key import Key
+from reconciler.model.record import Failure
 from reconciler.settings import LocationSettings
 from tests.pipeline.meddling import KEY, SHOP, WEB, Meddled
 from tests.pipeline.way import placed
@@ -312,3 +313,26 @@ def test_what_may_differ_by_new_settings_is_not_healed_by_an_old_look(tmp_path: 
     way.settings = msgspec.structs.replace(way.settings, drift=DriftPolicy(ignore=rules))
     way.line = way.fresh_line()
     assert way.plan().steps == ()
+
+
+def test_a_location_that_lost_everything_is_told_in_few_events_and_made_again(tmp_path: Path) -> None:
+    names = [f"w{number:03}" for number in range(120)]
+    way = Meddled(tmp_path, {**SHOP, **{f"shop/{name}.yaml": WEB.replace("web", name) for name in names}})
+    way.applied()
+    before = way.ledger.world()
+    for key in before:
+        way.ledger.meddle(key)
+    assert way.check() == {"main"}
+    told = [each for each in way.records.events.list(limit=1000) if each.reason == "DriftDetected"]
+    assert (len(told), told[-1].message) == (101, "and 21 more; see: reconciler drift")
+    way.applied()
+    assert (way.ledger.world(), way.check()) == (before, set())
+
+
+def test_a_failure_at_one_place_keeps_no_other_place_from_being_healed(tmp_path: Path) -> None:
+    way = Meddled(tmp_path)
+    way.applied()
+    elsewhere = Failure(Key.parse(KEY), "there", "Trouble", "no room", 3, way.clock.now(), way.clock.now(), retry=False)
+    way.records.failures.put(elsewhere)
+    way.another_image()
+    assert way.check() == {"main"}
