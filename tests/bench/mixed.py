@@ -99,6 +99,7 @@ SECRETS = """kind: secret
 name: {team}-db
 description: The database of {team}
 type: dictionary
+# reconciler: ignore secret-plain-text it is made up
 data:
   user: {team}
   password: not-a-real-password-{index}
@@ -106,6 +107,7 @@ data:
 kind: secret
 name: {team}-token
 type: opaque
+# reconciler: ignore secret-plain-text it is made up
 data:
   encoding: plain
   payload: not-a-real-token-{index}
@@ -113,6 +115,7 @@ data:
 kind: secret
 name: {team}-registry
 type: docker
+# reconciler: ignore secret-plain-text it is made up
 data: '{{"auths": {{"registry.example.com": {{"auth": "bm90OnJlYWw="}}}}}}'
 """
 
