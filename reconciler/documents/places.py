@@ -8,6 +8,7 @@ from typing import Any
 
 from yaml import YAMLError
 
+from reconciler.documents.braces import as_yaml
 from reconciler.documents.compose import is_empty
 from reconciler.documents.encoding import refuse
 from reconciler.documents.events import (
@@ -64,7 +65,7 @@ class Locator:
     """The places in the documents of one file; asked for them in their order it parses the file once."""
 
     def __init__(self, raw: bytes, limits: Limits = LIMITS) -> None:
-        self._raw = raw if refuse(raw, limits) is None else b""
+        self._raw = as_yaml(raw) if refuse(raw, limits) is None else b""
         self._limits = limits
         self._get: Any = None
         self._passed = _ENDED

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 from yaml import YAMLError
 
+from reconciler.documents.braces import as_yaml
 from reconciler.documents.compose import UNREAD, Composer, NeedKeyLines
 from reconciler.documents.encoding import refuse
 from reconciler.documents.limits import LIMITS, Limits
@@ -55,6 +56,7 @@ def read(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT
     fault = refuse(raw, limits)
     if fault:
         return Reading([], [fault])
+    raw = as_yaml(raw)
     try:
         return _read(raw, Composer(raw, limits, text_fields, key_lines=False))
     except NeedKeyLines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.documents.reader import read
+from reconciler.documents.reader import read, unread
 from reconciler.documents.rules import RULES
 from reconciler.model.finding import Fault
 
@@ -78,3 +79,29 @@ def test_the_fields_whose_values_stay_text_can_be_chosen() -> None:
         "labels": {"a": "1.10"},
         "tags": {"a": 1.1},
     }
+
+
+@pytest.mark.parametrize("indent", [None, 2, "\t"])
+def test_whatever_json_can_say_is_read_as_it_is_meant(indent: int | str | None) -> None:
+    chance = random.Random(7)
+    parts = ["\\", "u", "\\ud83d", "\\ude00", "\N{GRINNING FACE}", "\u00e9", "\t", '"', "/", "x"]
+    for _ in range(500):
+        value = {"a": "".join(chance.choices(parts, k=6)), "b": [chance.random(), None, {"c": True}]}
+        reading = read(json.dumps(value, indent=indent).encode())
+        assert [each.value for each in reading.documents] == [value], reading.faults
+
+
+def test_of_a_document_with_single_faults_the_rest_is_known() -> None:
+    [document] = read(b"a: yes\nb: [1, 012]\nc: 1\nc: 2\nd: x\n5: z\n").partial
+
+    *places, key = unread(document.value)
+    assert places == [("a",), ("b", 1), ("c",)]
+    assert document.value[key[0]] == "z"
+    assert document.value["d"] == "x"
+
+
+@pytest.mark.parametrize("raw", ["a: *b\n", "{<<: {a: 1}, <<: {b: 2}}\n", "a: !x [1]\n", "a: b: c\n"])
+def test_of_a_document_whose_parts_are_unknown_nothing_is_guessed(raw: str) -> None:
+    partial = read(raw.encode()).partial
+
+    assert [each.value for each in partial if isinstance(each.value, dict)] == []
