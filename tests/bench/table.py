@@ -43,7 +43,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 HEADING = ("work", "measured", "budget", "verdict", "")
-WIDTHS = (58, 11, 10, 18)
+WIDTHS = (58, 13, 11, 22)
 
 
 def line(row: Iterable[str]) -> str:
