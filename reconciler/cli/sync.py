@@ -13,7 +13,10 @@ from reconciler.cli.common import chosen, load, settings_option
 @click.argument("source", required=False, default="")
 @settings_option
 def command(settings_file: Path, source: str) -> int:
-    """Have the daemon fetch and run SOURCE, or all, now instead of at the next poll. Does not wait for the end."""
+    """Have the daemon fetch and run SOURCE, or all, now instead of at the next poll. Does not wait for the end.
+
+    Without SOURCE it looks for drift at the locations too.
+    """
     from reconciler.cli.common import complain
     from reconciler.daemon.wake import wake
 

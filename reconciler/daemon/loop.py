@@ -118,7 +118,7 @@ class Daemon:
                 await self._answer(request)
             for name in sorted(self.runner.stirred):
                 self.wakes.add(name, "poll")
-            if DRIFT in wakes:
+            if DRIFT in wakes or "sync" in wakes.get(None, ()):
                 await self._check()
             await self._flush()
             self._next_attempt(began)

@@ -42,6 +42,11 @@ class World:
         with self.site.records() as records:
             return [each.reason for each in records.events.list() if each.reason.startswith("Drift")]
 
+    def looked(self) -> float | None:
+        """When the locations were last looked at."""
+        with self.site.records() as records:
+            return records.drifts.checked()
+
     def status(self) -> str:
         """The status file of the workload."""
         return self.site.status("shop/workload/api.yaml")
@@ -70,6 +75,16 @@ def test_what_an_engine_notices_is_not_left_until_the_next_look(tmp_path: Path) 
         world.ledger.meddle(KEY)
         eventually(lambda: "DriftHealed" in world.reasons() and world.settled(), "it is brought back")
         assert daemon.stop() == 0
+
+
+def test_who_asks_for_a_sync_asks_for_a_look_at_the_locations_too(tmp_path: Path) -> None:
+    world = World(tmp_path, interval="1h")
+    with world.daemon():
+        eventually(world.settled, "the first commit is applied")
+        eventually(lambda: world.looked() is not None, "the look at the start is over")
+        world.ledger.meddle(KEY)
+        assert world.site.run("sync").returncode == 0
+        eventually(lambda: "DriftHealed" in world.reasons() and world.settled(), "it is brought back")
 
 
 def test_what_changed_while_no_daemon_ran_is_found_at_the_start(tmp_path: Path) -> None:

@@ -1,0 +1,63 @@
+"""What differs and how often it was healed, as the records keep it."""
+
+from __future__ import annotations
+
+from reconciler.records.drifts import DriftRow
+from reconciler.records.heals import HOUR
+from reconciler.records.store import Records
+
+KEY = "workload/shop/web"
+AT = 1_800_000_000.0
+
+
+def test_what_differs_is_kept_by_key_and_location() -> None:
+    records = Records.open(None)
+    here, there = (DriftRow(KEY, place, "main", AT, b"{}") for place in ("here", "there"))
+    nobodys = DriftRow("workload/shop/old", "here", "", AT, b"{}")
+    records.drifts.put_many([there, nobodys, here])
+    assert records.drifts.all() == [nobodys, here, there]
+    assert (records.drifts.all("main"), records.drifts.all("")) == ([here, there], [nobodys])
+    fought = DriftRow(KEY, "here", "main", AT, b"{}", fought=True)
+    records.drifts.put_many([fought])
+    records.drifts.remove(KEY, "there")
+    assert records.drifts.all("main") == [fought]
+
+
+def test_the_last_look_is_remembered() -> None:
+    records = Records.open(None)
+    assert records.drifts.checked() is None
+    records.drifts.check(AT)
+    records.drifts.check(AT + 1.5)
+    assert records.drifts.checked() == AT + 1.5
+
+
+def test_heals_count_for_an_hour_and_for_what_they_brought_back() -> None:
+    heals = Records.open(None).heals
+    heals.note(KEY, "there", "d1", AT)
+    heals.note(KEY, "here", "d2", AT)
+    for second in (0.0, 10.0):
+        heals.note(KEY, "here", "d1", AT + second)
+    assert heals.count(KEY, "here", "d1", AT + 10) == 2
+    assert heals.count(KEY, "here", "d1", AT + HOUR) == 1
+    assert heals.count(KEY, "here", "d1", AT + HOUR + 10) == 0
+    assert heals.count(KEY, "here", "d2", AT + 10) == 1
+
+
+def test_a_clock_that_was_put_back_makes_no_fight_of_old_heals() -> None:
+    heals = Records.open(None).heals
+    heals.note(KEY, "here", "d1", AT + 7200)
+    assert heals.count(KEY, "here", "d1", AT) == 0
+    heals.note(KEY, "here", "d1", AT)
+    assert heals.count(KEY, "here", "d1", AT + 7200) == 0
+    assert heals.count(KEY, "here", "d1", AT) == 1
+
+
+def test_what_is_forgotten_is_counted_anew_and_fought_over_no_more() -> None:
+    records = Records.open(None)
+    records.drifts.put_many([DriftRow(KEY, "here", "main", AT, b"{}", fought=True)])
+    records.heals.note(KEY, "here", "d1", AT)
+    records.heals.note("workload/shop/other", "here", "d1", AT)
+    assert records.heals.forget(KEY) == 2
+    assert [row.fought for row in records.drifts.all()] == [False]
+    assert records.heals.count("workload/shop/other", "here", "d1", AT) == 1
+    assert records.heals.forget(KEY) == 0
