@@ -86,7 +86,7 @@ def test_a_location_that_is_bound_is_known_at_once(site: Site) -> None:
         eventually(lambda: site.condition("Ready") == "false InvalidRevision", "nobody knows the other location")
         site.configure(locations={"here": {"engine": "recorded"}, "there": {"engine": "recorded"}})
         ready(site)
-        assert daemon.said("run", reason="settings")
+        eventually(lambda: [run for run in daemon.said("run") if "settings" in run["reason"]], "a run for the settings")
 
 
 def test_faulty_settings_are_told_once_and_the_former_ones_go_on(site: Site) -> None:
