@@ -29,7 +29,7 @@ lead to something that is in Git, recorded, or listed under `external` in the se
 | --- | --- |
 | `reconciler/depends-on` | Keys or links, set apart by commas. The resource is touched only once those are healthy. |
 | `reconciler/prune: disabled` | The resource stays when it is gone from Git. |
-| `reconciler/ignore` | Fields, set apart by commas, that may be otherwise at the locations than in Git: they are not drift. |
+| `reconciler/ignore` | Fields, set apart by commas, that may differ at the locations: that is no drift. |
 | `reconciler/allow-replace: "true"` | A field that cannot change may: it is deleted and made anew, once approved. |
 | `platform/protected: "true"` | The resource is neither deleted nor replaced. |
 
