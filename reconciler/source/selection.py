@@ -49,7 +49,7 @@ class Pattern(msgspec.Struct, frozen=True):
 class Selection:
     """Decides path by path (relative to the source's path, ``/`` between names) what is read.
 
-    Taken are ``**/*.yaml`` and ``**/*.yml``, but for hidden files (``.gitlab-ci.yml``) and what hidden directories hold,
+    Taken are ``**/*.yaml`` and ``**/*.yml``, but for hidden ones (``.gitlab-ci.yml``) and what hidden directories hold,
     that some ``include`` covers (none given: all), no ``exclude`` covers, and ``.reconcilerignore`` does not name. All
     patterns are written as in a ``.gitignore``: one without an inner slash matches at any depth, one with a slash from
     the root; ``*``, ``?`` and ``[a-z]`` stay within a name, ``**`` spans directories, a trailing slash asks for a

@@ -39,7 +39,8 @@ def test_what_another_source_needs_cannot_go(tmp_path: Path) -> None:
     a, _ = two(tmp_path, first={"g.yaml": BASE, "s.yaml": GIVEN}, second={"w.yaml": USER})
     a.commit({"s.yaml": None})
     assert shown(a.prepare().findings) == [
-        "s.yaml:0:0 missing-reference | identity/shop/s cannot go: workload/shop/api of source b (w.yaml) refers to it | "
+        "s.yaml:0:0 missing-reference | identity/shop/s cannot go: workload/shop/api of source b (w.yaml) refers to it"
+        " | "
         "remove the link in source b first, or list identity/shop/s under `external` in the settings"
     ]
 
