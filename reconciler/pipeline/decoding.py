@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from queue import SimpleQueue
 from threading import Thread
@@ -148,16 +149,16 @@ def _too_large(size: int) -> Decoded:
 
 
 def _side_by_side(changes: Iterable[FileChange], blobs: Blobs, dialect: Dialect) -> Iterator[Packed]:
-    """Batches go round the workers; each always has some to do while the answer to the first is read."""
+    """Batches go to whichever worker has answered, so that none waits for another; each has some to do meanwhile."""
     batches = _chunks(changes, BATCH)
-    workers = [_Worker(dialect) for _ in range(min(os.cpu_count() or 1, MANY // BATCH))]
+    answers: Answers = SimpleQueue()
+    workers = [_Worker(dialect, answers) for _ in range(min(os.cpu_count() or 1, MANY // BATCH))]
     try:
-        busy = [worker for worker in workers for _ in range(AHEAD) if worker.give(next(batches, []), blobs)]
-        while busy:
-            worker = busy.pop(0)
-            yield from worker.take()
-            if worker.give(next(batches, []), blobs):
-                busy.append(worker)
+        owed = sum(worker.give(next(batches, []), blobs) for _ in range(AHEAD) for worker in workers)
+        while owed:
+            worker, answer = answers.get()
+            owed += worker.give(next(batches, []), blobs) - 1
+            yield from worker.understood(answer)
     finally:
         for worker in workers:
             worker.stop()
@@ -166,11 +167,11 @@ def _side_by_side(changes: Iterable[FileChange], blobs: Blobs, dialect: Dialect)
 class _Worker:
     """One process and what it was given; started by exec, so that it holds neither lock nor memory of ours.
 
-    A thread of its own writes to it: writer and reader in one thread would wait for each other once both pipes are
-    full.
+    A thread of its own writes to it and another one reads, into ``answers`` (None: it has ended): a full pipe holds
+    nobody up.
     """
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, answers: Answers) -> None:
         command = [sys.executable, "-I", "-m", "reconciler.pipeline.worker"]
         environ = {"GLIBC_TUNABLES": HEAP, **os.environ}
         self.process = subprocess.Popen(
@@ -179,7 +180,8 @@ class _Worker:
         self.given: list[list[FileChange]] = []
         self.frames: SimpleQueue[bytes] = SimpleQueue()
         self.frames.put(pack(dialect))
-        Thread(target=self._write, daemon=True).start()
+        for task in (self._write, partial(self._read, answers)):
+            Thread(target=task, daemon=True).start()
 
     def give(self, batch: list[FileChange], blobs: Blobs) -> bool:
         """Hand over a batch; False where there is none."""
@@ -188,10 +190,8 @@ class _Worker:
             self.given.append(batch)
         return bool(batch)
 
-    def take(self) -> Iterator[Packed]:
-        """The answer to the oldest batch. Raises ChildProcessError where the process ended before its time."""
-        assert self.process.stdout is not None
-        answer = read_frame(self.process.stdout)
+    def understood(self, answer: bytes | None) -> Iterator[Packed]:
+        """``answer`` to the oldest batch. Raises ChildProcessError where the process ended before its time."""
         if answer is None:
             raise ChildProcessError(f"a decoding process ended with code {self.process.wait()}")
         yield from zip(self.given.pop(0), msgspec.msgpack.decode(answer, type=list[bytes]), strict=True)
@@ -212,6 +212,19 @@ class _Worker:
             while body := self.frames.get():
                 self.process.stdin.write(frame(body))
                 self.process.stdin.flush()
+
+    def _read(self, answers: Answers) -> None:
+        assert self.process.stdout is not None
+        answer: bytes | None = b""
+        while answer is not None:
+            try:
+                answer = read_frame(self.process.stdout)
+            except (EOFError, OSError, ValueError):  # it died in the middle of an answer, or was stopped
+                answer = None
+            answers.put((self, answer))
+
+
+Answers = SimpleQueue[tuple[_Worker, bytes | None]]
 
 
 def _chunks(changes: Iterable[FileChange], size: int) -> Iterator[list[FileChange]]:
