@@ -1,0 +1,283 @@
+"""Whatever people do to Git, to the host and by commands: nothing happens that a simple model does not allow."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from reconciler.errors import RefusedError, SourceError
+from reconciler.model.key import Key, Kind
+from reconciler.pipeline.operations import Operations
+from reconciler.pipeline.report import Report
+from reconciler.pipeline.runner import Runner
+from reconciler.planning.scope import PrunePolicy
+from reconciler.records.store import FILE, Records
+from reconciler.settings import LocationSettings, Settings, SourceSettings
+from tests.fakeclock import FakeClock
+from tests.gitkit import File, GitRepo
+from tests.pipeline.test_convergence import MANY
+from tests.pipeline.way import BASE
+
+NAMES = tuple("abcde")
+TROUBLES = ("break_or_mend", "force_push", "outage", "restart", "freeze_or_thaw")
+World = dict[str, str]
+"""Key to the manifest that asks for it."""
+
+GVC: World = {"gvc/shop": BASE}
+BAD = "shop/bad.yaml"
+
+
+def manifest(kind: Kind, name: str, value: int, *, protected: bool) -> str:
+    """A manifest of a cheap kind; ``value`` is what changes."""
+    tags = f"v: '{value}', id: {name}" + (', platform/protected: "true"' if protected else "")
+    spec = "spec: {initialCapacity: 10, performanceClass: general-purpose-ssd}\n" if kind is Kind.VOLUMESET else ""
+    return f"kind: {kind}\nname: {name}\ntags: {{{tags}}}\n{spec}"
+
+
+def path_of(key: str) -> str:
+    """The file of a key."""
+    return "shop/gvc.yaml" if key == "gvc/shop" else f"shop/{key.replace('/', '-')}.yaml"
+
+
+class Operating(RuleBasedStateMachine):
+    """One source, one host, one operator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = Path(tempfile.mkdtemp())
+        self.repo = GitRepo.create(self.place / "main.git")
+        self.commits: dict[str, tuple[World, bool]] = {}
+        self.suspended: set[str] = set()
+        self.orphans: set[str] = set()
+        self.frozen = self.approved = False
+        self.pin = self.tip = self.good = ""
+        self.clock = FakeClock(auto=True)
+        places = {place: LocationSettings("recorded") for place in ("here", "there")}
+        source = SourceSettings(name="main", url=str(self.repo.path), branch="main")
+        self.settings = Settings(org="acme", sources=(source,), locations=places, state=self.place)
+
+    def teardown(self) -> None:
+        """Leave nothing behind."""
+        self.records.close()
+        shutil.rmtree(self.place)
+
+    @initialize()
+    def begin(self) -> None:
+        """A GVC that is applied."""
+        self._commit(GVC, bad=False, parent=None)
+        self._start()
+        assert self._run().outcome == "applied"
+        self.good = self.tip
+
+    # What people do to Git.
+
+    @rule(kind=st.sampled_from([Kind.IDENTITY, Kind.VOLUMESET]), value=st.integers(0, 1),
+          names=st.sets(st.sampled_from(NAMES), min_size=1), protected=st.sampled_from([0, 0, 1]))  # fmt: skip
+    def write(self, kind: Kind, names: set[str], value: int, protected: int) -> None:
+        """New or changed manifests."""
+        world, bad = self.commits[self.tip]
+        fresh = {f"{kind}/shop/{name}": manifest(kind, name, value, protected=bool(protected))
+                 for name in names}  # fmt: skip
+        self._commit(world | fresh, bad=bad, parent=self.tip)
+
+    @precondition(lambda self: len(self.commits[self.tip][0]) > 1)
+    @rule(data=st.data())
+    def take_away(self, data: st.DataObject) -> None:
+        """Manifests that go."""
+        world, bad = self.commits[self.tip]
+        gone = data.draw(st.sets(st.sampled_from(sorted(world.keys() - GVC.keys())), min_size=1))
+        self._commit({key: text for key, text in world.items() if key not in gone}, bad=bad, parent=self.tip)
+
+    def break_or_mend(self, _data: st.DataObject) -> None:
+        """A file that cannot be read, or its end."""
+        world, bad = self.commits[self.tip]
+        self._commit(world, bad=not bad, parent=self.tip)
+
+    def force_push(self, data: st.DataObject) -> None:
+        """The branch moves to some other commit there ever was."""
+        self.tip = data.draw(st.sampled_from(sorted(self.commits)))
+        self.repo.git("update-ref", "refs/heads/main", self.tip)
+
+    @rule()
+    def put_right(self) -> None:
+        """Somebody mends what keeps runs from doing anything: the history, the broken file, the suspended source."""
+        self._commit(self.commits[self.tip][0], bad=False, parent=self._last() or self.tip)
+        if self.frozen:
+            self.freeze_or_thaw()
+
+    @rule(
+        trouble=st.sampled_from(["break_or_mend", "force_push", "outage", "restart", "freeze_or_thaw"]), data=st.data()
+    )
+    def meet(self, trouble: str, data: st.DataObject) -> None:
+        """What goes wrong now and then."""
+        getattr(self, trouble)(data)
+
+    # What happens to the host.
+
+    def outage(self, _data: st.DataObject) -> None:
+        """A run while the repository is away changes nothing."""
+        before = self._recorded()
+        away = self.place / "away"
+        self.repo.path.rename(away)
+        try:
+            self.runner = Runner(self.settings, self.records, self.clock)
+            ended = asyncio.run(self.runner.run("main", "test"))
+            assert ended.outcome in ("unreadable", "suspended")
+        finally:
+            away.rename(self.repo.path)
+        assert self._recorded() == before
+
+    def restart(self, _data: st.DataObject) -> None:
+        """The daemon begins anew with what is on the disk."""
+        self.records.close()
+        self._start()
+
+    # What operators say.
+
+    @rule(name=st.sampled_from(NAMES))
+    def suspend(self, name: str) -> None:
+        """Leave a resource as it is."""
+        self._say(
+            lambda verbs: verbs.suspend(f"identity/shop/{name}", "", None), self.suspended, f"identity/shop/{name}"
+        )
+
+    @precondition(lambda self: self.suspended)
+    @rule()
+    def resume(self) -> None:
+        """Go on with what was suspended."""
+        self._operations().resume(self.suspended.pop())
+
+    def freeze_or_thaw(self, _data: st.DataObject | None = None) -> None:
+        """Suspend the source, or go on with it."""
+        if self.frozen:
+            self._operations().resume("main")
+            self.pin = ""
+        else:
+            self._operations().suspend("main", "", None)
+        self.frozen = not self.frozen
+
+    @precondition(lambda self: not self.frozen)
+    @rule(data=st.data())
+    def roll_back(self, data: st.DataObject) -> None:
+        """Hold the source at some commit, or let it go."""
+        if self.pin:
+            self._operations().resume("main")
+            self.pin = ""
+        else:
+            self.pin = data.draw(st.sampled_from(sorted(self.commits)))
+            self._operations().rollback("main", self.pin, "")
+
+    @precondition(lambda self: len(self.commits[self.tip][0]) > 1)
+    @rule(data=st.data())
+    def orphan(self, data: st.DataObject) -> None:
+        """Never delete a resource."""
+        key = data.draw(st.sampled_from(sorted(self.commits[self.tip][0].keys() - GVC.keys())))
+        self._say(lambda verbs: verbs.orphan(Key.parse(key)), self.orphans, key)
+
+    @rule()
+    def approve(self) -> None:
+        """Let go whatever waits."""
+        try:
+            plan = self.runner.lines["main"].prepare().plan
+        except SourceError:
+            return
+        if plan is not None and plan.held:
+            self.records.approvals.approve(f"main/{plan.held}", "ada")
+            self.approved = True
+
+    # What is held against the model.
+
+    @invariant()
+    def a_run_does_what_is_allowed(self) -> None:
+        """One run, and nothing in it that is not allowed; then another, which finds nothing to do."""
+        if not self.good:
+            return
+        before = self._recorded()
+        allowance = PrunePolicy().allowance(len(before))
+        ended = self._run()
+        after = self._recorded()
+        if not self._readable():
+            assert (after, ended.good) == (before, False)
+            return
+        self.good = self.pin or self.tip
+        wanted = self.commits[self.good][0]
+        gone = before.keys() - after.keys()
+        assert not gone & (wanted.keys() | self.suspended | self.orphans)
+        assert not any("platform/protected" in before[key] for key in gone)
+        if not self.approved:
+            assert len(gone) <= allowance
+            assert not any(key.startswith("volumeset/") for key in gone)
+        for key in self.suspended & before.keys():
+            assert after.get(key) == before[key]
+        for key in wanted.keys() - self.suspended:
+            assert after[key] == wanted[key], key
+        if ended.good:
+            again = self.runner.lines["main"].prepare().plan
+            assert again is not None
+            assert again.steps == ()
+        self.approved = False
+
+    def _readable(self) -> bool:
+        """Whether a run may change anything: Git is sound, whole, goes on from where it was, and nobody said stop."""
+        at = self.pin or self.tip
+        follows = bool(self.pin) or self._contains(self.tip, self._last())
+        return not self.frozen and follows and not self.commits[at][1]
+
+    def _last(self) -> str:
+        """The commit that a new one has to contain; none where the last one was not the branch's own."""
+        row = self.records.sources.get("main")
+        return row.commit if row is not None and row.ref == "main" else ""
+
+    def _contains(self, newer: str, older: str) -> bool:
+        return not older or self.repo.git("merge-base", newer, older).strip() == older
+
+    def _commit(self, world: World, bad: bool, parent: str | None) -> None:
+        files: dict[str | bytes, File] = {path_of(key): text for key, text in world.items()}
+        if bad:
+            files[BAD] = "kind: [\n"
+        self.tip = self.repo.commit(files, whole=True, parent=parent or "")
+        self.repo.git("update-ref", "refs/heads/main", self.tip)
+        self.commits[self.tip] = (dict(world), bad)
+
+    def _start(self) -> None:
+        self.records = Records.open(self.place / FILE, clock_now=self.clock.now)
+        self.runner = Runner(self.settings, self.records, self.clock)
+        asyncio.run(self.runner.replay())
+
+    def _run(self) -> Report:
+        return asyncio.run(self.runner.run("main", "test"))
+
+    def _operations(self) -> Operations:
+        return Operations(self.settings, self.records, self.clock, "ada")
+
+    def _say(self, verb: Any, noted: set[str], key: str) -> None:
+        try:
+            verb(self._operations())
+        except RefusedError:
+            return
+        noted.add(key)
+
+    def _recorded(self) -> World:
+        """What is recorded, as the manifests that would ask for it."""
+        found: World = {}
+        for record in self.records.applied.items():
+            body = msgspec.json.decode(record.body)
+            kind, name, tags = record.key.kind, record.key.name, body["tags"]
+            if kind is Kind.GVC:
+                found["gvc/shop"] = BASE
+            else:
+                protected = tags.get("platform/protected") == "true"
+                found[str(record.key)] = manifest(kind, name, int(tags["v"]), protected=protected)
+        return found
+
+
+Operating.TestCase.settings = settings(max_examples=MANY or 40, stateful_step_count=20, deadline=None)
+TestOperating = Operating.TestCase
