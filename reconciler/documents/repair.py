@@ -21,12 +21,16 @@ _EVERYWHERE = frozenset({"*", "all", "any", "0.0.0.0"})
 
 
 def repaired(text: str, schema: dict[str, Any]) -> str:
-    """``text`` as it fits ``schema``, a place for text with a pattern, after one small change; "" where none helps."""
+    """``text`` as it fits ``schema``, a place for text with a pattern, after one small change; "" where none helps.
+
+    None holds a character that a terminal does not show as it is, such as a tab.
+    """
     if len(text) > LONGEST:
         return ""
     pattern = compiled(schema.get("pattern", ""))
     check = Dialect(schema)
-    return next((each for each in _guesses(text, schema) if pattern.search(each) and check.is_valid(each)), "")
+    guesses = filter(str.isprintable, _guesses(text, schema))
+    return next((each for each in guesses if pattern.search(each) and check.is_valid(each)), "")
 
 
 def _guesses(text: str, schema: dict[str, Any]) -> Iterator[str]:
