@@ -95,6 +95,7 @@ class PruneSettings(msgspec.Struct, frozen=True, rename="camel"):
     enabled: bool = True
     count: int = 10
     percent: float = 20.0
+    kinds: dict[str, int] = {}
 
 
 class SecretSettings(msgspec.Struct, frozen=True, rename="camel"):

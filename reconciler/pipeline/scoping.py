@@ -41,12 +41,17 @@ def scope_of(view: View, settings: Settings, revision: str, unsettled: Iterable[
         inventory=view.records.applied.inventory(view.source),
         org=settings.org,
         external=view.around.external,
-        policy=PrunePolicy(settings.prune.enabled, settings.prune.count, settings.prune.percent, settings.approval),
+        policy=_policy(settings),
         approved=view.records.approvals.valid(now),
         suspended=frozenset(_suspended(view, keys)),
         drifts=drifts,
         orphans={keys[name]: by for name, by in view.records.orphans.all().items() if name in keys},
     )
+
+
+def _policy(settings: Settings) -> PrunePolicy:
+    prune = settings.prune
+    return PrunePolicy(prune.enabled, prune.count, prune.percent, settings.approval, prune.kinds)
 
 
 def _suspended(view: View, keys: Mapping[str, Key]) -> Iterator[Key]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -58,7 +59,7 @@ def held(scope: Scope, steps: list[Step], renames: tuple[Rename, ...]) -> list[S
     if not (deletes or scope.suspended or scope.policy.approval == "always"):
         return steps
     doomed = {step.key for step in deletes}
-    over_budget = len(doomed) > scope.policy.allowance(scope.inventory)
+    over_budget = _over_budget(scope, doomed)
     with_volumes = {step.key.gvc for step in deletes if step.key.kind is Kind.VOLUMESET}
     renamed = {rename.after for rename in renames if rename.after.kind is Kind.VOLUMESET}
 
@@ -67,13 +68,21 @@ def held(scope: Scope, steps: list[Step], renames: tuple[Rename, ...]) -> list[S
             return Hold.SUSPENDED
         if step.action is Action.DELETE:
             volumes = step.key.kind is Kind.VOLUMESET or (step.key.kind is Kind.GVC and step.key.name in with_volumes)
-            found = Hold.VOLUMES if volumes else Hold.BUDGET if over_budget else Hold.NONE
+            found = Hold.VOLUMES if volumes else Hold.BUDGET if step.key.kind in over_budget else Hold.NONE
             return found if found is not Hold.NONE or scope.policy.approval == "never" else Hold.DELETES
         if step.key in renamed and step.action is Action.CREATE:
             return Hold.VOLUMES
         return Hold.ALWAYS if step.hold is Hold.NONE and scope.policy.approval == "always" else step.hold
 
     return [msgspec.structs.replace(step, hold=hold(step)) for step in steps]
+
+
+def _over_budget(scope: Scope, doomed: set[Key]) -> frozenset[Kind]:
+    """Kinds whose deletes wait: all of them where the run would make too many, else those of which there are."""
+    counts = Counter(key.kind for key in doomed)
+    if len(doomed) > scope.policy.allowance(scope.inventory):
+        return frozenset(counts)
+    return frozenset(kind for kind, count in counts.items() if count > scope.policy.kinds.get(kind, count))
 
 
 def renames_in(steps: list[Step], records: Mapping[Key, tuple[Record, ...]]) -> tuple[Rename, ...]:

@@ -17,13 +17,15 @@ from reconciler.planning.plan import StepId
 class PrunePolicy(msgspec.Struct, frozen=True):
     """How much one run may do on its own: delete ``count`` keys or ``percent`` of the inventory, whichever is smaller.
 
-    ``approval`` says what waits beyond that: nothing (``never``), every delete (``deletes``), every step (``always``).
+    ``kinds`` bounds the deletes of single kinds besides. ``approval`` says what waits beyond that: nothing (``never``),
+    every delete (``deletes``), every step (``always``).
     """
 
     enabled: bool = True
     count: int = 10
     percent: float = 20.0
     approval: Literal["never", "deletes", "always"] = "never"
+    kinds: Mapping[str, int] = {}
 
     def allowance(self, inventory: int) -> int:
         """Keys that may go without approval when the source owns ``inventory``; at least 1."""

@@ -51,6 +51,23 @@ def test_the_budget_is_the_smaller_of_ten_and_a_fifth_and_at_least_one(inventory
     assert PrunePolicy().allowance(inventory) == allowed
 
 
+def test_a_kind_has_a_budget_of_its_own_besides(tmp_path: Path) -> None:
+    prune = PruneSettings(count=100, percent=100, kinds={"workload": 1})
+    names = [f"n{number}" for number in range(3)]
+    way = Way(tmp_path, shop(*map(identity, names), *map(workload, names)), prune=prune)
+    way.applied()
+    way.commit(shop(*map(workload, names[1:])))
+    assert set(holds(way.plan()).values()) == {""}, "three identities and one workload may go"
+    way.commit(shop(workload("n2")))
+    plan = way.plan()
+    assert {key.partition("/")[0]: hold for key, hold in holds(plan).items()} == {
+        "identity": "",
+        "workload": "prune-budget",
+    }
+    way.approve(plan.held)
+    assert set(holds(way.plan()).values()) == {""}
+
+
 def test_one_delete_over_the_budget_makes_all_wait_and_nothing_else(tmp_path: Path) -> None:
     way = Way(tmp_path, shop(*(identity(f"i{number}") for number in range(9))))
     way.applied()
