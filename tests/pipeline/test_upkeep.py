@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -12,7 +14,7 @@ from reconciler.engines.protocol import Outcome
 from reconciler.engines.recorded import RecordedEngine
 from reconciler.errors import EngineError
 from reconciler.model.record import Failure
-from reconciler.pipeline import line
+from reconciler.pipeline import line, loading
 from reconciler.pipeline.runner import Runner
 from reconciler.planning.plan import Step
 from tests.pipeline.way import BASE, Way
@@ -90,3 +92,22 @@ def test_events_stay_bounded_though_nothing_comes_to_be_applied(tmp_path: Path) 
         way.commit({"a.yaml": f"kind: [{number}"})
         assert asyncio.run(runner.run("main", "test")).outcome == "refused"
         assert len(way.records.events.list()) <= 5
+
+
+def test_another_build_of_the_rules_looks_at_everything_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/id.yaml": "kind: identity\nname: web\n"})
+    way.applied()
+    assert way.prepare().loaded.delta.added == {}
+    ours = loading._build()
+    monkeypatch.setattr(loading, "_build", lambda: f"another than {ours}")
+    assert way.fresh_line().prepare(keep_cache=True).loaded.delta.documents == 2
+    way.records.blobs.put_many([("0" * 40, b"no longer understood")])
+    monkeypatch.undo()
+    way.fresh_line().prepare(keep_cache=True)
+    assert way.records.blobs.get_many(["0" * 40]) == {}
+
+
+def test_a_build_has_one_name_whoever_asks() -> None:
+    asking = [sys.executable, "-c", "from reconciler.pipeline.loading import _build; print(_build())"]
+    names = {subprocess.run(asking, capture_output=True, text=True, check=True).stdout.strip() for _ in range(2)}
+    assert names == {loading._build()}
