@@ -91,10 +91,10 @@ class Checker:
 
     def breaches(self, value: object, but: Callable[[Pointer], bool] = lambda _: False) -> list[Breach]:
         """Every way in which ``value`` does not fit, ``but`` at some places, at most ``MOST``; empty where it fits."""
-        from reconciler.documents.dialect import Dialect, breaches
+        from reconciler.documents.dialect import Sparing, breaches
 
         if self._dialect is None:
-            self._dialect = Dialect(self.schema)
+            self._dialect = Sparing(self.schema)
         return list(islice((each for each in breaches(self._dialect, value) if not but(each.path)), MOST))
 
     def phrased(self, found: list[Breach], places: Places) -> list[Fault]:

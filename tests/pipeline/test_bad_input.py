@@ -76,6 +76,13 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         ),
         r"[67]:\d+ too-many-nodes",
     ),
+    "a slip in a large document": (
+        lambda: (
+            b"kind: workload\nname: web\nspec:\n  containers:\n  - nam: main\n    image: n:1\n    env:\n"
+            + b"".join(b"    - {name: A%d, value: %s}\n" % (number, b"x" * 20) for number in range(18_000))
+        ),
+        r"5:5 missing-field",
+    ),
     "300,000 brackets": (lambda: b"kind: " + b"[" * 300_000, r"1:\d+ too-deep"),
     "300,000 closed brackets": (lambda: b"kind: " + b"[" * 300_000 + b"]" * 300_000, r"1:\d+ too-deep"),
     "300,000 braces": (lambda: b"{a: " * 300_000, r"1:\d+ too-deep"),
