@@ -1,0 +1,57 @@
+"""Two daemons on one repository, each with a state directory and a status branch of its own: both work."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from tests.daemon.kit import SHOP, Site, eventually, workload
+from tests.gitkit import GitRepo
+
+LOCATIONS = "".join(f"---\nkind: location\nname: {place}\nprovider: byok\n" for place in ("here", "there"))
+
+
+def host(path: Path, repo: GitRepo, place: str) -> Site:
+    """A host that serves one of the locations."""
+    site = Site(path)
+    site.repo = repo
+    branch = f"reconciler/status-{place}"
+    source = site.source(url=str(repo.path), interval="1s", status={"interval": "100ms", "branch": branch})
+    site.configure(sources=[source], locations={place: {"engine": "recorded"}})
+    return site
+
+
+def told(site: Site, place: str, path: str) -> str:
+    """A file of the host's status branch; "" where it is not there."""
+    try:
+        return site.repo.git("show", f"reconciler/status-{place}:{path}")
+    except RuntimeError:
+        return ""
+
+
+def tells(site: Site, place: str, commit: str) -> bool:
+    """Whether the host's status branch is about ``commit``."""
+    return commit in told(site, place, "reconciler.yaml")
+
+
+def test_two_hosts_share_a_repository_and_neither_minds_the_other(tmp_path: Path) -> None:
+    shared = Site(tmp_path / "shared", {**SHOP, "_org/locations.yaml": LOCATIONS}).repo
+    here, there = host(tmp_path / "one", shared, "here"), host(tmp_path / "two", shared, "there")
+    with here.daemon() as one, there.daemon() as two:
+        for files in ({}, {"shop/web.yaml": workload("web")}):
+            commit = shared.commit(files) if files else shared.git("rev-parse", "main")
+            for site, place in ((here, "here"), (there, "there")):
+                eventually(partial(site.applied, commit), f"{place} has it")
+                eventually(partial(tells, site, place, commit), f"{place} tells it")
+        assert {key for key in here.recorded() if "workload" in key} == {
+            "workload/shop/api@here",
+            "workload/shop/web@here",
+        }
+        assert {key for key in there.recorded() if "workload" in key} == {
+            "workload/shop/api@there",
+            "workload/shop/web@there",
+        }
+        assert "here" in told(here, "here", "shop/workload/web.yaml")
+        for daemon in (one, two):
+            assert daemon.said("run", outcome="failed") == []
+            assert not [line for line in daemon.log() if line.get("level") == "error"]
