@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.desk import SETTINGS, SHOP, Desk, workload
+from tests.cli.desk import SETTINGS, SHOP, Desk, golden, workload
 
 WEB = "workload/shop/web"
 
@@ -227,3 +227,25 @@ def test_nothing_is_said_where_there_are_no_records(tmp_path: Path) -> None:
     said = desk.run("suspend", "main")
     assert (said.code, "nothing has been applied here" in said.err) == (1, True)
     assert not desk.state.exists()
+
+
+def test_the_words_of_operators_are_answered_as_they_always_were(desk: Desk) -> None:
+    desk.commit({"shop/web.yaml": workload("web", "2")}, message="Serve the new page")
+    desk.applied()
+    said = [
+        ("suspend", WEB, "--until", "2h", "--reason", "a look inside"),
+        ("resume", WEB),
+        ("rollback", "main", "main~1", "--reason", "broken release"),
+        ("suspend", "main"),
+        ("apply",),
+        ("resume", "main"),
+        ("orphan", WEB),
+        ("adopt", WEB),
+        ("history",),
+    ]
+    told = "".join(
+        f"$ reconciler {' '.join(words)}\n{desk.run(*words, USER='ada', LOGNAME='ada').out}" for words in said
+    )
+    told = re.sub(r"20\d\d-\d\d-\d\dT[\d:]+Z", "<time>", told)
+    told = re.sub(r"by \S+( until|$|\n)", r"by <who>\1", told)
+    golden("operations.txt", re.sub(r" +\d+\.\d s", " <seconds> s", re.sub(r"\b[0-9a-f]{12}\b", "<id>", told)))
