@@ -10,21 +10,9 @@ import msgspec
 
 from reconciler.convert.bundle import Item
 from reconciler.model.key import Kind
+from reconciler.planning.scope import APPLY_ORDER
 
 Body = dict[str, Any]
-
-APPLIED = (
-    Kind.AGENT,
-    Kind.SECRET,
-    Kind.CLOUDACCOUNT,
-    Kind.LOCATION,
-    Kind.GVC,
-    Kind.IDENTITY,
-    Kind.VOLUMESET,
-    Kind.POLICY,
-    Kind.WORKLOAD,
-)
-"""Kinds in the order in which they are applied; the rest comes last (4-fields.md, section 11)."""
 
 _MOST_TAGS = 50
 _ODD = re.compile(r"[^-._@+:a-zA-Z0-9]")
@@ -41,8 +29,8 @@ class Draft(msgspec.Struct, frozen=True):
 
 def in_order(drafts: Iterable[Draft]) -> list[Draft]:
     """``drafts`` as they can be applied one after the other, by GVC and name within a kind."""
-    ranks = {kind: rank for rank, kind in enumerate(APPLIED)}
-    return sorted(drafts, key=lambda one: (ranks.get(one.kind, len(ranks)), one.kind, one.gvc, one.name))
+    last = len(APPLY_ORDER)
+    return sorted(drafts, key=lambda one: (APPLY_ORDER.get(one.kind, last), one.kind, one.gvc, one.name))
 
 
 def file_of(draft: Draft) -> str:

@@ -7,19 +7,11 @@ import re
 from reconciler.convert.bundle import Item
 from reconciler.convert.drafts import Body, without_empty
 from reconciler.convert.parts import Part
+from reconciler.model.cron import SHORTHANDS
 
 _NEVER = "0 0 1 1 *"
 """What stands for no schedule, on a workload that is suspended anyway."""
 
-_MACROS = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
 _FIVE_FIELDS = re.compile(r"[-*,/?0-9A-Za-z]+(\s+[-*,/?0-9A-Za-z]+){4}")
 _ZONE = re.compile(r"(?:CRON_)?TZ=(\S+)\s+(.*)")
 _UTC = frozenset({"", "UTC", "Etc/UTC"})
@@ -76,7 +68,7 @@ def _schedule(spec: Part) -> str:
     if zone not in _UTC:
         (spec["timeZone"] or part).say("convert-changed", f"schedules are in UTC, not in the time zone {zone}",
                                        "change the hours of the schedule")  # fmt: skip
-    text = _MACROS.get(text, text)
+    text = SHORTHANDS.get(text, text)
     if text and not _FIVE_FIELDS.fullmatch(text):
         part.say("convert-malformed", "a schedule has five fields: minute, hour, day of month, month, day of week")
     return " ".join(text.replace("?", "*").split())

@@ -46,7 +46,7 @@ FIELDS = (
     _Field("month", 1, 12, _MONTHS),
     _Field("day of week", 0, 7, _WEEKDAYS),
 )
-_SHORTHANDS = {
+SHORTHANDS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -55,6 +55,7 @@ _SHORTHANDS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+"""What other schedulers take for five fields, written out."""
 
 
 class Cron(msgspec.Struct, frozen=True, gc=False):
@@ -138,7 +139,7 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
 def _miscounted(parts: list[str]) -> CronError:
     wanted = ", ".join(field.title for field in FIELDS)
     if len(parts) == 1 and parts[0].startswith("@"):
-        meant = _SHORTHANDS.get(parts[0].lower())
+        meant = SHORTHANDS.get(parts[0].lower())
         message = f"{_shown(parts[0])} is a shorthand; a schedule has five fields: {wanted}"
         return CronError(message, f"write `{meant}`" if meant else "for example `0 3 * * *`, every day at 3:00")
     count = "1 field" if len(parts) == 1 else f"{len(parts)} fields"

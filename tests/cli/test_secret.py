@@ -14,7 +14,7 @@ import pytest
 from reconciler.sops.keyring import Keyring
 from reconciler.sops.writing import disclose
 from tests.cli.commandline import reconciler as run
-from tests.sops.kit import REAL, fresh, sops
+from tests.sops.kit import fresh, needs_sops, sops
 
 PLAIN = """# of the shop
 kind: secret
@@ -86,7 +86,7 @@ def test_a_file_is_encrypted_in_place_and_keeps_its_layout(tmp_path: Path, ours:
     assert (told.returncode, "1 notice in 1 document, 1 resource" in told.stdout) == (0, True)
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="there is no sops for this machine")
+@needs_sops
 def test_a_real_sops_opens_it(tmp_path: Path, ours: tuple[str, str]) -> None:
     encrypted(tmp_path, ours[1])
     assert b"password: correct horse\n" in sops(tmp_path, ours[0], "decrypt", "db.yaml").stdout

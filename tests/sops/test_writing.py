@@ -13,7 +13,7 @@ from reconciler.documents.reader import read
 from reconciler.documents.writer import written
 from reconciler.sops.keyring import Keyring, KeyringError
 from reconciler.sops.writing import Manner, WritingError, disclose, encrypt, rotate, seal_again
-from tests.sops.kit import CASES, FILES, MOMENT, REAL, fresh, opened, sops
+from tests.sops.kit import CASES, FILES, MOMENT, fresh, needs_sops, opened, sops
 
 LATER = "2027-01-02T03:04:05Z"
 ODD = """\ufeff# of the shop
@@ -103,7 +103,7 @@ def test_lines_that_are_not_encrypted_stay_as_they_are() -> None:
         assert f"\n{line}\n" in raw
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="there is no sops for this machine")
+@needs_sops
 @pytest.mark.parametrize("manner", MANNERS, ids=str)
 def test_a_real_sops_opens_what_is_written(manner: Manner, tmp_path: Path) -> None:
     identity, recipient = fresh()
@@ -114,7 +114,7 @@ def test_a_real_sops_opens_what_is_written(manner: Manner, tmp_path: Path) -> No
     assert "AES" not in told.stdout.decode()
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="there is no sops for this machine")
+@needs_sops
 def test_a_real_sops_finds_what_was_changed(tmp_path: Path) -> None:
     identity, recipient = fresh()
     raw = encrypt(ODD.encode(), [recipient], Manner(), MOMENT)
@@ -122,7 +122,7 @@ def test_a_real_sops_finds_what_was_changed(tmp_path: Path) -> None:
     assert b"MAC mismatch" in sops(tmp_path, identity, "decrypt", "file.yaml").stderr
 
 
-@pytest.mark.skipif(not REAL.exists(), reason="there is no sops for this machine")
+@needs_sops
 def test_what_a_real_sops_wrote_can_be_edited_and_rotated(tmp_path: Path) -> None:
     identity, recipient = fresh()
     (tmp_path / "plain.yaml").write_text((CASES / "plain.yaml").read_text())
