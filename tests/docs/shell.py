@@ -44,5 +44,5 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """Fenced blocks of a Markdown text that are marked ``language``."""
-    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```$", text, re.M | re.S)
+    """Fenced blocks of a Markdown text that are marked ``language`` ("": not at all)."""
+    return [block for mark, block in re.findall(r"^```([^\n]*)\n(.*?)^```$", text, re.M | re.S) if mark == language]

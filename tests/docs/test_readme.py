@@ -63,7 +63,7 @@ def test_the_quick_start_installs_as_printed(tmp_path: Path) -> None:
 
 
 def test_what_ci_runs_needs_nothing_but_a_clone(tmp_path: Path) -> None:
-    (run,) = [block for block in re.findall(r"^```\n(.*?)^```$", README, re.M | re.S) if "reconciler diff" in block]
+    (run,) = [block for block in blocks(README, "") if "reconciler diff" in block]
     script = f"""
         export PATH={Path(sys.executable).parent}:$PATH
         reconciler init upstream
