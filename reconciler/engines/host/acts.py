@@ -47,7 +47,7 @@ class Kill(msgspec.Struct, frozen=True):
 
 
 class Await(msgspec.Struct, frozen=True):
-    """Let an ended container wait for its next start, ``due`` in monotonic seconds, after ``failures`` ends in a row."""
+    """Let an ended container wait for its next start, ``due`` in monotonic seconds; ``failures`` ends in a row."""
 
     replica: str
     container: str

@@ -43,8 +43,8 @@ class Container(msgspec.Struct, frozen=True):
     """One container of a replica.
 
     ``ready`` is what its readiness probe said last (with none: that it runs), ``alive`` is False once its liveness
-    probe has failed often enough. ``failures`` counts ends in a row and gives the wait before the next start, which is due
-    at ``due``. ``pre_stop`` and the times of the signals belong to its end, of itself or with the replica.
+    probe has failed often enough. ``failures`` counts ends in a row and gives the wait before the next start, which is
+    due at ``due``. ``pre_stop`` and the times of the signals belong to its end, of itself or with the replica.
     """
 
     name: str

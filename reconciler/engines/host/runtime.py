@@ -105,7 +105,7 @@ class Runtime(Protocol):
         """Start a container; fine where just this one runs already. Raises EngineError that says what is wrong."""
 
     async def signal(self, place: Place, number: int) -> None:
-        """Send SIGKILL to all that runs in the container, any other signal to its main process; fine where none runs."""
+        """Send SIGKILL to all that runs in the container, another signal to its main process; fine where none runs."""
 
     async def exec(self, place: Place, argv: Sequence[str], timeout: float) -> Executed:
         """Run a program inside a running container, for at most ``timeout`` seconds."""
