@@ -12,7 +12,7 @@ import click
 from reconciler.cli.common import coloured, load, paint, settings_option
 
 if TYPE_CHECKING:
-    from reconciler.pipeline.doctor.check import Check
+    from reconciler.pipeline.doctor.check import Check, Verdict
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -38,7 +38,7 @@ def command(settings_file: Path, form: str) -> int:
     if form == "json":
         echo_json({"problems": counts[Verdict.PROBLEM], "warnings": counts[Verdict.WARNING], "checks": checks})
     else:
-        click.echo(", ".join(f"{counts[each]} {each}{'' if each is Verdict.OK else 's'}" for each in Verdict))
+        click.echo(", ".join(_counted(counts[each], each) for each in Verdict))
     return int(counts[Verdict.PROBLEM] > 0)
 
 
@@ -58,12 +58,17 @@ def _checks(settings_file: Path) -> Iterator[Check]:
         for line in str(error).splitlines():
             yield problem("settings", line, "correct the settings; nothing starts with them")
         return
-    yield fine("settings", f"{settings_file}: org {settings.org}, {len(settings.sources)} sources")
+    names = ", ".join(source.name for source in settings.sources)
+    yield fine("settings", f"{settings_file}: org {settings.org}, following {names}")
     clock, who = SystemClock(), daemon_user(settings)
     yield from check_rights(settings, settings_file, who)
     yield from check_host(settings)
     yield from check_sources(settings, who, clock)
     yield from check_records(settings, str(holder(settings.state) or ""), clock.now())
+
+
+def _counted(count: int, verdict: Verdict) -> str:
+    return f"{count} {verdict}{'' if verdict == 'ok' or count == 1 else 's'}"
 
 
 def _shown(check: Check, on: bool) -> str:

@@ -41,6 +41,9 @@ def command(settings_file: Path, kind: str | None, name: str | None, gvc: str | 
     if first is None and name is not None:
         raise RefusedError(_unknown(records, wanted, gvc, name))
     {"text": _text, "json": _json, "yaml": _yaml}[output]([] if first is None else chain([first], found))
+    if output == "text":
+        for line in _asides(records, settings):
+            click.echo(line, err=True)
 
 
 def _kind(text: str | None) -> Kind | None:
@@ -60,6 +63,19 @@ def _matching(
     gathering = Gathering(records, settings)
     for key, _ in groupby(records.applied.items(kind, gvc, name), lambda record: record.key):
         yield gathering.facts(key)
+
+
+def _asides(records: Records, settings: Settings) -> Iterator[str]:
+    """What operators hold back as a whole."""
+    from reconciler.records.suspensions import source_target
+    from reconciler.status.waits import pinned_by, suspended_by
+
+    for source in settings.sources:
+        suspension, pin = records.suspensions.get(source_target(source.name)), records.pins.get(source.name)
+        if suspension is not None:
+            yield f"source {source.name}: {suspended_by(suspension)}"
+        if pin is not None:
+            yield f"source {source.name}: {pinned_by(pin)}"
 
 
 def _unknown(records: Records, kind: Kind | None, gvc: str | None, name: str) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from reconciler.cli.common import paint
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
-from reconciler.status.conditions import Condition, Facts, conditions
+from reconciler.status.conditions import READY, SUSPENDED, Condition, Facts, conditions
 
 MASK = "***"
 
@@ -51,11 +51,13 @@ def version(facts: Facts) -> int:
 
 
 def ready_words(found: Sequence[Condition]) -> str:
-    """``yes``, or the reason why not."""
-    ready = next((condition for condition in found if condition.type == "Ready"), None)
+    """``yes``, or the reason why not; and that an operator wants nothing done."""
+    ready = next((condition for condition in found if condition.type == READY), None)
     if ready is None:
         return "-"
-    return "yes" if ready.status else ready.reason
+    words = "yes" if ready.status else ready.reason
+    held = words != SUSPENDED and any(condition.type == SUSPENDED for condition in found)
+    return f"{words}, suspended" if held else words
 
 
 def columns(rows: Sequence[Sequence[str]], indent: str = "", colours: dict[str, str] | None = None) -> str:

@@ -56,9 +56,10 @@ class Reload:
         except ReconcilerError as error:
             self._refuse(_CREDENTIALS.sub("://", shortened(str(error))), again)
             return None
-        self._stand(True, "Taken", "")
+        mended = self._stand(True, "Taken", "")
         if runner is not None:
             self._settings = settings
+        if runner is not None or mended:
             log().info("settings", taken=True, sources=[source.name for source in settings.sources])
         return runner
 

@@ -17,6 +17,7 @@ from reconciler.records.events import Event
 from reconciler.records.store import FILE, Records
 from reconciler.records.suspensions import source_target
 from reconciler.settings import Settings
+from reconciler.status.waits import tell_again
 
 
 class Operations:
@@ -37,6 +38,7 @@ class Operations:
         end = f" until {iso(until)}" if until is not None else ""
         with self._said(name, "Suspended", f"{self._by}{end}{_because(reason)}"):
             self._records.suspensions.put(name, reason, self._by, until)
+            tell_again(self._records, name)
         return f"{target} is suspended{end}; go on with it: reconciler resume {target}"
 
     def resume(self, target: str) -> str:
@@ -47,6 +49,7 @@ class Operations:
             was |= name == source_target(target) and self._records.pins.remove(target)
             if not was:
                 raise RefusedError(f"{target} is neither suspended nor rolled back")
+            tell_again(self._records, name)
         return f"{target} goes on"
 
     def rollback(self, source: str, expression: str, reason: str) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.errors import UsageError
 from reconciler.planning.document import document
-from reconciler.planning.plan import FieldChange, Plan
+from reconciler.planning.plan import Action, FieldChange, Plan, Step
 
 MOST_NAMED = 5
 """Steps that are named of those that differ."""
@@ -45,9 +45,20 @@ class Reviewed(msgspec.Struct, frozen=True):
         told = [f"new: {name}" for name in after.keys() - then.keys()]
         told += [f"gone: {name}" for name in then.keys() - after.keys()]
         told += [f"other: {name}" for name in then.keys() & after.keys() if then[name] != after[name]]
-        shown = "; ".join(sorted(told)[:MOST_NAMED]) or "what is recorded has changed meanwhile"
+        if not told and self.revision == plan.revision and all(map(_first, plan.steps)):
+            return ""
+        shown = "; ".join(sorted(told)[:MOST_NAMED]) or "values of secrets, or what is recorded, changed meanwhile"
         more = f"; and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
         return f"the plan is not the one that was saved: {shown}{more}"
+
+
+def _first(step: Step) -> bool:
+    """Whether ``step`` makes what nothing is recorded of.
+
+    A plan that was saved before there were records has digests of its own, since those of secrets are keyed in the
+    records: there the commit says what shall be made.
+    """
+    return step.action is Action.CREATE and not step.before
 
 
 def read_reviewed(path: Path) -> dict[str, Reviewed]:

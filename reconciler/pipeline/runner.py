@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from reconciler.clock import Clock, iso
+from reconciler.clock import Clock
 from reconciler.engines.backoff import RetryPolicy
 from reconciler.engines.executor import Executor
 from reconciler.engines.registry import ENGINES, MakeEngine, engines_for
@@ -20,12 +20,13 @@ from reconciler.pipeline.drift import Lookout
 from reconciler.pipeline.line import Line, Prepared
 from reconciler.pipeline.report import DONE, Report
 from reconciler.pipeline.reviewed import Reviewed
+from reconciler.planning.plan import Plan
 from reconciler.records.events import Event
-from reconciler.records.pins import Pin
 from reconciler.records.store import Records
-from reconciler.records.suspensions import Suspension, source_target
+from reconciler.records.suspensions import source_target
 from reconciler.settings import Settings
-from reconciler.status.conditions import PINNED, SUSPENDED, Condition
+from reconciler.status.conditions import PINNED, READY, SUSPENDED, Condition
+from reconciler.status.waits import pinned_by, suspended_by, tell_again
 from reconciler.status.writer import StatusWriter
 
 ADOPTED = "adopt"
@@ -158,15 +159,29 @@ class Runner:
 
     def _suspended(self, name: str) -> Report | None:
         """The report of a source about which nothing is done now; its conditions say so, and that it is pinned."""
+        self._end_suspensions()
         pin = self.records.pins.get(name)
         found = self.records.suspensions.get(source_target(name))
-        wanted = [Condition(PINNED, True, PINNED, _pinned(pin))] if pin is not None else []
-        wanted += [Condition(SUSPENDED, True, SUSPENDED, _suspended(found))] if found is not None else []
+        wanted = [Condition(PINNED, True, PINNED, pinned_by(pin))] if pin is not None else []
+        wanted += [Condition(SUSPENDED, True, SUSPENDED, suspended_by(found))] if found is not None else []
         self._set(name, *wanted)
         over = {PINNED, SUSPENDED} - {each.type for each in wanted}
         for kind in over & {each.type for each in self.records.conditions.get(name)}:
             self.records.conditions.drop(name, kind)
-        return None if found is None else report.suspended(name, _suspended(found))
+        return None if found is None else report.suspended(name, suspended_by(found))
+
+    def _end_suspensions(self) -> None:
+        """Take away suspensions whose time is over, and tell of it."""
+        over = self.records.suspensions.over()
+        if not over:
+            return
+        now = self.clock.now()
+        with self.records.transaction():
+            for each in over:
+                self.records.suspensions.remove(each.target)
+                tell_again(self.records, each.target)
+            told = ((each.target, f"its time is over: {suspended_by(each)}") for each in over)
+            self._tell(Event(now, 0, target, "", "Normal", "Resumed", message) for target, message in told)
 
     def next_end(self) -> float | None:
         """When the next suspension ends by itself (seconds since the epoch), None where none does."""
@@ -190,40 +205,37 @@ class Runner:
             now = self.clock.now()
             errors = [finding for finding in prepared.findings if finding.severity is Severity.ERROR]
             told = ((f.key or f"source/{name}", f"{report.place(f)}: {f.message}") for f in errors[:MOST_EVENTS])
-            self._warn(_warning(now, key, reason, message) for key, message in told)
+            self._tell(_warning(now, key, reason, message) for key, message in told)
         self._refused[name] = ended.revision if reason else ""
-        self._set(name, _REACHABLE, _readiness(ended))
+        fresh = self._set(name, _REACHABLE, _readiness(ended))
+        if prepared.plan is not None and prepared.plan.held and READY in fresh:
+            self._tell([_waiting(self.clock.now(), name, prepared.plan)])
 
-    def _set(self, name: str, *wanted: Condition) -> None:
-        """Note how the source stands; what stays as it was costs no write. Trouble with reading it is an event."""
+    def _set(self, name: str, *wanted: Condition) -> set[str]:
+        """Note how the source stands, and return the types of what is new: the rest costs no write.
+
+        Trouble with reading it is an event.
+        """
         known = {each.type: (each.status, each.reason, each.message) for each in self.records.conditions.get(name)}
         fresh = [each for each in wanted if known.get(each.type) != (each.status, each.reason, each.message)]
         if _REACHABLE in fresh and known.get("SourceStale", (False,))[0]:
             fresh.append(Condition("SourceStale", False, "Fresh", ""))
         if not fresh:
-            return
+            return set()
         now = self.clock.now()
         bad = [each for each in fresh if each.type == "SourceReachable" and not each.status]
         with self.records.transaction():
             for each in fresh:
                 self.records.conditions.set(name, each.type, each.status, each.reason, each.message, now)
             if bad:
-                self._warn(_warning(now, f"source/{name}", each.reason, each.message) for each in bad)
+                self._tell(_warning(now, f"source/{name}", each.reason, each.message) for each in bad)
+        return {each.type for each in fresh}
 
-    def _warn(self, events: Iterable[Event]) -> None:
+    def _tell(self, events: Iterable[Event]) -> None:
         """Nothing may come to be applied for a long time, so what is told meanwhile is trimmed here."""
         with self.records.transaction():
             self.records.events.add_many(events)
             self.records.events.trim(self.settings.events.keep)
-
-
-def _pinned(pin: Pin) -> str:
-    return f"{pin.by} holds it at {pin.expression} ({pin.commit[:12]})" + (f": {pin.reason}" if pin.reason else "")
-
-
-def _suspended(found: Suspension) -> str:
-    until = f" until {iso(found.until)}" if found.until is not None else ""
-    return f"suspended by {found.by}{until}" + (f": {found.reason}" if found.reason else "")
 
 
 _REACHABLE = Condition("SourceReachable", True, "Read", "")
@@ -261,3 +273,9 @@ def in_motion(records: Records) -> float | None:
 
 def _warning(at: float, key: str, reason: str, message: str) -> Event:
     return Event(at, 0, key, "", "Warning", reason, message)
+
+
+def _waiting(at: float, name: str, plan: Plan) -> Event:
+    count = sum(step.hold.approvable for step in plan.steps)
+    message = f"{count} step{'s wait' if count > 1 else ' waits'}; let go with: reconciler approve {plan.held}"
+    return Event(at, 0, source_target(name), "", "Normal", "ApprovalRequired", message)

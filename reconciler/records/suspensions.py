@@ -30,7 +30,7 @@ class Suspension(msgspec.Struct, frozen=True):
 
 
 class Suspensions:
-    """One row a target. What is over is as if it were not there, and goes with the next change."""
+    """One row a target. What is over is as if it were not there, but for ``over``."""
 
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._db = database
@@ -38,10 +38,8 @@ class Suspensions:
 
     def put(self, target: str, reason: str, by: str, until: float | None) -> None:
         """Suspend ``target``, in the place of an earlier suspension of it."""
-        with self._db.transaction():
-            self._db.write("DELETE FROM suspensions WHERE until <= ?", (self._now(),))
-            row = (target, reason, by, self._now(), until)
-            self._db.write("INSERT OR REPLACE INTO suspensions VALUES (?, ?, ?, ?, ?)", row)
+        row = (target, reason, by, self._now(), until)
+        self._db.write("INSERT OR REPLACE INTO suspensions VALUES (?, ?, ?, ?, ?)", row)
 
     def remove(self, target: str) -> bool:
         """End the suspension of ``target``; whether there was one."""
@@ -58,6 +56,11 @@ class Suspensions:
     def all(self) -> list[Suspension]:
         """Everything that is suspended now, by target."""
         sql = f"SELECT {COLUMNS} FROM suspensions WHERE until IS NULL OR until > ? ORDER BY target"
+        return [Suspension(*row) for row in self._db.all(sql, (self._now(),))]
+
+    def over(self) -> list[Suspension]:
+        """Suspensions whose time is over and that nobody has removed yet, by target."""
+        sql = f"SELECT {COLUMNS} FROM suspensions WHERE until <= ? ORDER BY target"
         return [Suspension(*row) for row in self._db.all(sql, (self._now(),))]
 
     def next_end(self) -> float | None:

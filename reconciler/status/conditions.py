@@ -61,8 +61,8 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     """All that is known about one resource.
 
     ``digest`` is the desired one, empty where Git does not ask for the resource (any more). ``unbound`` are the
-    locations of its GVC that this host does not serve, ``members`` the health of what a GVC contains. A failure
-    counts as final after ``attempts`` tries (0: never).
+    locations of its GVC that this host does not serve, ``members`` the health of what a GVC contains, and
+    ``suspended`` says who wants nothing done about it. A failure counts as final after ``attempts`` tries (0: never).
     """
 
     key: Key
@@ -75,6 +75,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     astray: Astray | None = None
     unbound: tuple[str, ...] = ()
     members: tuple[Health, ...] = ()
+    suspended: str = ""
     attempts: int = 3
 
     @property
@@ -89,7 +90,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
 
 
 def conditions(facts: Facts) -> tuple[Condition, ...]:
-    """What holds about a resource: Ready always, Reconciling, Stalled and Placed only where they have news.
+    """What holds about a resource: Ready always, Reconciling, Stalled, Suspended and Placed only where they have news.
 
     Ready: every record has the desired digest and is Healthy. Reconciling: more will happen without anybody doing
     anything. Stalled: it will not mend itself. Placed is False where locations of the GVC are bound by no engine
@@ -107,7 +108,8 @@ def conditions(facts: Facts) -> tuple[Condition, ...]:
         found = _astray(facts.key, facts.astray)
     else:
         found = _wanted(facts)
-    return (*found, *_unplaced(facts))
+    held = (Condition(SUSPENDED, True, SUSPENDED, shortened(facts.suspended)),) if facts.suspended else ()
+    return (*found, *held, *_unplaced(facts))
 
 
 def ready(facts: Facts) -> bool:

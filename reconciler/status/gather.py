@@ -16,7 +16,7 @@ from reconciler.records.store import Records
 from reconciler.settings import Settings
 from reconciler.status.conditions import Astray, Facts, Wait, shortened
 from reconciler.status.health import worst
-from reconciler.status.waits import recall
+from reconciler.status.waits import recall, suspended_by
 
 
 class Gathering:
@@ -30,6 +30,7 @@ class Gathering:
         self._settings = settings
         self._source = source
         self._failed = records.failures.count() > 0
+        self._suspended = {each.target: each for each in records.suspensions.all()}
         self._drifts: dict[str, list[DriftRow]] = {}
         for row in records.drifts.all():
             self._drifts.setdefault(row.key, []).append(row)
@@ -56,6 +57,7 @@ class Gathering:
             astray=self._astray(key),
             unbound=self._unbound_of(key.gvc) if key.kind in PLACED else (),
             members=members,
+            suspended=suspended_by(self._suspended[str(key)]) if str(key) in self._suspended else "",
             attempts=self._settings.retry.attempts,
         )
 
@@ -73,9 +75,7 @@ class Gathering:
         settled = records and all(record.digest == digest for record in records)
         if not settled:
             return recall(self._records, key)
-        held = str(key) in self._drifts and (
-            self._settings.approval == "always" or self._records.suspensions.get(str(key)) is not None
-        )
+        held = str(key) in self._drifts and (self._settings.approval == "always" or str(key) in self._suspended)
         return recall(self._records, key) if held else None
 
     def _astray(self, key: Key) -> Astray | None:

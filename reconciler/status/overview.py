@@ -21,7 +21,7 @@ MOST_LISTED = 100
 _COLUMNS = (Health.HEALTHY, Health.LOADING, Health.UNHEALTHY, Health.DELETING, Health.UNKNOWN)
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 _NOT_READY = re.compile(rb"^notReady: (\d+)$", re.MULTILINE)
-_ABNORMAL = ("Stale", "Stalled", "Suspended")
+_ABNORMAL = ("Stale", "Stalled", "Suspended", "Pinned")
 
 
 class Overview(msgspec.Struct, frozen=True):

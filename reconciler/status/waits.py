@@ -1,13 +1,16 @@
-"""Why steps wait, kept in the records so that status, ``get`` and ``describe`` can say it."""
+"""Why nothing happens: reasons to wait, kept in the records for all that shows them, and what operators hold back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from reconciler.clock import iso
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.model.key import Key
 from reconciler.planning.plan import Kept
+from reconciler.records.pins import Pin
 from reconciler.records.store import Records
+from reconciler.records.suspensions import Suspension
 from reconciler.status.conditions import Wait, shortened
 
 WAITING = "Waiting"
@@ -45,3 +48,30 @@ def recall(records: Records, key: Key) -> Wait | None:
         if condition.type == WAITING and condition.status:
             return Wait(condition.reason, condition.message, kept=condition.reason == KEPT)
     return None
+
+
+def tell_again(records: Records, target: str) -> None:
+    """Have the status of a resource written anew, since what an operator holds back has changed; a source has its own.
+
+    ``target`` is as suspensions name it.
+    """
+    entry = records.desired.get(target)
+    owned = () if target.startswith("source/") else records.applied.get(target)
+    owner = entry.source if entry is not None else next((each.source for each in owned), "")
+    if owner:
+        records.pending.add_many(owner, [target])
+
+
+def suspended_by(found: Suspension) -> str:
+    """``suspended by ada until 2026-01-31T12:00:00Z: a look inside``."""
+    until = f" until {iso(found.until)}" if found.until is not None else ""
+    return f"suspended by {found.by}{until}" + _because(found.reason)
+
+
+def pinned_by(pin: Pin) -> str:
+    """``ada holds it at HEAD~1 (1a2b3c4d5e6f): broken release``."""
+    return f"{pin.by} holds it at {pin.expression} ({pin.commit[:12]})" + _because(pin.reason)
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""

@@ -223,7 +223,7 @@ def test_clocks_that_do_not_agree_are_a_warning(desk: Desk, tmp_path: Path) -> N
 def test_locations_that_nobody_serves_or_asks_for_are_told(desk: Desk) -> None:
     desk.settings.write_text(SETTINGS.replace("  there:", "  nowhere:"))
     assert "shop asks for there, and the settings bind no engine to it" in told(desk, "locations", "warning")
-    assert "here in use; no GVC asks for nowhere" in told(desk, "locations", "ok")
+    assert "here in use; no GVC that is applied asks for nowhere" in told(desk, "locations", "ok")
     desk.settings.write_text(SETTINGS.partition("locations:")[0])
     assert "shop asks for here" in told(desk, "locations", "warning")
 
@@ -235,6 +235,12 @@ def test_a_refused_revision_and_a_suspension_are_told(desk: Desk) -> None:
     desk.run("suspend", "main", "--reason", "holidays")
     desk.run("apply")
     assert "holidays -> when that is over: reconciler resume main" in told(desk, "source main", "warning")
+
+
+def test_a_resource_that_somebody_suspended_is_not_forgotten(desk: Desk) -> None:
+    desk.run("suspend", "workload/shop/web", "--reason", "a look inside")
+    advice = "a look inside -> when that is over: reconciler resume workload/shop/web"
+    assert advice in told(desk, "workload/shop/web", "warning")
 
 
 def test_a_daemon_that_does_not_answer_is_told(desk: Desk) -> None:

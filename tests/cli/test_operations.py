@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.desk import SETTINGS, SHOP, Desk, golden, workload
+from tests.cli.desk import SECRET, SETTINGS, SHOP, Desk, golden, workload
 
 WEB = "workload/shop/web"
 
@@ -49,6 +49,38 @@ def test_a_suspended_resource_stays_as_it_is_and_the_rest_goes_on(desk: Desk) ->
     assert desk.run("resume", WEB).code == 0
     desk.applied()
     assert version(desk) == 2
+
+
+def test_who_suspended_a_resource_and_why_is_shown_at_once_and_until_it_is_over(desk: Desk) -> None:
+    desk.run("suspend", WEB, "--reason", "a look inside")
+    assert re.search(r"^workload/shop/web +Healthy +yes, suspended ", desk.run("get").out, re.MULTILINE)
+    assert re.search(r"Suspended +True +Suspended +suspended by \S+: a look inside", desk.run("describe", WEB).out)
+    desk.applied()
+    assert "a look inside" in desk.status("shop/workload/web.yaml")
+    desk.run("resume", WEB)
+    desk.applied()
+    assert "uspended" not in desk.run("get").out + desk.status("shop/workload/web.yaml")
+
+
+def test_an_end_that_comes_by_itself_is_told(desk: Desk) -> None:
+    desk.run("suspend", WEB, "--until", "1ms", "--reason", "a look inside")
+    desk.applied()
+    assert reasons(desk, WEB)[-2:] == ["Suspended", "Resumed"]
+    assert re.search(r"its time is over: suspended by \S+ until 20\S+Z: a look inside", desk.run("events", WEB).out)
+    assert "uspended" not in desk.status("shop/workload/web.yaml")
+    desk.applied()
+    assert reasons(desk, WEB)[-2:] == ["Suspended", "Resumed"]
+
+
+def test_what_is_held_back_as_a_whole_is_said_beside_what_is_recorded(desk: Desk) -> None:
+    assert desk.run("get").err == ""
+    desk.run("rollback", "main", "main", "--reason", "broken release")
+    desk.run("suspend", "main", "--reason", "freeze")
+    said = desk.run("get").err
+    assert re.fullmatch(
+        r"source main: suspended by \S+: freeze\nsource main: \S+ holds it at main .*: broken release\n", said
+    )
+    assert desk.run("get", "-o", "json").err == ""
 
 
 def test_what_depends_on_a_suspended_resource_waits_for_it(desk: Desk) -> None:
@@ -129,10 +161,11 @@ def test_a_source_that_is_rolled_back_stays_there_whatever_is_pushed(desk: Desk)
     desk.applied()
     assert version(desk) == 3
     assert "broken release" in desk.status("reconciler.yaml")
+    assert re.search(r"\*\*Pinned\*\* .*broken release", desk.status("README.md"))
     desk.run("resume", "main")
     desk.applied()
     assert version(desk) == 4
-    assert "broken release" not in desk.status("reconciler.yaml")
+    assert "broken release" not in desk.status("reconciler.yaml") + desk.status("README.md")
 
 
 def test_an_orphan_stays_when_it_leaves_git_until_it_is_adopted(desk: Desk) -> None:
@@ -172,6 +205,17 @@ def test_a_run_goes_by_the_plan_that_was_read_or_says_what_moved(desk: Desk) -> 
     assert (version(desk), version(desk, "api")) == (2, 2)
 
 
+def test_a_plan_that_was_read_before_anything_was_applied_is_carried_out(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert desk.run("plan", "--out", "plan.json").code == 0
+    desk.commit({"secrets.yaml": SECRET.format(password="another")})
+    moved = desk.run("apply", "--plan", "plan.json")
+    assert (moved.code, desk.recorded()) == (1, set())
+    desk.run("plan", "--out", "plan.json")
+    assert desk.run("apply", "--plan", "plan.json").code == 0
+    assert "secret/db" in desk.recorded()
+
+
 def test_a_file_that_is_no_plan_is_a_mistake(desk: Desk) -> None:
     (desk.path / "plan.json").write_text("{}")
     said = desk.run("apply", "--plan", "plan.json")
@@ -186,6 +230,10 @@ def test_the_settings_say_what_waits_for_approval(desk: Desk, mode: str, waiting
     plan = desk.plan()
     assert plan["summary"]["waiting"] == waiting
     desk.run("apply")
+    desk.run("apply")
+    told = [each for each in desk.run("events").out.splitlines() if " ApprovalRequired " in each]
+    assert len(told) == (waiting > 0), "told once, until something else waits"
+    assert not waiting or told[0].endswith(f"let go with: reconciler approve {plan['held']}")
     assert (WEB in desk.recorded(), "workload/shop/new" in desk.recorded()) == (waiting > 0, waiting < 2)
     if waiting:
         said = desk.run("approve", plan["held"])

@@ -18,6 +18,7 @@ from reconciler.records.conditions import HOST, ScopeCondition
 from reconciler.records.store import FILE, Records
 from reconciler.settings import Settings
 from reconciler.status.conditions import PINNED, SETTINGS_TAKEN, SUSPENDED
+from reconciler.status.waits import suspended_by
 
 SKEW = 60.0
 """Seconds that a record may be ahead of the clock."""
@@ -53,6 +54,7 @@ def check_records(settings: Settings, holder: str, now: float) -> Iterator[Check
         yield from _future(records, now)
         for source in settings.sources:
             yield from _source(records, source.name, now)
+        yield from _held_back(records)
         yield from _locations(records, settings)
     except RecordsError as error:
         yield problem("records", str(error), "see the message")
@@ -132,6 +134,13 @@ def _troubles(about: str, found: dict[str, ScopeCondition], now: float) -> Itera
             yield warning(about, found[kind].message, f"when that is over: reconciler resume {about.split()[1]}")
 
 
+def _held_back(records: Records) -> Iterator[Check]:
+    """Resources that an operator has suspended and may have forgotten."""
+    for each in records.suspensions.all():
+        if not each.target.startswith("source/"):
+            yield warning(each.target, suspended_by(each), f"when that is over: reconciler resume {each.target}")
+
+
 def _locations(records: Records, settings: Settings) -> Iterator[Check]:
     known = [_body(each.body) for each in records.applied.items(Kind.LOCATION)]
     asked: dict[str, list[str]] = defaultdict(list)
@@ -144,7 +153,7 @@ def _locations(records: Records, settings: Settings) -> Iterator[Check]:
     idle = sorted(settings.locations.keys() - asked.keys())
     bound = sorted(settings.locations.keys() & asked.keys())
     words = [f"{', '.join(bound)} in use"] if bound else []
-    words += [f"no GVC asks for {', '.join(idle)}"] if idle else []
+    words += [f"no GVC that is applied asks for {', '.join(idle)}"] if idle else []
     if words:
         yield fine("locations", "; ".join(words))
     else:
