@@ -2,7 +2,7 @@
 
 ReconcilerError
 ├── UsageError            the command line or the settings ask for something that cannot be (exit 2)
-│   └── SettingsError       the settings have faults, told with their places; stands in settings.py
+│   └── SettingsError       the settings have faults, told with their places; stands in settings
 ├── RefusedError          a rule says no: findings, a protected resource, an unknown digest (exit 1)
 ├── LockedError           another daemon holds the state directory
 ├── RecordsError          the records cannot be opened, are newer than this program, or cannot be written

@@ -1,0 +1,49 @@
+"""The operator's one YAML file (design: Settings)."""
+
+from reconciler.settings.loading import (
+    DEFAULT_PATH,
+    ENVIRONMENT,
+    RULES,
+    SettingsError,
+    load_settings,
+    seconds,
+    settings_path,
+)
+from reconciler.settings.shapes import (
+    Credentials,
+    EventSettings,
+    HostSettings,
+    LocationSettings,
+    LogSettings,
+    PruneSettings,
+    RetrySettings,
+    SecretSettings,
+    Settings,
+    SourceSettings,
+    StatusSettings,
+    VerifySettings,
+    is_local,
+)
+
+__all__ = [
+    "DEFAULT_PATH",
+    "ENVIRONMENT",
+    "RULES",
+    "Credentials",
+    "EventSettings",
+    "HostSettings",
+    "LocationSettings",
+    "LogSettings",
+    "PruneSettings",
+    "RetrySettings",
+    "SecretSettings",
+    "Settings",
+    "SettingsError",
+    "SourceSettings",
+    "StatusSettings",
+    "VerifySettings",
+    "is_local",
+    "load_settings",
+    "seconds",
+    "settings_path",
+]
