@@ -13,6 +13,7 @@ from reconciler.documents.braces import as_yaml
 from reconciler.documents.compose import UNREAD, Composer, NeedKeyLines
 from reconciler.documents.encoding import refuse
 from reconciler.documents.limits import LIMITS, Limits
+from reconciler.documents.lines import values
 from reconciler.documents.sink import Stop
 from reconciler.documents.syntax import explain, position
 from reconciler.model.finding import Fault, Pointer
@@ -56,6 +57,9 @@ def read(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT
     fault = refuse(raw, limits)
     if fault:
         return Reading([], [fault])
+    plain = values(raw, limits, text_fields)
+    if plain is not None:
+        return Reading([Document(value, index, line) for index, (line, value) in enumerate(plain)], [])
     raw = as_yaml(raw)
     try:
         return _read(raw, Composer(raw, limits, text_fields, key_lines=False))

@@ -1,0 +1,157 @@
+"""A shorter way for files of nothing but lines ``key: value`` and ``- item``, as most manifests are.
+
+Such a file is read line by line, a line that was met before without a closer look: a third of what the parser and the
+composer take (35 µs in place of 113 for 1.6 KB, so that a first load costs a quarter less). Whatever is not plainly one
+of these forms, be it right or wrong, is left to them: nothing is told here, neither a fault nor a limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from reconciler.documents.limits import Limits
+from reconciler.documents.scalars import NUMERIC, WORDS, Problem, plain
+
+DEEPEST = 62
+"""Containers that can be open at once: a mapping and a list for each column in which one of them may begin."""
+
+NODES = 2
+"""Nodes that a byte can stand for at most: ``a:`` is a mapping, a key and its null."""
+
+_IN_FIELD = 2
+"""How many containers are open where one begins that is the value of a top-level field, with that of the root."""
+
+_LINE = re.compile(
+    r"""
+      (?P<indent> \ {0,26} )
+      (?P<dash> -\ {1,3} )?
+      (?: (?P<key> [A-Za-z_][\w./-]{0,99} ) : (?!\S) \ * )?
+      (?: "(?P<double> [^"\\]* )"
+        | '(?P<single> [^']* )'
+        | (?P<plain> (?: [\w./$(~] | -(?=\w) ) (?: [^\ :]++ | :(?=\S) | \ +(?=[^\ \#]) )*+ )
+      )?
+      (?: \ + (?: \#.* )? )?
+    """,
+    re.VERBOSE | re.ASCII,
+).fullmatch
+
+_OPEN: Any = object()
+"""The value of a key that has none on its line."""
+
+Line = tuple[int, int, bool, str, Any, Any]
+"""Column of the line, -1 where it says nothing; column of what follows a dash, or 0; key, or ""; value; and the value
+where numbers and booleans stay as written."""
+
+_NOTHING: Line = (-1, 0, False, "", None, None)
+
+
+class NotPlain(Exception):
+    """The file is to be read by the parser."""
+
+
+def values(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> list[tuple[int, Any]] | None:
+    """The line and value of each document that is not empty; None where ``raw`` is not all of plain lines.
+
+    Values are those that the composer makes of the same file, which then has no fault.
+    """
+    bound = min(limits.nodes // NODES, limits.document_bytes)
+    if len(raw) > bound or limits.depth < DEEPEST or not raw.isascii():
+        return None
+    found = []
+    number = 0
+    parts = f"\n{raw.decode()}".split("\n---\n")
+    if len(parts) > limits.documents:
+        return None
+    try:
+        for part in parts:
+            lines = part.split("\n")
+            value = _composed(lines, text_fields)
+            if value is not _OPEN:
+                found.append((number + _first(lines), value))
+            number += len(lines) + 1
+    except NotPlain:
+        return None
+    return found
+
+
+def _composed(lines: Sequence[str], text_fields: frozenset[str]) -> Any:
+    # A first load spends its time here, so that what the stack has last is in names of its own.
+    holder: dict[str, Any] = {"": _OPEN}
+    filled: Any = holder
+    top, in_list = -2, False
+    stack: list[tuple[int, Any]] = [(top, filled)]
+    opened: str | None = ""  # the key of the innermost container whose value has yet to come
+    as_written: Any = None
+    for at, inner, is_item, key, value, written in map(_line, lines):
+        if at != top or is_item is not in_list:
+            if at < 0:
+                continue
+            if opened is not None and (at > top or (at == top and is_item)):
+                child: Any = [] if is_item else {}
+                filled[opened] = child
+                as_written = child if len(stack) == _IN_FIELD and opened in text_fields else as_written
+                stack.append((at, child))
+                filled = child
+            else:
+                filled = _outer(stack, at, is_item)
+            top, in_list = at, is_item
+        if is_item and key:
+            item: dict[str, Any] = {}
+            filled.append(item)
+            filled, top, in_list = item, inner, False
+            stack.append((top, filled))
+        elif filled is as_written:
+            value = written
+        if is_item and not key:
+            filled.append(value)
+            opened = None
+            continue
+        if key in filled:
+            raise NotPlain
+        opened = key if value is _OPEN else None
+        filled[key] = None if value is _OPEN else value
+    return holder[""]
+
+
+def _outer(stack: list[tuple[int, Any]], at: int, is_item: bool) -> Any:
+    """The container that a line at the column ``at`` goes on with, the last of ``stack`` from now on."""
+    while stack[-1][0] > at:
+        stack.pop()
+    if not is_item and type(stack[-1][1]) is list:
+        stack.pop()  # a list may begin in the column of the key that it belongs to
+    column, filled = stack[-1]
+    if column != at or (type(filled) is list) is not is_item:
+        raise NotPlain
+    return filled
+
+
+@lru_cache(maxsize=8192)
+def _line(text: str) -> Line:
+    """What one line says, its characters all from ASCII. Raises NotPlain."""
+    said = text.lstrip(" ")
+    if text.isprintable() and (not said or said[0] == "#"):
+        return _NOTHING
+    found = _LINE(text) if text.isprintable() else None
+    if found is None:
+        raise NotPlain
+    indent, dash, key, double, single, bare = found.groups()
+    if (not key and (not dash or double is single is bare is None)) or key in WORDS:
+        raise NotPlain
+    value = written = _OPEN
+    if bare is not None:
+        value = plain(bare) if bare in WORDS or bare[0] in NUMERIC else bare
+        written = None if value is None else bare
+        if type(value) is Problem:
+            raise NotPlain
+    elif double is not None or single is not None:
+        value = written = single if double is None else double
+    at = len(indent)
+    return at, at + len(dash or ""), dash is not None, key or "", value, written
+
+
+def _first(lines: Sequence[str]) -> int:
+    """The first of ``lines`` that says something."""
+    return next(index for index, text in enumerate(lines) if _line(text) is not _NOTHING)
