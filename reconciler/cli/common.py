@@ -47,6 +47,12 @@ def org_option(command: _Command) -> _Command:
     return click.option("--org", metavar="NAME", default="", help=words)(command)
 
 
+def blame_option(command: _Command) -> _Command:
+    """Give ``command`` the option ``--blame``, passed on as ``blame``: None where the number of changes decides."""
+    words = "Say whose commit asks for what; else up to 50 changes."
+    return click.option("--blame/--no-blame", default=None, help=words)(command)
+
+
 def load(settings_file: Path) -> Settings:
     """The settings in ``settings_file``; raises UsageError that names every fault in it."""
     from reconciler.settings import load_settings

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from reconciler.cli.common import DEFAULT_ORG, chosen, coloured, load_or_none, org_option, settings_option
+from reconciler.cli.common import (
+    DEFAULT_ORG,
+    blame_option,
+    chosen,
+    coloured,
+    load_or_none,
+    org_option,
+    settings_option,
+)
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,10 +43,11 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--repo", type=DIRECTORY, help="The repository; else the source's, else the one here.")
 @click.option("--path", "below", metavar="DIR", default=".", help="Where in --repo the manifests are.")
 @click.option("--source", "name", metavar="NAME", default="", help="The source in the settings; else the first.")
+@blame_option
 @click.option("--format", "form", type=click.Choice(FORMS), default="text", help="Default: text.")
 @org_option
 @settings_option
-def command(settings_file: Path, rev1: str, rev2: str, form: str, **where: Any) -> int:
+def command(settings_file: Path, rev1: str, rev2: str, form: str, blame: bool | None, **where: Any) -> int:
     """Show what would change between the commits REV1 and REV2, as if REV1 were applied.
 
     Needs neither records nor settings, so a pull request's CI can show it. Exits with 1 where REV2 has errors.
@@ -46,7 +55,7 @@ def command(settings_file: Path, rev1: str, rev2: str, form: str, **where: Any) 
     from reconciler.pipeline.compare import compare
 
     settings, source = _source(settings_file, Where(**where))
-    compared = compare(settings, source, rev1, rev2)
+    compared = compare(settings, source, rev1, rev2, blame)
     _show(compared, form)
     return int(compared.plan is None)
 
@@ -94,14 +103,14 @@ def _show(compared: Compared, form: str) -> None:
         plan = replace(plan, held="")
     if form == "json":
         empty = findings_document(findings, compared.documents, compared.resources)
-        echo_json(empty if plan is None else document(plan))
+        echo_json(empty if plan is None else document(plan, compared.blames))
         return
     if form == "markdown":
-        click.echo(markdown_plan(plan, findings), nl=False)
+        click.echo(markdown_plan(plan, findings, compared.blames), nl=False)
         return
     print_findings(findings, Excerpts(compared.read))
     if plan is None:
         click.echo(f"{compared.revision} is refused: {counted(findings)}")
     else:
-        click.echo(text(plan, colour=coloured(sys.stdout)), nl=False)
+        click.echo(text(plan, colour=coloured(sys.stdout), blames=compared.blames), nl=False)
     click.echo(more(findings), nl=False)

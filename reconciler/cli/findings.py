@@ -17,6 +17,7 @@ from reconciler.model.rule import page
 from reconciler.pipeline.report import place
 
 if TYPE_CHECKING:
+    from reconciler.planning.blame import Blames
     from reconciler.planning.plan import Plan
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTICE: "blue"}
@@ -58,15 +59,16 @@ def more(findings: Iterable[Finding]) -> str:
     return f"Why, with examples: reconciler explain {rules.pop() if len(rules) == 1 else 'RULE'}\n"
 
 
-def markdown_plan(plan: Plan | None, findings: Sequence[Finding]) -> str:
+def markdown_plan(plan: Plan | None, findings: Sequence[Finding], blames: Blames | None = None) -> str:
     """A plan, None where the revision is refused, as the comment on a pull request, with what was found below it."""
     from reconciler.planning.markdown import markdown
 
     if plan is None:
         return markdown_findings(findings, "Refused")
     if all(finding.severity is Severity.NOTICE for finding in findings):
-        return markdown(plan)
-    return f"{markdown(plan)}\n{markdown_findings(findings, 'Left out' if has_errors(findings) else 'Worth a look')}"
+        return markdown(plan, blames)
+    heading = "Left out" if has_errors(findings) else "Worth a look"
+    return f"{markdown(plan, blames)}\n{markdown_findings(findings, heading)}"
 
 
 def markdown_findings(findings: Sequence[Finding], heading: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from reconciler.cli.common import chosen, coloured, load, records_or_none, settings_option
+from reconciler.cli.common import blame_option, chosen, coloured, load, records_or_none, settings_option
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ CHANGES = 3
 @click.option("--format", "form", type=click.Choice(FORMS), default="text", help="Default: text.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the plan to FILE as JSON too.", metavar="FILE")
 @click.option("--detailed-exitcode", is_flag=True, help=f"Exit with {CHANGES} where there is something to do.")
-@click.option("--blame/--no-blame", default=None, help="Say whose commit asks for what; else up to 50 changes.")
+@blame_option
 @settings_option
 def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode: bool, **wanted: Any) -> int:
     """Show what a run would do to make the revision so. Changes nothing.
@@ -104,7 +104,7 @@ def _shown(prepared: Prepared, form: str) -> str:
 
     plan, findings = prepared.plan, prepared.findings
     if form == "markdown":
-        return markdown_plan(plan, findings)
+        return markdown_plan(plan, findings, prepared.blames)
     colour = coloured(sys.stdout)
     told = findings_text(findings, Excerpts(prepared.read), colour=colour)
     if plan is None:

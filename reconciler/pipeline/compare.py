@@ -10,10 +10,12 @@ from reconciler.errors import SourceEmpty
 from reconciler.model.finding import Finding
 from reconciler.model.record import Health, Record
 from reconciler.model.revision import Revision
+from reconciler.pipeline.blame import blamed
 from reconciler.pipeline.line import Line, Prepared
 from reconciler.pipeline.loading import accept
 from reconciler.pipeline.sources import Read
 from reconciler.pipeline.view import Surroundings, View
+from reconciler.planning.blame import Blames
 from reconciler.planning.plan import Plan
 from reconciler.records.store import Records
 from reconciler.settings import LocationSettings, Settings, SourceSettings
@@ -22,7 +24,7 @@ from reconciler.settings import LocationSettings, Settings, SourceSettings
 class Compared(msgspec.Struct, frozen=True):
     """The plan from one commit to the other, None where the second has errors; and how much of the second was read.
 
-    ``read`` gives the bytes of its files.
+    ``read`` gives the bytes of its files, ``blames`` who asked for the changes where that was looked for.
     """
 
     findings: list[Finding]
@@ -31,14 +33,16 @@ class Compared(msgspec.Struct, frozen=True):
     documents: int
     resources: int
     read: Read
+    blames: Blames | None = None
 
 
-def compare(settings: Settings, source: SourceSettings, before: str, after: str) -> Compared:
+def compare(settings: Settings, source: SourceSettings, before: str, after: str, blame: bool | None = None) -> Compared:
     """Plan the way from ``before`` to ``after`` (anything Git understands). Raises SourceError.
 
     It is SourceEmpty where ``after`` has no manifest, since that is never taken for "delete everything".
 
     Faults in ``before`` do not matter: what is sound in it counts, be it nothing. Every location is taken for bound.
+    Who asked for the changes since is looked for where ``blame`` says so, or (None) they are few.
     """
     records = Records.open(None)
     lenient = msgspec.structs.replace(settings, on_invalid="skip", locations={})
@@ -54,10 +58,10 @@ def compare(settings: Settings, source: SourceSettings, before: str, after: str)
     if extra:
         bound |= {place: LocationSettings(engine=next(iter(ENGINES))) for place in extra}
         second = _line(msgspec.structs.replace(strict, locations=bound), source, records)
-    prepared = second.prepare(after)
+    prepared = blamed(second, second.prepare(after), blame)
     delta = prepared.loaded.delta
     return Compared(prepared.findings, prepared.revision, prepared.plan, delta.documents, len(delta.added),
-                    prepared.read)  # fmt: skip
+                    prepared.read, prepared.blames)  # fmt: skip
 
 
 def _line(settings: Settings, source: SourceSettings, records: Records) -> Line:
@@ -95,7 +99,17 @@ def _record(line: Line, prepared: Prepared) -> None:
     with line.records.transaction():
         accept(line.records, prepared.loaded, line.name)
         line.records.applied.put_many(
-            Record(key, place, line.name, resource.digest, resource.body, 1, scope.engines[place], Health.HEALTHY)
+            Record(
+                key,
+                place,
+                line.name,
+                resource.digest,
+                resource.body,
+                1,
+                scope.engines[place],
+                Health.HEALTHY,
+                revision=str(prepared.revision),
+            )
             for key, resource in sorted(scope.desired.items())
             for place in scope.places(key)
         )

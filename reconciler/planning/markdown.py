@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from reconciler.planning.blame import WHOLE, Blames, shown
 from reconciler.planning.plan import Action, Hold, Plan
 from reconciler.planning.render import NOTES
 from reconciler.planning.summary import HOLD_REASONS, Group, groups, sentence, shown_pair
@@ -14,16 +15,19 @@ MOST_GROUPS = 200
 """Forges cut long comments; beyond this many rows only the count is given."""
 
 
-def markdown(plan: Plan) -> str:
-    """A heading, a table of what happens to which resource, and the changed fields folded below it."""
+def markdown(plan: Plan, blames: Blames | None = None) -> str:
+    """A heading, a table of what happens to which resource, and the changed fields folded below it.
+
+    With ``blames`` both say who asked for what.
+    """
     lines = [f"### Plan: {sentence(plan)}", "", f"Source `{plan.source}`, revision `{plan.revision}`"]
     members = [group for _, found in groups(plan) for group in found]
     if members:
-        lines += ["", "| action | resource | locations | fields |", "|---|---|---|---|"]
-        lines += [_row(group) for group in members[:MOST_GROUPS]]
+        lines += ["", *_heading(["action", "resource", "locations", "fields"], blames)]
+        lines += [_row(group) + _by(group, WHOLE, blames) for group in members[:MOST_GROUPS]]
         if len(members) > MOST_GROUPS:
             lines += ["", f"… and {len(members) - MOST_GROUPS} more."]
-        lines += list(_details(members[:MOST_GROUPS]))
+        lines += list(_details(members[:MOST_GROUPS], blames))
     lines += [f"\n- Renamed: `{rename.before}` → `{rename.after}`" for rename in plan.renames]
     lines += [f"\n- Kept: `{kept.key}` ({kept.reason})" for kept in plan.kept]
     if plan.held:
@@ -42,16 +46,29 @@ def _row(group: Group) -> str:
     return f"| {WORDS[step.action]}{held} | `{step.key}` | {', '.join(group.locations)} | {fields} |"
 
 
-def _details(members: list[Group]) -> Iterator[str]:
+def _heading(names: list[str], blames: Blames | None) -> Iterator[str]:
+    names = names if blames is None else [*names, "asked for by"]
+    yield "|" + "".join(f" {name} |" if name else " |" for name in names)
+    yield "|---" * len(names) + "|"
+
+
+def _by(group: Group, path: str, blames: Blames | None) -> str:
+    """One more cell of a row, where somebody was looked for."""
+    return "" if blames is None else f" {code(shown(blames.get((group.step.id, path))))} |"
+
+
+def _details(members: list[Group], blames: Blames | None) -> Iterator[str]:
     changed = [group for group in members if group.changes]
     if not changed:
         return
     yield "\n<details><summary>Changed fields</summary>\n"
     for group in changed:
-        yield f"`{group.step.key}`\n\n| field | before | after | |\n|---|---|---|---|"
+        yield f"`{group.step.key}`\n"
+        yield from _heading(["field", "before", "after", ""], blames)
         for change in group.changes:
             before, after = shown_pair(change)
-            yield f"| {code(change.path)} | {code(before)} | {code(after)} | {NOTES[change.change]} |"
+            row = f"| {code(change.path)} | {code(before)} | {code(after)} | {NOTES[change.change]} |"
+            yield row + _by(group, change.path, blames)
         yield ""
     yield "</details>"
 

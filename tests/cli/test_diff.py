@@ -45,6 +45,20 @@ def test_the_document_is_that_of_a_plan(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert document["summary"]["update"] == 1
     assert document["revision"].endswith(clone.origin.git("rev-parse", "main"))
+    [[change], _] = [step["changes"] for step in document["steps"]]
+    assert change["blame"] == {
+        "commit": clone.origin.git("rev-parse", "main"),
+        "author": "Ada",
+        "path": "shop/web.yaml",
+        "line": 7,
+    }
+
+
+def test_nobody_is_looked_for_where_nobody_asks(tmp_path: Path) -> None:
+    clone = Clone(tmp_path)
+    clone.origin.commit({"shop/web.yaml": workload("web", "2")})
+    for form in ("text", "markdown", "json"):
+        assert "Ada" not in clone.diff("HEAD~1", "HEAD", "--no-blame", "--format", form).out
 
 
 def test_a_clone_without_settings_is_enough_for_a_whole_process(tmp_path: Path) -> None:
