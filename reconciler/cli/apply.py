@@ -88,9 +88,9 @@ async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -
     from reconciler.records.store import FILE, Records
 
     records = Records.open(settings.state / FILE)
+    runner = Runner(settings, records, SystemClock())
     try:
-        runner = Runner(settings, records, SystemClock())
-        await runner.replay()
+        await runner.open()
         await runner.lookout.check()
         reports = await _round(runner, plans)
         while wait and (pause := _pause(records, reports, deadline)) is not None:
@@ -98,6 +98,7 @@ async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -
             reports = await _round(runner)
         return reports
     finally:
+        await runner.close()
         records.close()
 
 
@@ -117,7 +118,7 @@ async def _round(runner: Runner, plans: Plans = None) -> list[Report]:
 
 def _worth_waiting(records: Records, reports: list[Report]) -> float | None:
     """When to look again, since time alone can help; None where it cannot."""
-    from reconciler.pipeline.runner import in_motion
+    from reconciler.pipeline.motion import in_motion
 
     if any(report.outcome in ("refused", "unreadable") for report in reports):
         return None

@@ -60,9 +60,10 @@ def _now(settings: Settings, records: Records) -> tuple[float | None, list[Drift
     from reconciler.engines.registry import engines_for
     from reconciler.errors import RefusedError
     from reconciler.pipeline.drift import look, rows_of
+    from reconciler.pipeline.vault import Vault
 
     clock = SystemClock()
-    found = asyncio.run(look(settings, records, engines_for(settings, records, clock)))
+    found = asyncio.run(look(settings, records, engines_for(settings, records, clock, Vault(records, settings).reveal)))
     if found.unseen:
         told = "; ".join(f"{place}: {message}" for place, message in sorted(found.unseen.items()))
         raise RefusedError(f"not every location can be looked at: {told}")

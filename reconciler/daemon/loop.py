@@ -17,6 +17,7 @@ from reconciler.daemon.wake import Wakes
 from reconciler.engines.protocol import Watched
 from reconciler.errors import RecordsError, SourceError
 from reconciler.logs import log
+from reconciler.pipeline.elsewhere import HostWatch
 from reconciler.pipeline.report import Report, packed
 from reconciler.pipeline.reviewed import Reviewed
 from reconciler.pipeline.runner import Runner
@@ -30,8 +31,8 @@ BACKGROUND = frozenset({"poll", "ref"})
 STATUS = "/status"
 """Woken in the place of a source (whose name has no slash) when only status is to be written."""
 DRIFT = "/drift"
-"""Woken in the place of a source when the locations are to be looked at."""
-PAUSE = 1.0
+"""Woken in the place of a source when the locations, and secrets on this host, are to be looked at."""
+PAUSE = 0.25
 """Seconds from what an engine noticed to the look, so that many such things become one."""
 OVERDUE = 5.0
 """Seconds until a step that is owed another try, and did not get it in the last round, is looked at again."""
@@ -59,6 +60,8 @@ class Daemon:
         slowest = max((source.timeout for source in runner.settings.sources if not source.local), default=0.0)
         self.watchdog = Watchdog(notifier, clock, notifier.watchdog_seconds + slowest)
         self.wakes = Wakes()
+        views = {name: line.view for name, line in runner.lines.items()}
+        self._host = HostWatch(runner.records, clock, views)
         self.stop = asyncio.Event()
         self._replay = True
         self._teller = Teller(clock)
@@ -100,6 +103,7 @@ class Daemon:
         await self._fetched_before()
         for task in self._watching:
             task.cancel()
+        await self.runner.close()
         try:
             await self._flush(force=True)
         except RecordsError as error:
@@ -126,10 +130,10 @@ class Daemon:
             self._broken(error)
 
     def _look_out(self) -> None:
-        """Look at the locations at intervals, and whenever an engine notices something."""
+        """Look at the locations, and at this host, at intervals and whenever an engine notices something."""
         every = self.runner.settings.drift.interval
         drifting = [engine for engine in self.runner.lookout.engines.values() if engine.drifts]
-        if not drifting or not every:
+        if not every:
             return
         self.timers.every("drift", every, every * JITTER, partial(self.wakes.add, DRIFT, "drift"))
         self.wakes.add(DRIFT, "start")
@@ -138,9 +142,14 @@ class Daemon:
         self._watching = [asyncio.create_task(watch_engine(engine, noticed)) for engine in watched]
 
     async def _check(self) -> None:
-        """Look at the locations; what is to be healed there becomes a run of its source."""
+        """Look at the locations and at secrets on this host; what is otherwise there becomes a run of its source."""
         for name in sorted(await self.runner.lookout.check()):
             self.wakes.add(name, "drift")
+        if self.runner.lookout.noted:
+            for name in self.runner.restless():
+                self.wakes.add(name, "poll")
+        for name in sorted(await asyncio.to_thread(self._host.check)):
+            self.wakes.add(name, "secret")
         self._teller.unseen(self.runner.lookout.unseen)
         self.watchdog.progress()
 
@@ -149,7 +158,7 @@ class Daemon:
 
     async def _recover(self) -> None:
         """Finish what a crash, or records that could not be written, left in the journal."""
-        replayed = await self.runner.replay()
+        replayed = await self.runner.open()
         self._replay = False
         if replayed:
             log().info("replayed", steps=replayed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -72,6 +72,35 @@ class Engine(Protocol):
 
     async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         """An imperative command (documents 1 and 2); raises EngineError."""
+
+
+class News(msgspec.Struct, frozen=True):
+    """Something that happened at a location and no step asked for; it becomes an event of the resource."""
+
+    key: Key
+    kind: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@runtime_checkable
+class Lasting(Protocol):
+    """An engine that works on between steps, from ``open`` to ``close``; what it runs goes on without it.
+
+    All of these are called while nobody else reads the records.
+    """
+
+    async def open(self) -> None:
+        """Begin to work, on from what is recorded and what there is; nothing happens where it has begun already."""
+
+    async def close(self) -> None:
+        """End working; harmless twice."""
+
+    def refresh(self) -> None:
+        """Look again at what is recorded without a place: GVCs, locations and secrets may have changed."""
+
+    def news(self) -> list[News]:
+        """What happened since this was asked last, oldest first."""
 
 
 @runtime_checkable

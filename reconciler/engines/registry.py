@@ -3,35 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from reconciler.clock import Clock
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded import RecordedEngine
 from reconciler.errors import UsageError
+from reconciler.model.key import Key
 from reconciler.records.store import Records
 from reconciler.settings import Settings
 
-MakeEngine = Callable[[Records, str, Settings, Clock], Engine]
-"""Makes the engine of one location (``""``: of resources without a place)."""
+Reveal = Callable[[Key], Any]
+"""The data of an applied secret, a mapping or one text; raises EngineError where it cannot be had."""
 
 
-def _recorded(records: Records, location: str, settings: Settings, clock: Clock) -> Engine:
-    return RecordedEngine(records, location, settings.org, settings.endpoint_domain, clock)
+@dataclass(frozen=True)
+class Site:
+    """What the engine of one location (``""``: of resources without a place) is made with."""
+
+    records: Records
+    location: str
+    settings: Settings
+    clock: Clock
+    reveal: Reveal
+
+
+MakeEngine = Callable[[Site], Engine]
+
+
+def _recorded(site: Site) -> Engine:
+    return RecordedEngine(site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
 
 
 ENGINES: Mapping[str, MakeEngine] = {"recorded": _recorded}
 
 
 def engines_for(
-    settings: Settings, records: Records, clock: Clock, known: Mapping[str, MakeEngine] = ENGINES
+    settings: Settings, records: Records, clock: Clock, reveal: Reveal, known: Mapping[str, MakeEngine] = ENGINES
 ) -> dict[str, Engine]:
     """One engine for each location that the settings bind, and the recorded one for what has no place.
 
     Raises UsageError for an engine that does not exist.
     """
-    made = {"": known["recorded"](records, "", settings, clock)}
+    made = {"": known["recorded"](Site(records, "", settings, clock, reveal))}
     for location, bound in settings.locations.items():
         if bound.engine not in known:
             raise UsageError(f"location {location}: there is no engine {bound.engine!r}; known are {', '.join(known)}")
-        made[location] = known[bound.engine](records, location, settings, clock)
+        made[location] = known[bound.engine](Site(records, location, settings, clock, reveal))
     return made

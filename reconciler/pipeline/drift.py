@@ -13,6 +13,7 @@ from reconciler.engines import words
 from reconciler.engines.protocol import Engine, Seen
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.drifting import Ignore
+from reconciler.pipeline.noting import Notes
 from reconciler.planning.drift import Deviation, Drift, There, at_place, drift_of, minded, packed, said
 from reconciler.records.drifts import DriftRow
 from reconciler.records.events import Event
@@ -30,12 +31,14 @@ MOST_EVENTS = 100
 class Look(msgspec.Struct, frozen=True):
     """What a look at the locations found, each with the source that owns it (``""``: nobody).
 
-    ``seen`` are the locations that could be looked at, ``unseen`` the others, each with the reason.
+    ``seen`` are the locations that could be looked at, ``unseen`` the others, each with the reason; ``answers`` is what
+    each of them showed.
     """
 
     drifts: list[tuple[Drift, str]]
     seen: frozenset[str]
     unseen: dict[str, str]
+    answers: dict[str, list[Seen]] = {}
 
 
 async def look(settings: Settings, records: Records, engines: Mapping[str, Engine]) -> Look:
@@ -43,13 +46,14 @@ async def look(settings: Settings, records: Records, engines: Mapping[str, Engin
     places = [place for place, engine in engines.items() if engine.drifts]
     answers = await asyncio.gather(*(_observed(engines[place]) for place in places))
     found: list[tuple[Drift, str]] = []
-    unseen = {}
+    unseen, shown = {}, {}
     for place, answer in zip(places, answers, strict=True):
         if isinstance(answer, str):
             unseen[place] = answer
         else:
+            shown[place] = answer
             found += await asyncio.to_thread(_compared, settings, records, place, answer)
-    return Look(sorted(found), frozenset(places) - unseen.keys(), unseen)
+    return Look(sorted(found), frozenset(shown), unseen, shown)
 
 
 def rows_of(records: Records, found: Look, now: float) -> list[DriftRow]:
@@ -137,11 +141,15 @@ class Lookout:
         self.engines = engines
         self.unseen: dict[str, str] = {}
         """Locations that could not be looked at the last time, each with the reason."""
+        self.noted = False
+        """Whether anything was well or unwell otherwise at the last look than before."""
+        self._notes = Notes(records, settings, clock)
 
     async def check(self) -> set[str]:
         """Look at every location and keep what differs; the names of the sources that have something to heal."""
         found = await look(self._settings, self._records, self.engines)
         self.unseen = found.unseen
+        self.noted = await asyncio.to_thread(self._notes.take, found.answers, self.engines)
         if not found.seen and not self._records.drifts.all():
             return set()
         return await asyncio.to_thread(self._keep, found)

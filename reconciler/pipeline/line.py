@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 SWEEP = 1000
 """Runs after which documents that nothing comes from any more are dropped from the cache."""
 
-RESTLESS = frozenset({"DependencyNotHealthy", "Preempted"})
+RESTLESS = frozenset({"DependencyNotHealthy", "Preempted", "Terminating"})
 """Reasons to wait that nobody announces the end of: every look at the source is a run while one holds."""
 
 

@@ -10,16 +10,17 @@ from functools import partial
 from reconciler.clock import Clock
 from reconciler.engines.backoff import RetryPolicy
 from reconciler.engines.executor import Executor
+from reconciler.engines.protocol import Lasting
 from reconciler.engines.registry import ENGINES, MakeEngine, engines_for
 from reconciler.errors import SourceError
 from reconciler.model.finding import Severity
-from reconciler.model.key import PLACED, Kind
-from reconciler.model.record import Health
+from reconciler.model.key import Kind
 from reconciler.pipeline import report
 from reconciler.pipeline.drift import Lookout
 from reconciler.pipeline.line import Line, Prepared
 from reconciler.pipeline.report import DONE, Report
 from reconciler.pipeline.reviewed import Reviewed
+from reconciler.pipeline.vault import Vault
 from reconciler.planning.plan import Plan
 from reconciler.records.events import Event
 from reconciler.records.store import Records
@@ -28,6 +29,9 @@ from reconciler.settings import Settings
 from reconciler.status.conditions import PINNED, READY, SUSPENDED, Condition
 from reconciler.status.waits import pinned_by, suspended_by, tell_again
 from reconciler.status.writer import StatusWriter
+
+SHARED = frozenset({Kind.GVC, Kind.LOCATION, Kind.SECRET})
+"""What is recorded without a place and reaches an engine with the workloads that use it."""
 
 ADOPTED = "adopt"
 """Why a run looks at all that the source owns: it has come to own more since the last one."""
@@ -55,7 +59,8 @@ class Runner:
         self.records = records
         self.clock = clock
         retry = RetryPolicy(settings.retry.base, settings.retry.cap, settings.retry.attempts)
-        made = engines_for(settings, records, clock, engines)
+        made = engines_for(settings, records, clock, Vault(records, settings).reveal, engines)
+        self._lasting = [engine for engine in made.values() if isinstance(engine, Lasting)]
         self.lookout = Lookout(settings, records, clock, made)
         self.executor = Executor(records, made, clock, retry, settings.parallel, random.Random())
         self.lines = {source.name: Line(settings, source, records, clock) for source in settings.sources}
@@ -67,13 +72,21 @@ class Runner:
         self.stirred: set[str] = set()
         """Sources that should be looked at again, since another one changed what they build on."""
 
-    async def replay(self) -> int:
-        """Perform again what a crash left without an outcome; how many steps those were. Raises RecordsError.
+    async def open(self) -> int:
+        """Let the engines begin to work, and perform again what a crash left without an outcome; how many steps.
 
-        Sources that the settings have no more are forgotten first: what they asked for is free to be another's.
+        Sources that the settings have no more are forgotten first: what they asked for is free to be another's. Raises
+        RecordsError.
         """
+        for engine in self._lasting:
+            await engine.open()
         self._forget(set(self.records.sources.names()) - self.lines.keys())
         return len(await self.executor.replay())
+
+    async def close(self) -> None:
+        """End the work of the engines; what they run goes on."""
+        for engine in self._lasting:
+            await engine.close()
 
     def _forget(self, names: set[str]) -> None:
         if not names:
@@ -107,6 +120,9 @@ class Runner:
         if reviewed is not None and prepared.plan is not None and (other := reviewed.moved(prepared.plan)):
             return report.moved(name, str(prepared.revision), other)
         ended = await line.perform(prepared, self.executor, reason, partial(preempted, str(prepared.revision)))
+        if prepared.plan is not None and any(step.key.kind in SHARED for step in prepared.plan.steps):
+            for engine in self._lasting:
+                engine.refresh()
         self._conditions(name, prepared, ended)
         self._stir(name, prepared, ended)
         return ended
@@ -144,6 +160,10 @@ class Runner:
         except SourceError as error:
             return self._unreadable(name, error)
         return await self.run(name, "poll", preempted)
+
+    def restless(self) -> list[str]:
+        """Sources with steps that wait for what nobody announces, such as the health of something else."""
+        return [name for name, line in self.lines.items() if line.restless]
 
     def moved(self, name: str, revision: str) -> bool:
         """Whether the source stands elsewhere than at ``revision`` as far as this machine knows."""
@@ -255,20 +275,6 @@ def _readiness(ended: Report) -> Condition:
     if not found:
         return Condition("Ready", True, "Applied", "")
     return Condition("Ready", False, found[0][0], "; ".join(message for _, message in found))
-
-
-def in_motion(records: Records) -> float | None:
-    """When to look again at what time alone can mend (seconds since the epoch; 0: soon); None where there is none.
-
-    That is a failed step owed another try, and whatever is not healthy. What has no place on this host never is.
-    """
-    due = records.failures.next_attempt()
-    if due is not None:
-        return due
-    ill = {kind for kind, health in records.applied.counts() if health is not Health.HEALTHY}
-    found = (record for kind in sorted(ill) for record in records.applied.items(kind))
-    moving = (each.health is not Health.HEALTHY and (each.location or each.key.kind not in PLACED) for each in found)
-    return 0.0 if any(moving) else None
 
 
 def _warning(at: float, key: str, reason: str, message: str) -> Event:

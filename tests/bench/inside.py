@@ -65,7 +65,7 @@ def restart(settings: str) -> dict[str, float]:
     async def start() -> None:
         runner = opened(settings)
         beat = asyncio.create_task(pauses.beat())
-        await runner.replay()
+        await runner.open()
         ended = await runner.run("main", "start")
         assert ended.outcome == "unchanged", ended
         runner.flush("main", force=True)

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.clock import Clock
 from reconciler.daemon.lock import StateLock
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded import RecordedEngine
+from reconciler.engines.registry import Site
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import FILE, Records
-from reconciler.settings import Settings, load_settings
+from reconciler.settings import load_settings
 from tests.cli.desk import Desk, golden, workload
 from tests.engines.ledger import LedgerEngine
 from tests.fakeclock import FakeClock
@@ -30,10 +30,10 @@ def desk(tmp_path: Path) -> Desk:
     desk.commit({"shop/cart.yaml": workload("cart")})
     ledger = LedgerEngine(tmp_path / "world", "there")
 
-    def make(records: Records, location: str, settings: Settings, clock: Clock) -> Engine:
-        if location == "there":
+    def make(site: Site) -> Engine:
+        if site.location == "there":
             return ledger
-        return RecordedEngine(records, location, settings.org, settings.endpoint_domain, clock)
+        return RecordedEngine(site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
 
     clock = FakeClock(auto=True)
     records = Records.open(desk.state / FILE, clock_now=clock.now)

@@ -15,16 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from reconciler import logs
-from reconciler.clock import Clock
 from reconciler.daemon.service import serve
 from reconciler.engines.protocol import Engine, Outcome, Seen
 from reconciler.engines.recorded import RecordedEngine
 from reconciler.engines.recording import Recorder
+from reconciler.engines.registry import Site
 from reconciler.model.key import Key
 from reconciler.planning.plan import Step
 from reconciler.records.database import Database
-from reconciler.records.store import Records
-from reconciler.settings import Settings, load_settings, settings_path
+from reconciler.settings import load_settings, settings_path
 from reconciler.status.branch import StatusBranch
 
 POINTS = ("begin", "commit", "committed", "perform", "half", "performed", "write", "move", "moved")
@@ -122,9 +121,11 @@ def main(ledger: Path, wish: str) -> None:
     death = Death(wish)
     lay_mines(death)
 
-    def make(records: Records, location: str, settings: Settings, clock: Clock) -> Engine:
-        inner = RecordedEngine(records, location, settings.org, settings.endpoint_domain, clock)
-        return LedgerEngine(ledger, inner, location, death)
+    def make(site: Site) -> Engine:
+        inner = RecordedEngine(
+            site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock
+        )
+        return LedgerEngine(ledger, inner, site.location, death)
 
     asyncio.run(serve(settings, {"recorded": make}))
 

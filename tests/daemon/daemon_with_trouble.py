@@ -10,14 +10,13 @@ import sys
 from pathlib import Path
 
 from reconciler import logs
-from reconciler.clock import Clock
 from reconciler.daemon.service import serve
 from reconciler.engines.protocol import Engine, Outcome
 from reconciler.engines.recorded import RecordedEngine
+from reconciler.engines.registry import Site
 from reconciler.errors import EngineError
 from reconciler.planning.plan import Step
-from reconciler.records.store import Records
-from reconciler.settings import Settings, load_settings, settings_path
+from reconciler.settings import load_settings, settings_path
 
 
 class TroubledEngine(RecordedEngine):
@@ -42,9 +41,9 @@ def main(directory: Path) -> None:
     logs.configure(settings.log.format, settings.log.level)
     TroubledEngine.trouble = directory
 
-    def make(records: Records, location: str, settings: Settings, clock: Clock) -> Engine:
-        kind = TroubledEngine if location == "there" else RecordedEngine
-        return kind(records, location, settings.org, settings.endpoint_domain, clock)
+    def make(site: Site) -> Engine:
+        kind = TroubledEngine if site.location == "there" else RecordedEngine
+        return kind(site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
 
     asyncio.run(serve(settings, {"recorded": make}))
 

@@ -11,12 +11,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from reconciler import logs
-from reconciler.clock import Clock
 from reconciler.daemon.service import serve
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded import RecordedEngine
-from reconciler.records.store import Records
-from reconciler.settings import Settings, load_settings, settings_path
+from reconciler.engines.registry import Site
+from reconciler.settings import load_settings, settings_path
 from tests.engines.ledger import LedgerEngine
 
 
@@ -39,10 +38,10 @@ def main(directory: Path, watched: bool) -> None:
     logs.configure(settings.log.format, settings.log.level)
     kind = WatchedLedger if watched else LedgerEngine
 
-    def make(records: Records, location: str, settings: Settings, clock: Clock) -> Engine:
-        if location == "there":
-            return kind(directory, location)
-        return RecordedEngine(records, location, settings.org, settings.endpoint_domain, clock)
+    def make(site: Site) -> Engine:
+        if site.location == "there":
+            return kind(directory, site.location)
+        return RecordedEngine(site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
 
     asyncio.run(serve(settings, {"recorded": make}, settings_path(None)))
 

@@ -250,7 +250,7 @@ class Operating(RuleBasedStateMachine):
     def _start(self) -> None:
         self.records = Records.open(self.place / FILE, clock_now=self.clock.now)
         self.runner = Runner(self.settings, self.records, self.clock)
-        asyncio.run(self.runner.replay())
+        asyncio.run(self.runner.open())
 
     def _run(self) -> Report:
         return asyncio.run(self.runner.run("main", "test"))
