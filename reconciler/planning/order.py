@@ -10,12 +10,13 @@ import msgspec
 
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.record import Record
-from reconciler.model.resource import Bond
-from reconciler.planning.plan import Action, Step
+from reconciler.model.resource import Bond, Reference
+from reconciler.planning.plan import Action, Step, StepId
 from reconciler.planning.references import recorded_targets
 from reconciler.planning.scope import APPLY_ORDER, Scope
 
-Edges = list[set[int]]
+References = tuple[Reference, ...]
+Edges = list[frozenset[int]]
 """For each step, what it waits for: both as indices of the steps by rank, which cost a tenth of their ids."""
 
 
@@ -28,52 +29,69 @@ def ordered(scope: Scope, steps: Iterable[Step]) -> tuple[Step, ...]:
     by_key: dict[str, list[int]] = defaultdict(list)
     for index, step in enumerate(by_rank):
         by_key[str(step.key)].append(index)
-    edges: Edges = [_forward(scope, step, by_rank, by_key) for step in by_rank]
+    references = [() if step.action is Action.DELETE else scope.desired[step.key].references for step in by_rank]
+    edges = _forward(references, by_rank, by_key)
     if any(step.action is not Action.CREATE for step in by_rank):
-        _backward(scope, by_rank, by_key, edges)
-        _hand_over(scope, by_rank, edges)
-    bound = _bound(scope, by_rank, edges)
+        sets = [set(awaited) for awaited in edges]
+        _backward(scope, by_rank, by_key, sets)
+        _hand_over(scope, by_rank, sets)
+        edges = [frozenset(awaited) for awaited in sets]
+    bound = _bound(scope, references, by_rank, edges)
     return tuple([bound[index] for index in _sorted(edges)])
 
 
-def _bound(scope: Scope, steps: list[Step], edges: Edges) -> list[Step]:
-    ids = [step.id for step in steps]
+def _bound(scope: Scope, references: list[References], steps: list[Step], edges: Edges) -> list[Step]:
+    """The steps with what they wait for; those that wait for the same share it."""
+    waits: dict[frozenset[int], tuple[StepId, ...]] = {}
+    healthy: dict[int, tuple[Key, ...]] = {}
     bound = []
-    for step, awaited in zip(steps, edges, strict=True):
-        needs = _needs_healthy(scope, step)
+    for step, refs, awaited in zip(steps, references, edges, strict=True):
+        if awaited not in waits:
+            waits[awaited] = tuple(sorted([steps[index].id for index in awaited]))
+        if id(refs) not in healthy:
+            healthy[id(refs)] = _needs_healthy(scope, refs)
+        noted_only = step.key.kind in PLACED and not step.location
+        needs = () if noted_only else healthy[id(refs)]
         if awaited or needs:
-            waits_for = tuple(sorted([ids[index] for index in awaited]))
-            step = msgspec.structs.replace(step, waits_for=waits_for, needs_healthy=needs)
+            step = msgspec.structs.replace(step, waits_for=waits[awaited], needs_healthy=needs)
         bound.append(step)
     return bound
 
 
-def _forward(scope: Scope, step: Step, steps: list[Step], by_key: dict[str, list[int]]) -> set[int]:
-    """A step waits for the steps of what it refers to: at its own location, or everywhere for depends-on."""
-    found: set[int] = set()
-    if step.action is Action.DELETE:
-        return found
-    for reference in scope.desired[step.key].references:
+def _forward(references: list[References], steps: list[Step], by_key: dict[str, list[int]]) -> Edges:
+    """A step waits for the steps of what it refers to; found once for all that share their references at a place.
+
+    Most members of a GVC do: 0.2 s less of 100,000 steps.
+    """
+    known: dict[tuple[int, str], frozenset[int]] = {}
+    edges: Edges = []
+    for index, (step, refs) in enumerate(zip(steps, references, strict=True)):
+        awaited = known.get((id(refs), step.location))
+        if awaited is None:
+            awaited = known[id(refs), step.location] = frozenset(_awaited(refs, step.location, steps, by_key))
+        edges.append(awaited.difference(by_key[str(step.key)]) if index in awaited else awaited)
+    return edges
+
+
+def _awaited(references: References, location: str, steps: list[Step], by_key: dict[str, list[int]]) -> Iterator[int]:
+    """The steps of what is referred to: at the same location, or everywhere for depends-on."""
+    for reference in references:
         if reference.bond is Bond.NONE:
             continue
         for index in by_key.get(reference.target, ()):
             other = steps[index]
-            near = reference.bond is Bond.HEALTHY or not other.location or other.location == step.location
-            if near and other.action is not Action.DELETE and other.key != step.key:
-                found.add(index)
-    return found
+            near = reference.bond is Bond.HEALTHY or not other.location or other.location == location
+            if near and other.action is not Action.DELETE:
+                yield index
 
 
-def _needs_healthy(scope: Scope, step: Step) -> tuple[Key, ...]:
-    noted_only = step.key.kind in PLACED and not step.location
-    if step.action is Action.DELETE or noted_only:
-        return ()
-    wanted = [ref.target for ref in scope.desired[step.key].references if ref.bond is Bond.HEALTHY]
+def _needs_healthy(scope: Scope, references: References) -> tuple[Key, ...]:
+    wanted = [ref.target for ref in references if ref.bond is Bond.HEALTHY]
     here = {target for target in wanted if not target.startswith("/")} - scope.external if wanted else ()
     return tuple(sorted(map(Key.parse, here)))
 
 
-def _backward(scope: Scope, steps: list[Step], by_key: dict[str, list[int]], edges: Edges) -> None:
+def _backward(scope: Scope, steps: list[Step], by_key: dict[str, list[int]], edges: list[set[int]]) -> None:
     """What is deleted waits until everything that referred to it is gone or refers to it no more."""
     doomed = {str(step.key) for step in steps if step.action is Action.DELETE}
     if not doomed:
@@ -97,7 +115,7 @@ def _record(scope: Scope, step: Step) -> Record | None:
     return next((r for r in scope.records.get(step.key, ()) if r.location == step.location), None)
 
 
-def _hand_over(scope: Scope, steps: list[Step], edges: Edges) -> None:
+def _hand_over(scope: Scope, steps: list[Step], edges: list[set[int]]) -> None:
     """A volume set is released by its old workload before the new one acquires it."""
     before: dict[tuple[str, str], list[int]] = defaultdict(list)
     after: dict[int, set[str]] = {}
@@ -132,7 +150,7 @@ def _volume_sets(targets: Iterable[str]) -> set[str]:
     return {target for target in targets if target.startswith("volumeset/")}
 
 
-def _reaches(start: int, goal: int, edges: Edges) -> bool:
+def _reaches(start: int, goal: int, edges: list[set[int]]) -> bool:
     seen, stack = {start}, [start]
     while stack:
         fresh = edges[stack.pop()] - seen
