@@ -10,6 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
+from reconciler.engines.host.wanted import WantedContainer
+from reconciler.engines.host.wanted import WantedContainer
 from reconciler.model.key import Key
 
 
@@ -45,6 +47,8 @@ class Container(msgspec.Struct, frozen=True):
     ``ready`` is what its readiness probe said last (with none: that it runs), ``alive`` is False once its liveness
     probe has failed often enough. ``failures`` counts ends in a row and gives the wait before the next start, which is
     due at ``due``. ``pre_stop`` and the times of the signals belong to its end, of itself or with the replica.
+    ``wanted`` is what it was made from: its hooks and probes stay those of its version when a newer one is wanted, or
+    none. ``hook_error`` is what a failed hook of this run said.
     """
 
     name: str
@@ -61,11 +65,15 @@ class Container(msgspec.Struct, frozen=True):
     termed: float | None = None
     killed: float | None = None
     message: str = ""
+    hook_error: str = ""
+    wanted: WantedContainer = WantedContainer("")
 
 
 class Replica(msgspec.Struct, frozen=True):
     """One replica. ``index`` is its place in a stateful workload, -1 elsewhere.
 
+    ``spec`` is what its containers were made from: their hooks and probes stay their own, also once the workload has
+    changed or is gone. ``ports`` maps declared ports to the ones that it was given.
     ``ready_since`` is when it became ready, None while it is not. ``ending`` is when its termination began, None
     before. ``reason`` says why it ends, for people: ScaledDown, Replaced, Deleted, Suspended.
     """
@@ -78,6 +86,8 @@ class Replica(msgspec.Struct, frozen=True):
     containers: tuple[Container, ...]
     index: int = -1
     gvc_version: int = 1
+    spec: tuple[WantedContainer, ...] = ()
+    ports: dict[int, int] = {}
     ready_since: float | None = None
     ending: float | None = None
     reason: str = ""
@@ -93,6 +103,14 @@ class Replica(msgspec.Struct, frozen=True):
     def over(self) -> bool:
         """Whether nothing of it runs any more and nothing of it will."""
         return self.ending is not None and all(each.phase is not Phase.RUNNING for each in self.containers)
+
+
+def spec_of(replica: Replica, name: str) -> WantedContainer:
+    """What the container ``name`` was made from. Raises KeyError."""
+    for container in replica.spec:
+        if container.name == name:
+            return container
+    raise KeyError(name)
 
 
 def container_of(replica: Replica, name: str) -> Container:
