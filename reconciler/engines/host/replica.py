@@ -11,7 +11,6 @@ from enum import StrEnum
 import msgspec
 
 from reconciler.engines.host.wanted import WantedContainer
-from reconciler.engines.host.wanted import WantedContainer
 from reconciler.model.key import Key
 
 
@@ -72,8 +71,7 @@ class Container(msgspec.Struct, frozen=True):
 class Replica(msgspec.Struct, frozen=True):
     """One replica. ``index`` is its place in a stateful workload, -1 elsewhere.
 
-    ``spec`` is what its containers were made from: their hooks and probes stay their own, also once the workload has
-    changed or is gone. ``ports`` maps declared ports to the ones that it was given.
+    ``ports`` maps declared ports to the ones that it was given.
     ``ready_since`` is when it became ready, None while it is not. ``ending`` is when its termination began, None
     before. ``reason`` says why it ends, for people: ScaledDown, Replaced, Deleted, Suspended.
     """
@@ -86,7 +84,6 @@ class Replica(msgspec.Struct, frozen=True):
     containers: tuple[Container, ...]
     index: int = -1
     gvc_version: int = 1
-    spec: tuple[WantedContainer, ...] = ()
     ports: dict[int, int] = {}
     ready_since: float | None = None
     ending: float | None = None
@@ -103,14 +100,6 @@ class Replica(msgspec.Struct, frozen=True):
     def over(self) -> bool:
         """Whether nothing of it runs any more and nothing of it will."""
         return self.ending is not None and all(each.phase is not Phase.RUNNING for each in self.containers)
-
-
-def spec_of(replica: Replica, name: str) -> WantedContainer:
-    """What the container ``name`` was made from. Raises KeyError."""
-    for container in replica.spec:
-        if container.name == name:
-            return container
-    raise KeyError(name)
 
 
 def container_of(replica: Replica, name: str) -> Container:
