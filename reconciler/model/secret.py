@@ -10,6 +10,9 @@ from reconciler.model.view import Envelope
 TEXTS = frozenset({"docker", "gcp", "azure-sdk"})
 """Types whose data is one JSON text."""
 
+ENCODED = {"opaque": "payload", "userpass": "password"}
+"""Type to the key that ``encoding`` is about."""
+
 FILE, CREDENTIAL = "file", "credential"
 """What a value says instead of a text where that stands on the host: ``{file: PATH}`` or ``{credential: NAME}``."""
 

@@ -11,7 +11,7 @@ from reconciler.manifests.rules.pem import fault_in
 from reconciler.manifests.rules.registry import rule
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
-from reconciler.model.secret import TEXTS, Secret
+from reconciler.model.secret import ENCODED, TEXTS, Secret
 
 _DATA: Pointer = ("data",)
 _TYPE: tuple[Pointer, ...] = (("type",),)
@@ -24,9 +24,6 @@ _PEM = {
 
 _OPTIONAL = frozenset({"chain", "publicKey"})
 """What may be empty."""
-
-_ENCODED = {"opaque": "payload", "userpass": "password"}
-"""Type to the key that ``encoding`` is about."""
 
 
 @rule("secret-pem", "4-fields.md, section 7", Kind.SECRET)
@@ -78,7 +75,7 @@ def base64(secret: Secret) -> Iterator[Flaw]:
     data = secret.data
     if not isinstance(data, dict) or data.get("encoding") != "base64":
         return
-    key = _ENCODED.get(secret.type, "")
+    key = ENCODED.get(secret.type, "")
     text = data.get(key)
     if isinstance(text, str) and not _is_base64(text):
         yield Flaw(("data", key), "this is not base64", "encode it, or write encoding: plain",

@@ -1,0 +1,60 @@
+"""Variables within variables: ``$(NAME)`` in a value becomes the value of NAME (document 1, Built-in, rule 3)."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+from reconciler.errors import EngineError
+
+LONGEST = 1 << 17
+"""Bytes of one variable with its name, from which on Linux starts no program."""
+
+_EMBEDDED = re.compile(r"\$\$|\$\(([^)]*)\)")
+
+
+def embedded(written: Mapping[str, str], fixed: Mapping[str, str]) -> dict[str, str]:
+    """The values of ``written`` with the variables put in that they embed, from among themselves and ``fixed``.
+
+    ``$$`` is a dollar sign, so that ``$$(NAME)`` stays ``$(NAME)``. What nobody sets stays as it is written, and so
+    does what embeds itself, by whatever way. What was put in is not looked at again. Raises EngineError, reason
+    VariableTooLong, for a value that no program could be started with.
+    """
+    waits = {name: _names(value, written) for name, value in written.items()}
+    wanted_by: dict[str, list[str]] = defaultdict(list)
+    for name, others in waits.items():
+        for other in others:
+            wanted_by[other].append(name)
+    known = {name: value for name, value in fixed.items() if name not in written}
+    ready = [name for name, others in waits.items() if not others]
+    while ready:
+        name = ready.pop()
+        known[name] = _filled(name, written[name], known)
+        for other in wanted_by[name]:
+            waits[other].discard(name)
+            if not waits[other]:
+                ready.append(other)
+    circular = {name: _filled(name, written[name], known) for name in written if name not in known}
+    return {name: known[name] if name in known else circular[name] for name in written}
+
+
+def _names(value: str, written: Mapping[str, str]) -> set[str]:
+    """Which of ``written`` a value embeds."""
+    return {name for name in _EMBEDDED.findall(value) if name in written} if "$(" in value else set()
+
+
+def _filled(name: str, value: str, known: Mapping[str, str]) -> str:
+    if "$" not in value:
+        return value
+    parts: list[str] = []
+    size, end = len(name), 0
+    for found in _EMBEDDED.finditer(value):
+        text = "$" if found[1] is None else known.get(found[1], found[0])
+        parts += (value[end : found.start()], text)
+        end = found.end()
+        size += len(parts[-2]) + len(text)
+        if size >= LONGEST:
+            message = f"the variable {name} would be longer than {LONGEST >> 10} KiB with all that it embeds"
+            raise EngineError(message, reason="VariableTooLong", retry=False)
+    return "".join((*parts, value[end:]))

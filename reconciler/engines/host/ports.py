@@ -1,0 +1,57 @@
+"""Ports of this host for the ports that replicas declare, since several of them share its addresses."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Collection, Sequence
+from hashlib import blake2b
+
+from reconciler.errors import EngineError
+
+BLOCKED = frozenset({8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090, 41000})
+"""What no container can bind (document 1, Ports)."""
+
+FROM_HERE = range(20000, 32000)
+"""Below what Linux takes for outgoing connections (from 32768 on), so that none of those is in the way."""
+
+_ADDRESSES = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::"))
+
+
+def free_ports(
+    declared: Sequence[int], taken: Collection[int], spread: str = "", among: range = FROM_HERE
+) -> dict[int, int]:
+    """A free port of ``among`` for each declared one, none of which is ``taken`` or blocked.
+
+    Nobody listens on them now; whether that stays so until the program does is not in our hands. ``spread`` (a
+    replica's name) says where to begin to look, so that what one replica leaves is not at once another's. Raises
+    EngineError, reason NoFreePort.
+    """
+    start = int.from_bytes(blake2b(spread.encode(), digest_size=4).digest(), "big") % max(len(among), 1)
+    candidates = iter((*among[start:], *among[:start]))
+    found: dict[int, int] = {}
+    for number in declared:
+        free = (port for port in candidates if port not in taken and port not in BLOCKED and bindable(port))
+        port = next(free, None)
+        if port is None:
+            message = f"no port of this host between {among.start} and {among.stop - 1} is free"
+            raise EngineError(message, reason="NoFreePort")
+        found[number] = port
+    return found
+
+
+def bindable(port: int) -> bool:
+    """Whether a program that starts now could listen on ``port``, on all addresses of this host or on localhost."""
+    return all(_binds(family, address, port) for family, address in _ADDRESSES)
+
+
+def _binds(family: socket.AddressFamily, address: str, port: int) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.bind((address, port))
+    except OSError as error:
+        # A host without IPv6 has nobody listening there either.
+        return error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+    return True
