@@ -1,0 +1,46 @@
+"""What is to be done about a workload now: a pure function of what is wanted, what there is, and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reconciler.engines.host.acts import Decision, End, soonest
+from reconciler.engines.host.ending import terminated
+from reconciler.engines.host.ordinals import ordered
+from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.restarts import kept_running
+from reconciler.engines.host.rollout import rolled
+from reconciler.engines.host.timing import Timing
+from reconciler.engines.host.wanted import Type, Wanted
+
+
+def decide(wanted: Wanted | None, replicas: Sequence[Replica], now: float, timing: Timing) -> Decision:
+    """The acts that are due and when time alone brings the next; ``replicas`` are all of this one workload.
+
+    ``wanted`` is None where the workload is deleted: all of it ends. ``now`` is in seconds of the monotonic clock. Once
+    the acts are carried out and applied (changes.py) decide again: with no acts there is nothing to do until ``wake``
+    or the next event. (Document 1: rollout, scaling, restarts, replica termination sequence.)
+    """
+    members = _membership(wanted, replicas, now)
+    chosen = {act.replica for act in members.acts if isinstance(act, End)}
+    parts = [terminated(replica, now, timing) for replica in replicas if replica.ending is not None]
+    parts.append(members)
+    staying = [replica for replica in replicas if replica.ending is None and replica.name not in chosen]
+    parts.extend(kept_running(replica, now, timing) for replica in staying)
+    return Decision(tuple(act for part in parts for act in part.acts), soonest(*(part.wake for part in parts)))
+
+
+def _membership(wanted: Wanted | None, replicas: Sequence[Replica], now: float) -> Decision:
+    live = [replica for replica in replicas if replica.ending is None]
+    if wanted is None or wanted.type is Type.CRON or wanted.suspended or not wanted.replicas:
+        return Decision(tuple(End(replica.name, _reason(wanted)) for replica in live))
+    return ordered(wanted, replicas, now) if wanted.stateful else rolled(wanted, live, now)
+
+
+def _reason(wanted: Wanted | None) -> str:
+    """Why every replica ends."""
+    if wanted is None:
+        return "Deleted"
+    if wanted.type is Type.CRON:
+        return "Replaced"
+    return "Suspended" if wanted.suspended else "ScaledDown"

@@ -1,0 +1,41 @@
+"""Starts and restarts of containers in replicas that stay, with backoff and after failed liveness probes; pure."""
+
+from __future__ import annotations
+
+from reconciler.engines.backoff import RetryPolicy, longest_wait
+from reconciler.engines.host.acts import Act, Await, Decision, Kill, Start, Terminate, soonest
+from reconciler.engines.host.replica import Container, Phase, Replica
+from reconciler.engines.host.timing import Timing
+
+
+def kept_running(replica: Replica, now: float, timing: Timing) -> Decision:
+    """What the containers of a replica that is not ending need: any that ended starts again (document 1, Probes)."""
+    parts = [_container(replica.name, container, now, timing) for container in replica.containers]
+    return Decision(tuple(act for part in parts for act in part.acts), soonest(*(part.wake for part in parts)))
+
+
+def _container(replica: str, container: Container, now: float, timing: Timing) -> Decision:
+    if container.phase is Phase.ENDED:
+        return Decision((_await(replica, container, timing),))
+    if container.phase is Phase.WAITING:
+        return due(Start(replica, container.name), container.due, now)
+    if container.alive:
+        return Decision()
+    if container.termed is None:
+        return Decision((Terminate(replica, container.name),))
+    if container.killed is not None:
+        return Decision()
+    return due(Kill(replica, container.name), container.termed + timing.grace * timing.scale, now)
+
+
+def due(act: Act, at: float, now: float) -> Decision:
+    """``act`` once it is time for it, else when that will be."""
+    return Decision((act,)) if at <= now else Decision(wake=at)
+
+
+def _await(replica: str, container: Container, timing: Timing) -> Await:
+    at = container.last.at if container.last else 0.0
+    lasted = at - container.started
+    failures = 1 if lasted >= timing.backoff_reset else container.failures + 1
+    wait = longest_wait(RetryPolicy(timing.backoff_base, timing.backoff_cap), failures)
+    return Await(replica, container.name, at + wait, failures)

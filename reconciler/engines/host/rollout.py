@@ -1,0 +1,69 @@
+"""Rollout and scaling of replicas that are all alike: standard and serverless workloads (document 1, Rollout); pure.
+
+Among the replicas that are not ending there are never more than wanted and surge together, and never so few available
+ones that more than ``unavailable`` of the wanted ones are missing, as far as it is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from reconciler.engines.host.acts import Create, Decision, End
+from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.standing import is_available, is_current, is_failing, upcoming
+from reconciler.engines.host.wanted import Wanted
+
+
+def rolled(wanted: Wanted, live: Sequence[Replica], now: float) -> Decision:
+    """Which replicas end and how many are made; ``live`` are those of the workload that are not ending."""
+    ends = _ends(wanted, live, now)
+    gone = {end.replica for end in ends}
+    staying = [replica for replica in live if replica.name not in gone]
+    lacking = wanted.replicas - sum(is_current(wanted, replica) for replica in staying)
+    room = wanted.replicas + wanted.rollout.surge - len(staying)
+    made = (Create(),) * max(0, min(lacking, room))
+    changes = (moment for moment in upcoming(wanted, staying, now) if _ends(wanted, staying, moment))
+    return Decision((*ends, *made), next(changes, None))
+
+
+def _ends(wanted: Wanted, live: Sequence[Replica], now: float) -> list[End]:
+    spared = [replica.name for replica in _spared(wanted, live, now)]
+    left = [replica for replica in live if replica.name not in spared]
+    surplus = _surplus(wanted, left, now)
+    return [End(name, "Replaced") for name in spared] + [
+        End(replica.name, "ScaledDown" if is_current(wanted, replica) else "Replaced") for replica in surplus
+    ]
+
+
+def _spared(wanted: Wanted, live: Sequence[Replica], now: float) -> Iterator[Replica]:
+    """Old replicas that can go: those that serve nobody, and as many others as the available ones allow.
+
+    While replicas of the wanted version are failing, old ones that are not ready stay: they may recover, and the
+    rollout is paused.
+    """
+    old = [replica for replica in live if not is_current(wanted, replica)]
+    paused = any(is_failing(replica) for replica in live if is_current(wanted, replica))
+    floor = max(0, wanted.replicas - wanted.rollout.unavailable)
+    available = sum(is_available(wanted, replica, now) for replica in live)
+    for replica in _worst_first(wanted, old, now):
+        cost = int(is_available(wanted, replica, now))
+        if (not paused) if not replica.ready else available - cost >= floor:
+            available -= cost
+            yield replica
+
+
+def _surplus(wanted: Wanted, live: Sequence[Replica], now: float) -> list[Replica]:
+    """Current replicas beyond the wanted number, then any beyond what there may be with the surge."""
+    current = [replica for replica in live if is_current(wanted, replica)]
+    excess = _worst_first(wanted, current, now)[: max(0, len(current) - wanted.replicas)]
+    left = [replica for replica in live if replica not in excess]
+    over = max(0, len(left) - wanted.replicas - wanted.rollout.surge)
+    return excess + _worst_first(wanted, left, now)[:over]
+
+
+def _worst_first(wanted: Wanted, replicas: Sequence[Replica], now: float) -> list[Replica]:
+    def standing(replica: Replica) -> tuple[bool, bool, bool, int, float, str]:
+        available = is_available(wanted, replica, now)
+        return replica.ready, available, is_current(wanted, replica), replica.version, -replica.created, replica.name
+
+    return sorted(replicas, key=standing)
