@@ -23,6 +23,7 @@ from reconciler.model.finding import Finding, Severity
 from reconciler.model.resource import Resource
 from reconciler.model.revision import FileChange, Revision
 from reconciler.pipeline.decoding import Blobs, Cache, decode_all
+from reconciler.pipeline.elsewhere import with_hosted_files
 from reconciler.pipeline.view import View
 from reconciler.records.desired import Entry
 from reconciler.records.sources import SourceRow
@@ -99,7 +100,7 @@ class Loader:
         row = self.records.sources.get(self.source)
         whole = whole or row is None or row.selection != selection or not self.repository.holds(row.tree)
         comparison = self.repository.compare("" if whole or row is None else row.tree, revision.tree)
-        changes = self._against_index(comparison.changes) if whole else comparison.changes
+        changes = self._against_index(comparison.changes) if whole else self._with_host(comparison.changes)
         delta, findings = self._assembled(changes)
         findings = sorted({*comparison.findings, *findings})
         bad = {finding.path for finding in findings if finding.severity is Severity.ERROR} | without
@@ -111,6 +112,11 @@ class Loader:
             findings = sorted({*findings, *more})
             bad = {finding.path for finding in more if finding.severity is Severity.ERROR}
         return Loaded(revision, PARTIAL if skipped else selection, delta, findings, frozenset(skipped))
+
+    def _with_host(self, changes: Sequence[FileChange]) -> list[FileChange]:
+        """``changes``, with the files of secrets that stand on this host and have other values now."""
+        self.view.overlay(Delta())
+        return with_hosted_files(self.view, changes)
 
     def _assembled(self, changes: Sequence[FileChange], *, partial: bool = False) -> tuple[Delta, list[Finding]]:
         """The difference that ``changes`` make and what is wrong with it.

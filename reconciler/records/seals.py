@@ -21,6 +21,15 @@ class Seals:
         seal: bytes | None = self._db.value("SELECT seal FROM seals WHERE key = ? AND digest = ?", (str(key), digest))
         return seal
 
+    def missing(self, source: str) -> list[str]:
+        """Keys of secrets that ``source`` asks for and whose data is not kept: it is opened, or read, when wanted."""
+        rows = self._db.all(
+            """SELECT key FROM desired d WHERE key >= 'secret/' AND key < 'secret0' AND source = ? AND
+            NOT EXISTS (SELECT 1 FROM seals WHERE seals.key = d.key AND seals.digest = d.digest) ORDER BY key""",
+            (source,),
+        )
+        return [key for (key,) in rows]
+
     def sweep(self) -> int:
         """Drop what is neither desired nor applied any more; returns how many."""
         return self._db.write(

@@ -124,8 +124,9 @@ EVENTS = {
     "SourceEmpty": "Warning.",
     "SourceRewritten": "Warning.",
     "SourceUnverified": "Warning.",
-    "SettingsRefused": "Warning. The settings were changed and cannot be taken over; the former ones go on.",
     "SourceFailed": "Warning.",
+    "SecretLost": "Warning. The values of a secret can no longer be read on this host. What was applied stays.",
+    "SettingsRefused": "Warning. The settings were changed and cannot be taken over; the former ones go on.",
 }
 """Reason of an event → its type and what happened."""
 

@@ -14,6 +14,7 @@ from reconciler.manifests.normal import Dialect
 from reconciler.model.revision import FileChange
 from reconciler.pipeline.compare import compare
 from reconciler.pipeline.decoding import MANY, Blobs, Cache, decode_all
+from reconciler.pipeline.elsewhere import HostWatch
 from reconciler.pipeline.folder import check
 from reconciler.pipeline.host import Host, HostFault, keyring_of
 from reconciler.pipeline.view import Surroundings
@@ -191,15 +192,33 @@ def test_a_secret_of_the_host_is_the_same_as_the_encrypted_one(tmp_path: Path, h
     assert on_disk(tmp_path) == set()
 
 
-def test_a_file_that_changed_is_taken_up_when_its_secret_is_looked_at(tmp_path: Path, host: Path) -> None:
+def test_a_file_that_changed_is_taken_up_though_nothing_else_did(tmp_path: Path, host: Path) -> None:
     way = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path))
     way.applied()
+    watch = HostWatch(way.records, way.clock, {"main": way.line.view})
+    assert watch.check() == set()
     (host / "db").write_text(OTHER)
-    way.commit({"db.yaml": f"# look\n{hosted()}"})
+    assert watch.check() == {"main"}
     (step,) = way.plan().steps
     assert [change.path for change in step.changes] == ["data.password"]
+    assert OTHER not in repr(way.plan())
     way.applied()
     assert way.plan().steps == ()
+    assert watch.check() == set()
+
+
+def test_a_file_that_is_lost_is_told_once_and_keeps_nothing_else_waiting(tmp_path: Path, host: Path) -> None:
+    way = Way(tmp_path / "way", {"shop/gvc.yaml": BASE, "db.yaml": hosted()}, secrets=secrets(tmp_path))
+    way.applied()
+    watch = HostWatch(way.records, way.clock, {"main": way.line.view})
+    (host / "db").unlink()
+    assert [watch.check() for _ in range(3)] == [set()] * 3
+    [event] = [each for each in way.records.events.list() if each.reason == "SecretLost"]
+    assert (event.key, event.message.partition(":")[0]) == ("secret/db", "db.yaml")
+    way.commit({"shop/gvc.yaml": f"{BASE}tags: {{a: b}}\n"})
+    way.applied()
+    private(host / "db", OTHER)
+    assert watch.check() == {"main"}
 
 
 @pytest.mark.parametrize(
