@@ -23,7 +23,8 @@ def scope_of(view: View, settings: Settings, revision: str, unsettled: Iterable[
     places = view.places
     touched = keys_touched(view.delta)
     drifted = (str(found.key) for found in drifts)
-    names = {*touched, *unsettled, *drifted, *_moved_members(view, touched, places)}
+    # In the order of files, which is near that of keys: sorting takes half as long, and what is near in memory is too.
+    names = dict.fromkeys((*touched, *unsettled, *drifted, *_moved_members(view, touched, places)))
     wanted = {name: touched[name] if name in touched else view.resource(name) for name in names}
     keys = {name: Key.parse(name) if resource is None else resource.key for name, resource in wanted.items()}
     desired = {resource.key: resource for resource in wanted.values() if resource is not None}
@@ -33,7 +34,7 @@ def scope_of(view: View, settings: Settings, revision: str, unsettled: Iterable[
     return Scope(
         source=view.source,
         revision=revision,
-        keys=frozenset(keys.values()) - (theirs - desired.keys()),
+        keys=[key for key in keys.values() if key not in theirs or key in desired],
         desired=desired,
         records=records,
         locations={gvc: places.of(gvc) for gvc in gvcs},

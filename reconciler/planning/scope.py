@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 import msgspec
@@ -35,17 +35,17 @@ class PrunePolicy(msgspec.Struct, frozen=True):
 class Scope(msgspec.Struct, frozen=True):
     """Input of the planner.
 
-    ``keys`` are looked at, nothing else. ``locations`` gives every location of each GVC concerned, ``engines`` the
-    engine by location of those that the settings bind (``""`` for resources without a place). ``inventory`` counts
-    the keys that the source owns. ``approved`` holds what an operator let go as ``SOURCE/DIGEST``, of all that was held
-    or of a single step of a run that was cut short. ``external`` are keys (as text) that exist elsewhere, so that
-    nobody here can tell how they are. ``suspended`` keys are left as they are, ``orphans`` are never deleted, each
-    with who said so. ``drifts`` are to be healed: there the records do not say what there is.
+    ``keys`` are looked at, each once, and nothing else. ``locations`` gives every location of each GVC concerned,
+    ``engines`` the engine by location of those that the settings bind (``""`` for resources without a place).
+    ``inventory`` counts the keys that the source owns. ``approved`` holds what an operator let go as ``SOURCE/DIGEST``,
+    of all that was held or of a single step of a run that was cut short. ``external`` are keys (as text) that exist
+    elsewhere, so that nobody here can tell how they are. ``suspended`` keys are left as they are, ``orphans`` are never
+    deleted, each with who said so. ``drifts`` are to be healed: there the records do not say what there is.
     """
 
     source: str
     revision: str
-    keys: frozenset[Key]
+    keys: Collection[Key]
     desired: Mapping[Key, Resource]
     records: Mapping[Key, tuple[Record, ...]]
     locations: Mapping[str, tuple[str, ...]]
