@@ -48,6 +48,7 @@ def _checks(settings_file: Path) -> Iterator[Check]:
     from reconciler.errors import UsageError
     from reconciler.pipeline.doctor.check import fine, problem
     from reconciler.pipeline.doctor.host import check_host
+    from reconciler.pipeline.doctor.opening import check_secrets
     from reconciler.pipeline.doctor.recorded import check_records
     from reconciler.pipeline.doctor.repositories import check_sources
     from reconciler.pipeline.doctor.rights import check_rights, daemon_user
@@ -63,6 +64,7 @@ def _checks(settings_file: Path) -> Iterator[Check]:
     clock, who = SystemClock(), daemon_user(settings)
     yield from check_rights(settings, settings_file, who)
     yield from check_host(settings)
+    yield from check_secrets(settings, who, clock)
     yield from check_sources(settings, who, clock)
     yield from check_records(settings, str(holder(settings.state) or ""), clock.now())
 

@@ -114,6 +114,11 @@ def identities_of(text: str) -> tuple[Any, ...]:
     return found
 
 
+def recipients_in(text: str) -> list[str]:
+    """For whom to encrypt so that the identities in ``text`` open it; SSH keys do not say. Raises KeyringError."""
+    return [str(each.to_public()) for each in identities_of(text) if hasattr(each, "to_public")]
+
+
 def _identity(number: int, line: str) -> Any:
     import pyrage
 

@@ -16,12 +16,17 @@ import pytest
 
 from reconciler.daemon.lock import StateLock
 from reconciler.records.store import FILE, Records
-from tests.cli.desk import SETTINGS, Desk, workload
+from reconciler.sops.writing import Manner, encrypt
+from tests.cli.desk import SECRET, SETTINGS, Desk, workload
 from tests.gitkit import HttpsServer
+from tests.manifests.rulecases import private
+from tests.sops.kit import MOMENT, fresh
 from tests.source.keys import Keys
 
 TOKEN = "s3cret-t0ken"
 NOBODY = 12_345
+POLICY = ("---" + SECRET.partition("---")[2]).encode()
+"""What lets a workload have the secret of the shop."""
 
 
 @pytest.fixture
@@ -144,6 +149,27 @@ def test_files_with_secrets_are_there_and_closed(desk: Desk) -> None:
     token.write_text("")
     assert f"{token} is empty" in told(desk, "source main", "problem")
     assert TOKEN not in desk.run("doctor").out
+
+
+def test_an_identity_opens_secrets_or_is_told(desk: Desk) -> None:
+    identity, recipient = fresh()
+    file = private(desk.path / "host" / "age.txt", identity)
+    desk.settings.write_text(f"{SETTINGS}secrets: {{identity: host/age.txt, directory: host}}\n")
+    assert f"{file} opens what is encrypted for {recipient}" in told(desk, "secrets", "ok")
+    secret = SECRET.format(password="hidden").partition("---")[0]
+    desk.commit({"secrets.yaml": encrypt(secret.encode(), [recipient], Manner(), MOMENT) + POLICY})
+    desk.applied()
+    assert "1 that is encrypted or on this host can be opened" in told(desk, "secrets", "ok")
+    file.chmod(0o644)
+    assert f"others (mode 644), so it opens nothing -> chgrp root {file}" in told(desk, "secrets", "problem")
+    file.chmod(0o600)
+    file.write_text("AGE-SECRET-KEY-1NONE")
+    assert "line 1 is not an identity" in told(desk, "secrets", "problem")
+    assert "1NONE" not in desk.run("doctor").out
+    file.write_text(fresh()[0])
+    assert "secret/db can no longer be opened (secrets.yaml:1)" in told(desk, "secrets", "problem")
+    file.unlink()
+    assert "No such file" in told(desk, "secrets", "problem")
 
 
 def test_a_branch_or_repository_that_is_not_there_is_a_problem(desk: Desk) -> None:

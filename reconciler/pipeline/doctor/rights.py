@@ -19,11 +19,12 @@ READ, WRITE, ENTER = 4, 2, 1
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """A user with all groups."""
+    """A user with all groups; ``gid`` is the first of them, -1 where none is known."""
 
     uid: int
     name: str
     groups: frozenset[int]
+    gid: int = -1
 
     def may(self, path: Path, wanted: int) -> bool:
         """Whether the mode bits of ``path`` and of the directories above let this user; False where it is not there."""
@@ -47,7 +48,7 @@ def identity(uid: int) -> Identity:
         entry = pwd.getpwuid(uid)
     except KeyError:
         return Identity(uid, f"uid {uid}", frozenset())
-    return Identity(uid, entry.pw_name, frozenset(os.getgrouplist(entry.pw_name, entry.pw_gid)))
+    return Identity(uid, entry.pw_name, frozenset(os.getgrouplist(entry.pw_name, entry.pw_gid)), entry.pw_gid)
 
 
 def daemon_user(settings: Settings) -> Identity:
@@ -121,7 +122,7 @@ def _credentials(source: SourceSettings, who: Identity) -> Iterator[Check]:
 
 
 def _secret(path: Path, about: str, who: Identity, *, ssh: bool = False) -> Check:
-    if (missing := _unreadable(path, about, who)) is not None:
+    if (missing := unreadable(path, about, who)) is not None:
         return missing
     found = path.stat()
     mode = stat.S_IMODE(found.st_mode)
@@ -136,7 +137,7 @@ def _secret(path: Path, about: str, who: Identity, *, ssh: bool = False) -> Chec
 
 def _trusted(path: Path, about: str, who: Identity) -> Check:
     """Who can write to such a file decides what the daemon does."""
-    if (missing := _unreadable(path, about, who)) is not None:
+    if (missing := unreadable(path, about, who)) is not None:
         return missing
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o002:
@@ -146,7 +147,8 @@ def _trusted(path: Path, about: str, who: Identity) -> Check:
     return fine(about, f"{path} can be read by {who.name}, and not changed by others")
 
 
-def _unreadable(path: Path, about: str, who: Identity) -> Check | None:
+def unreadable(path: Path, about: str, who: Identity) -> Check | None:
+    """What keeps ``who`` from reading ``path``; None where nothing does."""
     try:
         path.stat()
     except PermissionError:
