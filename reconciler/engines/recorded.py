@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -10,16 +9,11 @@ import msgspec
 from reconciler.clock import Clock, iso
 from reconciler.engines import commands
 from reconciler.engines.alias import make_alias
+from reconciler.engines.binding import Binding
 from reconciler.engines.deployment import Place, deployed, read_deployment
-from reconciler.engines.effective import (
-    VOLUME_SCHEME,
-    mounted_volumesets,
-    replicas_at,
-    volumeset_spec,
-    workload_spec,
-)
+from reconciler.engines.effective import volumeset_spec, workload_spec
 from reconciler.engines.protocol import Outcome, Result, Seen
-from reconciler.engines.volumes import VolumeSetState, bound, read_volumes, refused, released
+from reconciler.engines.volumes import VolumeSetState, read_volumes, refused
 from reconciler.errors import EngineError
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.record import Health, Record
@@ -27,7 +21,6 @@ from reconciler.planning.plan import Action, Step
 from reconciler.records.store import Records
 
 _encode = msgspec.json.Encoder().encode
-_MOUNT = VOLUME_SCHEME.encode()
 
 
 class RecordedEngine:
@@ -49,6 +42,7 @@ class RecordedEngine:
         self._org = org
         self._endpoint_domain = endpoint_domain
         self._clock = clock
+        self._binding = Binding(records, location, org)
 
     async def observe(self) -> list[Seen]:
         """What is recorded at the location."""
@@ -60,8 +54,8 @@ class RecordedEngine:
 
     async def perform(self, step: Step) -> Outcome:
         """Compute what there is once ``step`` is done; changes nothing and never waits. Raises EngineError."""
-        past = self._record(step.key)
-        also = self._volumes_of(step, past) if step.key.kind is Kind.WORKLOAD and step.location else ()
+        past = self._binding.record(step.key)
+        also = self._binding.along(step, past) if step.key.kind is Kind.WORKLOAD and step.location else ()
         if step.action is Action.DELETE:
             return Outcome(step.id, Result.APPLIED, also=tuple(also))
         if step.action is Action.REPLACE and past is not None and past.digest != step.digest:
@@ -89,64 +83,16 @@ class RecordedEngine:
         elif step.key.kind is Kind.WORKLOAD:
             state = self._deployment(step, past)
         elif step.key.kind is Kind.VOLUMESET:
-            state = self._volumeset(step, past)
+            state = self._binding.state(step, past)
         return Seen(step.key, step.location, health, state, step.digest, step.version, alias)
 
     def _deployment(self, step: Step, past: Record | None) -> bytes:
-        gvc = self._at(Key(Kind.GVC, "", step.key.gvc), "")
+        gvc = self._binding.record(Key(Kind.GVC, "", step.key.gvc), "")
         alias = (gvc.alias if gvc else "") or step.alias or make_alias(self._org, step.key.gvc)
         place = Place(self._location, alias, gvc.version if gvc else 1, self._endpoint_domain)
         before = read_deployment(past.state) if past else None
         created = iso(self._clock.now())
         return _encode(deployed(step.key, step.version, workload_spec(step.body), place, created, before))
-
-    def _volumeset(self, step: Step, past: Record | None) -> bytes:
-        recorded = self._record(step.key)
-        there = read_volumes(recorded.state) if recorded else None
-        state = (read_volumes(past.state) if past else None) or VolumeSetState(self._location)
-        capacity = volumeset_spec(step.body).initial_capacity
-        user = self._user(step.key, there.used_by_workload if there else "")
-        if user is None:
-            return _encode(released(state, capacity))
-        return _encode(bound(state, self._link(user.key), self._replicas(user), capacity))
-
-    def _user(self, volumeset: Key, known: str) -> Record | None:
-        """The workload that uses ``volumeset`` here already: the one it knows, else one that refers to it."""
-        candidates = [known.rpartition("/")[2]] if known else []
-        for text in self._records.desired.referrers(volumeset):
-            key = Key.parse(text)
-            if key.kind is Kind.WORKLOAD and key.gvc == volumeset.gvc:
-                candidates.append(key.name)
-        for name in candidates:
-            record = self._record(Key(Kind.WORKLOAD, volumeset.gvc, name))
-            if record is not None and volumeset.name in _mounts(record.body):
-                return record
-        return None
-
-    def _replicas(self, record: Record) -> int:
-        return replicas_at(workload_spec(record.body), self._location)
-
-    def _volumes_of(self, step: Step, past: Record | None) -> Iterator[Seen]:
-        """The volume sets that change with the workload of ``step``: bound to its replicas, or let go."""
-        after = () if step.action is Action.DELETE else _mounts(step.body)
-        before = _mounts(past.body) if past else ()
-        for name in sorted({*after, *before}):
-            record = self._record(Key(Kind.VOLUMESET, step.key.gvc, name))
-            state = read_volumes(record.state) if record else None
-            if record is None or state is None:
-                continue
-            changed = self._with_user(state, step, name in after, volumeset_spec(record.body).initial_capacity)
-            if changed != state:
-                yield self._seen_volumes(record, changed)
-
-    def _with_user(self, state: VolumeSetState, step: Step, mounted: bool, capacity: float) -> VolumeSetState:
-        link = self._link(step.key)
-        if mounted:
-            return bound(state, link, replicas_at(workload_spec(step.body), self._location), capacity)
-        return released(state, capacity) if state.used_by_workload == link else state
-
-    def _seen_volumes(self, record: Record, state: VolumeSetState) -> Seen:
-        return Seen(record.key, record.location, record.health, _encode(state), record.digest, record.version)
 
     def _run(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         ask = commands.parse_run(name, spec)
@@ -171,7 +117,7 @@ class RecordedEngine:
     def _commanded(self, key: Key, location: str) -> Record:
         if location != self._location:
             raise refused(f"the command is for {location or 'no location'}; this is {self._location}")
-        record = self._record(key)
+        record = self._binding.record(key)
         if record is None:
             raise EngineError(f"there is no {key} at {location}", reason="NotFound", retry=False)
         return record
@@ -179,20 +125,6 @@ class RecordedEngine:
     def _write(self, record: Record, state: bytes) -> None:
         self._records.applied.update_seen(record.key, record.location, record.health, state)
         self._records.pending.add_many(record.source, [record.key])
-
-    def _record(self, key: Key) -> Record | None:
-        return self._at(key, self._location)
-
-    def _at(self, key: Key, location: str) -> Record | None:
-        return next((record for record in self._records.applied.get(key) if record.location == location), None)
-
-    def _link(self, key: Key) -> str:
-        return f"/org/{self._org}/gvc/{key.gvc}/{key.kind}/{key.name}"
-
-
-def _mounts(body: bytes) -> tuple[str, ...]:
-    """The volume sets that a workload mounts; most mount none, which is seen without reading the body."""
-    return mounted_volumesets(workload_spec(body)) if _MOUNT in body else ()
 
 
 def _plain(value: msgspec.Struct) -> dict[str, Any]:
