@@ -110,4 +110,9 @@ OPERATIONS = (
     "CREATE INDEX applied_scan ON applied (key, location, source, digest, engine, version)",
 )
 
-MIGRATIONS = ((*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS), OPERATIONS)
+HOST = (
+    """CREATE TABLE restarts (key TEXT PRIMARY KEY, count INTEGER NOT NULL, "by" TEXT NOT NULL, at REAL NOT NULL)
+        WITHOUT ROWID""",
+)
+
+MIGRATIONS = ((*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS), OPERATIONS, HOST)

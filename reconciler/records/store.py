@@ -24,6 +24,7 @@ from reconciler.records.orphans import Orphans
 from reconciler.records.pending import Pending
 from reconciler.records.pins import Pins
 from reconciler.records.requests import Requests
+from reconciler.records.restarts import Restarts
 from reconciler.records.runs import Runs
 from reconciler.records.schema import MIGRATIONS
 from reconciler.records.seals import Seals
@@ -65,6 +66,7 @@ class Records:
         self.orphans = Orphans(database, now)
         self.drifts = Drifts(database)
         self.heals = Heals(database)
+        self.restarts = Restarts(database, now)
 
     @classmethod
     def open(cls, path: Path | None, *, read_only: bool = False, clock_now: Callable[[], float] = time.time) -> Records:
