@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from reconciler.clock import Clock
+from reconciler.engines.host.vault import Reveal
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded import RecordedEngine
 from reconciler.errors import UsageError
-from reconciler.model.key import Key
 from reconciler.records.store import Records
 from reconciler.settings import Settings
-
-Reveal = Callable[[Key], Any]
-"""The data of an applied secret, a mapping or one text; raises EngineError where it cannot be had."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from reconciler.engines.host.building import declared_ports
 from reconciler.engines.host.builtin import Surroundings, built_in
 from reconciler.engines.host.embedding import LONGEST, embedded
 from reconciler.engines.host.stamp import SECRET, variables_of
-from reconciler.engines.host.vault import Vault, text_at
+from reconciler.engines.host.vault import Reveal, text_at
 from reconciler.errors import EngineError
 from reconciler.model.workload import Container
 
@@ -37,14 +37,14 @@ class Room(msgspec.Struct, frozen=True):
     scratch: Path
 
 
-def environment(container: Container, around: Surroundings, room: Room, vault: Vault) -> dict[str, str]:
+def environment(container: Container, around: Surroundings, room: Room, reveal: Reveal) -> dict[str, str]:
     """All variables of ``container``, sorted by name.
 
     Its own take the place of those of its GVC, and both that of PATH, HOME, LANG, HOSTNAME, TMPDIR and the PORT_ ones;
     what the platform sets stands above all. Raises EngineError where a secret cannot be had or a value is too long.
     """
     written = variables_of(container, around.gvc_env)
-    secret = {name: text_at(value, vault) for name, value in written.items() if value.startswith(SECRET)}
+    secret = {name: text_at(value, reveal) for name, value in written.items() if value.startswith(SECRET)}
     plain = {name: value for name, value in written.items() if name not in secret}
     set_here = built_in(around, container.image) | _own(room)
     fixed = {**_usual(room), **secret, **set_here}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import binascii
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -25,14 +26,11 @@ class Revealed(msgspec.Struct, frozen=True):
         return f"Revealed(form={self.form!r}, content='***')"
 
 
-class Vault(Protocol):
-    """Where the data of secrets comes from."""
+Reveal = Callable[[Key], Revealed]
+"""The data of a secret as it was applied; raises EngineError, reason SecretUnavailable, that never says what is in it.
 
-    def reveal(self, key: Key) -> Revealed:
-        """The data of the secret ``key`` as it was applied.
-
-        Raises EngineError, reason SecretUnavailable, that names the secret and never says what is in it.
-        """
+It may be called in any thread, and reads files.
+"""
 
 
 def secret_of(uri: str) -> tuple[Key, str]:
@@ -79,13 +77,13 @@ def as_json(secret: Revealed) -> bytes:
     return secret.content.encode() if isinstance(secret.content, str) else _encode(secret.content)
 
 
-def text_at(uri: str, vault: Vault) -> str:
+def text_at(uri: str, reveal: Reveal) -> str:
     """What a variable holds whose value is ``uri`` (document 1, Container, env).
 
     Raises EngineError, reason SecretUnavailable or SecretUnusable.
     """
     key, part = secret_of(uri)
-    secret = vault.reveal(key)
+    secret = reveal(key)
     content = part_of(key, secret, part) if part else whole_of(key, secret)
     try:
         text = content.decode()

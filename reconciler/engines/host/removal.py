@@ -1,0 +1,78 @@
+"""Directories that workloads had for themselves, taken away: whatever is in them, nothing outside is touched."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from secrets import token_hex
+
+_AS_IT_IS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def remove(path: Path) -> None:
+    """Remove ``path`` and all that is in it; fine where it is not there.
+
+    No symlink is followed. Directories may be as deep as they like, and closed to us as far as they are our own: each
+    is moved up to the first one and emptied there. Raises OSError.
+    """
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except (IsADirectoryError, PermissionError):
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            raise
+    else:
+        return
+    with _entered(str(path), None) as top:
+        _empty(top)
+    os.rmdir(path)
+
+
+def _empty(top: int) -> None:
+    """Remove what is in ``top``, an open directory."""
+    mark, numbers = f".removed-{token_hex(8)}", count()
+    while names := os.listdir(top):
+        for name in names:
+            if _is_gone(name, top):
+                continue
+            with _entered(name, top) as inner:
+                for each in os.listdir(inner):
+                    if not _is_gone(each, inner):
+                        _open_up(each, inner)
+                        os.rename(each, f"{mark}-{next(numbers)}", src_dir_fd=inner, dst_dir_fd=top)
+            os.rmdir(name, dir_fd=top)
+
+
+def _is_gone(name: str, parent: int) -> bool:
+    """Remove ``name`` where it is no directory; whether it was none."""
+    try:
+        os.unlink(name, dir_fd=parent)
+    except IsADirectoryError:
+        return False
+    return True
+
+
+@contextmanager
+def _entered(name: str, parent: int | None) -> Iterator[int]:
+    _open_up(name, parent)
+    found = os.open(name, _LISTED, dir_fd=parent)
+    try:
+        yield found
+    finally:
+        os.close(found)
+
+
+def _open_up(name: str, parent: int | None) -> None:
+    """Give the owner every right on a directory, which removing what is in it takes."""
+    found = os.open(name, _AS_IT_IS, dir_fd=parent)
+    try:
+        if os.fstat(found).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(f"/proc/self/fd/{found}", stat.S_IRWXU)
+    finally:
+        os.close(found)
