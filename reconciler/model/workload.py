@@ -43,12 +43,20 @@ class Lifecycle(View, frozen=True):
     pre_stop: Hook | None = None
 
 
+class Header(View, frozen=True):
+    """A header of a probe's HTTP request."""
+
+    name: str = ""
+    value: str = ""
+
+
 class Target(View, frozen=True):
-    """What a probe asks: a port, 0 where it is left to the container's first; path and scheme for HTTP."""
+    """What a probe asks: a port, 0 where it is left to the container's first; the rest is for HTTP."""
 
     port: int = 0
     path: str = "/"
     scheme: str = "HTTP"
+    http_headers: tuple[Header, ...] = ()
 
 
 class Probe(View, frozen=True):

@@ -1,0 +1,1 @@
+"""Probes: their pace and verdicts, and the four forms against real servers."""

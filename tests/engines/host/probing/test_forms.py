@@ -1,0 +1,229 @@
+"""The four forms of probes against real servers and programs: what is well, and what is said where it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from grpc_health.v1.health_pb2 import HealthCheckResponse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.engines.host.asking import Answer, Asked, ask
+from reconciler.engines.host.grpchealth import serving_status
+from reconciler.engines.host.httpget import NoAnswer
+from reconciler.engines.host.runtime import Executed, Place
+from reconciler.engines.host.wanted import WantedContainer
+from reconciler.errors import EngineError
+from reconciler.model.key import Key, Kind
+from reconciler.model.workload import Probe
+from tests.casefiles import cases
+from tests.engines.host.probing.servers import certificate, closed_port, health_server, site, speaker
+
+PLACE = Place(Key(Kind.WORKLOAD, "shop", "web"), "web-1", "main")
+DECLARED = 8080
+
+
+class Shell:
+    """Runs programs on this host, as a runtime does within a container."""
+
+    async def exec(self, place: Place, argv: Sequence[str], timeout: float) -> Executed:
+        """As Runtime.exec."""
+        assert place == PLACE
+        try:
+            child = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+        except FileNotFoundError:
+            raise EngineError(f"There is no {argv[0]}.", reason="CommandNotFound") from None
+        try:
+            output, _ = await asyncio.wait_for(child.communicate(), timeout)
+        except TimeoutError:
+            child.kill()
+            await child.wait()
+            return Executed(137, "", timed_out=True)
+        return Executed(child.returncode or 0, output.decode())
+
+
+def asked_of(port: int, *further: int) -> Asked:
+    """A container whose first declared port is really ``port``."""
+    ports = {DECLARED + number: each for number, each in enumerate((port, *further))}
+    return Asked(PLACE, WantedContainer("main", ports=tuple(ports)), ports)
+
+
+def answer(form: dict[str, Any], port: int, *further: int, **tunables: int) -> Answer:
+    """What a probe in the form of a manifest makes of a replica with these ports."""
+    probe = msgspec.convert({**form, **tunables}, Probe)
+
+    async def scenario() -> Answer:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            answered = await ask(Shell(), asked_of(port, *further), probe)
+            await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return answered
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("case", cases("probes/http.yaml"))
+def test_http_is_well_where_the_status_says_so(case: dict[str, Any]) -> None:
+    sends = case["sends"].encode() + b"x" * case.get("padding", 0)
+    with speaker(sends, case.get("open", False)) as port:
+        message = case.get("message", "")
+        assert answer({"httpGet": {"path": "/healthz"}}, port) == Answer(not message, message)
+
+
+@pytest.fixture
+def web() -> Iterator[ThreadingHTTPServer]:
+    with site() as server:
+        yield server
+
+
+def test_http_asks_as_the_manifest_says(web: ThreadingHTTPServer) -> None:
+    headers = [{"name": "Host", "value": "shop.example.com"}, {"name": "x-token", "value": "ä b"}]
+    form = {"httpGet": {"path": "/200/a b?c=d e&f=%20#part", "port": DECLARED, "httpHeaders": headers}}
+    assert answer(form, web.server_port) == Answer(True)
+    ((path, seen),) = web.seen  # type: ignore[attr-defined]
+    assert path == "/200/a%20b?c=d%20e&f=%20"
+    assert seen.get_all("Host") == ["shop.example.com"]
+    assert seen["X-Token"].encode("latin-1").decode() == "ä b"
+    assert seen["Connection"] == "close"
+    assert answer({"httpGet": {}}, web.server_port) == Answer(True)
+    path, seen = web.seen[1]  # type: ignore[attr-defined]
+    assert (path, seen["Host"], seen["User-Agent"]) == ("/", f"127.0.0.1:{web.server_port}", "reconciler-probe")
+
+
+def test_a_header_with_a_line_break_is_not_sent(web: ThreadingHTTPServer) -> None:
+    form = {"httpGet": {"httpHeaders": [{"name": "a", "value": "b\r\nc: d"}]}}
+    assert answer(form, web.server_port) == Answer(False, "a header that cannot be sent")
+    assert web.seen == []  # type: ignore[attr-defined]
+
+
+def test_redirects_within_the_replica_are_followed(web: ThreadingHTTPServer) -> None:
+    with site() as other:
+        second = f"/to/http://127.0.0.1:{other.server_port}/503"
+        assert answer({"httpGet": {"path": "/to//500"}}, web.server_port) == Answer(False, "HTTP 500")
+        assert answer({"httpGet": {"path": second}}, web.server_port, other.server_port) == Answer(False, "HTTP 503")
+        assert answer({"httpGet": {"path": second}}, web.server_port) == Answer(True), "the port of someone else"
+        assert len(other.seen) == 1  # type: ignore[attr-defined]
+
+
+def test_redirects_in_a_circle_end(web: ThreadingHTTPServer) -> None:
+    with speaker(b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n") as port:
+        assert answer({"httpGet": {}}, port) == Answer(False, "more than 10 redirects")
+
+
+def test_https_takes_any_certificate(tmp_path: Path) -> None:
+    with site(certificate(tmp_path)) as server:
+        form = {"httpGet": {"path": "/200", "scheme": "HTTPS"}}
+        assert answer(form, server.server_port, timeoutSeconds=30) == Answer(True)
+        named = {"httpGet": {"scheme": "HTTPS", "httpHeaders": [{"name": "Host", "value": "shop.example.com:443"}]}}
+        assert answer(named, server.server_port, timeoutSeconds=30) == Answer(True)
+
+
+@pytest.mark.parametrize("name", ["[::1]", ".example.com", "ä.example.com", "a" * 70])
+def test_https_takes_any_host_header(name: str, tmp_path: Path) -> None:
+    with site(certificate(tmp_path)) as server:
+        form = {"httpGet": {"scheme": "HTTPS", "httpHeaders": [{"name": "Host", "value": name}]}}
+        assert answer(form, server.server_port, timeoutSeconds=30) == Answer(True)
+
+
+def test_https_says_where_there_is_no_tls(web: ThreadingHTTPServer) -> None:
+    answered = answer({"httpGet": {"scheme": "HTTPS"}}, web.server_port, timeoutSeconds=30)
+    assert not answered.ok
+    assert answered.message.startswith("TLS failed: ")
+
+
+@pytest.mark.parametrize("form", [{"httpGet": {}}, {"tcpSocket": {}}, {"grpc": {}}], ids=lambda form: next(iter(form)))
+def test_a_port_that_nobody_listens_at_refuses(form: dict[str, Any]) -> None:
+    assert answer(form, closed_port(), timeoutSeconds=30) == Answer(False, "connection refused")
+
+
+def test_tcp_is_well_where_someone_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert answer({"tcpSocket": {"port": DECLARED}}, listener.getsockname()[1]) == Answer(True)
+
+
+def test_a_port_that_is_not_declared_is_asked_itself() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert answer({"tcpSocket": {"port": port}}, closed_port()) == Answer(True)
+
+
+def test_a_container_without_ports_has_none_to_ask() -> None:
+    asked = Asked(PLACE, WantedContainer("main"), {})
+    probe = msgspec.convert({"tcpSocket": {}}, Probe)
+    assert asyncio.run(ask(Shell(), asked, probe)) == Answer(False, "no port to ask")
+
+
+HEALTH = HealthCheckResponse.ServingStatus.Value
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (HEALTH("SERVING"), ""),
+        (HEALTH("NOT_SERVING"), "gRPC status NOT_SERVING"),
+        (HEALTH("UNKNOWN"), "gRPC status UNKNOWN"),
+        (None, "gRPC code 12"),
+    ],
+)
+def test_grpc_is_well_where_the_server_serves(status: Any, message: str) -> None:
+    with health_server(status) as port:
+        assert answer({"grpc": {}}, port, timeoutSeconds=30) == Answer(not message, message)
+
+
+@pytest.mark.parametrize(
+    ("sends", "message"),
+    [
+        (b"", "connection closed before an answer"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "connection closed before an answer"),
+        (b"\x00\x00\x00\x04\x00\x00\x00\x00\x00" + b"\x00" * 9, "no HTTP/2 answer"),
+        (b"\x00\x00\x00\x04\x00\x00\x00\x00\x00" + b"\x00\x00\x04\x03\x00\x00\x00\x00\x01" + b"\x00\x00\x00\x07",
+         "connection closed before an answer"),
+    ],
+    ids=["nothing", "HTTP/1", "a frame at the wrong place", "stream refused"],
+)  # fmt: skip
+def test_grpc_says_where_there_is_none(sends: bytes, message: str) -> None:
+    with speaker(sends) as port:
+        assert answer({"grpc": {}}, port, timeoutSeconds=30) == Answer(False, message)
+
+
+def test_grpc_waits_no_longer_than_it_may() -> None:
+    with speaker(b"", keeps_open=True) as port:
+        assert answer({"grpc": {}}, port) == Answer(False, "no answer in 1 s")
+
+
+@given(st.integers(0, 3))
+def test_an_answer_of_grpc_is_read_as_it_was_written(status: Any) -> None:
+    message = HealthCheckResponse(status=status).SerializeToString()
+    assert serving_status(b"\x00" + len(message).to_bytes(4, "big") + message) == status
+
+
+@given(st.binary(max_size=50), st.booleans())
+def test_an_answer_of_grpc_is_well_only_where_its_own_library_reads_so(message: bytes, whole: bool) -> None:
+    with suppress(NoAnswer):
+        status = serving_status(b"\x00" + len(message).to_bytes(4, "big") + message if whole else message)
+        assert whole or len(message) >= 5
+        assert HealthCheckResponse.FromString(message if whole else message[5:]).status == status
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["true"], ""),
+        (["sh", "-c", "echo password; exit 3"], "exit code 3"),
+        (["sleep", "30"], "no answer in 1 s"),
+        (["no-such-program"], "not asked: CommandNotFound"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_a_program_is_well_where_it_ends_with_0(command: list[str], message: str) -> None:
+    assert answer({"exec": {"command": command}}, 1) == Answer(not message, message)

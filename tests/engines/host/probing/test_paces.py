@@ -1,0 +1,194 @@
+"""When probes ask and what they tell, as pure functions and by the one that really asks."""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.engines.host.probes import Kind, after, initial, next_due
+from reconciler.engines.host.probing import Prober
+from reconciler.engines.host.replica import Container
+from reconciler.engines.host.runtime import Executed, Place
+from reconciler.engines.host.wanted import WantedContainer
+from reconciler.model import key
+from reconciler.model.workload import Command, Probe
+from tests.casefiles import cases
+from tests.fakeclock import FakeClock
+
+PLACE = Place(key.Key(key.Kind.WORKLOAD, "shop", "web"), "web-1", "main")
+HALF = 0.5
+
+
+def probe_of(case: dict[str, Any]) -> Probe:
+    """The probe of a case, by a program."""
+    return msgspec.convert({**case.get("probe", {}), "exec": {"command": ["check"]}}, Probe)
+
+
+def answering(case: dict[str, Any]) -> Callable[[float], bool]:
+    """How the container of a case answers at a time."""
+    times = [time for time, _ in case["answers"]]
+    return lambda now: bool(case["answers"][bisect.bisect_right(times, now) - 1][1])
+
+
+@pytest.mark.parametrize("case", cases("probes/paces.yaml"))
+def test_a_probe_asks_when_it_should_and_says_what_it_should(case: dict[str, Any]) -> None:
+    probe, well = probe_of(case), answering(case)
+    state = initial(Kind(case["kind"]), case.get("ready", False))
+    now, asked, told = float(case.get("from", 0)), [], []
+    while (now := max(next_due(probe, state, 0.0, now, HALF), now)) <= case["until"]:
+        asked.append(now)
+        before, state = state, after(probe, state, well(now), now)
+        if state.verdict is not None and state.verdict is not before.verdict:
+            told.append([now, state.verdict])
+        if case["kind"] == "liveness" and state.verdict is False:
+            break
+    assert asked == pytest.approx(case["asked"])
+    assert told == [[pytest.approx(at), verdict] for at, verdict in case["told"]]
+
+
+class Scripted:
+    """Executes nothing: a program ends well or not as the case says of the time."""
+
+    def __init__(self, clock: FakeClock, well: Callable[[float], bool]) -> None:
+        self.clock = clock
+        self.well = well
+        self.asked: list[float] = []
+
+    async def exec(self, place: Place, argv: Sequence[str], timeout: float) -> Executed:
+        """As Runtime.exec."""
+        assert (place, tuple(argv), timeout) == (PLACE, ("check",), 1)
+        self.asked.append(self.clock.monotonic())
+        return Executed(0 if self.well(self.clock.monotonic()) else 1, "a password")
+
+
+class Listener:
+    """What a prober tells, and when."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.told: list[list[object]] = []
+
+    def tell(self, place: Place, kind: Kind, ok: bool, message: str) -> None:
+        """As Tell."""
+        assert place == PLACE
+        assert message == ("" if ok else "exit code 1")
+        self.told.append([self.clock.monotonic(), kind.value, ok])
+
+
+FRESH = [case for case in cases("probes/paces.yaml") if "from" not in case.values[0]]
+
+
+@pytest.mark.parametrize("case", FRESH)
+def test_a_prober_does_what_the_pure_functions_say(case: dict[str, Any]) -> None:
+    async def scenario() -> None:
+        clock = FakeClock()
+        runtime, listener = Scripted(clock, answering(case)), Listener(clock)
+        prober = Prober(runtime, clock, listener.tell)
+        prober.watch(PLACE, WantedContainer("main", **{case["kind"]: probe_of(case)}), {}, Container("main"))
+        await clock.advance(case["until"])
+        assert runtime.asked == pytest.approx(case["asked"])
+        assert listener.told == [[pytest.approx(at), case["kind"], verdict] for at, verdict in case["told"]]
+        await prober.close()
+
+    asyncio.run(scenario())
+
+
+def watching(
+    well: Callable[[float], bool], seen: Container, probe: Probe
+) -> tuple[FakeClock, Scripted, Listener, Prober]:
+    """A prober that watches one container for both its probes."""
+    clock = FakeClock()
+    runtime, listener = Scripted(clock, well), Listener(clock)
+    prober = Prober(runtime, clock, listener.tell)
+    prober.watch(PLACE, WantedContainer("main", readiness=probe, liveness=probe), {}, seen)
+    return clock, runtime, listener, prober
+
+
+CHECK = Probe(exec=Command(("check",)), failure_threshold=2)
+
+
+def test_a_prober_that_begins_anew_keeps_the_verdict_until_it_knows_better() -> None:
+    async def scenario() -> None:
+        seen = Container("main", started=-1000.0, ready=True)
+        clock, runtime, listener, prober = watching(lambda now: now < 40, seen, CHECK)
+        await clock.advance(40)
+        assert len(runtime.asked) == 8
+        assert all(at <= 10 for at in runtime.asked[:2]), "each probe asks within its first period"
+        assert runtime.asked[0] != runtime.asked[1], "not all of them ask at once"
+        assert listener.told == []
+        await clock.advance(30)
+        assert sorted(told[1:] for told in listener.told) == [["liveness", False], ["readiness", False]]
+        await prober.close()
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_told_of_a_container_that_is_forgotten() -> None:
+    async def scenario() -> None:
+        clock, runtime, listener, prober = watching(lambda now: False, Container("main"), CHECK)
+        await clock.advance(5)
+        prober.forget(PLACE)
+        prober.forget(PLACE)
+        asked = list(runtime.asked)
+        await clock.advance(100)
+        assert (runtime.asked, listener.told) == (asked, [])
+        await prober.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_container_that_starts_again_is_watched_from_its_start() -> None:
+    async def scenario() -> None:
+        clock, runtime, listener, prober = watching(lambda now: now < 95, Container("main"), CHECK)
+        await clock.advance(95)
+        runtime.asked.clear()
+        prober.watch(PLACE, WantedContainer("main", liveness=CHECK), {}, Container("main", started=95.0))
+        await clock.advance(30)
+        assert runtime.asked == pytest.approx([95, 105])
+        assert listener.told == [[0, "readiness", True], [pytest.approx(105), "liveness", False]]
+        await prober.close()
+
+    asyncio.run(scenario())
+
+
+def test_closing_ends_every_task() -> None:
+    async def scenario() -> None:
+        _, _, _, prober = watching(lambda now: True, Container("main"), CHECK)
+        await asyncio.sleep(0)
+        await prober.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(scenario())
+
+
+PROBES = st.builds(
+    Probe,
+    initial_delay_seconds=st.integers(0, 120), period_seconds=st.integers(1, 60), timeout_seconds=st.just(1),
+    success_threshold=st.integers(1, 20), failure_threshold=st.integers(1, 20),
+)  # fmt: skip
+
+
+@given(PROBES, st.sampled_from(Kind), st.booleans(), st.lists(st.booleans(), max_size=60), st.floats(0, 1))
+def test_verdicts_rest_on_as_many_answers_as_are_asked_for(
+    probe: Probe, kind: Kind, good: bool, answers: list[bool], spread: float
+) -> None:
+    state = initial(kind, good)
+    now, before, failed = 0.0, state, []
+    for ok in answers:
+        due = next_due(probe, state, 0.0, now, spread)
+        assert due >= now, "a question that was answered at once is never due at once again"
+        now, before = due, state
+        state = after(probe, state, ok, now)
+        failed = [*failed, now] if not ok else []
+        if state.verdict is True and before.verdict is not True:
+            assert ok
+            assert state.successes == probe.success_threshold
+        if state.verdict is False and before.verdict is not False:
+            assert failed[-1] - failed[0] >= (probe.failure_threshold - 1) * probe.period_seconds - 1e-6
