@@ -21,12 +21,11 @@ from reconciler.errors import UsageError
 )
 @out_options
 def command(files: tuple[str, ...], gvc: str, protocol: str | None, out: Path | None, force: bool) -> int:
-    """Write manifests for the Kubernetes resources in each FILE, in the order in which they are applied.
+    """Write manifests for the Kubernetes resources in each FILE, in their order.
 
-    A FILE is YAML or JSON, a directory with all such files below it, or - for standard input. All are converted
-    together, since Services, autoscalers and the like only say more about the others. Whatever has no counterpart
-    is named in a warning on standard error. A GVC with its locations has to be there, or be written besides.
-    Values of Secrets are written out as they are.
+    A FILE is YAML or JSON, a directory of such files, or - for standard input. All are converted together, since
+    Services, autoscalers and the like only say more about others. What has no counterpart is named in a warning. A
+    GVC with its locations has to be there, or be written besides. Values of Secrets stay as they are.
 
     Only faults in the input make the exit code 1, and nothing is written then.
     """

@@ -38,14 +38,17 @@ class Approvals:
         """A run of ``source`` begins that does ``steps`` by an approval; the steps ``waiting`` (``""``: none) wait.
 
         The approval becomes one for each step, in the place of those of the run before: what a crash or a failure
-        leaves undone needs no second approval, and what is done, or no longer asked for, is not approved once more.
-        What was said meanwhile of the steps that wait is kept.
+        leaves undone needs no second approval until it expires, and what is done, or no longer asked for, is not
+        approved once more, nor can its plan be. What was said meanwhile of the steps that wait is kept.
         """
+        others = (*below(f"{source}/"), f"{source}/{waiting}")
         with self._db.transaction():
-            others = "DELETE FROM approvals WHERE digest >= ? AND digest < ? AND digest <> ?"
-            self._db.write(others, (*below(f"{source}/"), f"{source}/{waiting}"))
+            given = 'SELECT "by", expires FROM approvals WHERE digest >= ? AND digest < ? AND digest <> ?'
+            by, expires = self._db.one(f"{given} ORDER BY at DESC", others) or ("", None)
+            self._db.write("DELETE FROM approvals WHERE digest >= ? AND digest < ? AND digest <> ?", others)
+            self._db.write("DELETE FROM plans WHERE held >= ? AND held < ? AND held <> ?", others)
             for step in steps:
-                self.approve(f"{source}/{step}", "an approval of several steps")
+                self.approve(f"{source}/{step}", by, expires)
 
     def remember_plan(self, digest: str, held: str) -> None:
         """Note that the plan ``digest`` held the steps ``held``, as they are approved (``""``: none)."""

@@ -243,6 +243,17 @@ def test_the_settings_say_what_waits_for_approval(desk: Desk, mode: str, waiting
         assert "Approved" in desk.run("events", "-o", "json").out
 
 
+def test_what_is_done_cannot_be_approved_once_more(desk: Desk) -> None:
+    desk.settings.write_text(f"{SETTINGS}approval: deletes\n")
+    desk.commit({"shop/web.yaml": None})
+    desk.run("apply")
+    digest = desk.plan()["held"]
+    assert desk.run("approve", digest).code == 0
+    desk.applied()
+    said = desk.run("approve", digest)
+    assert (said.code, "nothing waits now" in said.err) == (1, True)
+
+
 def test_an_approval_that_is_too_old_is_void(desk: Desk) -> None:
     desk.settings.write_text(f"{SETTINGS}approval: deletes\napprovalLasts: 1ms\n")
     desk.commit({"shop/web.yaml": None})

@@ -195,6 +195,17 @@ def test_an_approval_holds_until_it_is_used_or_expires(records: Records) -> None
     assert records.approvals.valid(49.0) == {"h2"}
 
 
+def test_what_is_left_of_an_approved_run_is_approved_as_long_as_the_whole_was(records: Records) -> None:
+    records.approvals.remember_plan("p1", "main/h1")
+    records.approvals.approve("main/h1", "ann", expires=50.0)
+    records.approvals.approve("other/h1", "ann")
+    records.approvals.carry("main", "h2", ["s1", "s2"])
+    records.approvals.carry("main", "h2", ["s2"])
+    assert records.approvals.valid(49.0) == {"main/s2", "other/h1"}
+    assert records.approvals.valid(50.0) == {"other/h1"}
+    assert records.approvals.held_of("p1") is None
+
+
 def test_the_digest_of_a_plan_leads_to_what_it_holds(records: Records) -> None:
     records.approvals.remember_plan("p1", "h1")
     records.approvals.remember_plan("p2", "")

@@ -1,0 +1,172 @@
+"""What every command says to people, kept as sessions in tests/cases/cli: what is typed, and what is answered."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli import COMMANDS
+from reconciler.model.key import Key
+from reconciler.model.record import Failure
+from reconciler.records.store import FILE, Records
+from tests.casefiles import CASES
+from tests.cli.desk import DB, SETTINGS, SHOP, Desk, golden, here, workload
+from tests.cli.test_convert import CONFIG, EXPORTED
+from tests.daemon.kit import Site, eventually
+from tests.sops.kit import fresh
+
+WEB = "workload/shop/web"
+VARYING = (
+    (r"20\d\d-\d\d-\d\dT[\d:.]+Z", "<time>"),
+    (r" +\d+\.\d s\b", " <seconds> s"),
+    (r'"seconds": [\d.e-]+', '"seconds": <seconds>'),
+    (r"\d+\.\d ([MG])B", r"<size> \1B"),
+    (r"\d+ (s|min) ago", "<while> ago"),
+    (r"for \d+ s:", "for <while>:"),
+    (r"git version \S+", "git version <version>"),
+    (r"pid \d+ on \S+,", "pid <number> on <host>,"),
+    (r"-[a-z0-9]{13}\.", "-<alias>."),
+    (r"Alias( +)[a-z0-9]{13}", r"Alias\1<alias>"),
+    (r"(ok|warning|problem) +(clock|disk): .*\n(         .*\n)?", ""),
+    (r"\d+ ok, \d+ warnings?", "<some> ok, <some> warnings"),
+    (r"age1[a-z0-9]+…?", "<recipient>"),
+)
+"""What is never the same twice, and what is said instead."""
+NOT_HERE = frozenset({"explain"})
+"""Commands whose answer is a golden case without what was typed."""
+
+
+def told(path: Path, text: str) -> str:
+    """``text`` without what differs from run to run."""
+    text = text.replace(str(path), "<here>").replace(f"belongs to {getpass.getuser()}", "belongs to <user>")
+    text = text.replace(f"by {getpass.getuser()}", "by <user>")
+    for pattern, words in VARYING:
+        text = re.sub(pattern, words, text)
+    return text
+
+
+def session(desk: Desk, *lines: Sequence[str]) -> str:
+    """What was typed, with each answer: what went to standard output, then what went to the other."""
+    said = ((words, desk.run(*words, SUDO_USER="ada")) for words in lines)
+    return "".join(
+        f"$ reconciler {told(desk.path, ' '.join(words))}\n{told(desk.path, a.out + a.err)}" for words, a in said
+    )
+
+
+def test_from_nothing_to_a_shop_that_is_applied(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, {**SHOP, "shop/web.yaml": f"{workload('web')}---\n{workload('job')}"})
+    golden("begin.txt", session(
+        desk,
+        ["init", "example"], ["validate"], ["validate", "example"], ["rules", "--severity", "notice"],
+        ["get"], ["events"], ["history"], ["drift"],
+        ["plan"], ["apply"], ["get"], ["get", "identity", "-o", "yaml"], ["describe", "volumeset/shop/data"],
+        ["describe", "gvc/shop"], ["events", WEB], ["history"], ["drift"], ["diff", "main", "main"], ["apply"],
+    ))  # fmt: skip
+
+
+def test_what_is_refused_held_back_and_let_go(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    desk.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: odd")}, message="Break it")
+    refused = session(desk, ["plan"], ["diff", "main~1", "main"], ["apply"], ["events", "--last", "1"], ["doctor"])
+    desk.commit({"shop/web.yaml": workload("web"), "shop/db.yaml": DB.partition("---\n")[2].partition("      vol")[0]})
+    held = session(desk, ["plan"], ["apply"], ["get", "volumeset"], ["describe", "volumeset/shop/data"])
+    digest = desk.plan()["held"]
+    golden("held.txt", refused + held + session(
+        desk, ["approve", "deadbeef"], ["approve", digest], ["plan"], ["apply"], ["events", "volumeset/shop/data"],
+        ["approve", digest], ["history"],
+    ))  # fmt: skip
+
+
+def test_what_operators_say_and_are_refused(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    unknown = session(desk, ["suspend", "main"], ["retry", WEB], ["backup", "copy.sqlite"])
+    desk.applied()
+    records = Records.open(desk.state / FILE)
+    records.failures.put(Failure(Key.parse(WEB), "here", "ImagePull", "no such image", 3, 1.8e9, 1.9e9))
+    records.close()
+    golden("operators.txt", unknown + session(
+        desk,
+        ["get", "workload"], ["retry", WEB], ["retry", "workload/shop/api"], ["sync"],
+        ["suspend", "nobody"], ["suspend", WEB, "--until", "2h", "--reason", "a look inside"], ["get", "workload"],
+        ["suspend", "identity/shop/api"], ["describe", "identity/shop/api"], ["adopt", WEB], ["resume", "main"],
+        ["rollback", "main", "nowhere"],
+        ["rollback", "main", "main", "--reason", "broken release"], ["get", "workload"],
+    ))  # fmt: skip
+
+
+def test_the_host_and_its_records(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    before = session(desk, ["doctor"])
+    desk.applied()
+    desk.settings.write_text(f"{SETTINGS}readers: nobody-there\nsecrets: {{identity: age.txt}}\n")
+    golden("host.txt", before + session(
+        desk, ["doctor"], ["backup", "copy.sqlite"], ["restore", "copy.sqlite"], ["restore", "copy.sqlite", "--force"],
+        ["restore", "settings.yaml", "--force"],
+    ))  # fmt: skip
+
+
+def test_secrets_and_what_is_brought_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(tmp_path)
+    identity, recipient = fresh()
+    (tmp_path / "identity.txt").write_text(identity)
+    (tmp_path / "db.yaml").write_text("kind: secret\nname: db\ntype: dictionary\ndata: {password: correct-horse}\n")
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    (tmp_path / "export.yaml").write_text(EXPORTED.replace("../../db", "db"))
+    (tmp_path / "editor.py").write_text(
+        "import sys; p = sys.argv[1]; t = open(p).read(); open(p, 'w').write(t.replace('horse', 'battery'))"
+    )
+    monkeypatch.setenv("SOPS_AGE_KEY_FILE", str(tmp_path / "identity.txt"))
+    monkeypatch.setenv("SOPS_EDITOR", f"{sys.executable} {tmp_path / 'editor.py'}")
+    text = session(
+        desk,
+        ["secret", "encrypt", "db.yaml", "--in-place"],
+        ["secret", "encrypt", "db.yaml", "--recipient", recipient, "--in-place"],
+        ["secret", "encrypt", "db.yaml", "--recipient", recipient, "--in-place"],
+        ["secret", "edit", "db.yaml"], ["secret", "rotate", "db.yaml", "--add", fresh()[1]],
+        ["secret", "rotate", "db.yaml", "--remove", recipient], ["secret", "edit", "db.yaml"],
+        ["convert", "config.yaml"], ["import", "export.yaml"],
+    )  # fmt: skip
+    assert "correct-" not in text
+    golden("brought.txt", text)
+
+
+def test_a_daemon_and_who_asks_it(tmp_path: Path) -> None:
+    site = Site(tmp_path, log={"format": "json", "level": "info"})
+    site.configure(sources=[site.source(interval="1h")])
+    lines = (["run"], ["restore", "copy.sqlite"], ["sync"], ["apply"])
+    with site.daemon() as daemon:
+        eventually(lambda: site.applied(site.repo.git("rev-parse", "main")), "the first commit is applied")
+        eventually(lambda: daemon.said("run"), "and logged")
+        text = ""
+        for words in lines:
+            said = site.run(*words)
+            text += f"$ reconciler {' '.join(words)}\n{told(tmp_path, said.stdout + said.stderr)}"
+        daemon.signal(signal.SIGTERM)
+        daemon.process.wait(10)
+    kept = [each for each in daemon.log() if each["event"] in ("started", "stopped") or each.get("reason") == "start"]
+    log = "".join(
+        f"{' '.join(f'{name}={value}' for name, value in each.items() if name != 'seconds')}\n" for each in kept
+    )
+    golden("daemon.txt", f"{text}the daemon's log\n{told(tmp_path, log)}")
+
+
+def test_no_command_is_without_a_session() -> None:
+    typed = {
+        words.split()[0]
+        for file in (CASES / "cli").glob("*.txt")
+        for words in re.findall(r"^\$ reconciler (.+)", file.read_text(), re.MULTILINE)
+    }
+    assert set(COMMANDS) - typed == NOT_HERE
+
+
+def test_what_is_typed_wrong_is_told_in_one_manner(tmp_path: Path) -> None:
+    lines = (["gett"], ["get", "--nonsense"], ["describe"], ["describe", "nonsense"], ["get", "worklod"], ["plan", "x"])
+    said = ((words, here(*words, cwd=tmp_path)) for words in lines)
+    golden("usage.txt", "".join(f"$ reconciler {' '.join(words)}\n{each.out}{each.err}" for words, each in said))
