@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from reconciler.clock import Clock
 from reconciler.engines.host.vault import Reveal
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded import RecordedEngine
+from reconciler.engines.site import Site
 from reconciler.errors import UsageError
 from reconciler.records.store import Records
 from reconciler.settings import Settings
-
-
-@dataclass(frozen=True)
-class Site:
-    """What the engine of one location (``""``: of resources without a place) is made with."""
-
-    records: Records
-    location: str
-    settings: Settings
-    clock: Clock
-    reveal: Reveal
-
 
 MakeEngine = Callable[[Site], Engine]
 
@@ -32,7 +20,15 @@ def _recorded(site: Site) -> Engine:
     return RecordedEngine(site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
 
 
-ENGINES: Mapping[str, MakeEngine] = {"recorded": _recorded}
+def _host(site: Site) -> Engine:
+    from reconciler.engines.host.engine import HostEngine
+    from reconciler.engines.host.process.runtime import ProcessRuntime
+
+    root = site.settings.state / "host" / site.location
+    return HostEngine(site, root, ProcessRuntime(root / "run", site.location, site.clock))
+
+
+ENGINES: Mapping[str, MakeEngine] = {"recorded": _recorded, "host": _host}
 
 
 def engines_for(

@@ -12,7 +12,7 @@ import pytest
 from reconciler.daemon.lock import StateLock
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded import RecordedEngine
-from reconciler.engines.registry import Site
+from reconciler.engines.site import Site
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import FILE, Records
 from reconciler.settings import load_settings

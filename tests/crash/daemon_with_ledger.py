@@ -19,7 +19,7 @@ from reconciler.daemon.service import serve
 from reconciler.engines.protocol import Engine, Outcome, Seen
 from reconciler.engines.recorded import RecordedEngine
 from reconciler.engines.recording import Recorder
-from reconciler.engines.registry import Site
+from reconciler.engines.site import Site
 from reconciler.model.key import Key
 from reconciler.planning.plan import Step
 from reconciler.records.database import Database

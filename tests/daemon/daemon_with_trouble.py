@@ -13,7 +13,7 @@ from reconciler import logs
 from reconciler.daemon.service import serve
 from reconciler.engines.protocol import Engine, Outcome
 from reconciler.engines.recorded import RecordedEngine
-from reconciler.engines.registry import Site
+from reconciler.engines.site import Site
 from reconciler.errors import EngineError
 from reconciler.planning.plan import Step
 from reconciler.settings import load_settings, settings_path

@@ -14,7 +14,7 @@ from reconciler import logs
 from reconciler.daemon.service import serve
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded import RecordedEngine
-from reconciler.engines.registry import Site
+from reconciler.engines.site import Site
 from reconciler.settings import load_settings, settings_path
 from tests.engines.ledger import LedgerEngine
 

@@ -9,7 +9,7 @@ import msgspec
 from reconciler.engines.host.wanted import Rollout, Type, Wanted, WantedContainer
 from reconciler.model.key import Key
 from reconciler.model.quantity import memory_bytes, millicores
-from reconciler.model.workload import Command, Container, Hook, Options, Probe, Specification, Target, Workload
+from reconciler.model.workload import Command, Container, Firewall, Hook, Options, Probe, Specification, Target, Workload
 
 _workload = msgspec.json.Decoder(Workload)
 
@@ -53,6 +53,9 @@ def wanted_of(applied: Applied, stamp: str, replicas: int | None = None) -> Want
         rollout=rollout_of(spec, count),
         gvc_version=applied.gvc_version,
         suspended=suspended,
+        user=spec.security_options.run_as_user,
+        group=spec.security_options.filesystem_group_id,
+        firewall=spec.firewall_config != Firewall(),
     )
 
 
@@ -112,6 +115,7 @@ def _container(spec: Specification, container: Container) -> WantedContainer:
         liveness=_aimed(container.liveness_probe, ports),
         post_start=_command(container.lifecycle.post_start),
         pre_stop=_command(container.lifecycle.pre_stop),
+        mounts=tuple(volume.path for volume in container.volumes),
     )
 
 

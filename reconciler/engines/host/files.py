@@ -80,6 +80,13 @@ class Files:
         """Where the volume ``index`` of a volume set lies, made or not."""
         return self._root / "volumes" / _name(gvc) / _name(volumeset) / str(max(index, 0))
 
+    def drop(self, volumeset: Key) -> None:
+        """Delete all volumes of a volume set. Raises EngineError."""
+        try:
+            remove(self._root / "volumes" / _name(volumeset.gvc) / _name(volumeset.name))
+        except OSError as error:
+            raise failed(f"the volumes of {volumeset} cannot be deleted", error) from None
+
     def clear(self, key: Key, replica: str) -> None:
         """Remove everything that was made for a replica, its scratch volumes and secrets; volumes of sets stay.
 

@@ -174,11 +174,11 @@ class Keeper:
 
     async def _remove(self, replica: Replica) -> None:
         tools = self._tools
-        await tools.runtime.remove(self.key, replica.name)
         for container in replica.containers:
             place = Place(self.key, replica.name, container.name)
             tools.probing.forget(place)
-            tools.logging.forget(place)
+            await tools.logging.forget(place)
+        await tools.runtime.remove(self.key, replica.name)
         tools.outfit.clear(replica)
         tools.store.remove(self.key, replica.name)
         del self.replicas[replica.name]

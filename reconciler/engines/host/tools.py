@@ -50,8 +50,8 @@ class Logging(Protocol):
     def follow(self, place: Place, path: Path) -> None:
         """Collect from ``path`` from now on; fine where that is done already."""
 
-    def forget(self, place: Place) -> None:
-        """Stop, once all that was written is collected."""
+    async def forget(self, place: Place) -> object:
+        """Take the rest, and stop; to be called before the file is removed."""
 
 
 @dataclass(frozen=True)

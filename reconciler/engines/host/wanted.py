@@ -35,7 +35,7 @@ class Rollout(msgspec.Struct, frozen=True):
 class WantedContainer(msgspec.Struct, frozen=True):
     """One container as decisions see it. ``pre_stop`` and ``post_start`` are None where the user gave no hook.
 
-    ``cpu`` in millicores, ``memory`` in bytes.
+    ``cpu`` in millicores, ``memory`` in bytes; ``mounts`` are the paths of its volumes.
     """
 
     name: str
@@ -47,6 +47,7 @@ class WantedContainer(msgspec.Struct, frozen=True):
     liveness: Probe | None = None
     post_start: Command | None = None
     pre_stop: Command | None = None
+    mounts: tuple[str, ...] = ()
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -55,6 +56,7 @@ class Wanted(msgspec.Struct, frozen=True):
     ``replicas`` is how many there shall be now: 0 while suspended, else what the scale asks for. ``version`` is that of
     the workload, ``stamp`` says what else a running replica must have been started with (the GVC's variables, the
     secrets it uses, the last restart that was asked for): one with another version or stamp is replaced by a rollout.
+    ``user`` and ``group`` are those of securityOptions; ``firewall`` says whether it asks for any rule of one.
     """
 
     key: Key
@@ -68,6 +70,9 @@ class Wanted(msgspec.Struct, frozen=True):
     rollout: Rollout = Rollout()
     gvc_version: int = 1
     suspended: bool = False
+    user: int | None = None
+    group: int = 0
+    firewall: bool = False
 
     @property
     def stateful(self) -> bool:

@@ -1,0 +1,257 @@
+"""The engine of a location on this machine: steps in, workloads kept, what there is shown (design: Engines, host)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reconciler.engines.binding import Binding
+from reconciler.engines.deployment import Place
+from reconciler.engines.host.controller import Controller
+from reconciler.engines.host.describe import Circumstances, described
+from reconciler.engines.host.files import Files
+from reconciler.engines.host.logs.collector import Collector
+from reconciler.engines.host.outfit import Wardrobe
+from reconciler.engines.host.pool import Pool
+from reconciler.engines.host.probing import Prober
+from reconciler.engines.host.runtime import Runtime
+from reconciler.engines.host.store import Store
+from reconciler.engines.host.supply import Fixed, Supplies, Supply
+from reconciler.engines.host.timing import Timing
+from reconciler.engines.host.tokens import Tokens
+from reconciler.engines.host.tools import Tools
+from reconciler.engines.protocol import News, Outcome, Result, Seen
+from reconciler.engines.site import Site
+from reconciler.engines.volumes import refused
+from reconciler.model.key import Key, Kind
+from reconciler.model.record import Health, Record
+from reconciler.planning.plan import Action, Step
+
+MOST_NEWS = 1000
+"""News kept until they are asked for; older ones go."""
+
+COLLECT = 0.5
+"""Seconds between looks at what containers have written."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class HostEngine:
+    """Runs the workloads of one location by ``runtime``; below ``root`` is all that it keeps on disk.
+
+    ``perform`` hands over what is wanted and returns; ``observe`` shows how it goes. What is to be gone is asked for
+    again and again: until it is, the step waits as Terminating.
+    """
+
+    name = "host"
+    parallel = 64
+    prompt = False
+    drifts = True
+
+    def __init__(self, site: Site, root: Path, runtime: Runtime) -> None:
+        settings, clock = site.settings, site.clock
+        self._site = site
+        self._root = root
+        self._runtime = runtime
+        self._binding = Binding(site.records, site.location, settings.org)
+        self._tokens = Tokens(root / "tokens")
+        fixed = Fixed(settings.org, site.location, settings.endpoint_domain, settings.scheme)
+        self._supplies = Supplies(self._binding, site.records, self._tokens, fixed)
+        self._made: dict[Key, Supply] = {}
+        self._volumes: dict[Key, Seen] = {}
+        ports = range(settings.host.first_port, settings.host.last_port + 1)
+        self._wardrobe = Wardrobe(Files(root, site.reveal, settings.scheme), site.reveal, root / "pool", ports)
+        self.pool = Pool(root / "pool")
+        self._collector = Collector(root / "logs", site.location, clock, settings.host.log_budget << 20)
+        self._prober = Prober(runtime, clock, lambda *told: self._controller.probed(*told))
+        self._news: list[News] = []
+        self._changed = asyncio.Event()
+        self._epoch = clock.now() - clock.monotonic()
+        self._controller = Controller(self._tools())
+        self._working: asyncio.Task[None] | None = None
+
+    def _tools(self) -> Tools:
+        return Tools(
+            runtime=self._runtime,
+            outfit=self._wardrobe,
+            store=Store(self._root / "replicas"),
+            pool=self.pool,
+            probing=self._prober,
+            logging=self._collector,
+            clock=self._site.clock,
+            timing=Timing(self._site.settings.host.termination_scale),
+            rng=random.Random(),
+            tell=self._tell,
+            changed=self._changed.set,
+        )
+
+    async def open(self) -> None:
+        """Take over what a former daemon left running, and go on with what is recorded. Raises EngineError."""
+        if self._working is not None:
+            return
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        wanted = []
+        for record in self._records_here():
+            if record.key.kind is Kind.WORKLOAD:
+                wanted.append(self._stocked(record.key, record.body, record.version, record.digest).wanted)
+            else:
+                self._volumes[record.key] = _seen(record)
+        await self._controller.open(wanted)
+        self._working = asyncio.create_task(self._collect(), name=f"logs of {self._site.location}")
+
+    async def close(self) -> None:
+        """Let go of everything; what runs goes on."""
+        if self._working is None:
+            return
+        self._working.cancel()
+        await asyncio.gather(self._working, return_exceptions=True)
+        self._working = None
+        await self._prober.close()
+        await self._controller.close()
+        await self._collector.collect()
+
+    def refresh(self) -> None:
+        """Replace what was started with variables, secrets or restarts that are not the newest any more."""
+        for record in self._records_here() if self._working is not None else ():
+            if record.key.kind is Kind.WORKLOAD and record.key in self._controller.keepers:
+                self._want(self._stocked(record.key, record.body, record.version, record.digest))
+
+    def news(self) -> list[News]:
+        """What happened since this was asked last."""
+        told, self._news = self._news, []
+        return told
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Yields whenever anything here has changed."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            yield
+
+    async def observe(self) -> list[Seen]:
+        """What there is: the workloads that are kept, on their way out too, and the volumes."""
+        if self._working is None:
+            return [_seen(record) for record in self._records_here()]
+        kept = [self._shown(key) for key in sorted(self._controller.keepers)]
+        return [*(each for each in kept if each is not None), *self._volumes.values()]
+
+    async def perform(self, step: Step) -> Outcome:
+        """Hand over what ``step`` asks for. Raises EngineError."""
+        await self.open()
+        if step.key.kind is Kind.WORKLOAD:
+            return self._workload(step)
+        if step.key.kind is Kind.VOLUMESET:
+            return self._volumeset(step)
+        return Outcome(step.id, Result.APPLIED, seen=_plain(step) if step.action is not Action.DELETE else None)
+
+    async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        """There are none on this host as yet. Raises EngineError."""
+        raise refused(f"the command {name} cannot be carried out at {self._site.location}: its engine is host")
+
+    def _workload(self, step: Step) -> Outcome:
+        key, past = step.key, self._binding.record(step.key)
+        also = tuple(self._binding.along(step, past))
+        if step.action is Action.DELETE:
+            self._controller.want(key, None)
+            if not self._controller.gone(key):
+                return _terminating(step)
+            self._forget(key)
+            return Outcome(step.id, Result.APPLIED, also=also)
+        made = self._made.get(key)
+        if step.action is Action.REPLACE and made is not None and made.wanted.digest != step.digest:
+            self._controller.want(key, None)
+            if not self._controller.gone(key):
+                return _terminating(step)
+            self._forget(key)
+        self._want(self._stocked(key, step.body, step.version, step.digest))
+        self._keep_volumes(also)
+        return Outcome(step.id, Result.APPLIED, seen=self._shown(key), also=also)
+
+    def _volumeset(self, step: Step) -> Outcome:
+        past = self._binding.record(step.key)
+        if step.action is Action.DELETE:
+            self._volumes.pop(step.key, None)
+            self._wardrobe.drop_volumes(step.key)
+            return Outcome(step.id, Result.APPLIED)
+        if step.action is Action.REPLACE and past is not None and past.digest != step.digest:
+            self._wardrobe.drop_volumes(step.key)
+            past = None
+        state = self._binding.state(step, past)
+        seen = Seen(step.key, step.location, Health.HEALTHY, state, step.digest, step.version)
+        self._volumes[step.key] = seen
+        return Outcome(step.id, Result.APPLIED, seen=seen)
+
+    def _keep_volumes(self, also: tuple[Seen, ...]) -> None:
+        self._volumes.update({each.key: each for each in also})
+
+    def _stocked(self, key: Key, body: bytes, version: int, digest: str) -> Supply:
+        supply = self._supplies.of(key, body, version, digest)
+        self._wardrobe.stock(supply)
+        self._made[key] = supply
+        return supply
+
+    def _want(self, supply: Supply) -> None:
+        self._controller.want(supply.wanted.key, supply.wanted)
+
+    def _forget(self, key: Key) -> None:
+        self._made.pop(key, None)
+        self._wardrobe.forget(key)
+        self._tokens.forget(key)
+
+    def _shown(self, key: Key) -> Seen | None:
+        supply, keeper = self._made.get(key), self._controller.keepers.get(key)
+        if supply is None or keeper is None:
+            return None
+        wanted, location = supply.wanted, self._site.location
+        if keeper.wanted is None:
+            record = self._binding.record(key)
+            state = record.state if record is not None else b"{}"
+            return Seen(key, location, Health.DELETING, state, wanted.digest, wanted.version)
+        health, deployment = described(
+            keeper.wanted, tuple(keeper.replicas.values()), self._around(supply, keeper.trouble)
+        )
+        return Seen(key, location, health, _encode(deployment), wanted.digest, wanted.version)
+
+    def _around(self, supply: Supply, trouble: str) -> Circumstances:
+        place = Place(
+            self._site.location, supply.around.alias, supply.wanted.gvc_version, self._site.settings.endpoint_domain
+        )
+        lacking = (*self._runtime.lacks(supply.wanted), *self._wardrobe.lacking(supply))
+        return Circumstances(place, self._site.clock.monotonic(), self._epoch, trouble, lacking)
+
+    def _records_here(self) -> list[Record]:
+        kinds = (Kind.WORKLOAD, Kind.VOLUMESET)
+        found = (record for kind in kinds for record in self._site.records.applied.items(kind))
+        return [each for each in found if (each.location, each.engine) == (self._site.location, self.name)]
+
+    def _tell(self, news: News) -> None:
+        self._news = [*self._news[-MOST_NEWS + 1 :], news]
+        self._changed.set()
+
+    async def _collect(self) -> None:
+        """Take up what containers write, and say once where it cannot be stored."""
+        trouble = ""
+        while True:
+            done = await self._collector.collect()
+            if done.trouble and done.trouble != trouble:
+                self._tell(News(Key(Kind.LOCATION, "", self._site.location), "Warning", "LogsNotStored", done.trouble))
+            trouble = done.trouble
+            await self._site.clock.sleep(0.0 if done.behind else COLLECT)
+
+
+def _terminating(step: Step) -> Outcome:
+    message = f"replicas are ending{f' at {step.location}' if step.location else ''}"
+    return Outcome(step.id, Result.WAITING, "Terminating", message)
+
+
+def _plain(step: Step) -> Seen:
+    return Seen(step.key, step.location, Health.HEALTHY, b"{}", step.digest, step.version)
+
+
+def _seen(record: Record) -> Seen:
+    return Seen(record.key, record.location, record.health, record.state, record.digest, record.version, record.alias)

@@ -1,0 +1,21 @@
+"""What an engine is made with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reconciler.clock import Clock
+from reconciler.engines.host.vault import Reveal
+from reconciler.records.store import Records
+from reconciler.settings import Settings
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the engine of one location (``""``: of resources without a place) is made with."""
+
+    records: Records
+    location: str
+    settings: Settings
+    clock: Clock
+    reveal: Reveal
