@@ -9,7 +9,7 @@ import msgspec
 from reconciler.engines.host.wanted import Rollout, Type, Wanted, WantedContainer
 from reconciler.model.key import Key
 from reconciler.model.quantity import memory_bytes, millicores
-from reconciler.model.workload import Command, Container, Firewall, Hook, Options, Probe, Specification, Target, Workload
+from reconciler.model.workload import Command, Container, Hook, Options, Probe, Specification, Target, Workload
 
 _workload = msgspec.json.Decoder(Workload)
 
@@ -55,7 +55,7 @@ def wanted_of(applied: Applied, stamp: str, replicas: int | None = None) -> Want
         suspended=suspended,
         user=spec.security_options.run_as_user,
         group=spec.security_options.filesystem_group_id,
-        firewall=spec.firewall_config != Firewall(),
+        firewall=spec.firewall_config != model.Firewall(),
     )
 
 
