@@ -55,7 +55,7 @@ def wanted_of(applied: Applied, stamp: str, replicas: int | None = None) -> Want
         suspended=suspended,
         user=spec.security_options.run_as_user,
         group=spec.security_options.filesystem_group_id,
-        firewall=spec.firewall_config != model.Firewall(),
+        firewall=spec.firewall_config != Specification().firewall_config,
     )
 
 
