@@ -1,0 +1,96 @@
+"""Log queries take what they say, and say where they are wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.model.expression import LONGEST, ExpressionError, compiled
+from reconciler.model.logql import LABELS, LogQuery, Matcher, QueryError, parse
+from tests.casefiles import cases
+
+STREAMS = {
+    "shop/web": ("shop", "web", "here", "r-1", "main"),
+    "shop/api": ("shop", "api", "here", "r-2", "main"),
+    "shop/old-web": ("shop", "old-web", "there", "r-3", "main"),
+    "blog/web": ("blog", "web", "there", "r-1", "side"),
+}
+LINES = ["error one", "an error in b", "fine", "ünïcode", 'error "quoted" \\d', ""]
+
+
+def wrong_at(query: str) -> int:
+    """The column where ``query`` goes wrong; 0 where it does not."""
+    try:
+        parse(query)
+    except QueryError as error:
+        return error.column
+    return 0
+
+
+@pytest.mark.parametrize("case", cases("model/logql.yaml"))
+def test_a_query_takes_what_it_says_or_says_where_it_is_wrong(case: dict[str, Any]) -> None:
+    if "error" in case:
+        with pytest.raises(QueryError) as caught:
+            parse(case["query"])
+        assert str(caught.value).startswith(f"column {case['column']}: ")
+        assert caught.value.column == case["column"]
+        assert case["error"] in str(caught.value)
+        return
+    query = parse(case["query"])
+    taken = [name for name, values in STREAMS.items() if query.selects(dict(zip(LABELS, values, strict=True)))]
+    lines = [line.decode() for line in query.kept([line.encode() for line in LINES])]
+    assert taken == case.get("streams", [name for name in STREAMS if name.startswith("shop/")])
+    assert lines == case.get("lines", LINES)
+
+
+@given(st.text(alphabet='{}gvcworkload=~!|"`\\ ,()[]*+?.^$x0\n\t', max_size=40) | st.text(max_size=40))
+def test_whatever_is_asked_nothing_but_a_query_error_comes(text: str) -> None:
+    for query in (text, f'{{gvc="{text}"}}', f"{{gvc=~`{text}`}} |~ `{text}`", f'{{gvc="x"}} {text}'):
+        assert 0 <= wrong_at(query) <= len(query) + 1
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20), st.binary(max_size=30))
+def test_a_quoted_text_is_found_as_it_stands(text: str, around: bytes) -> None:
+    quoted = "".join(f"\\U{ord(character):08x}" for character in text)
+    query = parse(f'{{gvc="{quoted}"}} |= "{quoted}"')
+    assert query.selects({"gvc": text})
+    line = around + text.encode() + around
+    assert query.kept([line]) == [line]
+    assert query.concerns(b"first\n" + line)
+
+
+@given(st.lists(st.sampled_from([b"a", b"b", b"ab", b"", b"\r"]), max_size=5))
+def test_a_block_that_is_passed_over_holds_no_wanted_line(lines: list[bytes]) -> None:
+    query = parse('{gvc="x"} |= "a" |~ "."')
+    assert query.concerns(b"\n".join(lines)) or list(query.kept(lines)) == []
+    assert parse('{gvc="x"} != "a"').concerns(b"a")
+
+
+def test_bytes_that_are_no_text_can_be_asked_for() -> None:
+    typed = b'{gvc="x"} |= "\xff" |~ ".\xfe"'.decode("utf-8", "surrogateescape")
+    assert parse(typed).kept([b"a\xffb\xfe", b"ab\xfe"]) == [b"a\xffb\xfe"]
+
+
+def test_half_a_character_is_no_query() -> None:
+    with pytest.raises(QueryError, match="column 7: this is no character"):
+        parse('{gvc="\ud900"}')
+
+
+def test_there_is_a_bound_to_queries_and_to_expressions() -> None:
+    with pytest.raises(QueryError, match="at most 10,000 characters"):
+        parse(f'{{gvc="{"x" * 10_000}"}}')
+    with pytest.raises(ExpressionError, match="at most 1,000 characters"):
+        compiled("x" * (LONGEST + 1))
+    assert compiled("x" * LONGEST)
+
+
+def test_deep_nesting_is_no_trouble() -> None:
+    with pytest.raises(QueryError):
+        parse('{gvc=~"' + "(" * 900 + '"}')
+
+
+def test_a_query_can_be_made_without_a_text() -> None:
+    assert LogQuery((Matcher("gvc", "=", "shop"),)) == parse('{gvc="shop"}')
