@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -26,14 +26,12 @@ class Controller:
         self.keepers: dict[Key, Keeper] = {}
         self._tools = tools
         self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._kept: dict[Key, list[Replica]] = {}
         self._strangers: dict[Key, list[Running]] = {}
         self._sweep: asyncio.Task[None] | None = None
 
-    async def open(self, wanted: Iterable[Wanted]) -> None:
-        """Take over what there is, and let it become as ``wanted``; what else was made by this engine ends.
-
-        What runs without a word about it on disk is taken over too, once its workload is wanted. Raises EngineError.
-        """
+    async def open(self) -> None:
+        """Take over what there is; nothing ends for want of its workload before ``end_others``. Raises EngineError."""
         tools = self._tools
         await tools.runtime.open(self.ended)
         running = {each.place: each for each in await tools.runtime.list()}
@@ -42,23 +40,35 @@ class Controller:
             await tools.runtime.remove(key, name)
             tools.store.remove(key, name)
         for replica in kept:
-            self._keeper(replica.key).adopt(self._as_found(replica, running))
+            tools.outfit.hold(replica)
+            self._kept.setdefault(replica.key, []).append(self._as_found(replica, running))
         known = {(replica.key, replica.name) for replica in kept}
         for place, each in running.items():
             if (place.key, place.replica) not in known:
                 self._strangers.setdefault(place.key, []).append(each)
-        for each_wanted in wanted:
-            self.want(each_wanted.key, each_wanted)
+
+    def end_others(self) -> None:
+        """End the replicas that were kept for workloads which are not wanted any more.
+
+        What runs without a word about it on disk stays: its workload may be wanted yet, where the records were lost.
+        """
+        for key in list(self._kept):
+            self.want(key, None)
 
     def want(self, key: Key, wanted: Wanted | None) -> None:
         """Let the workload ``key`` be as ``wanted`` (None: gone)."""
-        if wanted is None and key not in self.keepers and key not in self._strangers:
+        if wanted is None and not (key in self.keepers or key in self._kept or key in self._strangers):
             return
         keeper = self._keeper(key)
         keeper.want(wanted)
-        for replica in self._found(key, wanted):
+        for replica in (*self._kept.pop(key, ()), *self._found(key, wanted)):
             keeper.adopt(replica)
         keeper.stir()
+
+    def replicas(self, key: Key) -> tuple[Replica, ...]:
+        """The replicas of ``key``, those included that a former daemon left."""
+        keeper = self.keepers.get(key)
+        return (*(keeper.replicas.values() if keeper is not None else ()), *self._kept.get(key, ()))
 
     def gone(self, key: Key) -> bool:
         """Whether nothing is left of the workload ``key``."""

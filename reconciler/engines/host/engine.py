@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,17 @@ import msgspec
 
 from reconciler.engines.binding import Binding
 from reconciler.engines.deployment import Place
+from reconciler.engines.host.autoscaling import STEADY
 from reconciler.engines.host.controller import Controller
 from reconciler.engines.host.describe import Circumstances, described
 from reconciler.engines.host.files import Files
 from reconciler.engines.host.logs.collector import Collector
+from reconciler.engines.host.metrics import CpuMetric
 from reconciler.engines.host.outfit import Wardrobe
 from reconciler.engines.host.pool import Pool
 from reconciler.engines.host.probing import Prober
 from reconciler.engines.host.runtime import Runtime
+from reconciler.engines.host.scaler import Scaler
 from reconciler.engines.host.store import Store
 from reconciler.engines.host.supply import Fixed, Supplies, Supply
 from reconciler.engines.host.timing import Timing
@@ -28,6 +32,7 @@ from reconciler.engines.host.tools import Tools
 from reconciler.engines.protocol import News, Outcome, Result, Seen
 from reconciler.engines.site import Site
 from reconciler.engines.volumes import refused
+from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
@@ -69,11 +74,13 @@ class HostEngine:
         self.pool = Pool(root / "pool")
         self._collector = Collector(root / "logs", site.location, clock, settings.host.log_budget << 20)
         self._prober = Prober(runtime, clock, lambda *told: self._controller.probed(*told))
+        self._cpu = CpuMetric(runtime, clock)
+        self._scaler = Scaler(self._cpu, clock)
         self._news: list[News] = []
         self._changed = asyncio.Event()
         self._epoch = clock.now() - clock.monotonic()
         self._controller = Controller(self._tools())
-        self._working: asyncio.Task[None] | None = None
+        self._working: list[asyncio.Task[None]] = []
 
     def _tools(self) -> Tools:
         return Tools(
@@ -92,32 +99,33 @@ class HostEngine:
 
     async def open(self) -> None:
         """Take over what a former daemon left running, and go on with what is recorded. Raises EngineError."""
-        if self._working is not None:
+        if self._working:
             return
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        wanted = []
+        await self._controller.open()
         for record in self._records_here():
             if record.key.kind is Kind.WORKLOAD:
-                wanted.append(self._stocked(record.key, record.body, record.version, record.digest).wanted)
+                self._want(self._stocked(record.key, record.body, record.version, record.digest))
             else:
                 self._volumes[record.key] = _seen(record)
-        await self._controller.open(wanted)
-        self._working = asyncio.create_task(self._collect(), name=f"logs of {self._site.location}")
+        self._controller.end_others()
+        self._working = [asyncio.create_task(self._collect()), asyncio.create_task(self._scale())]
 
     async def close(self) -> None:
         """Let go of everything; what runs goes on."""
-        if self._working is None:
+        for task in self._working:
+            task.cancel()
+        await asyncio.gather(*self._working, return_exceptions=True)
+        if not self._working:
             return
-        self._working.cancel()
-        await asyncio.gather(self._working, return_exceptions=True)
-        self._working = None
+        self._working = []
         await self._prober.close()
         await self._controller.close()
         await self._collector.collect()
 
     def refresh(self) -> None:
         """Replace what was started with variables, secrets or restarts that are not the newest any more."""
-        for record in self._records_here() if self._working is not None else ():
+        for record in self._records_here() if self._working else ():
             if record.key.kind is Kind.WORKLOAD and record.key in self._controller.keepers:
                 self._want(self._stocked(record.key, record.body, record.version, record.digest))
 
@@ -135,7 +143,7 @@ class HostEngine:
 
     async def observe(self) -> list[Seen]:
         """What there is: the workloads that are kept, on their way out too, and the volumes."""
-        if self._working is None:
+        if not self._working:
             return [_seen(record) for record in self._records_here()]
         kept = [self._shown(key) for key in sorted(self._controller.keepers)]
         return [*(each for each in kept if each is not None), *self._volumes.values()]
@@ -196,11 +204,13 @@ class HostEngine:
         return supply
 
     def _want(self, supply: Supply) -> None:
-        self._controller.want(supply.wanted.key, supply.wanted)
+        key = supply.wanted.key
+        self._controller.want(key, self._scaler.wanted(supply, self._controller.replicas(key)))
 
     def _forget(self, key: Key) -> None:
         self._made.pop(key, None)
         self._wardrobe.forget(key)
+        self._scaler.forget(key)
         self._tokens.forget(key)
 
     def _shown(self, key: Key) -> Seen | None:
@@ -232,6 +242,17 @@ class HostEngine:
     def _tell(self, news: News) -> None:
         self._news = [*self._news[-MOST_NEWS + 1 :], news]
         self._changed.set()
+
+    async def _scale(self) -> None:
+        """Decide again how many replicas there shall be, whenever there are new readings."""
+        while True:
+            await self._site.clock.sleep(STEADY)
+            with suppress(EngineError):
+                await self._cpu.collect()
+            for key, supply in self._made.items():
+                keeper = self._controller.keepers.get(key)
+                if keeper is not None and keeper.wanted is not None:
+                    self._want(supply)
 
     async def _collect(self) -> None:
         """Take up what containers write, and say once where it cannot be stored."""

@@ -25,6 +25,11 @@ class Supply(msgspec.Struct, frozen=True):
     wanted: Wanted
     spec: Specification
     around: Surroundings
+    applied: Applied
+
+    def at_scale(self, replicas: int) -> Wanted:
+        """What shall run in so many replicas, unless it is suspended."""
+        return wanted_of(self.applied, self.wanted.stamp, replicas)
 
     def __repr__(self) -> str:
         return f"Supply({self.wanted.key}, version={self.wanted.version})"
@@ -74,7 +79,7 @@ class Supplies:
             gvc_env=variables,
             scheme=fixed.scheme,
         )
-        return Supply(wanted_of(applied, stamp), spec, around)
+        return Supply(wanted_of(applied, stamp), spec, around, applied)
 
     def _digest(self, secret: Key) -> str:
         record = self._binding.record(secret, "")

@@ -24,6 +24,9 @@ class Outfit(Protocol):
     def ports(self, wanted: Wanted, name: str) -> dict[int, int]:
         """A port of this host for each declared one, for a new replica called ``name``."""
 
+    def hold(self, replica: Replica) -> None:
+        """Let what a replica was given that is there already be nobody else's."""
+
     def moved(self, replica: Replica, container: str) -> dict[int, int]:
         """The ports of ``replica``, those of ``container`` exchanged where somebody else has taken them meanwhile."""
 

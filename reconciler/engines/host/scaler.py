@@ -1,0 +1,37 @@
+"""How many replicas each workload of a location shall have now: the loops of autoscaling, over a source of metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reconciler.clock import Clock
+from reconciler.engines.host.autoscaling import ScaleState, averaged_over, begun, scaled
+from reconciler.engines.host.metrics import MetricSource
+from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.supply import Supply
+from reconciler.engines.host.wanted import Wanted
+from reconciler.model.key import Key
+
+
+class Scaler:
+    """Remembers what was decided about each workload; a daemon that starts goes on from the replicas there are."""
+
+    def __init__(self, source: MetricSource, clock: Clock) -> None:
+        self._source = source
+        self._clock = clock
+        self._states: dict[Key, ScaleState] = {}
+
+    def wanted(self, supply: Supply, replicas: Sequence[Replica]) -> Wanted:
+        """What ``supply`` makes wanted now, in as many replicas as its metric asks for; ``replicas`` are there."""
+        base, now = supply.wanted, self._clock.monotonic()
+        live = [replica for replica in replicas if replica.ending is None]
+        state = self._states.get(base.key) or begun(base, len(live), now)
+        counted = {replica.name for replica in live if replica.ready}
+        reading = self._source.read(base, counted, averaged_over(state, base, now))
+        state, count = scaled(state, base, reading, now)
+        self._states[base.key] = state
+        return supply.at_scale(count)
+
+    def forget(self, key: Key) -> None:
+        """The workload is gone."""
+        self._states.pop(key, None)
