@@ -1,0 +1,154 @@
+"""Cases of decisions: what is wanted and what there is, as short YAML, and acts as short lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from reconciler.engines.host.acts import Act, Await, Create, Decision, End, Remove
+from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
+from reconciler.engines.host.timing import Timing
+from reconciler.engines.host.wanted import Rollout, Type, Wanted, WantedContainer
+from reconciler.model.key import Key, Kind
+from reconciler.model.workload import Command, Options, Probe
+
+KEY = Key(Kind.WORKLOAD, "shop", "web")
+HOOK = Command(("sh", "-c", "true"))
+PROBE = Probe(exec=HOOK)
+
+
+class _Asked(msgspec.Struct, forbid_unknown_fields=True):
+    """``wanted`` of a case. ``containers`` by name; ``hooks`` and ``probed`` name those that have one."""
+
+    replicas: int = 1
+    version: int = 2
+    stamp: str = ""
+    type: Type = Type.STANDARD
+    surge: int = 1
+    unavailable: int = 0
+    min_ready: float = 0.0
+    parallel: bool = False
+    suspended: bool = False
+    containers: tuple[str, ...] = ("main",)
+    hooks: tuple[str, ...] = ()
+    probed: tuple[str, ...] = ()
+
+
+class _Held(msgspec.Struct, forbid_unknown_fields=True):
+    """A container of a case, where it is more than one that runs: as Container, with ``ended`` for the last end."""
+
+    name: str = "main"
+    phase: Phase = Phase.RUNNING
+    started: float = 0.0
+    ready: bool = True
+    alive: bool = True
+    failures: int = 0
+    due: float = 0.0
+    ended: float | None = None
+    post_start: Hook = Hook.NONE
+    pre_stop: Hook = Hook.NONE
+    termed: float | None = None
+    killed: float | None = None
+    message: str = ""
+    hook: bool = False
+
+
+class _There(msgspec.Struct, forbid_unknown_fields=True):
+    """A replica of a case: ``ready`` since when, left out where it is not."""
+
+    name: str
+    version: int = 2
+    stamp: str = ""
+    created: float = 0.0
+    ready: float | None = None
+    ending: float | None = None
+    index: int = -1
+    containers: tuple[_Held, ...] = ()
+    failing: str = ""
+
+
+def wanted_from(written: dict[str, Any] | None) -> Wanted | None:
+    """What is wanted; None where the workload is deleted."""
+    if written is None:
+        return None
+    asked = msgspec.convert(written, _Asked)
+    containers = tuple(
+        WantedContainer(
+            name,
+            pre_stop=HOOK if name in asked.hooks else None,
+            readiness=PROBE if name in asked.probed else None,
+        )
+        for name in asked.containers
+    )
+    return Wanted(
+        KEY,
+        asked.type,
+        asked.version,
+        f"digest-{asked.version}",
+        asked.stamp,
+        asked.replicas,
+        containers,
+        Options(),
+        Rollout(asked.min_ready, asked.surge, asked.unavailable, asked.parallel),
+        suspended=asked.suspended,
+    )
+
+
+def replica_from(written: dict[str, Any]) -> Replica:
+    """A replica; without ``containers`` it has one that runs, and is ready where the replica is."""
+    there = msgspec.convert(written, _There)
+    held = there.containers or (_Held(ready=there.ready is not None, message=there.failing),)
+    return Replica(
+        there.name,
+        KEY,
+        there.version,
+        there.stamp,
+        there.created,
+        tuple(_container(each) for each in held),
+        index=there.index,
+        ready_since=there.ready,
+        ending=there.ending,
+    )
+
+
+def _container(held: _Held) -> Container:
+    return Container(
+        held.name,
+        held.phase,
+        held.started,
+        held.ready and held.phase is Phase.RUNNING,
+        held.alive,
+        failures=held.failures,
+        due=held.due,
+        last=None if held.ended is None else Ended(1, held.ended),
+        post_start=held.post_start,
+        pre_stop=held.pre_stop,
+        termed=held.termed,
+        killed=held.killed,
+        message=held.message,
+        wanted=WantedContainer(held.name, pre_stop=HOOK if held.hook else None),
+    )
+
+
+def timing_from(written: dict[str, float] | None) -> Timing:
+    """The times of a case: the documented ones, but for those that it names."""
+    return msgspec.convert(written or {}, Timing)
+
+
+def line(act: Act) -> str:
+    """``end web-a Replaced``, ``create``, ``create 2``, ``await web-a/main until 30 after 2`` and the like."""
+    if isinstance(act, Create):
+        return "create" if act.index < 0 else f"create {act.index}"
+    if isinstance(act, End):
+        return f"end {act.replica} {act.reason}"
+    if isinstance(act, Remove):
+        return f"remove {act.replica}"
+    verb = type(act).__name__.lower()
+    tail = f" until {act.due:g} after {act.failures}" if isinstance(act, Await) else ""
+    return f"{verb} {act.replica}/{act.container}{tail}"
+
+
+def lines(decision: Decision) -> list[str]:
+    """The acts of a decision, in their order."""
+    return [line(act) for act in decision.acts]

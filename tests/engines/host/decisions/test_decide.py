@@ -1,0 +1,21 @@
+"""What is decided at one moment: a case for each rule of the documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reconciler.engines.host.decide import decide
+from tests.casefiles import cases
+from tests.engines.host.decisions.reading import lines, replica_from, timing_from, wanted_from
+
+FILES = ("rollout", "scaling", "ordinals", "restarts", "ending")
+
+
+@pytest.mark.parametrize("case", [case for name in FILES for case in cases(f"host/{name}.yaml")])
+def test_what_is_decided(case: dict[str, Any]) -> None:
+    replicas = [replica_from(each) for each in case.get("replicas", [])]
+    decision = decide(wanted_from(case["wanted"]), replicas, case.get("now", 1000.0), timing_from(case.get("timing")))
+    assert lines(decision) == case.get("acts", [])
+    assert decision.wake == case.get("wake")

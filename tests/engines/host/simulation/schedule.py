@@ -1,0 +1,107 @@
+"""Schedules: what users, programs and the machine do, a line each, ``SECONDS VERB ARGUMENT``; and how they run.
+
+``SECONDS`` after the line before. Verbs: ``push BEHAVIOUR`` (behaviour.py), ``touch`` (something else that replicas
+start with has changed), ``scale N``, ``suspend``, ``resume``, ``delete``, ``crash K``, ``dead K`` (liveness), ``unready
+K`` and ``ready K`` (readiness), ``restart DOWNTIME`` of the daemon. ``K`` counts the running containers, round and round.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+
+from reconciler.engines.host.standing import is_available, is_current
+from reconciler.engines.host.wanted import Rollout
+from tests.engines.host.simulation.behaviour import SOUND
+from tests.engines.host.simulation.world import World, new_world
+
+QUIET = 20_000.0
+"""Seconds in which everything comes to rest: many times the longest backoff, and all replicas one after another."""
+
+
+class Schedule(msgspec.Struct, forbid_unknown_fields=True):
+    """A workload and what happens to it."""
+
+    name: str = ""
+    type: str = "standard"
+    replicas: int = 1
+    surge: int = 1
+    unavailable: int = 0
+    min_ready: float = 0.0
+    parallel: bool = False
+    events: tuple[str, ...] = ()
+
+
+def world_of(schedule: Schedule) -> World:
+    """The world in which a schedule begins."""
+    rollout = Rollout(schedule.min_ready, schedule.surge, schedule.unavailable, schedule.parallel)
+    return new_world(schedule.type, schedule.replicas, rollout)
+
+
+def play(schedule: Schedule) -> World:
+    """Let it happen, then bring a sound version and wait: all must be as wanted in the end, and at rest."""
+    world = world_of(schedule)
+    world.push("good")
+    for event in schedule.events:
+        seconds, verb, argument = (*event.split(), "")[:3]
+        world.run(float(seconds))
+        world.at(0.0, partial(happen, world, verb, argument))
+    world.run(QUIET)
+    world.at(0.0, partial(_recover, world))
+    world.run(QUIET)
+    at_rest(world)
+    return world
+
+
+def happen(world: World, verb: str, argument: str) -> None:
+    """One event."""
+    places = world.places()
+    if verb == "push":
+        world.push(argument)
+    elif verb == "touch":
+        world.want(stamp=f"{world.last.stamp}+")
+    elif verb == "scale":
+        world.want(replicas=int(argument))
+    elif verb in ("suspend", "resume"):
+        world.want(suspended=verb == "suspend")
+    elif verb == "delete":
+        world.delete()
+    elif verb == "restart":
+        world.restart(float(argument))
+    elif places:
+        _trouble(world, verb, places[int(argument) % len(places)])
+
+
+def _trouble(world: World, verb: str, place: tuple[str, str]) -> None:
+    if verb == "crash":
+        world.crash(place)
+    elif verb == "dead":
+        world.die(place)
+    else:
+        world.readiness(place, verb == "ready")
+
+
+def _recover(world: World) -> None:
+    """All that stumbled stands up again, and a sound version is wanted."""
+    for place in world.places():
+        world.readiness(place, True)
+    world.push("good")
+
+
+def at_rest(world: World) -> None:
+    """Everything that is wanted is there, in the wanted version, and nothing else will ever happen."""
+    wanted = world.wanted
+    assert world.idle, "no rest"
+    if wanted is None or wanted.suspended:
+        assert world.replicas == {}
+        return
+    assert len(world.replicas) == wanted.replicas
+    assert all(is_current(wanted, each) and is_available(wanted, each, world.now) for each in world.replicas.values())
+    if wanted.stateful:
+        assert {replica.index for replica in world.replicas.values()} == set(range(wanted.replicas))
+
+
+def is_sound(behaviour: str) -> bool:
+    """Whether replicas that behave so come up and stay up."""
+    return behaviour in SOUND

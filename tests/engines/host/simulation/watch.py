@@ -1,0 +1,139 @@
+"""What must hold at every step of a simulation, whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from reconciler.engines.host.acts import Act, Create, Decision, End, Kill, RunPreStop, Start, Terminate
+from reconciler.engines.host.replica import Hook, Phase, Replica, container_of
+from reconciler.engines.host.standing import is_available, is_current
+from reconciler.engines.host.timing import Timing
+from reconciler.engines.host.wanted import Wanted
+
+Replicas = Mapping[str, Replica]
+
+
+class _Course(msgspec.Struct):
+    """The moments of a container's termination."""
+
+    hook: float | None = None
+    term: float | None = None
+    kill: float | None = None
+
+
+class Watch:
+    """Sees every decision, every act and every rest; raises AssertionError. ``absent_until``: the daemon was away."""
+
+    def __init__(self, timing: Timing) -> None:
+        self.absent_until = 0.0
+        self.ends: list[tuple[float, str, str]] = []
+        self._timing = timing
+        self._courses: dict[tuple[str, str], _Course] = {}
+
+    def decided(self, wanted: Wanted | None, replicas: Replicas, decision: Decision, now: float) -> None:
+        """``decision`` was made, and nothing of it is done yet."""
+        ends = [replicas[act.replica] for act in decision.acts if isinstance(act, End)]
+        indices = [act.index for act in decision.acts if isinstance(act, Create) and act.index >= 0]
+        there = {replica.index for replica in replicas.values()}
+        assert len(set(indices)) == len(indices), "one identity is made twice"
+        assert there.isdisjoint(indices), "an identity is made while it is there"
+        self.ends.extend((now, act.replica, act.reason) for act in decision.acts if isinstance(act, End))
+        if wanted is None or wanted.suspended or not wanted.replicas or not ends:
+            return
+        self._available_stays(wanted, replicas, ends, now)
+        self._current_stays(wanted, replicas, ends)
+
+    def _available_stays(self, wanted: Wanted, replicas: Replicas, ends: list[Replica], now: float) -> None:
+        """Whoever ends an available replica leaves as many as are allowed."""
+        counted = list(_members(wanted, replicas.values()))
+        before = {replica.name for replica in counted if is_available(wanted, replica, now)}
+        after = before - {replica.name for replica in ends}
+        allowed = wanted.replicas - (1 if wanted.stateful else wanted.rollout.unavailable)
+        assert after == before or len(after) >= allowed, f"at {now} {len(after)} of {allowed} available ones are left"
+        live = [replica for replica in counted if replica.ending is None]
+        serving = [replica.name for replica in ends if replica.ready and replica in counted]
+        if serving and not wanted.stateful and len(live) <= wanted.replicas + wanted.rollout.surge:
+            assert len(after) >= allowed, f"at {now} {serving} go though only {len(after)} are available"
+
+    def _current_stays(self, wanted: Wanted, replicas: Replicas, ends: list[Replica]) -> None:
+        """A replica that is as wanted goes only where there are too many."""
+        live = [replica for replica in replicas.values() if replica.ending is None]
+        going = [replica for replica in ends if is_current(wanted, replica)]
+        if wanted.stateful:
+            assert all(replica.index >= wanted.replicas for replica in going)
+            updates = [replica for replica in ends if replica.index in range(wanted.replicas)]
+            assert len(updates) <= 1, "two identities are updated at once"
+        elif len(live) <= wanted.replicas + wanted.rollout.surge:
+            current = sum(is_current(wanted, replica) for replica in live)
+            assert len(going) <= max(0, current - wanted.replicas), "a current replica goes for nothing"
+
+    def carried_out(self, before: Replica, act: Act, now: float) -> None:
+        """``act`` was carried out on a replica that was ``before``."""
+        if isinstance(act, End):
+            assert before.ending is None
+        elif isinstance(act, Start):
+            self._start(before, act, now)
+        elif before.ending is not None and isinstance(act, RunPreStop | Terminate | Kill):
+            self._end(before, before.ending, act, now)
+
+    def _start(self, before: Replica, act: Start, now: float) -> None:
+        container = container_of(before, act.container)
+        assert before.ending is None, "a container of a replica that ends is started"
+        assert container.phase is Phase.WAITING
+        if container.last is not None:
+            wait = now - container.last.at
+            assert wait >= min(300, 10 * 2 ** (container.failures - 1)) - 1e-6
+            assert wait <= 300 + 1e-6 or now == self.absent_until
+
+    def _end(self, before: Replica, begun: float, act: RunPreStop | Terminate | Kill, now: float) -> None:
+        container = container_of(before, act.container)
+        course = self._courses.setdefault((act.replica, act.container), _Course(term=container.termed))
+        hooked, timing = (
+            container.wanted.pre_stop is not None and not (course.term and course.hook is None),
+            self._timing,
+        )
+        assert container.phase is Phase.RUNNING, "what does not run is told to end"
+        if isinstance(act, RunPreStop):
+            assert container.wanted.pre_stop and course.hook is None and course.term is None
+            self._on_time(begun, now)
+            course.hook = now
+        elif isinstance(act, Terminate):
+            assert course.term is None
+            assert not hooked or container.pre_stop in (Hook.DONE, Hook.FAILED)
+            if not hooked:
+                self._on_time(begun + timing.drain * timing.scale, now)
+            course.term = now
+        else:
+            assert course.kill is None
+            whole = begun + timing.whole * timing.scale
+            self._on_time(whole if hooked else (course.term or 0.0) + timing.grace * timing.scale, now)
+            course.kill = now
+
+    def _on_time(self, due: float, now: float) -> None:
+        assert due <= now, f"too early: {now} for {due}"
+        assert due == now or now == self.absent_until, f"too late: {now} for {due}"
+
+    def removed(self, replica: Replica, running: list[tuple[str, str]], now: float) -> None:
+        """``replica`` is about to be removed; ``running`` of its containers still do."""
+        assert replica.ending is not None, "removed without having ended"
+        assert not running, f"{running} removed while it runs"
+        self._courses = {place: course for place, course in self._courses.items() if place[0] != replica.name}
+
+    def settled(self, wanted: Wanted | None, replicas: Replicas, now: float) -> None:
+        """Everything that is due at ``now`` is done."""
+        live = [replica for replica in replicas.values() if replica.ending is None]
+        if wanted is None or wanted.suspended or not wanted.replicas:
+            assert live == [], "something stays of what nobody wants"
+            return
+        if wanted.stateful:
+            indices = [replica.index for replica in replicas.values() if replica.index >= 0]
+            assert len(set(indices)) == len(indices), "two replicas have one identity"
+        else:
+            assert len(live) <= wanted.replicas + wanted.rollout.surge, f"{len(live)} at {now}"
+
+
+def _members(wanted: Wanted, replicas: Iterable[Replica]) -> Iterable[Replica]:
+    """Those of the replicas that count for what is wanted."""
+    return (replica for replica in replicas if not wanted.stateful or replica.index in range(wanted.replicas))

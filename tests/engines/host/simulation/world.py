@@ -1,0 +1,253 @@
+"""A world without a daemon: decisions and changes driven by a heap of times, programs that behave as they are told."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from reconciler.engines.host import changes
+from reconciler.engines.host.acts import Act, Create, Decision, Kill, Remove, RunPreStop, Start, Terminate
+from reconciler.engines.host.decide import decide
+from reconciler.engines.host.replica import Hook, Replica
+from reconciler.engines.host.timing import Timing
+from reconciler.engines.host.wanted import Rollout, Type, Wanted
+from reconciler.model.key import Key, Kind
+from reconciler.model.workload import Options
+from tests.engines.host.simulation.behaviour import BEHAVIOURS, Behaviour, containers_of
+from tests.engines.host.simulation.watch import Watch
+
+KEY = Key(Kind.WORKLOAD, "shop", "web")
+TURNS = 2000
+"""More turns than these at one moment go round in circles."""
+
+Place = tuple[str, str]
+"""A replica and its container."""
+
+_state = msgspec.json.Decoder(list[Replica])
+
+
+class World:
+    """One workload. What programs do is the truth in ``runs``; what is known of it is in ``replicas``."""
+
+    def __init__(self, wanted: Wanted, timing: Timing | None = None) -> None:
+        self.now = 1000.0
+        self.wanted: Wanted | None = None
+        self.last = wanted
+        self.replicas: dict[str, Replica] = {}
+        self.timing = timing or Timing()
+        self.watch = Watch(self.timing)
+        self.acts = 0
+        self._runs: dict[Place, int] = {}
+        self._behaviours: dict[int, Behaviour] = {}
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = 0
+        self._version = 0
+        self._held: list[Callable[[], None]] | None = None
+
+    def push(self, behaviour: str) -> None:
+        """Want a new version that behaves so."""
+        self._version += 1
+        self._behaviours[self._version] = BEHAVIOURS[behaviour]
+        containers = containers_of(BEHAVIOURS[behaviour])
+        self.want(version=self._version, digest=f"digest-{self._version}", containers=containers)
+
+    def want(self, **changes: object) -> None:
+        """Want the same but for ``changes``."""
+        self.last = self.wanted = msgspec.structs.replace(self.last, **changes)
+
+    def delete(self) -> None:
+        """Want nothing any more."""
+        self.wanted = None
+
+    def at(self, seconds: float, call: Callable[[], None]) -> None:
+        """Let ``call`` happen in ``seconds``; never, where they are infinite."""
+        if math.isfinite(seconds):
+            self._order += 1
+            heapq.heappush(self._heap, (self.now + seconds, self._order, call))
+
+    def live(self) -> list[Replica]:
+        """The replicas that are not ending, in order of their making."""
+        return [replica for replica in self.replicas.values() if replica.ending is None]
+
+    def run(self, seconds: float) -> None:
+        """Let the time pass: everything happens in its order, and whatever is due is done at once."""
+        end = self.now + seconds
+        wake = self._settle()
+        while True:
+            due = self._heap[0][0] if self._heap else math.inf
+            moment = min(due, wake)
+            if moment > end:
+                break
+            self._rest_until(moment)
+            self.now = moment
+            if due <= moment:
+                heapq.heappop(self._heap)[2]()
+            else:
+                assert self._decided().acts, f"woken at {moment} for nothing"
+            wake = self._settle()
+        self._rest_until(end)
+        self.now = end
+
+    def crash(self, place: Place) -> None:
+        """Let a running container end by itself."""
+        if place in self._runs:
+            self._end(place, self._runs[place], 1)
+
+    def readiness(self, place: Place, ready: bool) -> None:
+        """Let the readiness probe of a running container change its verdict."""
+        replica = self.replicas.get(place[0])
+        if place in self._runs and replica is not None and changes.container_of(replica, place[1]).wanted.readiness:
+            self._probe(place, self._runs[place], ready)
+
+    def die(self, place: Place) -> None:
+        """Let the liveness probe of a running container fail."""
+        if place in self._runs:
+            self._not_alive(place, self._runs[place])
+
+    def places(self) -> list[Place]:
+        """Where containers run, in order."""
+        return list(self._runs)
+
+    def restart(self, downtime: float) -> None:
+        """Stop the daemon, and start it again with what it wrote down; hooks that ran meanwhile count as over."""
+        if self._held is None:
+            self._held = []
+            written = msgspec.json.encode(list(self.replicas.values()))
+            self.at(downtime, partial(self._come_back, written))
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing will ever happen again by itself."""
+        return not self._heap and self._decided() == Decision()
+
+    def _come_back(self, written: bytes) -> None:
+        self.replicas = {replica.name: replica for replica in _state.decode(written)}
+        for replica in list(self.replicas.values()):
+            for container in replica.containers:
+                for hook in ("pre_stop", "post_start"):
+                    if getattr(container, hook) is Hook.RUNNING:
+                        self._change(changes.hooked, replica.name, container.name, hook, "", self.now)
+        held, self._held = self._held or [], None
+        self.watch.absent_until = self.now
+        for call in held:
+            call()
+
+    def _decided(self) -> Decision:
+        return decide(self.wanted, list(self.replicas.values()), self.now, self.timing)
+
+    def _settle(self) -> float:
+        """Do what is due, and what follows from it; the moment of the next decision."""
+        if self._held is not None:
+            return math.inf
+        for _ in range(TURNS):
+            decision = self._decided()
+            if not decision.acts:
+                self.watch.settled(self.wanted, self.replicas, self.now)
+                assert decision.wake is None or decision.wake > self.now, f"wake {decision.wake} at {self.now}"
+                return math.inf if decision.wake is None else decision.wake
+            self.watch.decided(self.wanted, self.replicas, decision, self.now)
+            for act in decision.acts:
+                self._carry_out(act)
+        raise AssertionError(f"no rest at {self.now}: {decision.acts}")
+
+    def _rest_until(self, moment: float) -> None:
+        """Nothing may be due before ``moment`` that was not announced."""
+        if self._held is None and moment > self.now:
+            self.now = self.now + (moment - self.now) * 0.99
+            assert not self._decided().acts, f"at {self.now} nobody was woken for {self._decided().acts}"
+
+    def _carry_out(self, act: Act) -> None:
+        self.acts += 1
+        if isinstance(act, Create):
+            self._create(act.index)
+            return
+        before = self.replicas[act.replica]
+        if isinstance(act, Remove):
+            self.watch.removed(before, [place for place in self._runs if place[0] == act.replica], self.now)
+            del self.replicas[act.replica]
+            return
+        started = not isinstance(act, Start) or self._behaviour(before).starts
+        if started:
+            self.replicas[act.replica] = changes.begun(before, act, self.now)
+        self.watch.carried_out(before, act, self.now)
+        self._follow(before, act)
+
+    def _create(self, index: int) -> None:
+        assert self.wanted is not None
+        name = f"web-{index}" if index >= 0 else f"web-{self._order}"
+        self._order += 1
+        assert name not in self.replicas, f"{name} is made while it is there"
+        self.replicas[name] = changes.made(self.wanted, index, name, self.now, "")
+
+    def _follow(self, replica: Replica, act: Act) -> None:
+        """What the program does on it."""
+        behaviour = self._behaviour(replica)
+        if isinstance(act, Start):
+            self._started((act.replica, act.container), behaviour)
+        elif isinstance(act, RunPreStop):
+            self._later((act.replica, act.container), behaviour.pre_stop or 0.0, self._hooked, "pre_stop")
+        elif isinstance(act, Terminate):
+            self._later((act.replica, act.container), behaviour.obeys, self._end, 143)
+        elif isinstance(act, Kill):
+            self._later((act.replica, act.container), 0.0, self._end, 137)
+
+    def _started(self, place: Place, behaviour: Behaviour) -> None:
+        if not behaviour.starts:
+            self._change(changes.ended, *place, self.now, 127, "NotStarted", "no such program")
+            return
+        self._order += 1
+        assert place not in self._runs, f"{place} is started twice"
+        self._runs[place] = self._order
+        if behaviour.ready is not None:
+            self._later(place, behaviour.ready, self._probe, True)
+        self._later(place, behaviour.unready, self._probe, False)
+        self._later(place, behaviour.lives, self._end, 1)
+        self._later(place, behaviour.dead, self._not_alive)
+        if behaviour.post_start is not None:
+            self._later(place, behaviour.post_start, self._hooked, "post_start")
+
+    def _later(self, place: Place, seconds: float, call: Callable[..., None], *arguments: object) -> None:
+        if place in self._runs:
+            self.at(seconds, partial(call, place, self._runs[place], *arguments))
+
+    def _end(self, place: Place, run: int, code: int) -> None:
+        if self._runs.get(place) == run:
+            del self._runs[place]
+            self._tell(changes.ended, *place, lambda: (self.now, code, "Error", ""))
+
+    def _probe(self, place: Place, run: int, ready: bool) -> None:
+        if self._runs.get(place) == run:
+            self._tell(changes.probed, *place, lambda: (ready, self.now, "" if ready else "HTTP 503"))
+
+    def _not_alive(self, place: Place, run: int) -> None:
+        if self._runs.get(place) == run:
+            self._tell(changes.not_alive, *place, lambda: (self.now, "no answer"))
+
+    def _hooked(self, place: Place, run: int, hook: str) -> None:
+        if self._runs.get(place) == run:
+            self._tell(changes.hooked, *place, lambda: (hook, "", self.now))
+
+    def _tell(
+        self, change: Callable[..., Replica], name: str, container: str, rest: Callable[[], tuple[object, ...]]
+    ) -> None:
+        def told() -> None:
+            self._change(change, name, container, *rest())
+
+        told() if self._held is None else self._held.append(told)
+
+    def _change(self, change: Callable[..., Replica], name: str, container: str, *rest: object) -> None:
+        if name in self.replicas:
+            before = self.replicas[name]
+            self.replicas[name] = change(before, container, *rest)
+
+    def _behaviour(self, replica: Replica) -> Behaviour:
+        return self._behaviours[replica.version]
+
+
+def new_world(kind: str, replicas: int, rollout: Rollout, timing: Timing | None = None) -> World:
+    """A world in which nothing is wanted as yet."""
+    return World(Wanted(KEY, Type(kind), 0, "", "", replicas, (), Options(), rollout), timing)
