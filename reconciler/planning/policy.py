@@ -88,9 +88,9 @@ def _over_budget(scope: Scope, doomed: set[Key]) -> frozenset[Kind]:
 def renames_in(steps: list[Step], records: Mapping[Key, tuple[Record, ...]]) -> tuple[Rename, ...]:
     """Deletes and creates whose bodies are equal but for the name."""
     gone = {step.key: step.body for step in steps if step.action is Action.DELETE}
-    new = {step.key: step.body for step in steps if step.action is Action.CREATE and step.key not in records}
-    if not gone or not new:
+    if not gone:
         return ()
+    new = {step.key: step.body for step in steps if step.action is Action.CREATE and step.key not in records}
     by_content = {_nameless(key, body): key for key, body in sorted(gone.items(), reverse=True)}
     found = {}
     for key, body in sorted(new.items()):

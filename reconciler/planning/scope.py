@@ -63,7 +63,7 @@ class Scope(msgspec.Struct, frozen=True):
         """Where ``key`` shall exist: the bound locations of its GVC, or ``("",)`` where it has no place."""
         if key.kind not in PLACED:
             return ("",)
-        return tuple(place for place in self.locations.get(key.gvc, ()) if place in self.engines) or ("",)
+        return tuple([place for place in self.locations.get(key.gvc, ()) if place in self.engines]) or ("",)
 
 
 class Refusal(msgspec.Struct, frozen=True, order=True):

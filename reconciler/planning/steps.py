@@ -130,7 +130,7 @@ def _version_at_new_place(desired: Resource, records: tuple[Record, ...]) -> int
     for record in records:
         if record.digest != desired.digest and any(_renewed(desired, record, each.location) for each in records):
             return _next_version(desired, record, records)
-    return max(1, _latest(records))
+    return max(1, _latest(records)) if records else 1
 
 
 def _renewed(desired: Resource, before: Record, place: str) -> bool:
