@@ -45,14 +45,14 @@ def judge(kind: Kind, value: dict[str, Any], torn: Sequence[Torn] = ()) -> Judge
     flaws: list[tuple[Rule, Flaw]] = []
     questions: list[Question] = []
     view = _view(value, rules.view)
-    for entry in rules.entries if view is not None else ():
-        for found in entry.check(view):
+    for rule, check in rules.entries if view is not None else ():
+        for found in check(view):
             if torn and any(_overlap(found, each.at) for each in torn):
                 continue
             if isinstance(found, Ask):
-                questions.append(Question(entry.rule.id, found.target, _written(found.at), found.detail))
+                questions.append(Question(rule.id, found.target, _written(found.at), found.detail))
             else:
-                flaws.append((entry.rule, found))
+                flaws.append((rule, found))
     return Judgement(flaws, questions)
 
 

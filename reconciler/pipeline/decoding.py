@@ -121,9 +121,12 @@ class _Remembering:
 
 def _holds_secrets(decoded: Decoded) -> bool:
     """Whether a file has secrets, be they broken, or anything else that was to be opened; that is not remembered."""
-    whole = any(manifest.kind is Kind.SECRET for manifest in decoded.manifests)
+    if Kind.SECRET in [manifest.kind for manifest in decoded.manifests]:
+        return True
+    if not decoded.broken and not decoded.faults:
+        return False
     broken = any(each.key.startswith(f"{Kind.SECRET}/") for each in decoded.broken)
-    return whole or broken or any(fault.rule in _OPENING for fault in decoded.faults)
+    return broken or any(fault.rule in _OPENING for fault in decoded.faults)
 
 
 def _decode(changes: list[FileChange], blobs: Blobs, dialect: Dialect) -> Iterator[Packed]:
