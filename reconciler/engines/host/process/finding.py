@@ -1,0 +1,89 @@
+"""Finds containers again after a restart of the daemon, and the program below a wrapper."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.host.process import cgroups, proc
+from reconciler.engines.host.process.ends import lives
+from reconciler.engines.host.process.executing import KILLED
+from reconciler.engines.host.process.folders import Begun, Folders
+from reconciler.engines.host.process.marker import Marking
+from reconciler.engines.host.process.spawning import is_wrapper
+from reconciler.engines.host.process.sweeping import is_ours
+from reconciler.engines.host.runtime import Running
+
+_PATIENCE = 1.0
+_PAUSE = 0.002
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Containers that run, those that have ended, and the markers of processes that belong to neither."""
+
+    alive: tuple[Begun, ...]
+    over: tuple[Begun, ...]
+    strays: tuple[str, ...]
+
+
+def look_around(folders: Folders, marking: Marking, clock: Clock) -> Found:
+    """What there is of the location, by the records and by the markers of processes. Blocks."""
+    boot = proc.boot_id()
+    alive: list[Begun] = []
+    over: list[Begun] = []
+    for begun in folders.every():
+        ours = begun.boot == boot and is_ours(marking, begun.pid, begun.start, marking.text(begun.place))
+        (alive if ours else over).append(begun)
+    known = {marking.text(begun.place) for begun in [*alive, *over]}
+    strays: set[str] = set()
+    for each in proc.everyone().values():
+        environment = proc.environment(each.pid) or b""
+        text = marking.text_in(environment)
+        if not text or text in known:
+            continue
+        if (begun_ := _unrecorded(each, environment, marking, clock)) is None:
+            strays.add(text)
+        else:
+            alive.append(msgspec.structs.replace(begun_, boot=boot))
+    found = {marking.text(begun.place) for begun in alive}
+    return Found(tuple(alive), tuple(over), tuple(sorted(strays - found)))
+
+
+def running_of(begun: Begun, folders: Folders) -> Running:
+    """How a container ended."""
+    code = folders.code(begun.place)
+    reason = "Completed" if code.number == 0 else "Error"
+    if code.failed:
+        reason = "NotStarted"
+    elif code.number == KILLED and cgroups.out_of_memory(begun.groups):
+        reason = "OutOfMemory"
+    return Running(begun.place, begun.version, begun.stamp, begun.index, False, begun.started, code.number, reason)
+
+
+def signal_program(begun: Begun, number: int) -> None:
+    """Send a signal to the program that the wrapper runs; blocks while it is about to begin it, for a second at most.
+
+    Before it has begun, the signal would go to what is still a part of the wrapper, and be lost.
+    """
+    wrapper = proc.command_line(begun.pid)
+    deadline = time.monotonic() + _PATIENCE
+    while lives(begun.pid, begun.start):
+        found = [each for pid in proc.children(begun.pid) if (each := proc.look(pid)) is not None]
+        begun_ones = [each for each in found if proc.command_line(each.pid) != wrapper]
+        late = time.monotonic() > deadline
+        if begun_ones or late:
+            for each in begun_ones or found:
+                proc.signal_exactly(each, number)
+            return
+        time.sleep(_PAUSE)
+
+
+def _unrecorded(each: proc.Proc, environment: bytes, marking: Marking, clock: Clock) -> Begun | None:
+    marker = marking.marker_in(environment)
+    if marker is None or each.pid != each.session or not is_wrapper(each.pid):
+        return None
+    started = clock.monotonic() - proc.age(each)
+    groups = cgroups.of(each.pid)
+    return Begun(marker.place, marker.version, marker.stamp, marker.index, each.pid, each.start, "", started, groups)
