@@ -1,0 +1,1 @@
+"""How many replicas there shall be, and how large they could be."""

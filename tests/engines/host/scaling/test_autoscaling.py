@@ -1,0 +1,158 @@
+"""How many replicas there shall be, over the time, for what comes in."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.engines.host.autoscaling import (
+    SETTLING,
+    Reading,
+    ScaleState,
+    averaged_over,
+    begun,
+    interval,
+    recommend,
+    scaled,
+    weighed,
+)
+from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
+from reconciler.model.key import Key, Kind
+from reconciler.model.workload import Autoscaling, Options
+from tests.casefiles import cases
+
+KEY = Key(Kind.WORKLOAD, "shop", "web")
+
+
+def wanted_of(type_: str, autoscaling: Autoscaling, capacity_ai: bool | None = None) -> Wanted:
+    """A workload with these options."""
+    options = Options(autoscaling=autoscaling, capacity_ai=capacity_ai)
+    return Wanted(KEY, Type(type_), 1, "digest", "stamp", 1, (WantedContainer("main"),), options)
+
+
+def reading_of(seen: dict[str, Any], replicas: int, now: float) -> Reading | None:
+    """What a source says of ``replicas`` replicas that are all available."""
+    if seen.get("value", 0) is None:
+        return None
+    value = seen["value"] if "value" in seen else seen["load"] / max(replicas, 1)
+    return Reading(value, seen.get("having", replicas), now - seen.get("age", 0), seen.get("idle", 0))
+
+
+def changes(course: list[list[float]]) -> list[list[float]]:
+    """``course`` without the entries that say the same as the one before."""
+    return [entry for before, entry in itertools.pairwise([[-1, None], *course]) if entry[1] != before[1]]
+
+
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [
+        pytest.param(case.values[0], kind, id=f"{kind}: {case.id}")
+        for kind in ("standard", "serverless")
+        for case in cases(f"autoscaling/{kind}.yaml")
+    ],
+)
+def test_replicas_follow_the_load(case: dict[str, Any], kind: str) -> None:
+    autoscaling = msgspec.convert(case["options"], Autoscaling)
+    running = wanted_of(case.get("type", kind), autoscaling, case.get("capacityAI"))
+    begin, end = case.get("suspended", (0, 0))
+    state, replicas, averaged = begun(running, case["present"], 0), [], []
+    for now in range(case["until"] + 1):
+        wanted = msgspec.structs.replace(running, suspended=begin <= now < end)
+        seen = case["course"][bisect.bisect_right([at for at, _ in case["course"]], now) - 1][1]
+        state, count = scaled(state, wanted, reading_of(seen, state.replicas, now), now)
+        state = msgspec.json.decode(msgspec.json.encode(state), type=ScaleState)
+        replicas.append([now, count])
+        averaged.append([now, averaged_over(state, wanted, now)])
+    assert changes(replicas) == case["replicas"]
+    if "averaged" in case:
+        assert changes(averaged) == case["averaged"]
+
+
+def test_standard_workloads_are_decided_upon_every_15_seconds_and_serverless_ones_every_2() -> None:
+    assert interval(wanted_of("standard", Autoscaling(metric="rps"))) == 15
+    assert interval(wanted_of("serverless", Autoscaling(metric="rps"))) == 2
+    assert interval(wanted_of("serverless", Autoscaling(metric="cpu"))) == 15
+
+
+@pytest.mark.parametrize(("metric", "seconds"), [("cpu", 15), ("rps", 60), ("latency", 60)])
+def test_values_are_averaged_over_what_the_document_says(metric: str, seconds: float) -> None:
+    assert averaged_over(ScaleState(1), wanted_of("standard", Autoscaling(metric=metric)), 0) == seconds
+
+
+def test_new_bounds_are_obeyed_at_once() -> None:
+    state, count = scaled(
+        ScaleState(5, (), decided=0.0), wanted_of("standard", Autoscaling("rps", max_scale=9)), None, 1
+    )
+    assert count == 5
+    state, count = scaled(state, wanted_of("standard", Autoscaling("rps", max_scale=3)), None, 2)
+    assert count == 3
+    _, count = scaled(state, wanted_of("standard", Autoscaling("rps", min_scale=7, max_scale=9)), None, 3)
+    assert count == 7
+
+
+VALUES = st.floats(0, 1e6)
+TARGETS = st.integers(1, 20_000)
+
+
+@given(VALUES, TARGETS, st.integers(1, 1000))
+def test_a_recommendation_brings_the_average_to_the_target_with_no_replica_too_many(
+    value: float, target: int, current: int
+) -> None:
+    count = recommend(value, target, current)
+    assert count * target >= value * current * (1 - 1e-6) - 1e-6 * target
+    assert (count - 1) * target < value * current or count == 0
+
+
+@given(VALUES, TARGETS, st.integers(0, 100), st.integers(1, 100))
+def test_replicas_without_a_value_never_make_the_answer_bolder(
+    value: float, target: int, having: int, current: int
+) -> None:
+    advice = weighed(Reading(value, having, 0), target, current)
+    bold = recommend(value, target, max(having, current))
+    assert min(current, bold) <= advice <= max(current, bold)
+    assert advice <= current or value > target
+    assert advice >= current or value < target
+
+
+COURSES = st.lists(
+    st.tuples(st.floats(0.5, 40), st.one_of(st.none(), st.tuples(st.floats(0, 1e5), st.floats(0, 400)))), max_size=60
+)
+BOUNDS = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(sorted)
+
+
+@given(
+    COURSES, BOUNDS, TARGETS, st.sampled_from(["standard", "stateful", "serverless"]),
+    st.sampled_from(["cpu", "rps", "latency", "concurrency", "disabled"]), st.integers(0, 30),
+)  # fmt: skip
+def test_whatever_comes_in_the_bounds_hold_and_down_is_slow(
+    course: list[tuple[float, tuple[float, float] | None]],
+    bounds: list[int],
+    target: int,
+    type_: str,
+    metric: str,
+    present: int,
+) -> None:
+    least, most = bounds[0], max(bounds[1], 1)
+    wanted = wanted_of(type_, Autoscaling(metric, target, min_scale=least, max_scale=most))
+    state, now, risen = begun(wanted, present, 0), 0.0, 0.0
+    for passed, seen in course:
+        now += passed
+        reading = Reading(seen[0], state.replicas, now, seen[1]) if seen else None
+        before = state.replicas
+        state, count = scaled(state, wanted, reading, now)
+        assert count == state.replicas
+        assert min(least, most) <= count <= most
+        assert count > 0 or (type_ == "serverless" and metric in ("rps", "concurrency") and least == 0)
+        assert len(state.past) <= SETTLING / 15 + 1
+        if count > before:
+            risen = now
+        if count < before and interval(wanted) == 15 and metric != "disabled":
+            assert now - risen >= SETTLING - 15 or now >= SETTLING
+        again, same = scaled(state, wanted, Reading(1e9, 5, now), now)
+        assert (again, same) == (state, count), "nothing is weighed twice in an interval"

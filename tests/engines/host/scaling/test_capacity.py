@@ -1,0 +1,80 @@
+"""What Capacity AI recommends for what was used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.engines.host.capacity import SLOTS, Amount, History, applies, learned, recommended
+from reconciler.engines.host.metrics import Used
+from reconciler.engines.host.wanted import WantedContainer
+from reconciler.model.workload import Autoscaling
+from tests.casefiles import cases
+from tests.engines.host.scaling.test_autoscaling import wanted_of
+
+MIB = 2**20
+
+
+def lived(history: History | None, digest: str, course: list[list[float]], now: float) -> tuple[History | None, float]:
+    """``history`` after a course of use, looked at four times a minute; two replicas, of which one is idle."""
+    for minutes, *amounts in course:
+        for _ in range(int(minutes * 4)):
+            uses = [Used(amounts[0], int(amounts[1] * MIB)), Used(0.0, MIB)] if amounts else []
+            history = learned(history, digest, uses, now)
+            now += 15
+    return history, now
+
+
+@pytest.mark.parametrize("case", cases("autoscaling/capacity.yaml"))
+def test_what_is_recommended_follows_what_was_used(case: dict[str, Any]) -> None:
+    history, now = lived(None, "first", case["used"], 1000.0)
+    history, _ = lived(history, "second", case.get("then", []), now)
+    history = msgspec.json.decode(msgspec.json.encode(history), type=History | None)
+    container = WantedContainer("main", cpu=case["given"][0], memory=case["given"][1] * MIB)
+    amount = recommended(history, container)
+    assert (amount and [amount.cpu, amount.memory / MIB]) == case.get("recommended")
+
+
+@pytest.mark.parametrize(
+    ("type_", "metric", "said", "on"),
+    [
+        ("serverless", "concurrency", None, True),
+        ("standard", "disabled", None, True),
+        ("standard", "", None, True),
+        ("standard", "rps", True, True),
+        ("standard", "rps", False, False),
+        ("standard", "cpu", None, False),
+        ("cron", "", None, False),
+    ],
+)
+def test_it_is_on_where_nobody_says_but_not_with_cpu_and_not_on_cron(
+    type_: str, metric: str, said: bool | None, on: bool
+) -> None:
+    assert applies(wanted_of(type_, Autoscaling(metric), said)) is on
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 64_000), st.integers(0, 2**36)), max_size=80),
+    st.integers(1, 64_000), st.integers(1, 2**36),
+)  # fmt: skip
+def test_a_recommendation_keeps_the_bounds_of_the_document(
+    course: list[tuple[float, float, int]], cpu: int, memory: int
+) -> None:
+    history, now = None, 0.0
+    for passed, used_cpu, used_memory in course:
+        now += passed
+        history = learned(history, "digest", [Used(used_cpu, used_memory)], now)
+        assert len(history.slots) <= SLOTS
+    amount = recommended(history, WantedContainer("main", cpu=cpu, memory=memory))
+    if amount is None:
+        return
+    assert amount.cpu <= cpu
+    assert amount.memory <= memory
+    assert amount.cpu >= min(cpu, 25, amount.memory // (3 * MIB))
+    assert amount == Amount(cpu, amount.memory) or amount.cpu >= 25
+    assert history is not None
+    assert amount.memory >= min(memory, max(slot.memory for slot in history.slots))

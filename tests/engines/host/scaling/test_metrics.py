@@ -1,0 +1,112 @@
+"""The use of CPU as a metric: what samples of a runtime come to."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import msgspec
+import pytest
+
+from reconciler.engines.host.autoscaling import Reading
+from reconciler.engines.host.metrics import CpuMetric, Used, counted_for
+from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.runtime import Place, Usage
+from reconciler.engines.host.wanted import WantedContainer
+from reconciler.errors import EngineError
+from reconciler.model.key import Key, Kind
+from reconciler.model.workload import Autoscaling
+from tests.engines.host.scaling.test_autoscaling import KEY, wanted_of
+from tests.fakeclock import FakeClock
+
+WANTED = msgspec.structs.replace(
+    wanted_of("standard", Autoscaling("cpu")),
+    containers=(WantedContainer("main", cpu=400), WantedContainer("side", cpu=100)),
+)
+
+
+class Counters:
+    """What a runtime counts: (replica, container) → CPU seconds."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[tuple[str, str], float] = {}
+
+    async def stats(self) -> dict[Place, Usage]:
+        """As Runtime.stats."""
+        if not self.seconds:
+            raise EngineError("Nothing can be counted.")
+        return {Place(KEY, *which): Usage(seconds, 1000) for which, seconds in self.seconds.items()}
+
+
+def sampled(*samples: dict[tuple[str, str], float]) -> CpuMetric:
+    """What is known after samples 15 seconds apart."""
+
+    async def scenario() -> CpuMetric:
+        clock, counters = FakeClock(auto=True), Counters()
+        metric = CpuMetric(counters, clock)
+        for sample in samples:
+            await clock.sleep(15)
+            counters.seconds = sample
+            with suppress(EngineError):
+                await metric.collect()
+        return metric
+
+    return asyncio.run(scenario())
+
+
+FIRST = {("a", "main"): 10.0, ("a", "side"): 1.0, ("b", "main"): 20.0, ("b", "side"): 2.0}
+BUSY = {("a", "main"): 13.0, ("a", "side"): 1.75, ("b", "main"): 26.0, ("b", "side"): 2.75}
+
+
+def test_the_value_is_the_average_over_replicas_of_what_their_containers_are_given() -> None:
+    metric = sampled(FIRST, BUSY)
+    assert metric.read(WANTED, {"a"}) == Reading(pytest.approx(50.0), 1, 30)
+    assert metric.read(WANTED, {"a", "b"}) == Reading(pytest.approx((50 + 90) / 2), 2, 30)
+    assert metric.used(KEY)[Place(KEY, "a", "main")] == Used(pytest.approx(200.0), 1000)
+
+
+def test_a_single_sample_tells_nothing() -> None:
+    assert sampled(FIRST).read(WANTED, {"a", "b"}) is None
+
+
+def test_only_what_happened_since_the_sample_before_counts() -> None:
+    assert sampled(FIRST, BUSY, BUSY).read(WANTED, {"a", "b"}) == Reading(0.0, 2, 45)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {**BUSY, ("a", "main"): 0.5},
+        {which: seconds for which, seconds in BUSY.items() if which != ("a", "side")},
+    ],
+    ids=["started anew", "gone"],
+)
+def test_a_replica_has_no_value_where_one_of_its_containers_has_none(second: dict[tuple[str, str], float]) -> None:
+    assert sampled(FIRST, second).read(WANTED, {"a", "b"}) == Reading(pytest.approx(90.0), 1, 30)
+
+
+def test_other_replicas_and_other_workloads_do_not_count() -> None:
+    metric = sampled(FIRST, BUSY)
+    assert metric.read(WANTED, {"c"}) is None
+    other = msgspec.structs.replace(WANTED, key=Key(Kind.WORKLOAD, "shop", "api"))
+    assert metric.read(other, {"a", "b"}) is None
+    assert metric.used(other.key) == {}
+
+
+def test_a_sample_that_fails_leaves_what_is_known() -> None:
+    assert sampled(FIRST, BUSY, {}).read(WANTED, {"a"}) == Reading(pytest.approx(50.0), 1, 30)
+
+
+def test_a_failure_to_sample_is_told() -> None:
+    with pytest.raises(EngineError):
+        asyncio.run(CpuMetric(Counters(), FakeClock()).collect())
+
+
+def test_replicas_count_once_they_are_ready_and_for_cpu_once_their_start_is_past() -> None:
+    ready = [
+        Replica(name, KEY, 1, "stamp", 0.0, (), ready_since=since, ending=ending)
+        for name, since, ending in (("old", 60.0, None), ("new", 80.0, None), ("not", None, None), ("going", 0.0, 90.0))
+    ]
+    assert counted_for("rps", ready, 100) == {"old", "new"}
+    assert counted_for("cpu", ready, 100) == {"old"}
+    assert counted_for("cpu", ready, 110) == {"old", "new"}
