@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.desk import SECRET, Desk
+from reconciler.sops.writing import Manner, encrypt
+from tests.cli.desk import SECRET, SETTINGS, Desk
 from tests.cli.test_plan import CHANGED
 from tests.gitkit import File
+from tests.manifests.rulecases import private
+from tests.sops.kit import MOMENT, fresh
 
 OLD, NEW = "canary-5d41402a-old", "canary-7d793037-new"
 CANARY = "canary-"
@@ -37,25 +40,49 @@ WRONG: dict[str, str] = {
 }
 
 
+STARTED: list[str] = []
+"""Arguments and environment of every process that was started while ``watched`` was on."""
+watched: list[bool] = []
+
+
+def _note(event: str, args: tuple[object, ...]) -> None:
+    if watched and event in ("subprocess.Popen", "os.exec", "os.posix_spawn"):
+        STARTED.append(repr(args))
+
+
+sys.addaudithook(_note)
+
+
 def everything_said(desk: Desk) -> Iterator[str]:
-    """What every command says of what is there now."""
+    """What every command says of what is there now, and what it starts other programs with."""
+    forms = ("text", "json", "markdown")
+    watched.append(True)
     for words in (
-        ["validate"], ["validate", "--format", "json"],
-        *(["plan", "--format", form] for form in ("text", "json", "markdown")), ["plan", "--out", "plan.json"],
-        ["apply"], *(["diff", "main~1", "main", "--format", form] for form in ("text", "json", "markdown")),
+        *(["validate", "--format", form] for form in ("text", "json", "github", "gitlab", "sarif")),
+        *(["plan", "--format", form, "--blame"] for form in forms), ["plan", "--out", "plan.json"],
+        ["apply", "--plan", "plan.json"], ["apply"],
+        *(["diff", "main~1", "main", "--format", form, "--blame"] for form in forms),
         *(["get", "-o", form] for form in ("text", "json", "yaml")), ["describe", "secret/db"],
-        ["describe", "workload/shop/api"], ["events", "-o", "json"],
+        ["describe", "workload/shop/api"], ["events"], ["events", "-o", "json"], ["history"], ["history", "-o", "json"],
+        ["drift"], ["drift", "-o", "json"], ["doctor"], ["doctor", "--format", "json"],
+        ["suspend", "secret/db"], ["resume", "secret/db"], ["orphan", "secret/db"], ["adopt", "secret/db"],
+        ["retry", "secret/db"], ["rollback", "main", "main"], ["resume", "main"], ["approve", "deadbeef"],
+        ["backup", "copy.sqlite"], ["restore", "copy.sqlite"], ["sync"],
     ):  # fmt: skip
         said = desk.run(*words)
         assert "Traceback" not in said.err
         yield said.out + said.err
+    watched.pop()
     yield (desk.path / "plan.json").read_text()
 
 
-def left_behind(desk: Desk) -> Iterator[bytes]:
-    """Every byte on the disk but for the manifests themselves and the records, and every byte of the status branch."""
-    for path in desk.state.rglob("*"):
-        if path.is_file() and not path.name.startswith("records.sqlite"):
+def left_behind(desk: Desk, *, records: bool = False) -> Iterator[bytes]:
+    """Every byte on the disk but for the manifests themselves, and every byte of the status branch.
+
+    Of the ``records`` and their backup only where nothing secret may be in them either.
+    """
+    for path in (*desk.state.rglob("*"), desk.path / "copy.sqlite"):
+        if path.is_file() and (records or ".sqlite" not in path.name):
             yield path.read_bytes()
     listed = desk.repo.git("rev-list", "--objects", "reconciler/status", "--not", "main").splitlines()
     for line in listed:
@@ -72,6 +99,38 @@ def test_no_command_shows_secret_data_and_no_file_but_the_records_holds_it(tmp_p
     said += everything_said(desk)
     assert [text for text in said if CANARY in text] == []
     assert [text for text in left_behind(desk) if CANARY.encode() in text] == []
+    assert STARTED
+    assert [each for each in STARTED if CANARY in each] == []
+
+
+@pytest.mark.parametrize("form", ["encrypted", "on this host"])
+def test_what_is_not_in_git_as_text_is_not_in_the_records_either(tmp_path: Path, form: str) -> None:
+    desk = Desk(tmp_path)
+    identity, recipient = fresh()
+    private(tmp_path / "host" / "age.txt", identity)
+    desk.settings.write_text(f"{SETTINGS}secrets: {{identity: host/age.txt, directory: host}}\n")
+
+    def secret(value: str) -> bytes:
+        plain, _, policy = SECRET.partition("---")
+        private(tmp_path / "host" / "db", value)
+        if form == "encrypted":
+            return (
+                encrypt(plain.format(password=value).encode(), [recipient], Manner(), MOMENT) + f"---{policy}".encode()
+            )
+        return SECRET.format(password="{file: db}").encode()
+
+    desk.commit({"secrets.yaml": secret(OLD)})
+    said = list(everything_said(desk))
+    assert "secret/db" in desk.recorded()
+    desk.commit({"secrets.yaml": secret(NEW)})
+    said += everything_said(desk)
+    (tmp_path / "host" / ("age.txt" if form == "encrypted" else "db")).chmod(0o644)
+    desk.commit({"secrets.yaml": secret(OLD) + b"# more\n"})
+    said += everything_said(desk)
+    assert any("others" in text for text in said), "what cannot be opened any more is told"
+    assert [text for text in said if CANARY in text or identity in text] == []
+    assert [text for text in left_behind(desk, records=True) if CANARY.encode() in text] == []
+    assert [each for each in STARTED if CANARY in each or identity in each] == []
 
 
 def test_the_records_that_hold_it_are_for_their_owner_alone(tmp_path: Path) -> None:

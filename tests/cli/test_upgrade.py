@@ -1,0 +1,69 @@
+"""Records that an older program left: tests/cases/records/version-1.sql is what the first version wrote for this shop."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from reconciler.records.schema import MIGRATIONS
+from reconciler.records.store import FILE
+from tests.casefiles import CASES
+from tests.cli.desk import Desk, workload
+
+DIGEST = "10c7502c9083acbb4ce1a88c8130db43"
+"""Of the deletes that the first version held back."""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A shop that the first version has applied, updated, and was to delete a database from."""
+    desk = Desk(tmp_path)
+    desk.commit({"shop/web.yaml": workload("web", "2")}, message="Serve the new page")
+    desk.commit({"shop/db.yaml": None}, message="Retire the database")
+    desk.state.mkdir(mode=0o700)
+    file = desk.state / FILE
+    file.touch(mode=0o600)
+    with closing(sqlite3.connect(file)) as records:
+        records.executescript((CASES / "records" / "version-1.sql").read_text())
+    return desk
+
+
+def schema_version(desk: Desk) -> int:
+    """As the file has it."""
+    with closing(sqlite3.connect(desk.state / FILE)) as records:
+        return int(records.execute("PRAGMA user_version").fetchone()[0])
+
+
+@pytest.mark.parametrize("words", [["get"], ["plan"], ["approve", DIGEST], ["suspend", "main"]])
+def test_who_only_looks_does_not_migrate_and_says_who_does(desk: Desk, words: list[str]) -> None:
+    said = desk.run(*words)
+    assert (said.code, schema_version(desk)) == (1, 1)
+    assert f"must first be brought to {len(MIGRATIONS)}: start the daemon or run 'reconciler apply' once" in said.err
+
+
+def test_a_newer_program_goes_on_where_the_first_one_ended(desk: Desk) -> None:
+    assert desk.run("apply").out.startswith("main: waiting at ")
+    assert schema_version(desk) == len(MIGRATIONS)
+    items = {each["name"]: each for each in desk.run("get", "-o", "json").json["items"]}
+    assert items["web"]["version"] == 2
+    assert items["api"]["version"] == 1
+    assert items["shop"]["alias"] == "3zv8nzytpvojp"
+    assert [run["outcome"] for run in desk.run("history", "-o", "json").json["items"]][-3:] == [
+        "waiting",
+        "applied",
+        "applied",
+    ]
+    assert desk.run("approve", DIGEST).code == 0
+    assert "4 deleted" in desk.applied().out
+    assert desk.plan()["steps"] == []
+
+
+def test_a_backup_of_the_first_version_is_restored(desk: Desk) -> None:
+    os.rename(desk.state / FILE, desk.path / "copy.sqlite")
+    said = desk.run("restore", "copy.sqlite")
+    assert (said.code, said.err) == (0, "")
+    assert desk.plan()["held"] == DIGEST
