@@ -25,7 +25,7 @@ def _host(site: Site) -> Engine:
     from reconciler.engines.host.process.runtime import ProcessRuntime
 
     root = site.settings.state / "host" / site.location
-    return HostEngine(site, root, ProcessRuntime(root / "run", site.location, site.clock))
+    return HostEngine(site, root, ProcessRuntime(root, site.location, site.clock))
 
 
 ENGINES: Mapping[str, MakeEngine] = {"recorded": _recorded, "host": _host}

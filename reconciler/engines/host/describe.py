@@ -11,7 +11,7 @@ from reconciler.clock import iso
 from reconciler.engines.deployment import Deployment, Place, Status, Version, WorkloadStatus
 from reconciler.engines.host.progress import Progress, progress
 from reconciler.engines.host.replica import Container, Replica
-from reconciler.engines.host.standing import fault_of
+from reconciler.engines.host.standing import fault_of, is_current, is_failing
 from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
 from reconciler.model.record import Health
 
@@ -88,11 +88,10 @@ def described(wanted: Wanted, replicas: Sequence[Replica], around: Circumstances
 
 def health_of(wanted: Wanted, replicas: Sequence[Replica], far: Progress, trouble: str) -> Health:
     """Healthy once all is as wanted; Unhealthy where something fails; Loading on the way (document 1)."""
-    if trouble or far.paused:
-        return Health.UNHEALTHY
-    if far.rolling or (wanted.suspended and replicas):
-        return Health.LOADING
-    return Health.HEALTHY
+    if not trouble and not far.rolling and far.available >= far.wanted and len(replicas) <= far.wanted:
+        return Health.HEALTHY
+    failing = any(is_current(wanted, each) and is_failing(each) for each in replicas)
+    return Health.UNHEALTHY if trouble or failing else Health.LOADING
 
 
 def _versions(wanted: Wanted, replicas: Sequence[Replica], around: Circumstances) -> tuple[Version, ...]:
@@ -152,7 +151,7 @@ def _replica(replica: Replica) -> ReplicaStatus:
 
 
 def _not_enforced(lacking: Iterable[str]) -> Iterable[DeploymentCondition]:
-    told = "; ".join(lacking)
+    told = " ".join(lacking)
     if told:
         yield DeploymentCondition("NotEnforced", "True", "NotEnforced", told)
 
