@@ -6,8 +6,10 @@ from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
-from reconciler.manifests.rules.registry import ANSWERS, CHECKS, RULES, Answer, Entry
+from reconciler.manifests.rules.registry import ANSWERS, CHECKS, QUIET, RULES, Answer, Entry
+from reconciler.manifests.rules.world import World
 from reconciler.model.key import Kind
+from reconciler.model.resource import Question
 from reconciler.model.rule import Rule
 from reconciler.model.view import Envelope
 
@@ -64,6 +66,13 @@ def answer_of(name: str) -> Answer:
     """What answers the questions of the rule ``name``."""
     _load_all()
     return ANSWERS[name]
+
+
+def quiet(question: Question, world: World) -> bool:
+    """Whether nothing has to be said to ``question``, whoever asks; where it is not, there may be something."""
+    _load_all()
+    found = QUIET.get(question.rule)
+    return found is not None and found(question, world)
 
 
 def rules() -> dict[str, Rule]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import Words, answer, warning
+from reconciler.manifests.rules.registry import Words, alike, warning
 from reconciler.manifests.rules.world import World
 from reconciler.model.finding import Ask
 from reconciler.model.gvc import Gvc
@@ -23,7 +23,7 @@ def queries(gvc: Gvc) -> Iterator[Ask]:
         yield Ask(("spec", "staticPlacement", "locationQuery"), f"gvc/{gvc.name}")
 
 
-@answer("location-query-empty")
+@alike("location-query-empty")
 def taken(question: Question, _: str, world: World) -> Iterator[Words]:
     """Whether the query takes any of the locations that are known here."""
     known = world.known_locations()

@@ -44,7 +44,13 @@ def reveals(workload: Workload) -> Iterator[Ask]:
             yield Ask(("spec", "containers", number, "inheritEnv"), f"gvc/{place_of(workload.gvc)}", identity)
 
 
-@answer("secret-reveal")
+def _nothing_to_reveal(question: Question, world: World) -> bool:
+    if question.target.startswith(f"{Kind.IDENTITY}/"):
+        return _may(question.target, question.detail, world)
+    return not _secret_variables(question.target, world)
+
+
+@answer("secret-reveal", _nothing_to_reveal)
 def may_reveal(question: Question, subject: str, world: World) -> Iterator[Words]:
     """Whether a policy lets the identity reveal the secret, where identity and secret are known."""
     if question.target.startswith(f"{Kind.IDENTITY}/"):
@@ -67,9 +73,7 @@ def _advice(identity: str, secret: str) -> str:
 
 def _inherited(question: Question, subject: str, world: World) -> Iterator[tuple[str, str]]:
     """Variables of the GVC that read secrets and that the container does not set itself; each secret once."""
-    gvc = world.look(question.target, Gvc)
-    env = gvc.spec.env if gvc is not None else ()
-    read = [(variable.name, variable.value) for variable in env if variable.value.startswith(SECRET)]
+    read = _secret_variables(question.target, world)
     workload = world.look(subject, Workload) if read else None
     if workload is None:
         return
@@ -80,6 +84,13 @@ def _inherited(question: Question, subject: str, world: World) -> Iterator[tuple
         if name not in own and secret not in seen:
             seen.add(secret)
             yield name, secret
+
+
+def _secret_variables(gvc: str, world: World) -> list[tuple[str, str]]:
+    """Name and value of the variables of ``gvc`` that read secrets, where it is known."""
+    found = world.look(gvc, Gvc)
+    env = found.spec.env if found is not None else ()
+    return [(variable.name, variable.value) for variable in env if variable.value.startswith(SECRET)]
 
 
 def _may(identity: str, secret: str, world: World) -> bool:

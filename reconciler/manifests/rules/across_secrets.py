@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import Words, answer, rule
+from reconciler.manifests.rules.registry import Words, alike, answer, rule
 from reconciler.manifests.rules.targets import SECRET, linked, nearest, target_of
 from reconciler.manifests.rules.wording import quoted
 from reconciler.manifests.rules.world import World
@@ -57,7 +57,7 @@ def keys(resource: Workload | Gvc) -> Iterator[Ask]:
             yield Ask(at, f"secret/{name}", key)
 
 
-@answer("secret-key")
+@alike("secret-key")
 def has_key(question: Question, _: str, world: World) -> Iterator[Words]:
     """Whether the secret has the key, where the secret is known."""
     secret = world.look(question.target, Secret)

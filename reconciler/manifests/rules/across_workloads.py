@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import Words, answer, rule, warning
+from reconciler.manifests.rules.registry import Words, alike, answer, rule, warning
 from reconciler.manifests.rules.targets import VOLUMESET, identity_of, linked, place_of, users_of_kind
 from reconciler.manifests.rules.world import World
 from reconciler.model.finding import Ask
@@ -57,7 +57,7 @@ def own_locations(workload: Workload) -> Iterator[Ask]:
             yield Ask(("spec", "localOptions", index, "location"), f"gvc/{place_of(workload.gvc)}", name)
 
 
-@answer("local-options-location")
+@alike("local-options-location")
 def among_locations(question: Question, _: str, world: World) -> Iterator[Words]:
     """Whether the GVC is at the location, where the locations of the GVC are known."""
     known = world.locations(question.target.partition("/")[2])

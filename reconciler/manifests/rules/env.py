@@ -92,11 +92,10 @@ def port(workload: Workload) -> Iterator[Flaw | Ask]:
             yield Flaw((*place, "env", step, "value"), *words, ((*place, "ports"), (*place, "port")))
 
 
-@answer("env-port")
+@answer("env-port", lambda question, world: not _ports_of(question.target, world))
 def inherited_port(question: Question, subject: str, world: World) -> Iterator[Words]:
     """The GVC sets PORT, and the container that inherits it declares other ports."""
-    gvc = world.look(question.target, Gvc)
-    values = [each.value for each in gvc.spec.env if each.name == "PORT"] if gvc is not None else []
+    values = _ports_of(question.target, world)
     workload = world.look(subject, Workload) if values else None
     if workload is None:
         return
@@ -105,6 +104,12 @@ def inherited_port(question: Question, subject: str, world: World) -> Iterator[W
         if not _fits(value, container):
             message, hint = _misfit(value, container, workload.spec.type)
             yield f"inherited with the GVC's variables: {message}", hint
+
+
+def _ports_of(gvc: str, world: World) -> list[str]:
+    """What ``gvc`` sets PORT to, where it is known and does."""
+    found = world.look(gvc, Gvc)
+    return [each.value for each in found.spec.env if each.name == "PORT"] if found is not None else []
 
 
 def _misfit(value: str, container: Container, type_: str) -> Words:

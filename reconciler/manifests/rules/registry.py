@@ -18,6 +18,7 @@ Words = tuple[str, str]
 
 Check = Callable[[Any], Iterator[Flaw | Ask]]
 Answer = Callable[[Question, str, World], Iterator[Words]]
+Quiet = Callable[[Question, World], bool]
 _Check = TypeVar("_Check", bound=Callable[..., Iterator[Any]])
 
 
@@ -36,6 +37,9 @@ CHECKS: defaultdict[Kind, list[Entry]] = defaultdict(list)
 
 ANSWERS: dict[str, Answer] = {}
 """What is looked at in the other resources that a rule asked about, by the rule's id."""
+
+QUIET: dict[str, Quiet] = {}
+"""Whether there is nothing to answer whoever asks, by the rule's id; then thousands that ask the same are told once."""
 
 
 def rule(name: str, source: str, *kinds: Kind, severity: Severity = Severity.ERROR) -> Callable[[_Check], _Check]:
@@ -67,14 +71,26 @@ def notice(name: str, source: str, *kinds: Kind) -> Callable[[_Check], _Check]:
     return rule(name, source, *kinds, severity=Severity.NOTICE)
 
 
-def answer(name: str) -> Callable[[_Check], _Check]:
+def answer(name: str, quiet: Quiet | None = None) -> Callable[[_Check], _Check]:
     """Make a function what answers the questions of the rule ``name``: message and suggestion for each breach.
 
-    It is given the question, the key of the resource that asks, and the world.
+    It is given the question, the key of the resource that asks, and the world. ``quiet`` may say from question and
+    world alone that it would answer nothing.
     """
 
     def register(function: _Check) -> _Check:
         ANSWERS[name] = function
+        if quiet is not None:
+            QUIET[name] = quiet
         return function
+
+    return register
+
+
+def alike(name: str) -> Callable[[_Check], _Check]:
+    """``answer`` for a function that takes no notice of who asks."""
+
+    def register(function: _Check) -> _Check:
+        return answer(name, lambda question, world: next(function(question, "", world), None) is None)(function)
 
     return register
