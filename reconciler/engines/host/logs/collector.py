@@ -1,0 +1,138 @@
+"""Takes what the containers of a location write from their files into streams, a look at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.host.logs.freeing import Free, punched
+from reconciler.engines.host.logs.output import Output
+from reconciler.engines.host.logs.room import make_room
+from reconciler.engines.host.logs.writer import Writer
+from reconciler.engines.host.runtime import Place
+
+BUDGET = 1 << 30
+"""Bytes of all segments of a location."""
+
+AT_ONCE = 16 << 20
+"""Bytes that one look takes in all."""
+
+OF_EACH = 4 << 20
+"""Bytes that one look takes of each container."""
+
+AGAIN = 5.0
+"""Seconds between tries while nothing can be stored."""
+
+
+class Collected(msgspec.Struct, frozen=True):
+    """What a look brought: bytes read, and whether there is more, so that the next look should follow at once.
+
+    ``trouble`` says why something could not be stored, for people; ``""`` where all could. Nothing is lost by it: what
+    is not stored stays in its file.
+    """
+
+    read: int = 0
+    behind: bool = False
+    trouble: str = ""
+
+
+class Collector:
+    """Follows files of containers into segments below ``root``, and keeps those within ``budget`` bytes.
+
+    What is stored of a file is freed there. Killed at any moment, the next collector goes on where this one was:
+    nothing is lost and nothing stored twice, as long as a file grows at its end only.
+    """
+
+    def __init__(self, root: Path, location: str, clock: Clock, budget: int = BUDGET, free: Free = punched) -> None:
+        self._root = root
+        self._location = location
+        self._clock = clock
+        self._budget = budget
+        self._free = free
+        self._outputs: dict[Place, Output] = {}
+        self._first = 0
+        self._size: int | None = None
+        self._trouble = ""
+        self._again = 0.0
+        self._working = Lock()
+
+    def follow(self, place: Place, path: Path) -> None:
+        """Take what is in the file ``path``, which may be missing as yet, and what is appended to it."""
+        known = self._outputs.get(place)
+        if known is None or known.path != str(path):
+            directory = self._root / place.key.gvc / place.key.name / place.replica / place.container
+            self._outputs[place] = Output(str(path), Writer(str(directory)), self._free)
+
+    async def forget(self, place: Place) -> Collected:
+        """Take the rest of a container's output, and follow it no longer; to be called before the file is removed.
+
+        With ``trouble`` it is followed still: call again, or remove the file and lose what is in it.
+        """
+        output = self._outputs.get(place)
+        done = Collected(behind=output is not None and os.path.exists(output.path))
+        while output is not None and done.behind and not done.trouble:
+            done = await asyncio.to_thread(self._take, [output], True)
+        if not done.trouble:
+            self._outputs.pop(place, None)
+        return done
+
+    async def collect(self) -> Collected:
+        """Look at every file once, and store what is new: cheap where nothing is, the rest in another thread."""
+        now = self._clock.monotonic()
+        if self._trouble and now < self._again:
+            return Collected(trouble=self._trouble)
+        stirring = [each for each in self._outputs.values() if each.stirs(now)]
+        if not stirring:
+            self._trouble = ""
+            return Collected()
+        self._first += 1
+        first = self._first % len(stirring)
+        done = await asyncio.to_thread(self._take, stirring[first:] + stirring[:first], False)
+        self._trouble = done.trouble
+        self._again = self._clock.monotonic() + AGAIN
+        return done
+
+    def _take(self, outputs: list[Output], last: bool) -> Collected:
+        with self._working:
+            read, behind, trouble = 0, False, ""
+            for output in outputs:
+                if read >= AT_ONCE:
+                    behind = True
+                    break
+                try:
+                    found, written = output.take(self._clock.monotonic(), self._ms(), OF_EACH, last)
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    trouble = trouble or f"logs of {self._location} cannot be stored: {error.strerror}"
+                    self._size = None
+                    continue
+                read += found
+                behind = behind or found >= OF_EACH
+                self._size = None if self._size is None else self._size + written
+            self._keep_to_budget()
+            return Collected(read, behind, trouble)
+
+    def _keep_to_budget(self) -> None:
+        if self._size is not None and self._size <= self._budget:
+            return
+        writers = {}
+        for each in list(self._outputs.values()):
+            with suppress(OSError):
+                each.writer.position()
+                writers[each.writer.path] = each.writer
+
+        def let_go(path: str) -> None:
+            if path in writers:
+                writers[path].begin_anew(self._ms())
+
+        self._size = make_room(self._root, self._budget, let_go)
+
+    def _ms(self) -> int:
+        return int(self._clock.now() * 1000)

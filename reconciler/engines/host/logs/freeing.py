@@ -1,0 +1,49 @@
+"""Gives the disk back what was read of a file that somebody else appends to, without its growing end moving."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Callable
+
+Free = Callable[[int, int, int], bool]
+"""Frees bytes ``begin`` to ``end`` of an open file, which keeps its size; False where its file system cannot."""
+
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
+_CANNOT = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM})
+
+
+def punched(file: int, begin: int, end: int) -> bool:
+    """A hole in the place of bytes ``begin`` to ``end`` (Linux). Raises OSError where that fails, but not for good."""
+    if end <= begin:
+        return True
+    libc = ctypes.CDLL(None, use_errno=True)
+    fallocate = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
+    if fallocate is None:
+        return False
+    fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    while fallocate(file, _KEEP_SIZE | _PUNCH_HOLE, begin, end - begin):
+        number = ctypes.get_errno()
+        if number in _CANNOT:
+            return False
+        if number != errno.EINTR:
+            raise OSError(number, os.strerror(number))
+    return True
+
+
+def first_written(file: int, size: int) -> int:
+    """Where a file of ``size`` bytes begins to hold anything: what was punched before is skipped."""
+    try:
+        at = os.lseek(file, 0, os.SEEK_DATA) if size else 0
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return size
+        return 0
+    while at and at < size:
+        piece = os.pread(file, 1 << 16, at)
+        held = piece.lstrip(b"\0")
+        at += len(piece) - len(held)
+        if held or not piece:
+            break
+    return at

@@ -1,0 +1,124 @@
+"""Finds lines in the streams of this host: the newest first and no further than asked, then those that come."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler.engines.host.logs.chunks import Block, lines_of
+from reconciler.engines.host.logs.segments import Segment, Stream, backward, forward, segments, sound_end, streams
+from reconciler.model.logql import LogQuery
+
+Choose = Callable[[Mapping[str, str]], bool]
+"""Whether a stream with these labels is wanted."""
+
+Pick = Callable[[Block], Sequence[bytes]]
+"""The wanted lines of a block, in their order."""
+
+
+class Line(NamedTuple):
+    """One line, and when it was read, in milliseconds since the epoch."""
+
+    ms: int
+    stream: Stream
+    text: bytes
+
+
+class Span(NamedTuple):
+    """From when to when, both included, in milliseconds since the epoch."""
+
+    since: int = 0
+    until: int = 1 << 62
+
+
+ALWAYS = Span()
+
+
+def pick(query: LogQuery, block: Block) -> Sequence[bytes]:
+    """The lines of ``block`` that ``query`` wants, in their order."""
+    if not query.filters:
+        return block.lines()
+    text = block.text()
+    return query.kept(lines_of(text, block.continues)) if query.concerns(text) else ()
+
+
+class Search:
+    """Lines of the streams below ``places`` (location → root) that ``choose`` and ``pick`` take.
+
+    ``newest`` gives what was there when this was made, ``more`` what came since it was asked last.
+    """
+
+    def __init__(self, places: Callable[[], Mapping[str, Path]], choose: Choose, pick: Pick) -> None:
+        self._places = places
+        self._choose = choose
+        self._pick = pick
+        self._chosen: dict[Stream, bool] = {}
+        self._ends: dict[Stream, tuple[int, int]] = {}
+        for stream in self.streams():
+            there = segments(stream.directory)
+            if there:
+                self._ends[stream] = (there[-1].number, sound_end(there[-1].path))
+
+    def streams(self) -> Iterator[Stream]:
+        """The wanted streams that there are now."""
+        for stream in streams(self._places()):
+            if stream not in self._chosen:
+                self._chosen[stream] = self._choose(stream.labels())
+            if self._chosen[stream]:
+                yield stream
+
+    def newest(self, limit: int, span: Span = ALWAYS) -> list[Line]:
+        """The last ``limit`` lines within ``span``, oldest first; reads no further back than it must."""
+        found = list(islice(self._backward(span), limit))
+        found.reverse()
+        return found
+
+    def more(self) -> list[Line]:
+        """What came since, oldest first."""
+        found = [line for stream in self.streams() for line in self._since(stream)]
+        found.sort(key=lambda line: (line.ms, line.stream))
+        return found
+
+    def _backward(self, span: Span) -> Iterator[Line]:
+        """Lines from the newest on. Of each stream one block at a time is in memory."""
+        ranked = [(stream, _blocks(stream, *end, span)) for stream, end in sorted(self._ends.items())]
+        heap = [(-block.ms, -rank, block) for rank, (_, rest) in enumerate(ranked) if (block := next(rest, None))]
+        heapq.heapify(heap)
+        while heap:
+            _, rank, block = heap[0]
+            stream, rest = ranked[-rank]
+            for text in reversed(self._pick(block)):
+                yield Line(block.ms, stream, text)
+            following = next(rest, None)
+            if following is None:
+                heapq.heappop(heap)
+            else:
+                heapq.heapreplace(heap, (-following.ms, rank, following))
+
+    def _since(self, stream: Stream) -> Iterator[Line]:
+        number, at = self._ends.get(stream, (0, 0))
+        for segment in _from(segments(stream.directory), number):
+            at = at if segment.number == number else 0
+            for block, after in forward(segment.path, at):
+                at = after
+                yield from (Line(block.ms, stream, text) for text in self._pick(block))
+            self._ends[stream] = (segment.number, at)
+
+
+def _from(there: Iterable[Segment], number: int) -> Iterator[Segment]:
+    return (each for each in there if each.number >= number)
+
+
+def _blocks(stream: Stream, number: int, end: int, span: Span) -> Iterator[Block]:
+    """Blocks of a stream within ``span``, newest first, from the byte ``end`` of the segment ``number`` on."""
+    for segment in reversed(segments(stream.directory)):
+        if segment.number > number or segment.first > span.until:
+            continue
+        for block in backward(segment.path, end if segment.number == number else sound_end(segment.path)):
+            if block.ms < span.since:
+                break
+            if block.ms <= span.until and block.length:
+                yield block

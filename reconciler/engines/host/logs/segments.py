@@ -1,0 +1,145 @@
+"""Where logs lie: ``<root>/<gvc>/<workload>/<replica>/<container>/<first ms>-<number>.rlog``, and how they are read.
+
+A segment holds blocks one after another. Within one, times never run backwards; ``number`` counts those of a stream.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.logs.chunks import SMALLEST, TAIL, Block, all_in, size_before, size_of, unpacked
+
+HOST, LOGS = "host", "logs"
+"""Below the state directory: ``host/<location>/logs``."""
+
+_NAME = re.compile(r"([0-9]+)-([0-9]+)\.rlog")
+_WINDOW = 64 << 10
+"""Bytes that are read at once from the end of a segment."""
+
+
+class Segment(msgspec.Struct, frozen=True, order=True):
+    """One file of a stream; ``first`` is the time of its first block, in milliseconds."""
+
+    number: int
+    first: int
+    path: str
+
+
+class Stream(msgspec.Struct, frozen=True, order=True):
+    """What one container of one replica wrote; ``directory`` holds its segments."""
+
+    gvc: str
+    workload: str
+    replica: str
+    container: str
+    location: str
+    directory: str
+
+    def labels(self) -> dict[str, str]:
+        """What queries choose by."""
+        return {name: getattr(self, name) for name in self.__struct_fields__[:-1]}
+
+
+def roots(state: Path) -> dict[str, Path]:
+    """Location → where its logs lie, of all locations in the state directory ``state``. Raises PermissionError."""
+    return {name: state / HOST / name / LOGS for name in sorted(_names(state / HOST))}
+
+
+def streams(places: Mapping[str, Path]) -> Iterator[Stream]:
+    """Every stream there is at ``places`` (location → root), in order. Raises PermissionError."""
+    for location, root in places.items():
+        for gvc in sorted(_names(root)):
+            for workload in sorted(_names(root / gvc)):
+                yield from _of_workload(location, root, gvc, workload)
+
+
+def _of_workload(location: str, root: Path, gvc: str, workload: str) -> Iterator[Stream]:
+    for replica in sorted(_names(root / gvc / workload)):
+        for container in sorted(_names(root / gvc / workload / replica)):
+            directory = str(root / gvc / workload / replica / container)
+            yield Stream(gvc, workload, replica, container, location, directory)
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def segments(directory: str) -> list[Segment]:
+    """The segments of the stream in ``directory``, oldest first."""
+    found = ((name, _NAME.fullmatch(name)) for name in _names(Path(directory)))
+    return sorted(Segment(int(m[2]), int(m[1]), f"{directory}/{name}") for name, m in found if m is not None)
+
+
+def segment(directory: str, number: int, first: int) -> Segment:
+    """The segment with that number and time, there or not."""
+    return Segment(number, first, f"{directory}/{first}-{number}.rlog")
+
+
+def forward(path: str, at: int) -> Iterator[tuple[Block, int]]:
+    """Blocks of a segment from ``at`` on, each with where the next begins; none where the file is gone."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(at)
+            content = file.read()
+    except FileNotFoundError:
+        return
+    for found, end in all_in(content):
+        yield found, at + end
+
+
+def sound_end(path: str) -> int:
+    """Where the last sound block of a segment ends; what follows was being written when its writer was killed."""
+    try:
+        end = os.stat(path).st_size
+        if _last(_Window(path), end) is not None:
+            return end
+    except FileNotFoundError:
+        return 0
+    return max((after for _, after in forward(path, 0)), default=0)
+
+
+def backward(path: str, end: int) -> Iterator[Block]:
+    """Blocks of a segment that end at ``end`` or before, newest first; none where the file is gone."""
+    window = _Window(path)
+    while end >= SMALLEST:
+        try:
+            found = _last(window, end)
+        except FileNotFoundError:
+            return
+        if found is None:
+            yield from reversed([each for each, after in forward(path, 0) if after <= end])
+            return
+        yield found
+        end -= size_of(found)
+
+
+class _Window:
+    """A part of a file, in memory, so that small blocks do not cost a read each, nor streams an open file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._begin = 0
+        self._content = b""
+
+    def between(self, begin: int, end: int) -> bytes:
+        """Bytes ``begin`` to ``end``; fewer where the file ends before. Raises FileNotFoundError."""
+        if begin < self._begin or end > self._begin + len(self._content):
+            self._begin = min(begin, max(0, end - _WINDOW))
+            with open(self._path, "rb", buffering=0) as file:
+                self._content = os.pread(file.fileno(), end - self._begin, self._begin)
+        return self._content[begin - self._begin : end - self._begin]
+
+
+def _last(window: _Window, end: int) -> Block | None:
+    """The block that ends at ``end``."""
+    tail = window.between(end - TAIL, end) if end >= SMALLEST else b""
+    size = size_before(tail) if len(tail) == TAIL else 0
+    return unpacked(window.between(end - size, end)) if SMALLEST <= size <= end else None

@@ -1,0 +1,152 @@
+"""Writes the segments of one stream, and knows from them how far its output was read."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.logs.chunks import Block, block, packed
+from reconciler.engines.host.logs.segments import Segment, backward, segment, segments, sound_end
+
+LARGEST = 8 << 20
+"""Bytes from which on a segment is followed by another."""
+
+LONGEST = 24 * 3600 * 1000
+"""Milliseconds after which a segment is followed by another."""
+
+STEP = 5_000
+"""Milliseconds by which the clock may be set back without a new segment; times then stand still."""
+
+_COMPARED = 64
+
+
+class Position(msgspec.Struct, frozen=True):
+    """How far the file ``inode`` was read; ``seen`` are the last bytes before ``offset``, ``open`` a line's middle."""
+
+    inode: int = 0
+    offset: int = 0
+    seen: bytes = b""
+    open: bool = False
+
+
+class Writer:
+    """Appends to the stream in ``directory``. Every method that writes raises OSError, and then nothing was written."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._segment: Segment | None = None
+        self._size = 0
+        self._last = 0
+        self._known = False
+        self._fresh: list[str] = []
+        self._position = Position()
+
+    @property
+    def path(self) -> str:
+        """The segment that is written to; ``""`` where there is none."""
+        return "" if self._segment is None else self._segment.path
+
+    def position(self) -> Position:
+        """How far was read: what the last sound block says. What a killed writer left unfinished is cut off."""
+        if not self._known:
+            self._learn()
+        return self._position
+
+    def append(self, ms: int, inode: int, offset: int, text: bytes) -> int:
+        """Add what was read at ``ms`` from the file ``inode`` at ``offset``; how many bytes that took."""
+        known = self.position()
+        goes_on = known.open and (known.inode, known.offset) == (inode, offset)
+        return self._write(block(self._time(ms), inode, offset, text, goes_on), text)
+
+    def begin_anew(self, ms: int) -> int:
+        """Go on in a new segment, which says how far was read, so that the others may go; how many bytes that took."""
+        known = self.position()
+        self._follow(self._time(ms))
+        return self._write(block(self._time(ms), known.inode, known.offset, b"", known.open), b"")
+
+    def sync(self) -> None:
+        """Make what was written survive a power cut."""
+        for path in (self.path, *self._fresh):
+            with suppress(FileNotFoundError):
+                _synced(path)
+        self._fresh.clear()
+
+    def _learn(self) -> None:
+        found = segments(self._directory)
+        if found:
+            self._segment = found[-1]
+            self._size = sound_end(self.path)
+            if os.stat(self.path).st_size > self._size:
+                os.truncate(self.path, self._size)
+            last = next((each for part in reversed(found) for each in backward(part.path, sound_end(part.path))), None)
+            if last is not None:
+                self._last = last.ms
+                self._position = _after(last, last.text())
+        self._known = True
+
+    def _time(self, ms: int) -> int:
+        return self._last if ms < self._last <= ms + STEP else ms
+
+    def _follow(self, ms: int) -> Segment:
+        """The next segment; what this one holds is made durable before it is left."""
+        if self._segment is not None:
+            self.sync()
+        self._segment = following = segment(self._directory, self._segment.number + 1 if self._segment else 1, ms)
+        self._size = 0
+        return following
+
+    def _write(self, made: Block, text: bytes) -> int:
+        into = self._segment
+        if into is None or self._is_over(into, made.ms):
+            into = self._follow(made.ms)
+        content = packed(made)
+        if not self._size:
+            self._made(into)
+        _appended(into.path, self._size, content)
+        self._size += len(content)
+        self._last = made.ms
+        self._position = _after(made, text)
+        return len(content)
+
+    def _is_over(self, into: Segment, ms: int) -> bool:
+        """Whether what is read at ``ms`` belongs into another segment; somebody may have removed this one too."""
+        gone = self._size > 0 and not os.path.exists(into.path)
+        return gone or self._size >= LARGEST or ms - into.first >= LONGEST or ms < self._last
+
+    def _made(self, into: Segment) -> None:
+        directory = Path(self._directory)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._fresh = [str(each) for each in (directory, *list(directory.parents)[:3])]
+        Path(into.path).touch(0o600)
+
+
+def _after(last: Block, text: bytes) -> Position:
+    middle = not text.endswith(b"\n") if last.length else last.continues
+    return Position(last.inode, last.end, text[-_COMPARED:] if last.length else b"", middle)
+
+
+def _appended(path: str, size: int, content: bytes) -> None:
+    """Write all of ``content`` at the end of a file of ``size`` bytes, or nothing."""
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        try:
+            written = 0
+            while written < len(content):
+                written += os.pwrite(file, content[written:], size + written)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(file, size)
+            raise
+    finally:
+        os.close(file)
+
+
+def _synced(path: str) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

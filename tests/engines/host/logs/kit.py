@@ -1,0 +1,110 @@
+"""A location whose containers write, and what is found of it."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+from reconciler.engines.host.logs.collector import BUDGET, Collected, Collector
+from reconciler.engines.host.logs.freeing import Free, punched
+from reconciler.engines.host.logs.search import ALWAYS, Line, Search, Span, pick
+from reconciler.engines.host.logs.segments import roots
+from reconciler.engines.host.runtime import Place
+from reconciler.model.key import Key
+from reconciler.model.logql import parse
+from tests.fakeclock import FakeClock
+
+EVERYTHING = '{gvc=~".+"}'
+
+
+class SetClock(FakeClock):
+    """One that can be set too."""
+
+    def set(self, seconds: float) -> None:
+        """Set it forward, or back where that is negative; what is monotonic does not notice."""
+        self._start += seconds
+
+
+def place(workload: str = "web", replica: str = "", container: str = "main", gvc: str = "shop") -> Place:
+    return Place(Key.parse(f"workload/{gvc}/{workload}"), replica or f"{workload}-1", container)
+
+
+class Location:
+    """Containers that write, a collector, and searches. ``free`` as of Collector."""
+
+    def __init__(self, path: Path, budget: int = BUDGET, free: Free = punched) -> None:
+        self.state = path / "state"
+        self.root = self.state / "host" / "here" / "logs"
+        self.outputs = path / "outputs"
+        self.outputs.mkdir(parents=True, exist_ok=True)
+        self.clock = SetClock()
+        self.budget = budget
+        self.free = free
+        self.collector = self.restarted()
+
+    def restarted(self) -> Collector:
+        """A collector that knows only what is on disk; it takes the place of the one before."""
+        self.collector = Collector(self.root, "here", self.clock, self.budget, self.free)
+        for output in sorted(self.outputs.iterdir()):
+            workload, replica, container = output.name.split("+")
+            self.collector.follow(place(workload, replica, container), output)
+        return self.collector
+
+    def output(self, at: Place) -> Path:
+        """What the container appends to."""
+        return self.outputs / f"{at.key.name}+{at.replica}+{at.container}"
+
+    def write(self, text: bytes | str, at: Place | None = None) -> Path:
+        """Append ``text``, and follow it from now on; returns the file."""
+        there = self.output(at or place())
+        with there.open("ab") as file:
+            file.write(text.encode() if isinstance(text, str) else text)
+        self.collector.follow(at or place(), there)
+        return there
+
+    def collect(self) -> Collected:
+        """Looks until nothing is left to take; the last one."""
+
+        async def looks() -> Collected:
+            while (done := await self.collector.collect()).behind:
+                pass
+            return done
+
+        return asyncio.run(looks())
+
+    def forget(self, at: Place) -> Collected:
+        """Follow it no longer."""
+        return asyncio.run(self.collector.forget(at))
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        asyncio.run(self.clock.advance(seconds))
+
+    def taken(self, text: bytes | str, at: Place | None = None) -> None:
+        """Write ``text`` and have it collected."""
+        self.write(text, at)
+        assert self.collect().trouble == ""
+
+    def search(self, query: str = EVERYTHING) -> Search:
+        """What ``reconciler logs`` looks through."""
+        parsed = parse(query)
+        return Search(partial(roots, self.state), parsed.selects, partial(pick, parsed))
+
+    def found(self, query: str = EVERYTHING, limit: int = 1_000_000, span: Span = ALWAYS) -> list[Line]:
+        """The newest lines."""
+        return self.search(query).newest(limit, span)
+
+    def lines(self, query: str = EVERYTHING, limit: int = 1_000_000) -> list[str]:
+        """Their text."""
+        return texts(self.found(query, limit))
+
+    def segments(self, at: Place | None = None) -> list[Path]:
+        """Files of one stream, oldest first."""
+        at = at or place()
+        directory = self.root / at.key.gvc / at.key.name / at.replica / at.container
+        return sorted(directory.glob("*.rlog"), key=lambda path: int(path.stem.partition("-")[2]))
+
+
+def texts(lines: list[Line]) -> list[str]:
+    return [line.text.decode() for line in lines]

@@ -1,0 +1,187 @@
+"""Killed at any moment, short of room or damaged: what was taken is there once, and the rest is taken later."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.engines.host.logs.chunks import all_in
+from reconciler.engines.host.logs.collector import AGAIN
+from tests.crash.test_disk_full import small_disk
+from tests.engines.host.logs.kit import Location, place
+
+WRITER = """
+import os, sys, time
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+number = 0
+while True:
+    lines = b"".join(b"%09d %s\\n" % (each, b"x" * (each % 200)) for each in range(number, number + 100))
+    number += 100
+    cut = number * 7 % len(lines)
+    os.write(file, lines[:cut])
+    os.write(file, lines[cut:])
+    time.sleep(0.002)
+"""
+
+COLLECTOR = """
+import asyncio, sys, time
+from pathlib import Path
+from reconciler.clock import SystemClock
+from reconciler.engines.host.logs import output
+from reconciler.engines.host.logs.collector import Collector
+from tests.engines.host.logs.kit import place
+output.FREED_AT = 20_000
+async def work():
+    collector = Collector(Path(sys.argv[1]), "here", SystemClock())
+    collector.follow(place(), Path(sys.argv[2]))
+    while True:
+        if (await collector.collect()).read:
+            print("took", flush=True)
+asyncio.run(work())
+"""
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Location:
+    return Location(tmp_path)
+
+
+def started(script: str, *arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def killed(child: subprocess.Popen[str]) -> None:
+    os.killpg(child.pid, signal.SIGKILL)
+    child.communicate()
+
+
+def test_a_collector_killed_again_and_again_loses_no_line_and_repeats_none(location: Location) -> None:
+    there = location.output(place())
+    rng = random.Random(7)
+    writing = started(WRITER, there)
+    try:
+        for _ in range(8):
+            collecting = started(COLLECTOR, location.root, there)
+            assert collecting.stdout is not None
+            assert collecting.stdout.readline() == "took\n"
+            time.sleep(rng.random() * 0.1)
+            killed(collecting)
+    finally:
+        killed(writing)
+    location.restarted()
+    location.collect()
+    location.forget(place())
+    lines = location.lines()
+    whole = lines if len(lines[-1]) == 10 + (len(lines) - 1) % 200 else lines[:-1]
+    assert whole == [f"{number:09} {'x' * (number % 200)}" for number in range(len(whole))]
+    assert len(whole) > 1000
+    assert there.stat().st_blocks * 512 < there.stat().st_size
+
+
+def test_what_a_killed_writer_left_unfinished_is_cut_off_and_taken_again(location: Location) -> None:
+    for number in range(3):
+        location.taken(f"line {number} " + "abc" * 100 * number + "\n")
+    (segment,) = location.segments()
+    content = segment.read_bytes()
+    *_, before, end = [after for _, after in all_in(content)]
+    assert end == len(content)
+    wanted = location.lines()
+    for cut in range(before, end):
+        segment.write_bytes(content[:cut])
+        assert location.lines() == wanted[:2]
+        location.restarted()
+        location.collect()
+        assert location.lines() == wanted
+        assert segment.read_bytes() == content
+
+
+def test_garbage_at_the_end_is_no_line(location: Location) -> None:
+    location.taken("one\n")
+    (segment,) = location.segments()
+    for garbage in (b"\0" * 100, b"RLB1" * 30, segment.read_bytes()[:40], b"1BLR"):
+        with segment.open("ab") as file:
+            file.write(garbage)
+        location.restarted()
+        assert location.lines()[0] == "one"
+        location.taken("more\n")
+    assert location.lines() == ["one", *["more"] * 4]
+
+
+@pytest.mark.parametrize("at", range(0, 150, 7))
+def test_a_damaged_block_takes_no_other_with_it(location: Location, at: int) -> None:
+    for word in ("one", "two", "three"):
+        location.taken(f"{word}\n" * 30)
+    (segment,) = location.segments()
+    content = bytearray(segment.read_bytes())
+    (_, first), (_, second), _ = all_in(bytes(content))
+    content[first + at % (second - first)] ^= 0x55
+    segment.write_bytes(content)
+    assert set(location.lines()) == {"one", "three"}
+    location.restarted()
+    location.taken("four\n")
+    assert len(location.lines()) == 61
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Location]:
+    """A location on a disk of its own, which its containers write to as well."""
+    with small_disk(tmp_path / "disk") as disk:
+        yield Location(disk)
+
+
+def fill(disk: Path, room: int) -> Path:
+    filler = disk / "filler"
+    free = os.statvfs(disk)
+    with filler.open("wb") as out:
+        os.posix_fallocate(out.fileno(), 0, free.f_bavail * free.f_frsize - room)
+    return filler
+
+
+def test_with_a_full_disk_nothing_is_dropped_and_with_room_it_goes_on(small: Location, tmp_path: Path) -> None:
+    small.taken("before\n")
+    noise = random.Random(1).randbytes(3_000_000).hex().encode()
+    small.write(noise[:1_000_000] + b"\n" + noise[1_000_000:] + b"\n")
+    filler = fill(tmp_path / "disk", 8192)
+    told = small.collect()
+    assert told.trouble == "logs of here cannot be stored: No space left on device"
+    assert small.collect().trouble == told.trouble
+    small.restarted()
+    assert small.collect().trouble == told.trouble
+    filler.unlink()
+    small.wait(AGAIN)
+    assert small.collect().trouble == ""
+    small.taken("after\n")
+    first, *parts, last = small.lines()
+    assert (first, last) == ("before", "after")
+    assert "".join(parts).encode() == noise
+
+
+def test_a_container_is_not_forgotten_before_its_words_are_stored(small: Location, tmp_path: Path) -> None:
+    small.write(random.Random(1).randbytes(2_000_000).hex() + "\n")
+    filler = fill(tmp_path / "disk", 8192)
+    assert "No space left" in small.forget(place()).trouble
+    filler.unlink()
+    assert small.forget(place()).trouble == ""
+    assert sum(map(len, small.lines())) == 4_000_000
+
+
+def test_output_that_cannot_be_read_is_told_and_holds_nobody_back(location: Location) -> None:
+    location.write("x\n", place("bad"))
+    location.output(place("bad")).unlink()
+    location.output(place("bad")).mkdir()
+    location.write("fine\n", place("good"))
+    assert location.collect().trouble == "logs of here cannot be stored: Is a directory"
+    assert location.lines() == ["fine"]
+    location.output(place("bad")).rmdir()
+    location.wait(AGAIN)
+    assert location.collect().trouble == ""

@@ -1,0 +1,147 @@
+"""A search gives the newest lines of all streams in the order of time, and reads no more than it must."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.engines.host.logs.chunks import Block, all_in, block, packed, unpacked
+from reconciler.engines.host.logs.search import Search, Span, pick
+from reconciler.engines.host.logs.segments import roots
+from reconciler.model.logql import parse
+from tests.engines.host.logs.kit import EVERYTHING, Location, place, texts
+from tests.fakeclock import START
+
+AT = int(START * 1000)
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Location:
+    """Ten seconds of two workloads that write in turn."""
+    location = Location(tmp_path)
+    for number in range(10):
+        location.taken(f"{number} first\n{number} second\n", place("web" if number % 2 else "api"))
+        location.wait(1)
+    return location
+
+
+def test_streams_are_merged_by_time(location: Location) -> None:
+    assert location.lines() == [f"{number} {word}" for number in range(10) for word in ("first", "second")]
+    assert location.lines('{workload="web"}')[0] == "1 first"
+
+
+@pytest.mark.parametrize(("limit", "first"), [(1, "9 second"), (3, "8 second"), (19, "0 second"), (20, "0 first")])
+def test_the_limit_takes_the_newest(location: Location, limit: int, first: str) -> None:
+    found = location.lines(limit=limit)
+    assert len(found) == limit
+    assert (found[0], found[-1]) == (first, "9 second")
+
+
+def test_the_limit_counts_wanted_lines(location: Location) -> None:
+    assert location.lines('{gvc="shop"} |= "first" != "9"', limit=2) == ["7 first", "8 first"]
+
+
+@pytest.mark.parametrize(
+    ("span", "seconds"),
+    [
+        (Span(since=AT + 8000), [8, 9]),
+        (Span(since=AT + 8001), [9]),
+        (Span(until=AT + 1000), [0, 1]),
+        (Span(until=AT + 999), [0]),
+        (Span(AT + 3000, AT + 4500), [3, 4]),
+        (Span(since=AT + 60_000), []),
+        (Span(until=AT - 1), []),
+    ],
+)
+def test_a_span_of_time_has_both_its_ends(location: Location, span: Span, seconds: list[int]) -> None:
+    found = location.found('{gvc="shop"} |= "first"', span=span)
+    assert texts(found) == [f"{second} first" for second in seconds]
+
+
+def test_of_much_only_the_end_is_read(location: Location) -> None:
+    for number in range(300):
+        location.taken(f"{number} " + "x" * 300 + "\n")
+        location.wait(3600)
+    assert len(location.segments()) > 10
+    looked: list[Block] = []
+
+    def counted(found: Block) -> list[bytes]:
+        looked.append(found)
+        return found.lines()
+
+    search = Search(partial(roots, location.state), lambda labels: True, counted)
+    assert [line.text.split()[0] for line in search.newest(3)] == [b"297", b"298", b"299"]
+    assert len(looked) <= 4
+
+
+def test_more_gives_what_came_since_and_nothing_twice(location: Location) -> None:
+    search = location.search('{workload=~"web|new"}')
+    location.taken("before it was asked\n")
+    assert texts(search.newest(1)) == ["9 second"]
+    assert texts(search.more()) == ["before it was asked"]
+    assert search.more() == []
+    location.taken("of another workload\n", place("api"))
+    location.taken("of a new one\n", place("new"))
+    location.wait(2 * 86_400)
+    location.taken("in a new segment\n")
+    assert len(location.segments()) == 2
+    assert texts(search.more()) == ["of a new one", "in a new segment"]
+    assert search.more() == []
+
+
+def test_more_waits_for_what_is_half_written_and_misses_nothing_that_went(location: Location) -> None:
+    search = location.search('{workload="web"}')
+    location.taken("late\n")
+    (segment,) = location.segments()
+    content = segment.read_bytes()
+    segment.write_bytes(content[:-3])
+    assert search.more() == []
+    segment.write_bytes(content)
+    assert texts(search.more()) == ["late"]
+    segment.unlink()
+    assert search.more() == []
+    location.taken("after all was thrown away\n")
+    assert texts(search.more()) == ["after all was thrown away"]
+
+
+def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
+    search = Search(partial(roots, tmp_path / "nowhere"), lambda labels: True, partial(pick, parse(EVERYTHING)))
+    assert search.newest(10) == []
+    assert search.more() == []
+
+
+def test_what_lies_among_the_logs_and_is_none_is_left_alone(location: Location) -> None:
+    (location.root / "README").write_text("hello")
+    (location.root / "shop" / "web" / "web-1" / "main" / "notes.txt").write_text("hello")
+    (location.root / "shop" / "empty" / "x" / "y").mkdir(parents=True)
+    assert len(location.lines()) == 20
+
+
+blocks = st.builds(
+    block,
+    st.integers(0, 2**50), st.integers(0, 2**64 - 1), st.integers(0, 2**63), st.binary(max_size=500), st.booleans(),
+)  # fmt: skip
+
+
+@given(st.lists(blocks, max_size=5), st.binary(max_size=20))
+def test_blocks_are_found_again_whatever_lies_between(made: list[Block], between: bytes) -> None:
+    content = b"".join(packed(each) + between for each in made)
+    assert [found for found, _ in all_in(content)] == made
+
+
+@given(st.binary(max_size=200))
+def test_whatever_is_read_is_a_block_or_none(content: bytes) -> None:
+    assert unpacked(content) is None
+    assert list(all_in(b"RLB1" + content)) == []
+
+
+@settings(max_examples=200)
+@given(st.lists(st.text(alphabet="ab\r", max_size=5)), st.booleans())
+def test_lines_of_a_block_are_those_that_were_written(lines: list[str], compressed: bool) -> None:
+    text = "".join(f"{line}\n" for line in lines).encode() * (100 if compressed else 1)
+    found = block(0, 0, 0, text).lines()
+    assert found == [line.removesuffix("\r").encode() for line in lines] * (100 if compressed else 1)
