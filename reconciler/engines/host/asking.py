@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import ssl
 from collections.abc import Mapping
@@ -17,11 +18,20 @@ from reconciler.engines.host.wanted import WantedContainer
 from reconciler.errors import EngineError
 from reconciler.model.workload import Command, Probe, Target
 
+LATE = 0.5
+"""Seconds after its time by which a wait has to end that says something about the container."""
+
+SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EADDRNOTAVAIL})
+"""Errors of this host, not of the container."""
+
 
 class Answer(msgspec.Struct, frozen=True):
-    """Whether all is well; ``message`` says what is not in a few words, and never what the container wrote."""
+    """Whether all is well, None where this host could not ask.
 
-    ok: bool
+    ``message`` says what is wrong in a few words, and never what the container wrote.
+    """
+
+    ok: bool | None
     message: str = ""
 
 
@@ -41,20 +51,35 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 async def ask(runtime: Executes, asked: Asked, probe: Probe) -> Answer:
-    """Put the question of ``probe`` once (document 1, Probes); no answer in its time is one too. Raises nothing."""
+    """Put the question of ``probe`` once (document 1, Probes); no answer in its time is one too. Raises nothing.
+
+    What is short on this host (files, memory, ports) and a runtime that cannot run the program say nothing about the
+    container. Neither does an answer that is missing where the wait ended much too late: this daemon was held up.
+    """
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    answer = await _answer(runtime, asked, probe)
+    if answer.message == _silence(probe) and loop.time() - begun > probe.timeout_seconds + LATE:
+        return Answer(None, "this host was too busy to ask")
+    return answer
+
+
+async def _answer(runtime: Executes, asked: Asked, probe: Probe) -> Answer:
     try:
         async with asyncio.timeout(None if probe.exec else probe.timeout_seconds):
-            return Answer(True) if not (fault := await _fault(runtime, asked, probe)) else Answer(False, fault)
+            fault = await _fault(runtime, asked, probe)
+            return Answer(not fault, fault)
     except TimeoutError:
         return Answer(False, _silence(probe))
     except NoAnswer as error:
         return Answer(False, str(error))
     except EngineError as error:
-        return Answer(False, f"not asked: {error.reason}")
+        return Answer(None, f"not asked: {error.reason}")
     except ssl.SSLError as error:
         return Answer(False, f"TLS failed: {(error.reason or 'unknown').lower().replace('_', ' ')}")
     except OSError as error:
-        return Answer(False, os.strerror(error.errno).lower() if error.errno else "no connection")
+        why = os.strerror(error.errno).lower() if error.errno else "no connection"
+        return Answer(None if error.errno in SHORT else False, why)
 
 
 async def _fault(runtime: Executes, asked: Asked, probe: Probe) -> str:

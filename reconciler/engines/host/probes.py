@@ -43,11 +43,12 @@ def initial(kind: Kind, good: bool) -> ProbeState:
     return ProbeState(verdict=True if good or kind is Kind.LIVENESS else None)
 
 
-def after(probe: Probe, state: ProbeState, ok: bool, now: float) -> ProbeState:
+def after(probe: Probe, state: ProbeState, ok: bool | None, now: float) -> ProbeState:
     """``state`` after the question put at ``now`` was answered (document 1, Probes and Rollout to a new version).
 
     ``successThreshold`` successes in a row make the verdict good, ``failureThreshold`` failures make it bad. A failure
-    between two regular looks (see ``next_due``) is none: it only says that the container is not ready yet.
+    between two regular looks (see ``next_due``) is none: it only says that the container is not ready yet. None for
+    ``ok`` says that this host could not ask; that changes no verdict that there is, and else counts as a failure.
     """
     first = now if state.asked is None else state.first
     if ok:
@@ -56,6 +57,8 @@ def after(probe: Probe, state: ProbeState, ok: bool, now: float) -> ProbeState:
         return ProbeState(verdict, successes, 0, first, now, now)
     if _starting(state) and state.asked is not None and now < state.counted + probe.period_seconds:
         return msgspec.structs.replace(state, asked=now)
+    if ok is None and state.verdict is not None:
+        return msgspec.structs.replace(state, first=first, asked=now, counted=now)
     failures = state.failures + 1
     verdict = False if failures >= probe.failure_threshold else state.verdict
     return ProbeState(verdict, 0, failures, first, now, now)

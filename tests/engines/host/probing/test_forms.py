@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import socket
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -41,7 +44,7 @@ class Shell:
         try:
             child = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
         except FileNotFoundError:
-            raise EngineError(f"There is no {argv[0]}.", reason="CommandNotFound") from None
+            raise EngineError(f"There is no {argv[0]}.", reason="ExecFailed") from None
         try:
             output, _ = await asyncio.wait_for(child.communicate(), timeout)
         except TimeoutError:
@@ -221,9 +224,53 @@ def test_an_answer_of_grpc_is_well_only_where_its_own_library_reads_so(message: 
         (["true"], ""),
         (["sh", "-c", "echo password; exit 3"], "exit code 3"),
         (["sleep", "30"], "no answer in 1 s"),
-        (["no-such-program"], "not asked: CommandNotFound"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
 def test_a_program_is_well_where_it_ends_with_0(command: list[str], message: str) -> None:
     assert answer({"exec": {"command": command}}, 1) == Answer(not message, message)
+
+
+def test_a_runtime_that_cannot_ask_says_nothing_about_the_container() -> None:
+    assert answer({"exec": {"command": ["no-such-program"]}}, 1) == Answer(None, "not asked: ExecFailed")
+
+
+def test_a_host_without_files_left_says_nothing_about_the_container() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def scenario(port: int) -> list[Answer]:
+        forms = [msgspec.convert(form, Probe) for form in ({"httpGet": {}}, {"tcpSocket": {}}, {"grpc": {}})]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            return [await ask(Shell(), asked_of(port), form) for form in forms]
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answers = asyncio.run(scenario(listener.getsockname()[1]))
+    assert answers == [Answer(None, "too many open files")] * 3
+
+
+def test_a_daemon_that_was_held_up_says_nothing_about_the_container() -> None:
+    async def scenario(port: int) -> Answer:
+        asyncio.get_running_loop().call_later(0.1, time.sleep, 1.8)
+        return await ask(Shell(), asked_of(port), msgspec.convert({"httpGet": {}}, Probe))
+
+    with speaker(b"", keeps_open=True) as port:
+        assert asyncio.run(scenario(port)) == Answer(None, "this host was too busy to ask")
+
+
+def test_no_look_leaves_a_file_open() -> None:
+    forms = [msgspec.convert(form, Probe) for form in ({"httpGet": {}}, {"tcpSocket": {}}, {"grpc": {}})]
+
+    async def looks() -> int:
+        with health_server(HEALTH("SERVING")) as grpc, speaker(b"", keeps_open=True) as silent, site() as web:
+            for port in (grpc, silent, web.server_port, closed_port()):
+                await asyncio.gather(*(ask(Shell(), asked_of(port), form) for form in forms * 3))
+        return len(os.listdir("/proc/self/fd"))
+
+    async def scenario() -> None:
+        before = await looks()
+        assert before - 5 < await looks() < before + 5, "27 connections in each round"
+
+    asyncio.run(scenario())

@@ -17,6 +17,7 @@ from reconciler.engines.host.probing import Prober
 from reconciler.engines.host.replica import Container
 from reconciler.engines.host.runtime import Executed, Place
 from reconciler.engines.host.wanted import WantedContainer
+from reconciler.errors import EngineError
 from reconciler.model import key
 from reconciler.model.workload import Command, Probe
 from tests.casefiles import cases
@@ -31,10 +32,10 @@ def probe_of(case: dict[str, Any]) -> Probe:
     return msgspec.convert({**case.get("probe", {}), "exec": {"command": ["check"]}}, Probe)
 
 
-def answering(case: dict[str, Any]) -> Callable[[float], bool]:
+def answering(case: dict[str, Any]) -> Callable[[float], bool | None]:
     """How the container of a case answers at a time."""
     times = [time for time, _ in case["answers"]]
-    return lambda now: bool(case["answers"][bisect.bisect_right(times, now) - 1][1])
+    return lambda now: case["answers"][bisect.bisect_right(times, now) - 1][1]
 
 
 @pytest.mark.parametrize("case", cases("probes/paces.yaml"))
@@ -56,7 +57,7 @@ def test_a_probe_asks_when_it_should_and_says_what_it_should(case: dict[str, Any
 class Scripted:
     """Executes nothing: a program ends well or not as the case says of the time."""
 
-    def __init__(self, clock: FakeClock, well: Callable[[float], bool]) -> None:
+    def __init__(self, clock: FakeClock, well: Callable[[float], bool | None]) -> None:
         self.clock = clock
         self.well = well
         self.asked: list[float] = []
@@ -65,7 +66,10 @@ class Scripted:
         """As Runtime.exec."""
         assert (place, tuple(argv), timeout) == (PLACE, ("check",), 1)
         self.asked.append(self.clock.monotonic())
-        return Executed(0 if self.well(self.clock.monotonic()) else 1, "a password")
+        well = self.well(self.clock.monotonic())
+        if well is None:
+            raise EngineError("A secret.", reason="ExecFailed")
+        return Executed(0 if well else 1, "a password")
 
 
 class Listener:
@@ -78,7 +82,7 @@ class Listener:
     def tell(self, place: Place, kind: Kind, ok: bool, message: str) -> None:
         """As Tell."""
         assert place == PLACE
-        assert message == ("" if ok else "exit code 1")
+        assert message in ([""] if ok else ["exit code 1", "not asked: ExecFailed"])
         self.told.append([self.clock.monotonic(), kind.value, ok])
 
 
@@ -101,7 +105,7 @@ def test_a_prober_does_what_the_pure_functions_say(case: dict[str, Any]) -> None
 
 
 def watching(
-    well: Callable[[float], bool], seen: Container, probe: Probe
+    well: Callable[[float], bool | None], seen: Container, probe: Probe
 ) -> tuple[FakeClock, Scripted, Listener, Prober]:
     """A prober that watches one container for both its probes."""
     clock = FakeClock()
