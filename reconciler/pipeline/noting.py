@@ -30,14 +30,18 @@ class Notes:
         self._known: dict[str, dict[str, Seen]] = {}
 
     def take(self, answers: Mapping[str, Sequence[Seen]], engines: Mapping[str, Engine]) -> bool:
-        """Write down what is otherwise than before; whether the health of anything is. Raises RecordsError."""
+        """Write down what is otherwise than before; whether anything is well or unwell now, or gone, that was not.
+
+        Raises RecordsError.
+        """
+        gone = any(self._gone(place, seen) for place, seen in answers.items())
         news = [(place, each) for place in answers for each in self._news(engines[place])]
         fresh = [each for place, seen in answers.items() for each in self._fresh(place, seen)]
         if not (news or fresh):
-            return False
+            return gone
         records, now = self._records, self._clock.now()
         known = records.applied.get_many({each.key for each in fresh})
-        turned = False
+        turned = gone
         with records.transaction():
             events = [Event(now, 0, str(each.key), place, each.kind, each.reason, each.message) for place, each in news]
             for seen in fresh:
@@ -49,6 +53,9 @@ class Notes:
             records.events.add_many(events)
             records.events.trim(self._settings.events.keep)
         return turned
+
+    def _gone(self, place: str, answer: Sequence[Seen]) -> bool:
+        return bool(self._known.get(place, {}).keys() - {str(each.key) for each in answer})
 
     def _fresh(self, place: str, answer: Sequence[Seen]) -> list[Seen]:
         """What has not been shown just so before; a resource without a record as yet is asked about again."""
