@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from h2.connection import H2Connection
     from h2.events import Event
 
-SERVING = 1
 STATUSES = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
 REQUEST = b"\x00\x00\x00\x00\x00"
@@ -128,6 +127,8 @@ def serving_status(body: bytes) -> int:
     status = at = 0
     while at < len(message):
         tag, at = _varint(message, at)
+        if tag < 8:
+            raise NoAnswer("no gRPC answer")
         if tag & 7 == 0:
             value, at = _varint(message, at)
             status = value if tag >> 3 == 1 else status
