@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,21 +20,38 @@ from reconciler.cli import cli
 from reconciler.cli.common import coloured, complain, load, paint
 from reconciler.errors import ReconcilerError, UsageError
 
+if TYPE_CHECKING:
+    from reconciler.engines.host.runtime import Runtime
+    from reconciler.settings import Settings
+
+LOOK = 0.5
+"""Seconds between looks at which replicas answer."""
+
 SETTINGS = """\
-# Written for a trial: the daemon follows the repository beside this file and runs nothing for real.
+# Written for a trial: the daemon follows the repository beside this file and runs it on this machine.
 org: acme
 state: state
 sources:
   - {name: main, url: manifests, branch: main, interval: 5s, status: {interval: 5s}}
 locations:
-  aws-us-west-2: {engine: recorded}
-  gcp-us-east1: {engine: recorded}
+  aws-us-west-2: {engine: host}
+  gcp-us-east1: {engine: host}
+# Replicas end in seconds here; left out, each has 45 seconds to finish its requests and 45 more to end.
+host: {terminationScale: 0.05}
 log: {format: console}
 """
 
 STEPS = (
     ("Point a second terminal at this trial", ("export PATH={bin}:$PATH RECONCILER_SETTINGS={settings}", "cd {repo}")),
-    ("See what is there", ("reconciler get", "reconciler describe gvc/shop")),
+    ("See what is there, and what runs", ("reconciler get", "reconciler top --once")),
+    (
+        "Change the page: the first terminal shows the replicas that serve it now; open one before and after",
+        (
+            "sed -i 's/<h1>Shop in/<h1>Our shop in/' shop/web.yaml",
+            'git commit --quiet --all --message "Call it ours"',
+            "reconciler logs '{{gvc=\"shop\"}}' --limit 5",
+        ),
+    ),
     (
         "Ask for something on a branch, and read the plan before it happens",
         (
@@ -101,6 +121,42 @@ def guide(directory: Path, colour: bool) -> str:
     return "\n".join(lines)
 
 
+async def announce(state: Path, say: Callable[[str], None]) -> None:
+    """Say which addresses answer, whenever others do; goes on until it is cancelled."""
+    known: dict[Path, list[str]] = {}
+    while True:
+        for file in sorted(state.glob("host/*/pool/*/*.json")):
+            ready = [replica["address"] for replica in json.loads(file.read_bytes())["replicas"]]
+            if ready != known.setdefault(file, []):
+                known[file] = ready
+                where = " ".join(f"http://{address}" for address in ready) or "nothing answers just now"
+                say(f"  {file.parent.name}/{file.stem} at {file.parents[2].name}: {where}")
+        await asyncio.sleep(LOOK)
+
+
+async def follow(settings: Settings, say: Callable[[str], None]) -> None:
+    """The daemon, and beside it the addresses that answer; what it has started ends with it."""
+    from reconciler.clock import SystemClock
+    from reconciler.daemon.service import serve
+    from reconciler.engines.host.process.runtime import ProcessRuntime
+
+    announcing = asyncio.create_task(announce(settings.state, say))
+    try:
+        await serve(settings)
+    finally:
+        announcing.cancel()
+        for location in settings.locations:
+            await end_all(ProcessRuntime(settings.state / "host" / location, location, SystemClock()))
+
+
+async def end_all(runtime: Runtime) -> None:
+    """End every replica that a runtime knows."""
+    await runtime.open(lambda _: None)
+    for key, replica in {(each.place.key, each.place.replica) for each in await runtime.list()}:
+        await runtime.remove(key, replica)
+    await runtime.close()
+
+
 def farewell(directory: Path) -> str:
     """How to go on, or to leave nothing behind."""
     place = shlex.quote(str(directory))
@@ -112,14 +168,13 @@ def farewell(directory: Path) -> str:
 def command(directory: Path | None) -> None:
     """Run the daemon on a fresh copy of the example, in DIR or a scratch directory, until Ctrl-C."""
     from reconciler import logs
-    from reconciler.daemon.service import serve
 
     place = (directory or Path(tempfile.mkdtemp(prefix="reconciler-"))).resolve()
     settings = load(prepare(place))
     click.echo(guide(place, coloured(sys.stdout)) + "\n")
     sys.stdout.flush()
     logs.configure(settings.log.format, settings.log.level)
-    asyncio.run(serve(settings))
+    asyncio.run(follow(settings, click.echo))
     click.echo(farewell(place))
 
 

@@ -11,12 +11,13 @@ import msgspec
 from reconciler.clock import iso
 from reconciler.engines import words
 from reconciler.engines.backoff import RetryPolicy, longest_wait
-from reconciler.engines.host.acts import Act, Create, End, Kill, Remove, RunPreStop, Start, Terminate
+from reconciler.engines.host.acts import Act, Create, End, Kill, Remove, RunPreStop, Start, Terminate, soonest
 from reconciler.engines.host.changes import HookName, begun, ended, hooked, made
 from reconciler.engines.host.decide import decide
 from reconciler.engines.host.hooks import Hooks
 from reconciler.engines.host.replica import Ended, Hook, Phase, Replica, container_of
 from reconciler.engines.host.runtime import Place
+from reconciler.engines.host.standing import upcoming
 from reconciler.engines.host.tools import Tools
 from reconciler.engines.host.wanted import Wanted
 from reconciler.engines.protocol import News
@@ -101,7 +102,11 @@ class Keeper:
         except Exception as error:  # noqa: BLE001 - a bug with one workload must not take the others down
             return self._troubled(f"EngineBug: {type(error).__name__} at {words.bug_place(error)}")
         self._fine()
-        return 0.0 if decision.acts else decision.wake
+        return 0.0 if decision.acts else soonest(decision.wake, *self._available(now))
+
+    def _available(self, now: float) -> list[float]:
+        """When replicas that are ready become available, which is nothing to do but something to show."""
+        return upcoming(self.wanted, list(self.replicas.values()), now) if self.wanted is not None else []
 
     async def _carry(self, act: Act) -> None:
         if isinstance(act, Create):
@@ -248,3 +253,5 @@ class Keeper:
         finally:
             for task in waits:
                 task.cancel()
+        if not self._stirred.is_set():
+            self._tools.changed()
