@@ -19,7 +19,10 @@ PROBE = Probe(exec=HOOK)
 
 
 class _Asked(msgspec.Struct, forbid_unknown_fields=True):
-    """``wanted`` of a case. ``containers`` by name; ``hooks`` and ``probed`` name those that have one."""
+    """``wanted`` of a case. ``containers`` by name.
+
+    ``hooks`` (preStop), ``greets`` (postStart) and ``probed`` (readiness) name those that have one.
+    """
 
     replicas: int = 1
     version: int = 2
@@ -32,6 +35,7 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
     suspended: bool = False
     containers: tuple[str, ...] = ("main",)
     hooks: tuple[str, ...] = ()
+    greets: tuple[str, ...] = ()
     probed: tuple[str, ...] = ()
 
 
@@ -77,6 +81,7 @@ def wanted_from(written: dict[str, Any] | None) -> Wanted | None:
         WantedContainer(
             name,
             pre_stop=HOOK if name in asked.hooks else None,
+            post_start=HOOK if name in asked.greets else None,
             readiness=PROBE if name in asked.probed else None,
         )
         for name in asked.containers

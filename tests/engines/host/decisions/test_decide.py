@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from reconciler.engines.host.decide import decide
+from reconciler.engines.host.progress import progress
 from tests.casefiles import cases
 from tests.engines.host.decisions.reading import lines, replica_from, timing_from, wanted_from
 
@@ -19,3 +21,11 @@ def test_what_is_decided(case: dict[str, Any]) -> None:
     decision = decide(wanted_from(case["wanted"]), replicas, case.get("now", 1000.0), timing_from(case.get("timing")))
     assert lines(decision) == case.get("acts", [])
     assert decision.wake == case.get("wake")
+
+
+@pytest.mark.parametrize("case", cases("host/progress.yaml"))
+def test_how_far_a_rollout_is(case: dict[str, Any]) -> None:
+    wanted = wanted_from(case["wanted"])
+    assert wanted is not None
+    shown = msgspec.to_builtins(progress(wanted, [replica_from(each) for each in case.get("replicas", [])], 1000.0))
+    assert {name: shown[name] for name in case["progress"]} == case["progress"]

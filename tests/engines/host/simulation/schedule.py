@@ -2,7 +2,8 @@
 
 ``SECONDS`` after the line before. Verbs: ``push BEHAVIOUR`` (behaviour.py), ``touch`` (something else that replicas
 start with has changed), ``scale N``, ``suspend``, ``resume``, ``delete``, ``crash K``, ``dead K`` (liveness), ``unready
-K`` and ``ready K`` (readiness), ``restart DOWNTIME`` of the daemon. ``K`` counts the running containers, round and round.
+K`` and ``ready K`` (readiness), ``restart DOWNTIME`` of the daemon. ``K`` counts the running containers, round and
+round.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 import msgspec
 
 from reconciler.engines.host.standing import is_available, is_current
+from reconciler.engines.host.timing import Timing
 from reconciler.engines.host.wanted import Rollout
 from tests.engines.host.simulation.behaviour import SOUND
 from tests.engines.host.simulation.world import World, new_world
@@ -21,7 +23,7 @@ QUIET = 20_000.0
 
 
 class Schedule(msgspec.Struct, forbid_unknown_fields=True):
-    """A workload and what happens to it."""
+    """A workload and what happens to it, from its version ``first`` on. ``scale`` is that of its terminations."""
 
     name: str = ""
     type: str = "standard"
@@ -30,28 +32,47 @@ class Schedule(msgspec.Struct, forbid_unknown_fields=True):
     unavailable: int = 0
     min_ready: float = 0.0
     parallel: bool = False
+    first: str = "good"
+    scale: float = 1.0
     events: tuple[str, ...] = ()
 
 
 def world_of(schedule: Schedule) -> World:
     """The world in which a schedule begins."""
     rollout = Rollout(schedule.min_ready, schedule.surge, schedule.unavailable, schedule.parallel)
-    return new_world(schedule.type, schedule.replicas, rollout)
+    return new_world(schedule.type, schedule.replicas, rollout, Timing(schedule.scale))
 
 
-def play(schedule: Schedule) -> World:
-    """Let it happen, then bring a sound version and wait: all must be as wanted in the end, and at rest."""
+def begin(schedule: Schedule) -> World:
+    """Let the events happen, up to the moment of the last one."""
     world = world_of(schedule)
-    world.push("good")
+    world.push(schedule.first)
     for event in schedule.events:
         seconds, verb, argument = (*event.split(), "")[:3]
         world.run(float(seconds))
         world.at(0.0, partial(happen, world, verb, argument))
+    return world
+
+
+def play(schedule: Schedule) -> World:
+    """Let it happen and wait; then what stumbled stands up; then a sound version comes: all must be as wanted."""
+    world = begin(schedule)
     world.run(QUIET)
-    world.at(0.0, partial(_recover, world))
+    world.at(0.0, partial(recover, world))
+    world.run(QUIET)
+    if world.behaviour in SOUND:
+        at_rest(world)
+    world.at(0.0, partial(world.push, "good"))
     world.run(QUIET)
     at_rest(world)
     return world
+
+
+def recover(world: World) -> None:
+    """Let every container be ready that runs."""
+    if world.behaviour in SOUND:
+        for place in world.places():
+            world.readiness(place, True)
 
 
 def happen(world: World, verb: str, argument: str) -> None:
@@ -82,26 +103,14 @@ def _trouble(world: World, verb: str, place: tuple[str, str]) -> None:
         world.readiness(place, verb == "ready")
 
 
-def _recover(world: World) -> None:
-    """All that stumbled stands up again, and a sound version is wanted."""
-    for place in world.places():
-        world.readiness(place, True)
-    world.push("good")
-
-
 def at_rest(world: World) -> None:
     """Everything that is wanted is there, in the wanted version, and nothing else will ever happen."""
     wanted = world.wanted
     assert world.idle, "no rest"
-    if wanted is None or wanted.suspended:
+    if wanted is None or wanted.suspended or not wanted.replicas:
         assert world.replicas == {}
         return
     assert len(world.replicas) == wanted.replicas
     assert all(is_current(wanted, each) and is_available(wanted, each, world.now) for each in world.replicas.values())
     if wanted.stateful:
         assert {replica.index for replica in world.replicas.values()} == set(range(wanted.replicas))
-
-
-def is_sound(behaviour: str) -> bool:
-    """Whether replicas that behave so come up and stay up."""
-    return behaviour in SOUND

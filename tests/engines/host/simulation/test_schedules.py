@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from typing import Any
 
 import msgspec
@@ -10,8 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.casefiles import cases
-from tests.engines.host.simulation.behaviour import BEHAVIOURS
-from tests.engines.host.simulation.schedule import Schedule, play
+from tests.engines.host.simulation.behaviour import BEHAVIOURS, SOUND
+from tests.engines.host.simulation.schedule import QUIET, Schedule, begin, play
+
+WEEK = 7 * 24 * 3600
 
 SECONDS = st.sampled_from([0, 0, 1, 3, 10, 30, 44, 45, 46, 60, 89, 90, 91, 120, 300, 700, 3000])
 NUMBER = st.integers(0, 9)
@@ -41,7 +45,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
     )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(schedules())
 def test_any_schedule_comes_to_rest_as_wanted(schedule: Schedule) -> None:
     play(schedule)
@@ -50,3 +54,29 @@ def test_any_schedule_comes_to_rest_as_wanted(schedule: Schedule) -> None:
 @pytest.mark.parametrize("case", cases("host/schedules.yaml"))
 def test_a_schedule_that_once_went_wrong(case: dict[str, Any]) -> None:
     play(msgspec.convert(case, Schedule))
+
+
+@pytest.mark.parametrize("case", cases("host/courses.yaml"))
+def test_the_course_of_things_to_the_second(case: dict[str, Any]) -> None:
+    course = case.pop("course")
+    seconds = case.pop("seconds", QUIET)
+    world = begin(msgspec.convert(case, Schedule))
+    begun, before = world.now, len(world.told)
+    world.run(seconds)
+    assert [f"{at - begun:g} {told}" for at, told in world.told[before:]] == course
+
+
+def test_a_week_of_everything() -> None:
+    """Each of four workloads through seven days with some trouble every quarter of an hour, within the time for it."""
+    rng = random.Random(5)
+    verbs = [f"push {name}" for name in BEHAVIOURS] + [f"push {name}" for name in sorted(SOUND)] * 3
+    verbs += [f"scale {number}" for number in range(1, 9)] * 2 + ["touch", "suspend", "resume", "resume", "delete"]
+    verbs += [f"{verb} {number}" for verb in ("crash", "unready", "ready", "ready", "dead") for number in range(8)]
+    verbs += ["restart 0", "restart 120"] * 4
+    began = time.process_time()
+    for kind, parallel in (("standard", False), ("serverless", False), ("stateful", False), ("stateful", True)):
+        events = [f"{rng.choice((5, 100, 600, 900, 2900))} {rng.choice(verbs)}" for _ in range(WEEK // 900)]
+        world = play(Schedule("", kind, 5, rng.randint(1, 3), rng.randint(0, 2), 10, parallel, events=tuple(events)))
+        assert world.now > WEEK
+        assert len(world.told) > 2000
+    assert time.process_time() - began < 10

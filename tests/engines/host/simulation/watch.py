@@ -15,6 +15,17 @@ from reconciler.engines.host.wanted import Wanted
 Replicas = Mapping[str, Replica]
 
 
+Place = tuple[str, str]
+"""A replica and its container."""
+
+
+class _Tries(msgspec.Struct):
+    """When a container was started last, and how many short runs in a row it had before."""
+
+    started: float
+    short: int = 0
+
+
 class _Course(msgspec.Struct):
     """The moments of a container's termination."""
 
@@ -30,7 +41,8 @@ class Watch:
         self.absent_until = 0.0
         self.ends: list[tuple[float, str, str]] = []
         self._timing = timing
-        self._courses: dict[tuple[str, str], _Course] = {}
+        self._courses: dict[Place, _Course] = {}
+        self._tries: dict[Place, _Tries] = {}
 
     def decided(self, wanted: Wanted | None, replicas: Replicas, decision: Decision, now: float) -> None:
         """``decision`` was made, and nothing of it is done yet."""
@@ -39,6 +51,8 @@ class Watch:
         there = {replica.index for replica in replicas.values()}
         assert len(set(indices)) == len(indices), "one identity is made twice"
         assert there.isdisjoint(indices), "an identity is made while it is there"
+        if wanted is not None and wanted.stateful and not wanted.rollout.parallel:
+            _in_order(wanted, replicas, indices, now)
         self.ends.extend((now, act.replica, act.reason) for act in decision.acts if isinstance(act, End))
         if wanted is None or wanted.suspended or not wanted.replicas or not ends:
             return
@@ -53,7 +67,7 @@ class Watch:
         allowed = wanted.replicas - (1 if wanted.stateful else wanted.rollout.unavailable)
         assert after == before or len(after) >= allowed, f"at {now} {len(after)} of {allowed} available ones are left"
         live = [replica for replica in counted if replica.ending is None]
-        serving = [replica.name for replica in ends if replica.ready and replica in counted]
+        serving = [each.name for each in ends if each.ready and not is_current(wanted, each)]
         if serving and not wanted.stateful and len(live) <= wanted.replicas + wanted.rollout.surge:
             assert len(after) >= allowed, f"at {now} {serving} go though only {len(after)} are available"
 
@@ -63,6 +77,11 @@ class Watch:
         going = [replica for replica in ends if is_current(wanted, replica)]
         if wanted.stateful:
             assert all(replica.index >= wanted.replicas for replica in going)
+            surplus = [replica for replica in replicas.values() if replica.index >= wanted.replicas]
+            shrunk = max((replica for replica in surplus), key=lambda replica: replica.index, default=None)
+            assert wanted.rollout.parallel or all(replica is shrunk for replica in ends if replica in surplus), (
+                "one is scaled down before the one above is gone"
+            )
             updates = [replica for replica in ends if replica.index in range(wanted.replicas)]
             assert len(updates) <= 1, "two identities are updated at once"
         elif len(live) <= wanted.replicas + wanted.rollout.surge:
@@ -82,10 +101,14 @@ class Watch:
         container = container_of(before, act.container)
         assert before.ending is None, "a container of a replica that ends is started"
         assert container.phase is Phase.WAITING
-        if container.last is not None:
-            wait = now - container.last.at
-            assert wait >= min(300, 10 * 2 ** (container.failures - 1)) - 1e-6
-            assert wait <= 300 + 1e-6 or now == self.absent_until
+        place = (before.name, act.container)
+        tries = self._tries.get(place)
+        if tries is not None:
+            assert container.last is not None, "what runs is started"
+            lasted = container.last.at - tries.started
+            tries.short = 1 if lasted >= self._timing.backoff_reset else tries.short + 1
+            self._on_time(container.last.at + min(300.0, 10.0 * 2.0 ** (tries.short - 1)), now)
+        self._tries[place] = _Tries(now, tries.short if tries is not None else 0)
 
     def _end(self, before: Replica, begun: float, act: RunPreStop | Terminate | Kill, now: float) -> None:
         container = container_of(before, act.container)
@@ -96,7 +119,8 @@ class Watch:
         )
         assert container.phase is Phase.RUNNING, "what does not run is told to end"
         if isinstance(act, RunPreStop):
-            assert container.wanted.pre_stop and course.hook is None and course.term is None
+            assert container.wanted.pre_stop
+            assert course == _Course()
             self._on_time(begun, now)
             course.hook = now
         elif isinstance(act, Terminate):
@@ -119,7 +143,9 @@ class Watch:
         """``replica`` is about to be removed; ``running`` of its containers still do."""
         assert replica.ending is not None, "removed without having ended"
         assert not running, f"{running} removed while it runs"
-        self._courses = {place: course for place, course in self._courses.items() if place[0] != replica.name}
+        for container in replica.containers:
+            self._courses.pop((replica.name, container.name), None)
+            self._tries.pop((replica.name, container.name), None)
 
     def settled(self, wanted: Wanted | None, replicas: Replicas, now: float) -> None:
         """Everything that is due at ``now`` is done."""
@@ -137,3 +163,10 @@ class Watch:
 def _members(wanted: Wanted, replicas: Iterable[Replica]) -> Iterable[Replica]:
     """Those of the replicas that count for what is wanted."""
     return (replica for replica in replicas if not wanted.stateful or replica.index in range(wanted.replicas))
+
+
+def _in_order(wanted: Wanted, replicas: Replicas, made: list[int], now: float) -> None:
+    """OrderedReady: each is made after all below are available."""
+    available = {replica.index for replica in replicas.values() if is_available(wanted, replica, now)}
+    for index in made:
+        assert available.issuperset(range(index)), f"{index} is made before those below are available"

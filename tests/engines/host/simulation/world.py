@@ -12,11 +12,12 @@ import msgspec
 from reconciler.engines.host import changes
 from reconciler.engines.host.acts import Act, Create, Decision, Kill, Remove, RunPreStop, Start, Terminate
 from reconciler.engines.host.decide import decide
-from reconciler.engines.host.replica import Hook, Replica
+from reconciler.engines.host.replica import Hook, Phase, Replica
 from reconciler.engines.host.timing import Timing
 from reconciler.engines.host.wanted import Rollout, Type, Wanted
 from reconciler.model.key import Key, Kind
 from reconciler.model.workload import Options
+from tests.engines.host.decisions.reading import line
 from tests.engines.host.simulation.behaviour import BEHAVIOURS, Behaviour, containers_of
 from tests.engines.host.simulation.watch import Watch
 
@@ -27,11 +28,23 @@ TURNS = 2000
 Place = tuple[str, str]
 """A replica and its container."""
 
+
+class Run(msgspec.Struct, eq=False):
+    """The truth about a container that runs; ``greets`` while its postStart hook does."""
+
+    ready: bool
+    greets: bool
+    dead: bool = False
+
+
 _state = msgspec.json.Decoder(list[Replica])
 
 
 class World:
-    """One workload. What programs do is the truth in ``runs``; what is known of it is in ``replicas``."""
+    """One workload. What programs do is the truth in ``_runs``; what is known of it is in ``replicas``.
+
+    ``told`` lists every act that was carried out, with its moment.
+    """
 
     def __init__(self, wanted: Wanted, timing: Timing | None = None) -> None:
         self.now = 1000.0
@@ -40,8 +53,10 @@ class World:
         self.replicas: dict[str, Replica] = {}
         self.timing = timing or Timing()
         self.watch = Watch(self.timing)
-        self.acts = 0
-        self._runs: dict[Place, int] = {}
+        self.told: list[tuple[float, str]] = []
+        self._made = 0
+        self.behaviour = ""
+        self._runs: dict[Place, Run] = {}
         self._behaviours: dict[int, Behaviour] = {}
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
@@ -51,6 +66,7 @@ class World:
     def push(self, behaviour: str) -> None:
         """Want a new version that behaves so."""
         self._version += 1
+        self.behaviour = behaviour
         self._behaviours[self._version] = BEHAVIOURS[behaviour]
         containers = containers_of(BEHAVIOURS[behaviour])
         self.want(version=self._version, digest=f"digest-{self._version}", containers=containers)
@@ -128,6 +144,7 @@ class World:
         self.replicas = {replica.name: replica for replica in _state.decode(written)}
         for replica in list(self.replicas.values()):
             for container in replica.containers:
+                self._runs.get((replica.name, container.name), Run(True, False)).greets = False
                 for hook in ("pre_stop", "post_start"):
                     if getattr(container, hook) is Hook.RUNNING:
                         self._change(changes.hooked, replica.name, container.name, hook, "", self.now)
@@ -147,12 +164,24 @@ class World:
             decision = self._decided()
             if not decision.acts:
                 self.watch.settled(self.wanted, self.replicas, self.now)
+                self._known()
                 assert decision.wake is None or decision.wake > self.now, f"wake {decision.wake} at {self.now}"
                 return math.inf if decision.wake is None else decision.wake
             self.watch.decided(self.wanted, self.replicas, decision, self.now)
             for act in decision.acts:
                 self._carry_out(act)
         raise AssertionError(f"no rest at {self.now}: {decision.acts}")
+
+    def _known(self) -> None:
+        """What is known of the replicas is the truth."""
+        for replica in self.replicas.values():
+            runs = [self._runs.get((replica.name, container.name)) for container in replica.containers]
+            there = [container.phase is Phase.RUNNING for container in replica.containers]
+            assert there == [run is not None for run in runs], f"at {self.now} {replica.name} runs otherwise"
+            serves = all(run is not None and run.ready and not run.greets and not run.dead for run in runs)
+            assert replica.ready == (serves and replica.ending is None), (
+                f"at {self.now} {replica.name} serves: {serves}"
+            )
 
     def _rest_until(self, moment: float) -> None:
         """Nothing may be due before ``moment`` that was not announced."""
@@ -161,7 +190,7 @@ class World:
             assert not self._decided().acts, f"at {self.now} nobody was woken for {self._decided().acts}"
 
     def _carry_out(self, act: Act) -> None:
-        self.acts += 1
+        self.told.append((self.now, line(act)))
         if isinstance(act, Create):
             self._create(act.index)
             return
@@ -178,8 +207,8 @@ class World:
 
     def _create(self, index: int) -> None:
         assert self.wanted is not None
-        name = f"web-{index}" if index >= 0 else f"web-{self._order}"
-        self._order += 1
+        self._made += 1
+        name = f"web-{index}" if index >= 0 else f"web-r{self._made}"
         assert name not in self.replicas, f"{name} is made while it is there"
         self.replicas[name] = changes.made(self.wanted, index, name, self.now, "")
 
@@ -199,9 +228,8 @@ class World:
         if not behaviour.starts:
             self._change(changes.ended, *place, self.now, 127, "NotStarted", "no such program")
             return
-        self._order += 1
         assert place not in self._runs, f"{place} is started twice"
-        self._runs[place] = self._order
+        self._runs[place] = Run(behaviour.ready is None, behaviour.post_start is not None)
         if behaviour.ready is not None:
             self._later(place, behaviour.ready, self._probe, True)
         self._later(place, behaviour.unready, self._probe, False)
@@ -214,21 +242,24 @@ class World:
         if place in self._runs:
             self.at(seconds, partial(call, place, self._runs[place], *arguments))
 
-    def _end(self, place: Place, run: int, code: int) -> None:
-        if self._runs.get(place) == run:
+    def _end(self, place: Place, run: Run, code: int) -> None:
+        if self._runs.get(place) is run:
             del self._runs[place]
             self._tell(changes.ended, *place, lambda: (self.now, code, "Error", ""))
 
-    def _probe(self, place: Place, run: int, ready: bool) -> None:
-        if self._runs.get(place) == run:
+    def _probe(self, place: Place, run: Run, ready: bool) -> None:
+        if self._runs.get(place) is run:
+            run.ready = ready
             self._tell(changes.probed, *place, lambda: (ready, self.now, "" if ready else "HTTP 503"))
 
-    def _not_alive(self, place: Place, run: int) -> None:
-        if self._runs.get(place) == run:
+    def _not_alive(self, place: Place, run: Run) -> None:
+        if self._runs.get(place) is run:
+            run.dead = True
             self._tell(changes.not_alive, *place, lambda: (self.now, "no answer"))
 
-    def _hooked(self, place: Place, run: int, hook: str) -> None:
-        if self._runs.get(place) == run:
+    def _hooked(self, place: Place, run: Run, hook: changes.HookName) -> None:
+        if self._runs.get(place) is run:
+            run.greets = run.greets and hook != "post_start"
             self._tell(changes.hooked, *place, lambda: (hook, "", self.now))
 
     def _tell(
