@@ -28,6 +28,7 @@ COMMANDS = {
     "get": "Show what is recorded.",
     "describe": "Show all that is known about one resource.",
     "events": "Show what happened.",
+    "logs": "Show what workloads wrote.",
     "history": "Show the runs that there were.",
     "drift": "Show what was changed at its location and not in Git.",
     "sync": "Have the daemon look at its sources now.",

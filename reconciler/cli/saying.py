@@ -44,7 +44,7 @@ def parse_until(ctx: click.Context, param: click.Parameter, value: str | None) -
         end = now + seconds(value)
     except ValueError:
         try:
-            end = _moment(value)
+            end = moment(value)
         except ValueError:
             raise click.BadParameter("write a time such as 2026-01-31T12:00:00Z, or 30m, 2h, 3d", ctx, param) from None
     if end <= now:
@@ -52,6 +52,7 @@ def parse_until(ctx: click.Context, param: click.Parameter, value: str | None) -
     return end
 
 
-def _moment(text: str) -> float:
-    moment = datetime.fromisoformat(text)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+def moment(text: str) -> float:
+    """A time such as ``2026-01-31T12:00:00Z`` in seconds since the epoch; UTC unless it says. Raises ValueError."""
+    at = datetime.fromisoformat(text)
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

@@ -10,6 +10,7 @@ READING = {
     "get": {"kind", "name", "gvc", "output"},
     "describe": {"key"},
     "events": {"key", "follow", "last", "output"},
+    "logs": {"query", "follow", "since", "until", "limit", "location", "output"},
     "history": {"source", "last", "output"},
     "plan": {"revision", "name", "form", "detailed_exitcode", "blame"},
 }

@@ -1,6 +1,7 @@
 """Answers for people who may look and nothing else: their commands are carried out here, as the daemon's user.
 
-So they need no right to any file of the state directory, and see what the commands show: never the data of a secret.
+So they need no right to any file of the state directory, and see what the commands show: of a secret never the data,
+unless a workload wrote it into its logs.
 """
 
 from __future__ import annotations

@@ -47,13 +47,13 @@ class Location:
         """A collector that knows only what is on disk; it takes the place of the one before."""
         self.collector = Collector(self.root, "here", self.clock, self.budget, self.free)
         for output in sorted(self.outputs.iterdir()):
-            workload, replica, container = output.name.split("+")
-            self.collector.follow(place(workload, replica, container), output)
+            gvc, workload, replica, container = output.name.split("+")
+            self.collector.follow(place(workload, replica, container, gvc), output)
         return self.collector
 
     def output(self, at: Place) -> Path:
         """What the container appends to."""
-        return self.outputs / f"{at.key.name}+{at.replica}+{at.container}"
+        return self.outputs / "+".join((at.key.gvc, at.key.name, at.replica, at.container))
 
     def write(self, text: bytes | str, at: Place | None = None) -> Path:
         """Append ``text``, and follow it from now on; returns the file."""

@@ -1,0 +1,219 @@
+"""`reconciler logs` shows what workloads wrote, newest last, and goes on with what comes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commandline import SETTINGS, reconciler
+from tests.cli.desk import Desk, golden, here
+from tests.cli.test_events import heed_interrupts
+from tests.cli.test_readers import member, only_root, ready, site
+from tests.daemon.kit import Site
+from tests.engines.host.logs.kit import Location, place
+
+__all__ = ["site"]
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Location:
+    """Two workloads in one GVC and one in another, in the minutes after 2026-01-01T00:00:00Z."""
+    (tmp_path / "settings.yaml").write_text(SETTINGS)
+    location = Location(tmp_path)
+    location.taken("listening on 8080\n", place("web"))
+    location.wait(1.25)
+    location.taken("connected\nerror: no such table\n", place("api", "api-2", "main"))
+    location.wait(60)
+    location.taken("GET / 200\nGET /x 404\n", place("web"))
+    location.taken("hello\n", place("web", gvc="blog"))
+    return location
+
+
+def test_lines_of_one_gvc(location: Location, tmp_path: Path) -> None:
+    said = here("logs", '{gvc="shop"}', cwd=tmp_path)
+    assert (said.code, said.err) == (0, "")
+    golden("logs.txt", said.out)
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (["workload/shop/api"], ["connected", "error: no such table"]),
+        (["gvc/blog"], ["hello"]),
+        (['{gvc="shop", workload=~"web|api"} |= "error"'], ["error: no such table"]),
+        (['{gvc="shop"}', "--limit", "1"], ["GET /x 404"]),
+        (['{gvc="shop"}', "--limit", "0"], []),
+        (['{gvc="shop"}', "--since", "2026-01-01T00:00:30Z"], ["GET / 200", "GET /x 404"]),
+        (['{gvc="shop"}', "--until", "2026-01-01T00:00:01"], ["listening on 8080"]),
+        (['{gvc="shop"}', "--since", "1h"], []),
+        (['{gvc="shop"}', "--until", "1h", "--limit", "2"], ["GET / 200", "GET /x 404"]),
+        (["workload/shop/web", "--location", "here", "--limit", "1"], ["GET /x 404"]),
+        (['{container="side"}'], []),
+    ],
+    ids=" ".join,
+)
+def test_what_is_asked_for_is_shown(location: Location, tmp_path: Path, words: list[str], lines: list[str]) -> None:
+    said = here("logs", *words, cwd=tmp_path)
+    assert said.code == 0, said.err
+    assert [line.partition(" | ")[2] for line in said.out.splitlines()] == lines
+
+
+def test_programs_get_objects(location: Location, tmp_path: Path) -> None:
+    said = here("logs", "workload/shop/api", "--limit", "1", "-o", "json", cwd=tmp_path)
+    assert said.json == {
+        "time": "2026-01-01T00:00:01.250Z", "gvc": "shop", "workload": "api", "replica": "api-2", "container": "main",
+        "location": "here", "line": "error: no such table",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (['{gvc="shop"'], 'column 12: `,` and another label, or `}`, is missing here\n  {gvc="shop"\n             ^\n'),
+        (["{gvc=~'x'}"], "column 7: a text in quotes"),
+        (["web"], "'web' names no streams; write workload/GVC/NAME, gvc/NAME, or streams in braces"),
+        (["secret/db"], "'secret/db' names no streams"),
+        (["gvc/shop", "--since", "yesterday"], "write a time such as 2026-01-31T12:00:00Z, or 30m, 2h, 3d"),
+        (["gvc/shop", "--limit", "-1"], "--limit"),
+        (["gvc/shop", "--follow", "--until", "1h"], "give one of them"),
+        ([], "Missing argument 'QUERY'"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_with_its_place(tmp_path: Path, words: list[str], why: str) -> None:
+    (tmp_path / "settings.yaml").write_text(SETTINGS)
+    said = here("logs", *words, cwd=tmp_path)
+    assert (said.code, said.out) == (2, "")
+    assert why in said.err
+
+
+def test_a_query_for_what_there_is_not_is_told_what_there_is(location: Location, tmp_path: Path) -> None:
+    said = here("logs", "workload/shop/wbe", cwd=tmp_path)
+    assert said == (0, "", "the query chooses no logs; there are those of blog/web, shop/api, shop/web\n")
+    said = here("logs", "gvc/shop", "--location", "nowhere", cwd=tmp_path)
+    assert said == (0, "", "there are no logs of nowhere on this host; there are those of here\n")
+
+
+def test_where_nothing_was_written_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "settings.yaml").write_text(SETTINGS)
+    assert here("logs", "gvc/shop", cwd=tmp_path) == (0, "", "there are no logs on this host\n")
+
+
+def test_the_help_says_what_can_be_asked(tmp_path: Path) -> None:
+    said = here("logs", "--help", cwd=tmp_path, COLUMNS="100")
+    assert (said.code, said.err) == (0, "")
+    golden("logs-help.txt", said.out)
+
+
+WRITTEN = b"\x1b[31mred\x1b[0m\ttab \xff \xc3\xbc \xe2\x80\xae \x07\n"
+
+
+def test_a_pipe_gets_what_was_written_and_json_all_of_it(location: Location, tmp_path: Path) -> None:
+    location.taken(WRITTEN, place("odd"))
+    said = here("logs", "workload/shop/odd", cwd=tmp_path)
+    assert said.out.endswith(" | \x1b[31mred\x1b[0m\ttab \\xff ü \u202e \x07\n")
+    assert here("logs", "workload/shop/odd", "-o", "json", cwd=tmp_path).json["line"] == (
+        "\x1b[31mred\x1b[0m\ttab \\xff ü \u202e \x07"
+    )
+
+
+@pytest.mark.parametrize("environ", ["-u NO_COLOR", "NO_COLOR=1"])
+def test_a_terminal_gets_colours_of_ours_and_obeys_no_line(location: Location, tmp_path: Path, environ: str) -> None:
+    location.taken(WRITTEN, place("odd"))
+    command = f"env {environ} {sys.executable} -m reconciler.cli logs workload/shop/odd"
+    ran = subprocess.run(
+        ["script", "--quiet", "--command", command, "/dev/null"], cwd=tmp_path, capture_output=True, check=False,
+        stdin=subprocess.DEVNULL, env={**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")},
+    )  # fmt: skip
+    head, _, line = ran.stdout.decode().partition(" | ")
+    assert line == "\\x1b[31mred\\x1b[0m\ttab \\\\xff ü \\u202e \\x07\r\n".replace("\\\\", "\\")
+    assert ("\x1b[" in head) is (environ != "NO_COLOR=1")
+
+
+def test_what_the_daemon_shows_to_others_is_harmless_to_their_terminals(location: Location, tmp_path: Path) -> None:
+    location.taken(WRITTEN, place("odd"))
+    said = here("logs", "workload/shop/odd", cwd=tmp_path, RECONCILER_SERVED="1")
+    assert "\\x1b[31mred" in said.out
+    assert "\x1b" not in said.out
+
+
+def test_following_shows_what_comes_and_ends_when_it_is_told_to(location: Location, tmp_path: Path) -> None:
+    words = ["-m", "reconciler.cli", "logs", '{gvc="shop"} != "noise"', "--follow", "--limit", "1", "-o", "json"]
+    environ = {**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")}
+    following = subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ,
+        preexec_fn=heed_interrupts,
+    )  # fmt: skip
+    assert following.stdout is not None
+    try:
+        assert json.loads(following.stdout.readline())["line"] == "GET /x 404"
+        for number in range(3):
+            location.taken(f"noise\nline {number}\n", place("web", f"web-{number}"))
+            assert json.loads(following.stdout.readline())["line"] == f"line {number}"
+    finally:
+        following.send_signal(signal.SIGINT)
+        _, complaint = following.communicate(timeout=30)
+    assert following.returncode == 130
+    assert "Traceback" not in complaint
+
+
+def test_an_expression_that_takes_for_ever_is_given_up(location: Location, tmp_path: Path) -> None:
+    location.taken("a" * 60 + "!\n", place("web"))
+    said = reconciler("logs", '{gvc="shop"} |~ "(a|aa)+$"', cwd=tmp_path)
+    assert (said.returncode, said.stdout) == (1, "")
+    assert said.stderr.startswith("error: an expression of the query takes too long")
+
+
+AS_NOBODY = """
+import os, sys
+from pathlib import Path
+import reconciler.engines.host.logs.search
+from reconciler.cli import logs, main
+from reconciler.settings import load_settings
+load_settings(Path("settings.yaml"))
+os.setgroups([])
+os.setuid(12345)
+sys.argv = ["reconciler", "logs", "gvc/shop", "--settings", "settings.yaml"]
+main()
+"""
+
+
+@only_root
+def test_who_may_not_look_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "settings.yaml").write_text(SETTINGS)
+    tmp_path.chmod(0o755)
+    (tmp_path / "state" / "host").mkdir(parents=True)
+    (tmp_path / "state").chmod(0o700)
+    said = subprocess.run([sys.executable, "-c", AS_NOBODY], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert said.returncode == 1, said.stderr
+    assert "this user may not look at" in said.stderr
+    assert "run the command as root" in said.stderr
+
+
+@only_root
+def test_members_of_the_readers_see_them_through_the_daemon(site: Site) -> None:
+    with site.daemon() as daemon:
+        ready(site, daemon)
+        location = Location(site.path)
+        assert location.state == site.state
+        location.taken(WRITTEN + b"fine\n")
+        asked = member(site, "logs", '{gvc="shop"} |= "fine"')
+        assert (asked.returncode, asked.stderr) == (0, "")
+        assert asked.stdout.endswith(" shop/web/web-1/main@here | fine\n")
+        assert "\x1b" not in member(site, "logs", "workload/shop/web").stdout
+        assert "become a member of the group" in member(site, "logs", "gvc/shop", groups="").stderr
+
+
+def test_a_large_store_is_searched_from_its_end(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    location = Location(tmp_path)
+    for number in range(40):
+        location.taken(os.urandom(500_000).hex() + "\n" + f"{number}\n")
+    assert sum(path.stat().st_size for path in location.segments()) > 15_000_000
+    said = desk.run("logs", '{gvc="shop"} |~ "^[0-9]{1,2}$"', "--limit", "2")
+    assert [line[-4:] for line in said.out.splitlines()] == ["| 38", "| 39"]
