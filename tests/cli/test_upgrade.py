@@ -1,4 +1,4 @@
-"""Records that an older program left: tests/cases/records/version-1.sql is what the first version wrote for this shop."""
+"""Records that an older program left: cases/records/version-1.sql is what the first version wrote for this shop."""
 
 from __future__ import annotations
 

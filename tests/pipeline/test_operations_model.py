@@ -1,4 +1,4 @@
-"""Whatever people do to Git, to the host and by commands: nothing happens that a simple model does not allow."""
+"""Whatever people do to Git, host and commands, and wherever a run ends: nothing that a simple model does not allow."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from reconciler.engines.protocol import Engine, Outcome
+from reconciler.engines.recorded import RecordedEngine
+from reconciler.engines.site import Site
 from reconciler.errors import RefusedError, SourceError
 from reconciler.model.key import Key, Kind
 from reconciler.pipeline.operations import Operations
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.runner import Runner
+from reconciler.planning.plan import Step
 from reconciler.planning.scope import PrunePolicy
 from reconciler.records.store import FILE, Records
 from reconciler.settings import LocationSettings, Settings, SourceSettings
@@ -47,6 +51,28 @@ def path_of(key: str) -> str:
     return "shop/gvc.yaml" if key == "gvc/shop" else f"shop/{key.replace('/', '-')}.yaml"
 
 
+class Killed(BaseException):
+    """Ends a run as a power cut does: nothing catches it."""
+
+
+class Mortal(RecordedEngine):
+    """The recorded engine, at which the process ends before the step that ``fuse`` (steps left, or None) counts to."""
+
+    fuse: int | None = None
+
+    async def perform(self, step: Step) -> Outcome:
+        if Mortal.fuse is not None:
+            Mortal.fuse -= 1
+            if Mortal.fuse < 0:
+                raise Killed
+        return await super().perform(step)
+
+
+def mortal(site: Site) -> Engine:
+    """Makes them."""
+    return Mortal(site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
+
+
 class Operating(RuleBasedStateMachine):
     """One source, one host, one operator."""
 
@@ -58,6 +84,7 @@ class Operating(RuleBasedStateMachine):
         self.suspended: set[str] = set()
         self.orphans: set[str] = set()
         self.frozen = self.approved = False
+        Mortal.fuse = None
         self.pin = self.tip = self.good = ""
         self.clock = FakeClock(auto=True)
         places = {place: LocationSettings("recorded") for place in ("here", "there")}
@@ -128,7 +155,7 @@ class Operating(RuleBasedStateMachine):
         away = self.place / "away"
         self.repo.path.rename(away)
         try:
-            self.runner = Runner(self.settings, self.records, self.clock)
+            self.runner = Runner(self.settings, self.records, self.clock, {"recorded": mortal})
             ended = asyncio.run(self.runner.run("main", "test"))
             assert ended.outcome in ("unreadable", "suspended")
         finally:
@@ -139,6 +166,11 @@ class Operating(RuleBasedStateMachine):
         """The daemon begins anew with what is on the disk."""
         self.records.close()
         self._start()
+
+    @rule(steps=st.integers(0, 2))
+    def power_cut(self, steps: int) -> None:
+        """The next run that has so much to do ends in the middle, and the process is started again."""
+        Mortal.fuse = steps
 
     # What operators say.
 
@@ -200,30 +232,51 @@ class Operating(RuleBasedStateMachine):
         """One run, and nothing in it that is not allowed; then another, which finds nothing to do."""
         if not self.good:
             return
+        if Mortal.fuse is not None:
+            self._cut()
         before = self._recorded()
-        allowance = PrunePolicy().allowance(len(before))
         ended = self._run()
         after = self._recorded()
         if not self._readable():
             assert (after, ended.good) == (before, False)
             return
         self.good = self.pin or self.tip
-        wanted = self.commits[self.good][0]
-        gone = before.keys() - after.keys()
-        assert not gone & (wanted.keys() | self.suspended | self.orphans)
-        assert not any("platform/protected" in before[key] for key in gone)
-        if not self.approved:
-            assert len(gone) <= allowance
-            assert not any(key.startswith("volumeset/") for key in gone)
-        for key in self.suspended & before.keys():
-            assert after.get(key) == before[key]
-        for key in wanted.keys() - self.suspended:
-            assert after[key] == wanted[key], key
+        self._hold_against_the_model(before, after)
+        for key in self.commits[self.good][0].keys() - self.suspended:
+            assert after[key] == self.commits[self.good][0][key], key
         if ended.good:
             again = self.runner.lines["main"].prepare().plan
             assert again is not None
             assert again.steps == ()
         self.approved = False
+
+    def _cut(self) -> None:
+        """A run that may end in the middle: it did nothing that it may not."""
+        before = self._recorded()
+        try:
+            self._run()
+        except Killed:
+            Mortal.fuse = None
+            self.records.close()
+            self._start()
+        self._hold_against_the_model(before, self._recorded())
+
+    def _hold_against_the_model(self, before: World, after: World) -> None:
+        """Nothing went, and nothing of what is suspended was touched, that the model does not allow."""
+        if not self._readable():
+            assert after == before
+            return
+        wanted = self.commits[self.pin or self.tip][0]
+        gone = before.keys() - after.keys()
+        assert not gone & (wanted.keys() | self.suspended | self.orphans)
+        assert not any("platform/protected" in before[key] for key in gone)
+        if not self.approved:
+            assert len(gone) <= PrunePolicy().allowance(len(before))
+            assert not any(key.startswith("volumeset/") for key in gone)
+        for key in self.suspended & before.keys():
+            assert after.get(key) == before[key]
+        for key in (key for key in after if after[key] != before.get(key)):
+            assert after[key] == wanted.get(key), key
 
     def _readable(self) -> bool:
         """Whether a run may change anything: Git is sound, whole, goes on from where it was, and nobody said stop."""
@@ -249,7 +302,7 @@ class Operating(RuleBasedStateMachine):
 
     def _start(self) -> None:
         self.records = Records.open(self.place / FILE, clock_now=self.clock.now)
-        self.runner = Runner(self.settings, self.records, self.clock)
+        self.runner = Runner(self.settings, self.records, self.clock, {"recorded": mortal})
         asyncio.run(self.runner.open())
 
     def _run(self) -> Report:
@@ -279,5 +332,5 @@ class Operating(RuleBasedStateMachine):
         return found
 
 
-Operating.TestCase.settings = settings(max_examples=MANY or 40, stateful_step_count=20, deadline=None)
+Operating.TestCase.settings = settings(max_examples=MANY or 50, stateful_step_count=20, deadline=None)
 TestOperating = Operating.TestCase
