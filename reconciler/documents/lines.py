@@ -21,6 +21,9 @@ DEEPEST = 62
 NODES = 2
 """Nodes that a byte can stand for at most: ``a:`` is a mapping, a key and its null."""
 
+_SECRET = b"kind: secret"
+"""In a file with such a line there may be values that are not to be kept, as lines are."""
+
 _IN_FIELD = 2
 """How many containers are open where one begins that is the value of a top-level field, with that of the root."""
 
@@ -42,8 +45,8 @@ _OPEN: Any = object()
 """The value of a key that has none on its line."""
 
 Line = tuple[int, int, bool, str, Any, Any]
-"""Column of the line, -1 where it says nothing; column of what follows a dash, or 0; key, or ""; value; and the value
-where numbers and booleans stay as written."""
+"""Column of the line, -1 where it says nothing; column of what follows its dash; whether it has one; key, or ""; value;
+and the value where numbers and booleans stay as written."""
 
 _NOTHING: Line = (-1, 0, False, "", None, None)
 
@@ -58,7 +61,7 @@ def values(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> list[tupl
     Values are those that the composer makes of the same file, which then has no fault.
     """
     bound = min(limits.nodes // NODES, limits.document_bytes)
-    if len(raw) > bound or limits.depth < DEEPEST or not raw.isascii():
+    if len(raw) > bound or limits.depth < DEEPEST or not raw.isascii() or _SECRET in raw:
         return None
     found = []
     number = 0

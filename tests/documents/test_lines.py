@@ -95,6 +95,11 @@ def test_the_limits_are_the_parsers_to_keep() -> None:
     assert depths == list(range(1, max(depths) + 1))
 
 
+def test_lines_of_secrets_are_not_kept() -> None:
+    assert quick(b"kind: secret\nname: a\ndata: hunter2\n") is None
+    assert quick(b"kind: workload\nname: a\n") is not None
+
+
 def test_no_two_readings_share_what_can_be_changed() -> None:
     raw = b"a:\n  - b:\nc:\n  d: 1\n"
     first, second = (values(raw, LIMITS, TEXT_FIELDS) for _ in range(2))
