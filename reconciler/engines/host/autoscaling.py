@@ -101,11 +101,12 @@ def scaled(state: ScaleState, wanted: Wanted, reading: Reading | None, now: floa
         return ScaleState(replicas), replicas
     if state.replicas == 0 and state.decided is None:
         state = begun(wanted, 0, now)
+    state = msgspec.structs.replace(state, replicas=_bounded(wanted, state.replicas))
     if state.decided is None or now >= state.decided + interval(wanted):
         known = reading if reading and _fresh(wanted, reading, now) else None
         decide = _brisk_decision if _brisk(wanted) else _steady_decision
-        state = msgspec.structs.replace(decide(state, wanted, known, now), decided=now)
-    state = msgspec.structs.replace(state, replicas=_bounded(wanted, state.replicas))
+        state = decide(state, wanted, known, now)
+        state = msgspec.structs.replace(state, replicas=_bounded(wanted, state.replicas), decided=now)
     return state, state.replicas
 
 
@@ -115,12 +116,12 @@ def recommend(value: float, target: float, current: int, tolerance: float = 0.0)
 
 
 def weighed(reading: Reading, target: float, current: int) -> int:
-    """What ``reading`` recommends where ``current`` replicas are wanted, not all of which need have a value.
+    """What ``reading`` recommends where ``current`` replicas, 1 or more, are wanted; not all of them need have a value.
 
     Replicas without one (they start, or are not ready) count as idle where the others ask for more, and as just at the
     target where the others ask for fewer; where that turns the answer round, it is to stay.
     """
-    if reading.replicas == 0 or _near(reading.value, target, TOLERANCE):
+    if _near(reading.value, target, TOLERANCE):
         return current
     everyone = max(reading.replicas, current)
     more = reading.value > target

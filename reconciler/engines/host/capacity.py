@@ -84,7 +84,7 @@ def learned(history: History | None, digest: str, uses: Iterable[Used], now: flo
     open_, since = history.open, history.since
     if now >= since + SLOT:
         slots = (*slots, open_)[-SLOTS:] if open_ != Slot() else slots
-        open_, since = Slot(), now - (now - since) % SLOT
+        open_, since = Slot(), now
     for used in uses:
         open_ = Slot(max(open_.cpu, ceil(used.cpu)), max(open_.memory, used.memory))
     return History(digest, since, slots, open_)

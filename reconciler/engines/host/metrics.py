@@ -13,6 +13,7 @@ from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtime import Place, Usage
 from reconciler.engines.host.wanted import Wanted
 from reconciler.model.key import Key
+from reconciler.model.workload import metric_of
 
 COLLECT = 15.0
 """Seconds from one sample of CPU to the next (document 1, Autoscaling behavior)."""
@@ -86,7 +87,9 @@ class CpuMetric:
         return dict(self._used.get(key, {}))
 
     def read(self, wanted: Wanted, counted: Collection[str], _: float = COLLECT, /) -> Reading | None:
-        """As MetricSource.read; averaged over the time between two samples, whatever is asked for."""
+        """As MetricSource.read, and None for another metric; averaged over the time between two samples."""
+        if metric_of(wanted.type, wanted.options) != "cpu":
+            return None
         names = {container.name for container in wanted.containers}
         given = sum(container.cpu for container in wanted.containers)
         cpu: dict[str, dict[str, float]] = {}

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from reconciler.clock import Clock
 from reconciler.engines.host.autoscaling import ScaleState, averaged_over, begun, scaled
-from reconciler.engines.host.metrics import MetricSource
+from reconciler.engines.host.metrics import MetricSource, counted_for
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.supply import Supply
 from reconciler.engines.host.wanted import Wanted
 from reconciler.model.key import Key
+from reconciler.model.workload import metric_of
 
 
 class Scaler:
@@ -26,7 +27,7 @@ class Scaler:
         base, now = supply.wanted, self._clock.monotonic()
         live = [replica for replica in replicas if replica.ending is None]
         state = self._states.get(base.key) or begun(base, len(live), now)
-        counted = {replica.name for replica in live if replica.ready}
+        counted = counted_for(metric_of(base.type, base.options), live, now)
         reading = self._source.read(base, counted, averaged_over(state, base, now))
         state, count = scaled(state, base, reading, now)
         self._states[base.key] = state

@@ -96,6 +96,12 @@ def test_new_bounds_are_obeyed_at_once() -> None:
     assert count == 7
 
 
+def test_one_that_sleeps_wakes_where_its_new_metric_knows_no_sleep() -> None:
+    asleep = ScaleState(0, decided=0.0)
+    for metric, reading in (("cpu", Reading(0.0, 0, 20)), ("cpu", None), ("disabled", None)):
+        assert scaled(asleep, wanted_of("serverless", Autoscaling(metric, min_scale=0)), reading, 20)[1] == 1
+
+
 VALUES = st.floats(0, 1e6)
 TARGETS = st.integers(1, 20_000)
 

@@ -93,6 +93,11 @@ def test_other_replicas_and_other_workloads_do_not_count() -> None:
     assert metric.used(other.key) == {}
 
 
+def test_workloads_that_are_scaled_by_something_else_have_no_value() -> None:
+    options = msgspec.structs.replace(WANTED.options, autoscaling=Autoscaling("rps"))
+    assert sampled(FIRST, BUSY).read(msgspec.structs.replace(WANTED, options=options), {"a", "b"}) is None
+
+
 def test_a_sample_that_fails_leaves_what_is_known() -> None:
     assert sampled(FIRST, BUSY, {}).read(WANTED, {"a"}) == Reading(pytest.approx(50.0), 1, 30)
 
