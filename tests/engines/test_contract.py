@@ -1,4 +1,4 @@
-"""Every engine keeps every promise."""
+"""Every engine there is keeps what the contract promises."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.clock import SystemClock
+from reconciler.engines.host.engine import HostEngine
+from reconciler.engines.host.process.runtime import ProcessRuntime
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded import RecordedEngine
-from tests.engines.contract import PROMISES, Factory, Subject
+from reconciler.engines.site import Site
+from reconciler.settings import HostSettings, Settings
+from tests.engines.contract import PROMISES, Factory, Subject, subject_of
 from tests.engines.ledger import LedgerEngine
 from tests.engines.plans import Bench
+from tests.fakeclock import FakeClock
 
 
 def recorded(bench: Bench, _path: Path) -> Engine:
@@ -22,7 +28,24 @@ def ledger(_bench: Bench, path: Path) -> Engine:
     return LedgerEngine(path)
 
 
-@pytest.mark.parametrize("factory", [recorded, ledger], ids=lambda made: made.__name__)
+def host(bench: Bench, path: Path) -> Engine:
+    def no_secret(key: object) -> object:
+        raise AssertionError(f"nothing here uses {key}")
+
+    settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.01))
+    site = Site(bench.records, "here", settings, bench.clock, no_secret)  # type: ignore[arg-type]
+    return HostEngine(site, path / "here", ProcessRuntime(path / "here", "here", bench.clock))
+
+
+FACTORIES = {
+    "recorded": Factory(recorded, FakeClock),
+    "ledger": Factory(ledger, FakeClock),
+    "host-process": Factory(host, SystemClock),
+}
+
+
+@pytest.mark.parametrize("name", FACTORIES)
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
-def test_engines_keep_their_promises(promise: Callable[[Subject], None], factory: Factory, tmp_path: Path) -> None:
-    promise(Subject(factory, tmp_path))
+def test_engines_keep_their_promises(promise: Callable[[Subject], None], name: str, tmp_path: Path) -> None:
+    with subject_of(FACTORIES[name], tmp_path) as subject:
+        promise(subject)
