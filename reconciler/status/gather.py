@@ -34,7 +34,7 @@ class Gathering:
         self._drifts: dict[str, list[DriftRow]] = {}
         for row in records.drifts.all():
             self._drifts.setdefault(row.key, []).append(row)
-        self._unbound: dict[str, tuple[str, ...]] = {}
+        self._places: dict[str, tuple[str, ...] | None] = {}
 
     def facts(self, key: Key, members: tuple[Health, ...] | None = None) -> Facts:
         """What is known of ``key``; ``exists`` is False where nothing is.
@@ -73,10 +73,15 @@ class Gathering:
 
     def _wait(self, key: Key, digest: str, records: tuple[Record, ...]) -> Wait | None:
         settled = records and all(record.digest == digest for record in records)
-        if not settled:
+        if not settled or any(self.left(key.gvc, record.location) for record in records):
             return recall(self._records, key)
         held = str(key) in self._drifts and (self._settings.approval == "always" or str(key) in self._suspended)
         return recall(self._records, key) if held else None
+
+    def left(self, gvc: str, location: str) -> bool:
+        """Whether ``gvc`` has ``location`` no more, so that what is there is to go."""
+        places = self._places_of(gvc) if location else None
+        return places is not None and location not in places
 
     def _astray(self, key: Key) -> Astray | None:
         rows = self._drifts.get(str(key), [])
@@ -88,11 +93,14 @@ class Gathering:
         return Astray(places, any(row.fought for row in rows), self._settings.drift.heal)
 
     def _unbound_of(self, gvc: str) -> tuple[str, ...]:
-        if gvc not in self._unbound:
+        return tuple(place for place in self._places_of(gvc) or () if place not in self._settings.locations)
+
+    def _places_of(self, gvc: str) -> tuple[str, ...] | None:
+        """Every location of ``gvc`` as it was applied; None where it was not."""
+        if gvc not in self._places:
             found = [_body(record) for record in self._records.applied.get(Key(Kind.GVC, "", gvc))]
-            places = locations_of(found[0], lambda: self._locations) if found else ()
-            self._unbound[gvc] = tuple(place for place in places if place not in self._settings.locations)
-        return self._unbound[gvc]
+            self._places[gvc] = locations_of(found[0], lambda: self._locations) if found else None
+        return self._places[gvc]
 
     @cached_property
     def _locations(self) -> list[dict[str, Any]]:

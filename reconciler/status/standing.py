@@ -80,6 +80,6 @@ def _behind(records: Records, source: str, gathering: Gathering) -> Iterator[str
         if wanted is None or (not location and Key.parse(key).kind in PLACED):
             if not ready(gathering.facts(Key.parse(key))):
                 yield key
-        elif wanted != digest:
+        elif wanted != digest or gathering.left(key.split("/", 2)[1], location):
             yield key
     yield from desired.keys() - seen

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.desk import SECRET, SETTINGS, SHOP, Desk, golden, workload
+from tests.cli.desk import GVC, SECRET, SETTINGS, SHOP, Desk, golden, workload
 
 WEB = "workload/shop/web"
 
@@ -241,6 +241,23 @@ def test_the_settings_say_what_waits_for_approval(desk: Desk, mode: str, waiting
         desk.applied()
         assert (WEB in desk.recorded(), "workload/shop/new" in desk.recorded()) == (False, True)
         assert "Approved" in desk.run("events", "-o", "json").out
+
+
+def test_what_waits_at_a_location_that_the_gvc_left_is_not_ready(desk: Desk) -> None:
+    desk.commit({"shop/gvc.yaml": GVC.replace("      - //location/there\n", "")})
+    desk.run("apply")
+    waiting = {"api", "db", "web", "data"}
+    ready = {each.split()[0].rpartition("/")[2]: each.split()[2] for each in desk.run("get").out.splitlines()[1:]}
+    assert {name for name, words in ready.items() if words == "ApprovalRequired"} == waiting
+    assert "4 not ready" in desk.status("README.md")
+    assert "ApprovalRequired" in desk.status("shop/volumeset/data.yaml")
+    desk.commit({"shop/web.yaml": f"# again\n{workload('web')}"})
+    desk.run("apply")
+    assert "4 not ready" in desk.status("README.md")
+    desk.run("approve", desk.plan()["held"])
+    desk.applied()
+    assert "none not ready" in desk.status("README.md")
+    assert "ApprovalRequired" not in desk.run("get").out
 
 
 def test_what_is_done_cannot_be_approved_once_more(desk: Desk) -> None:
