@@ -133,6 +133,40 @@ def commits(settings: str, times: int, files: int) -> list[tuple[float, float]]:
     return asyncio.run(follow())
 
 
+def ingest(directory: str, lines: int) -> dict[str, float]:
+    """Seconds to collect ``lines`` lines of 100 bytes that a container wrote; one look at 100 files without news."""
+    from reconciler.clock import SystemClock
+    from reconciler.engines.host.logs.collector import Collector
+    from reconciler.engines.host.runtime import Place
+    from reconciler.model.key import Key
+
+    web = Key.parse("workload/shop/web")
+    files = [(Path(directory) / f"output-{number}", Place(web, f"web-{number}", "main")) for number in range(100)]
+    for file, _ in files[1:]:
+        file.write_bytes(b"listening\n")
+    with files[0][0].open("wb") as out:
+        for number in range(lines):
+            what = (
+                f"2026-01-31T12:00:00Z INFO GET /api/orders/{number * 7919 % 100_003} {number % 977} ms {number:08x} "
+            )
+            out.write(f"{what:.<99}\n".encode())
+
+    async def collect() -> dict[str, float]:
+        collector = Collector(Path(directory) / "logs", "here", SystemClock())
+        for file, place in files:
+            collector.follow(place, file)
+        began, used = time.perf_counter(), time.process_time()
+        while (await collector.collect()).behind:
+            pass
+        seconds, cpu = time.perf_counter() - began, time.process_time() - used
+        began = time.perf_counter()
+        for _ in range(100):
+            await collector.collect()
+        return {"seconds": seconds, "cpu": cpu, "look": (time.perf_counter() - began) / 100}
+
+    return asyncio.run(collect())
+
+
 async def step(repository: str, commit: str, run: Callable[[], Awaitable[Any]]) -> tuple[float, Any]:
     """Move the branch to ``commit``, then run; the seconds of the run alone, and how it ended."""
     import pygit2
@@ -157,7 +191,7 @@ def made(repository: str, times: int, files: int, seed: int) -> list[str]:
 
 
 NAMES: dict[str, Callable[..., Any]] = {
-    each.__name__: each for each in (prepare, restart, poll, paths, commits)
+    each.__name__: each for each in (prepare, restart, poll, paths, commits, ingest)
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -121,13 +121,22 @@ def commands(ground: Ground) -> Iterator[Row]:
     yield Row(f"reconciler get of all {THOUSANDS:,}", measured.wall, 0.25, note=measured.note())
 
 
+def logs(ground: Ground) -> Iterator[Row]:
+    """What a location's log collector takes: many lines, and none."""
+    lines = 200_000 * ground.often(10)
+    found, _ = inside("ingest", directory=ground.scratch, lines=lines)
+    rate = f"{lines / found['seconds']:,.0f} lines/s, {found['cpu']:.2f} s of CPU"
+    yield Row(f"{lines:,} lines of 100 bytes into the logs", found["seconds"], lines / 200_000, note=rate)
+    yield Row("a look at 100 containers that write nothing", found["look"], 0.001)
+
+
 def others(ground: Ground) -> Iterator[Row]:
     """Other programs at work like ours; only with --peers, since they are fetched."""
     yield from peers.rows(ground)
 
 
 ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {
-    each.__name__: each for each in (first, cold, warm, poll, paths, commit, large, thousands, validate, commands)
+    each.__name__: each for each in (first, cold, warm, poll, paths, commit, large, thousands, validate, commands, logs)
 }
 
 

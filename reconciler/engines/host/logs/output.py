@@ -128,4 +128,6 @@ def _goes_on(file: int, known: Position, inode: int) -> bool:
     if known.inode != inode or os.fstat(file).st_size < known.offset:
         return False
     there = os.pread(file, len(known.seen), known.offset - len(known.seen))
-    return all(now in (0, before) for now, before in zip(there, known.seen, strict=True))
+    return len(there) == len(known.seen) and all(
+        now in (0, before) for now, before in zip(there, known.seen, strict=True)
+    )

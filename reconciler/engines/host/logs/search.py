@@ -100,7 +100,10 @@ class Search:
 
     def _since(self, stream: Stream) -> Iterator[Line]:
         number, at = self._ends.get(stream, (0, 0))
-        for segment in _from(segments(stream.directory), number):
+        there = segments(stream.directory)
+        if there and there[-1].number < number:
+            number = 0  # all of it went, and it began anew
+        for segment in _from(there, number):
             at = at if segment.number == number else 0
             for block, after in forward(segment.path, at):
                 at = after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -106,6 +107,26 @@ def test_more_waits_for_what_is_half_written_and_misses_nothing_that_went(locati
     assert search.more() == []
     location.taken("after all was thrown away\n")
     assert texts(search.more()) == ["after all was thrown away"]
+
+
+def test_a_stream_that_begins_anew_while_it_is_followed_is_seen(location: Location) -> None:
+    location.wait(2 * 86_400)
+    location.taken("in the second segment\n")
+    search = location.search('{workload="web"}')
+    shutil.rmtree(location.root / "shop" / "web")
+    location.output(place()).unlink()
+    location.restarted()
+    location.taken("in the first segment\n")
+    assert [path.stem.partition("-")[2] for path in location.segments()] == ["1"]
+    assert texts(search.more()) == ["in the first segment"]
+
+
+def test_locations_are_merged_and_told_apart(location: Location) -> None:
+    shutil.copytree(location.root, location.state / "host" / "there" / "logs")
+    assert len(location.lines()) == 40
+    assert location.lines(limit=4) == ["9 first", "9 second"] * 2
+    assert {line.stream.location for line in location.found(limit=4)} == {"here", "there"}
+    assert len(location.lines('{location="there"}')) == 20
 
 
 def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
