@@ -164,14 +164,21 @@ class _Assembly:
 
     def _note(self, change: FileChange, decoded: Decoded) -> list[str]:
         """Take in what one file says; the names of the GVCs that it declares, sound or not."""
+        for manifest in decoded.manifests:
+            self.manifests.append((change.path, change.after, self._sparing(manifest)))
+        names = [manifest.name for manifest in decoded.manifests if manifest.kind is Kind.GVC]
+        if decoded.faults or decoded.broken or decoded.documents > len(decoded.manifests):
+            names += self._note_faults(change, decoded)
+        return names
+
+    def _note_faults(self, change: FileChange, decoded: Decoded) -> list[str]:
+        """Take in what is wrong with one file; the names of the GVCs that it means to declare."""
         self.delta.findings.extend(Finding.at(change.path, fault) for fault in decoded.faults)
         lost = decoded.documents > len(decoded.manifests) + len(decoded.broken)
         if lost or any(fault.rule in _UNREADABLE for fault in decoded.faults):
             self.unclear.add(directory_of(change.path))
-        self.manifests.extend((change.path, change.after, self._sparing(manifest)) for manifest in decoded.manifests)
         self.broken.extend((change, each) for each in decoded.broken)
-        broken = [each.key.removeprefix("gvc/") for each in decoded.broken if each.key.startswith("gvc/")]
-        return broken + [manifest.name for manifest in decoded.manifests if manifest.kind is Kind.GVC]
+        return [each.key.removeprefix("gvc/") for each in decoded.broken if each.key.startswith("gvc/")]
 
     def _sparing(self, manifest: Manifest) -> Manifest:
         """``manifest`` with the references and questions of an equal one: of 100,000, mostly made from a few patterns,
