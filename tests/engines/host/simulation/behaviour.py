@@ -10,8 +10,9 @@ from reconciler.engines.host.wanted import WantedContainer
 from reconciler.model.workload import Command, Probe
 
 NEVER = math.inf
-COMMAND = Command(("true",))
-PROBE = Probe(exec=COMMAND)
+POST_START = Command(("greet",))
+PRE_STOP = Command(("wait",))
+PROBE = Probe(exec=Command(("true",)))
 
 
 class Behaviour(msgspec.Struct, frozen=True):
@@ -57,15 +58,17 @@ SOUND = frozenset({"good", "plain", "slow", "paired", "greeting", "hooked", "stu
 """Those whose replicas come up and stay up."""
 
 
-def containers_of(behaviour: Behaviour) -> tuple[WantedContainer, ...]:
-    """The containers of a version that behaves so."""
+def containers_of(name: str) -> tuple[WantedContainer, ...]:
+    """The containers of a version that behaves so; their image is the name."""
+    behaviour = BEHAVIOURS[name]
     return tuple(
         WantedContainer(
-            name,
+            container,
+            image=name,
             readiness=None if behaviour.ready is None else PROBE,
             liveness=PROBE,
-            post_start=None if behaviour.post_start is None else COMMAND,
-            pre_stop=None if behaviour.pre_stop is None else COMMAND,
+            post_start=None if behaviour.post_start is None else POST_START,
+            pre_stop=None if behaviour.pre_stop is None else PRE_STOP,
         )
-        for name in behaviour.containers
+        for container in behaviour.containers
     )

@@ -14,9 +14,10 @@ import msgspec
 
 from reconciler.engines.host.standing import is_available, is_current
 from reconciler.engines.host.timing import Timing
-from reconciler.engines.host.wanted import Rollout
+from reconciler.engines.host.wanted import Rollout, Type, Wanted
+from reconciler.model.workload import Options
 from tests.engines.host.simulation.behaviour import SOUND
-from tests.engines.host.simulation.world import World, new_world
+from tests.engines.host.simulation.world import KEY, World
 
 QUIET = 20_000.0
 """Seconds in which everything comes to rest: many times the longest backoff, and all replicas one after another."""
@@ -37,15 +38,15 @@ class Schedule(msgspec.Struct, forbid_unknown_fields=True):
     events: tuple[str, ...] = ()
 
 
-def world_of(schedule: Schedule) -> World:
-    """The world in which a schedule begins."""
+def wanted_at_first(schedule: Schedule) -> Wanted:
+    """The workload of a schedule, before its first version."""
     rollout = Rollout(schedule.min_ready, schedule.surge, schedule.unavailable, schedule.parallel)
-    return new_world(schedule.type, schedule.replicas, rollout, Timing(schedule.scale))
+    return Wanted(KEY, Type(schedule.type), 0, "", "", schedule.replicas, (), Options(), rollout)
 
 
 def begin(schedule: Schedule) -> World:
     """Let the events happen, up to the moment of the last one."""
-    world = world_of(schedule)
+    world = World(wanted_at_first(schedule), Timing(schedule.scale))
     world.push(schedule.first)
     for event in schedule.events:
         seconds, verb, argument = (*event.split(), "")[:3]

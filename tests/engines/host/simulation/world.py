@@ -14,9 +14,8 @@ from reconciler.engines.host.acts import Act, Create, Decision, Kill, Remove, Ru
 from reconciler.engines.host.decide import decide
 from reconciler.engines.host.replica import Hook, Phase, Replica
 from reconciler.engines.host.timing import Timing
-from reconciler.engines.host.wanted import Rollout, Type, Wanted
+from reconciler.engines.host.wanted import Wanted
 from reconciler.model.key import Key, Kind
-from reconciler.model.workload import Options
 from tests.engines.host.decisions.reading import line
 from tests.engines.host.simulation.behaviour import BEHAVIOURS, Behaviour, containers_of
 from tests.engines.host.simulation.watch import Watch
@@ -46,12 +45,12 @@ class World:
     ``told`` lists every act that was carried out, with its moment.
     """
 
-    def __init__(self, wanted: Wanted, timing: Timing | None = None) -> None:
+    def __init__(self, wanted: Wanted, timing: Timing) -> None:
         self.now = 1000.0
         self.wanted: Wanted | None = None
         self.last = wanted
         self.replicas: dict[str, Replica] = {}
-        self.timing = timing or Timing()
+        self.timing = timing
         self.watch = Watch(self.timing)
         self.told: list[tuple[float, str]] = []
         self._made = 0
@@ -68,7 +67,7 @@ class World:
         self._version += 1
         self.behaviour = behaviour
         self._behaviours[self._version] = BEHAVIOURS[behaviour]
-        containers = containers_of(BEHAVIOURS[behaviour])
+        containers = containers_of(behaviour)
         self.want(version=self._version, digest=f"digest-{self._version}", containers=containers)
 
     def want(self, **changes: object) -> None:
@@ -208,7 +207,7 @@ class World:
     def _create(self, index: int) -> None:
         assert self.wanted is not None
         self._made += 1
-        name = f"web-{index}" if index >= 0 else f"web-r{self._made}"
+        name = f"web-{index}" if index >= 0 else f"web-r{self._made:04}"
         assert name not in self.replicas, f"{name} is made while it is there"
         self.replicas[name] = changes.made(self.wanted, index, name, self.now, "")
 
@@ -277,8 +276,3 @@ class World:
 
     def _behaviour(self, replica: Replica) -> Behaviour:
         return self._behaviours[replica.version]
-
-
-def new_world(kind: str, replicas: int, rollout: Rollout, timing: Timing | None = None) -> World:
-    """A world in which nothing is wanted as yet."""
-    return World(Wanted(KEY, Type(kind), 0, "", "", replicas, (), Options(), rollout), timing)

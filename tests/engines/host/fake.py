@@ -1,0 +1,270 @@
+"""A runtime whose containers start, end and become ready by script, in the time of a fake clock, and what goes with it.
+
+A container's image names how it behaves: see BEHAVIOURS in simulation/behaviour.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.probes import Kind
+from reconciler.engines.host.replica import Container, Replica
+from reconciler.engines.host.runtime import Executed, Launch, OnEnd, Place, Running, Usage
+from reconciler.engines.host.wanted import Wanted, WantedContainer
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from tests.engines.host.simulation.behaviour import BEHAVIOURS, POST_START
+from tests.fakeclock import FakeClock
+
+
+class QuickClock(FakeClock):
+    """A fake clock that goes on when, and only when, nobody has anything left to do at the moment."""
+
+    async def settle(self) -> None:
+        """Let everything go on that can; more than a million turns go round in circles."""
+        loop = asyncio.get_running_loop()
+        for _ in range(1_000_000):
+            await asyncio.sleep(0)
+            if not loop._ready:  # type: ignore[attr-defined]
+                return
+        raise AssertionError("no rest")
+
+
+class Program(msgspec.Struct, eq=False):
+    """A container as it really is, whatever is known of it."""
+
+    launch: Launch
+    started: float
+    ready: bool
+    alive: bool = True
+    code: int = 0
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What the runtime was asked for, and when."""
+
+    at: float
+    verb: str
+    replica: str
+    container: str = ""
+
+
+Tell = Callable[[Place, Kind, bool, str], None]
+
+
+class Programs:
+    """The containers that run on a machine that there is not; they go on whatever becomes of the daemon."""
+
+    def __init__(self, clock: QuickClock) -> None:
+        self.clock = clock
+        self.running: dict[Place, Program] = {}
+        self.told: list[Told] = []
+        self.on_end: OnEnd | None = None
+        self.tell: Tell | None = None
+        self._count = 0
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call once in ``seconds``; never, where they are infinite."""
+        if math.isfinite(seconds):
+            self._count += 1
+            self.clock.after(f"program {self._count}", seconds, call)
+
+    def note(self, verb: str, replica: str, container: str = "") -> None:
+        """Write down what was asked for."""
+        self.told.append(Told(self.clock.monotonic(), verb, replica, container))
+
+    def places(self) -> list[Place]:
+        """Where something runs, in the order of the starts."""
+        return [place for place, program in self.running.items() if program.alive]
+
+    def end(self, place: Place, code: int, program: Program | None = None) -> None:
+        """The container ends; where ``program`` is given, only if it is still that one."""
+        found = self.running.get(place)
+        if found is None or not found.alive or (program is not None and found is not program):
+            return
+        found.alive, found.code = False, code
+        if self.on_end is not None:
+            self.on_end(place)
+
+    def verdict(self, place: Place, kind: Kind, good: bool, program: Program | None = None) -> None:
+        """A probe of the container has another verdict from now on."""
+        found = self.running.get(place)
+        if found is None or not found.alive or (program is not None and found is not program):
+            return
+        if kind is Kind.READINESS:
+            found.ready = good
+        if self.tell is not None:
+            self.tell(place, kind, good, "" if good else "HTTP 503")
+
+
+class FakeRuntime:
+    """The protocol of runtime.py over ``programs``; several may follow each other over the same ones."""
+
+    name = "fake"
+
+    def __init__(self, programs: Programs) -> None:
+        self._programs = programs
+
+    async def open(self, on_end: OnEnd) -> None:
+        """Tell ``on_end`` of every end from now on."""
+        self._programs.on_end = on_end
+
+    async def close(self) -> None:
+        """Tell nobody any more."""
+        self._programs.on_end = self._programs.tell = None
+
+    def lacks(self, wanted: Wanted) -> tuple[str, ...]:
+        """Nothing is lacking."""
+        return ()
+
+    async def start(self, launch: Launch) -> None:
+        """Start it, if its behaviour says that it starts."""
+        programs, place, behaviour = self._programs, launch.place, BEHAVIOURS[launch.image]
+        found = programs.running.get(place)
+        assert found is None or not found.alive, f"{place} is started while it runs"
+        programs.note("start", place.replica, place.container)
+        await asyncio.sleep(0)
+        if not behaviour.starts:
+            raise EngineError("no such program", reason="NotFound", retry=True)
+        programs.running.pop(place, None)
+        program = Program(launch, programs.clock.monotonic(), behaviour.ready is None)
+        programs.running[place] = program
+        if behaviour.lives == 0:
+            programs.end(place, 1, program)
+        programs.later(behaviour.lives, lambda: programs.end(place, 1, program))
+        await asyncio.sleep(0)
+
+    async def signal(self, place: Place, number: int) -> None:
+        """SIGKILL ends it now, SIGTERM when its behaviour says so."""
+        programs, program = self._programs, self._programs.running.get(place)
+        programs.note("kill" if number == signal.SIGKILL else "terminate", place.replica, place.container)
+        await asyncio.sleep(0)
+        if program is not None and program.alive:
+            killed = number == signal.SIGKILL
+            wait = 0.0 if killed else BEHAVIOURS[program.launch.image].obeys
+            programs.later(wait, lambda: programs.end(place, 137 if killed else 143, program))
+
+    async def exec(self, place: Place, argv: Sequence[str], timeout: float) -> Executed:
+        """Run a hook for as long as the behaviour says."""
+        program = self._programs.running[place]
+        behaviour = BEHAVIOURS[program.launch.image]
+        first = tuple(argv) == POST_START.command
+        if not first:
+            self._programs.note("runprestop", place.replica, place.container)
+        takes = (behaviour.post_start if first else behaviour.pre_stop) or 0.0
+        await self._programs.clock.sleep(min(takes, timeout))
+        return Executed(0, "", timed_out=takes > timeout)
+
+    async def stats(self) -> dict[Place, Usage]:
+        """Nobody uses anything."""
+        return {place: Usage(0.0, 0) for place in self._programs.places()}
+
+    async def list(self) -> list[Running]:
+        """What runs, and what has ended and was neither removed nor started again."""
+        return [
+            Running(
+                place,
+                program.launch.version,
+                program.launch.stamp,
+                program.launch.index,
+                program.alive,
+                program.started,
+                None if program.alive else program.code,
+            )
+            for place, program in self._programs.running.items()
+        ]
+
+    def output(self, place: Place) -> Path:
+        """Nobody writes anything."""
+        return Path("/dev/null")
+
+    async def remove(self, key: Key, replica: str) -> None:
+        """Forget a replica; what still runs of it is remembered in what was told."""
+        self._programs.note("remove", replica)
+        for place, program in list(self._programs.running.items()):
+            if (place.key, place.replica) == (key, replica):
+                if program.alive:
+                    self._programs.note("removed running", replica, place.container)
+                del self._programs.running[place]
+
+
+class FakeProbing:
+    """The protocol Probing of tools.py: verdicts come when the behaviour says so."""
+
+    def __init__(self, programs: Programs, tell: Tell) -> None:
+        self._programs = programs
+        self._told = tell
+        self._watched: set[Place] = set()
+        programs.tell = self._tell
+
+    def watch(self, place: Place, container: WantedContainer, ports: Mapping[int, int], seen: Container) -> None:
+        """Tell of its probes from now on; where they have said something meanwhile, at once."""
+        programs, program = self._programs, self._programs.running[place]
+        behaviour, age = BEHAVIOURS[container.image], programs.clock.monotonic() - seen.started
+        self._watched.add(place)
+        if age:
+            self._catch_up(place, program, seen)
+        waits = (
+            (Kind.READINESS, True, behaviour.ready if behaviour.ready is not None else math.inf),
+            (Kind.READINESS, False, behaviour.unready),
+            (Kind.LIVENESS, False, behaviour.dead),
+        )
+        for kind, good, wait in waits:
+            if wait > age or not age:
+                self._arm(place, program, kind, good, wait - age)
+
+    def _arm(self, place: Place, program: Program, kind: Kind, good: bool, wait: float) -> None:
+        self._programs.later(wait, lambda: self._programs.verdict(place, kind, good, program))
+
+    def _catch_up(self, place: Place, program: Program, seen: Container) -> None:
+        if program.ready != seen.ready:
+            self._programs.later(0.0, lambda: self._programs.verdict(place, Kind.READINESS, program.ready, program))
+
+    def forget(self, place: Place) -> None:
+        """Tell nothing of it any more."""
+        self._watched.discard(place)
+
+    def _tell(self, place: Place, kind: Kind, good: bool, message: str) -> None:
+        if place in self._watched:
+            self._told(place, kind, good, message)
+
+
+class FakeOutfit:
+    """The protocol Outfit of tools.py: containers are given nothing but their behaviour."""
+
+    def ports(self, wanted: Wanted, name: str) -> dict[int, int]:
+        """One port, so that the pool has something to show."""
+        return {8080: 20000}
+
+    def hold(self, replica: Replica) -> None:
+        """Nothing is held."""
+
+    def moved(self, replica: Replica, container: str) -> dict[int, int]:
+        """Nothing moves."""
+        return replica.ports
+
+    def launch(self, replica: Replica, container: str) -> Launch:
+        """The replica, and how it behaves."""
+        image = next(each.wanted.image for each in replica.containers if each.name == container)
+        place = Place(replica.key, replica.name, container)
+        return Launch(place, replica.version, replica.stamp, replica.index, "", (), {}, image=image)
+
+    def clear(self, replica: Replica) -> None:
+        """There is nothing to clear."""
+
+
+class FakeLogging:
+    """The protocol Logging of tools.py: nobody reads."""
+
+    def follow(self, place: Place, path: Path) -> None:
+        """Nothing is followed."""
+
+    async def forget(self, place: Place) -> object:
+        """Nothing is forgotten."""
+        return None

@@ -1,0 +1,142 @@
+"""The controller itself, with its keepers, store and pool, over programs that there are not and a clock of ours."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.controller import Controller
+from reconciler.engines.host.pool import Pool
+from reconciler.engines.host.probes import Kind
+from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.runtime import Place
+from reconciler.engines.host.store import Store
+from reconciler.engines.host.timing import Timing
+from reconciler.engines.host.tools import Tools
+from reconciler.engines.host.wanted import Wanted
+from reconciler.engines.protocol import News
+from tests.engines.host.fake import FakeLogging, FakeOutfit, FakeProbing, FakeRuntime, Programs, QuickClock
+from tests.engines.host.simulation.behaviour import containers_of
+from tests.engines.host.simulation.schedule import Schedule, wanted_at_first
+
+
+class InOrder(random.Random):
+    """Letters for names so that the names of later replicas come later in the alphabet."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self._names = 0
+
+    def choices(self, population: str, *, k: int) -> list[str]:  # type: ignore[override]
+        """The next name."""
+        self._names += 1
+        return list(f"r{self._names:04}")
+
+
+class Stage:
+    """One location with one workload. ``world`` is what the former daemon left to the next one: programs and files."""
+
+    def __init__(self, root: Path, schedule: Schedule) -> None:
+        self.clock = QuickClock()
+        self.clock.start()
+        self.programs = Programs(self.clock)
+        self.news: list[News] = []
+        self.last = wanted_at_first(schedule)
+        self.wanted: Wanted | None = None
+        self._root = root
+        self._timing = Timing(schedule.scale)
+        self._rng = InOrder()
+        self._version = 0
+        self._controller: Controller | None = None
+
+    async def open(self) -> None:
+        """Let a daemon begin."""
+        tools = Tools(
+            runtime=FakeRuntime(self.programs),
+            outfit=FakeOutfit(),
+            store=Store(self._root / "replicas"),
+            pool=Pool(self._root / "pool"),
+            probing=FakeProbing(self.programs, self._probed),
+            logging=FakeLogging(),
+            clock=self.clock,
+            timing=self._timing,
+            rng=self._rng,
+            tell=self.news.append,
+            changed=lambda: None,
+        )
+        self._controller = Controller(tools)
+        await self._controller.open()
+        self._hand_over()
+        self._controller.end_others()
+
+    async def close(self) -> None:
+        """Let the daemon stop."""
+        if self._controller is not None:
+            controller, self._controller = self._controller, None
+            await controller.close()
+
+    async def run(self, seconds: float) -> None:
+        """Let the time pass."""
+        await self.clock.advance(seconds)
+
+    def replicas(self) -> tuple[Replica, ...]:
+        """What the daemon knows of."""
+        return self._controller.replicas(self.last.key) if self._controller is not None else ()
+
+    async def happen(self, verb: str, argument: str) -> None:
+        """One event of a schedule."""
+        places = self.programs.places()
+        if verb == "push":
+            self._version += 1
+            self.want(version=self._version, digest=f"digest-{self._version}", containers=containers_of(argument))
+        elif verb == "touch":
+            self.want(stamp=f"{self.last.stamp}+")
+        elif verb == "scale":
+            self.want(replicas=int(argument))
+        elif verb in ("suspend", "resume"):
+            self.want(suspended=verb == "suspend")
+        elif verb == "delete":
+            self.wanted = None
+            self._hand_over()
+        elif verb == "restart":
+            await self._restart(float(argument))
+        elif places:
+            self._trouble(verb, places[int(argument) % len(places)])
+
+    def want(self, **changes: object) -> None:
+        """Want the same but for ``changes``."""
+        self.last = self.wanted = msgspec.structs.replace(self.last, **changes)
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._controller is not None:
+            self._controller.want(self.last.key, self.wanted)
+
+    async def _restart(self, downtime: float) -> None:
+        if self._controller is not None:
+            await self.close()
+            await self.run(downtime)
+            await self.open()
+
+    def _trouble(self, verb: str, place: Place) -> None:
+        if verb == "crash":
+            self.programs.end(place, 1)
+        elif verb == "dead":
+            self.programs.verdict(place, Kind.LIVENESS, False)
+        elif self.programs.running[place].launch.image != "plain":
+            self.programs.verdict(place, Kind.READINESS, verb == "ready")
+
+    def _probed(self, place: Place, kind: Kind, good: bool, message: str) -> None:
+        if self._controller is not None:
+            self._controller.probed(place, kind, good, message)
+
+
+def told(programs: Programs) -> Iterable[str]:
+    """What the programs were told, a line each, as worlds write it."""
+    return (
+        f"{each.at:g} {each.verb} {each.replica}{'/' if each.container else ''}{each.container}"
+        for each in programs.told
+    )

@@ -1,0 +1,58 @@
+"""The controller carries out just what is decided, at the second at which it is."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.casefiles import cases
+from tests.engines.host.simulation.schedule import QUIET, Schedule, begin
+from tests.engines.host.simulation.stage import Stage, told
+
+CARRIED = ("start ", "terminate ", "kill ", "runprestop ", "remove ", "removed running ")
+
+
+async def staged(root: Path, schedule: Schedule, seconds: float) -> Stage:
+    """The stage after a schedule and ``seconds`` more."""
+    stage = Stage(root, schedule)
+    await stage.open()
+    await stage.happen("push", schedule.first)
+    for event in schedule.events:
+        wait, verb, argument = (*event.split(), "")[:3]
+        await stage.run(float(wait))
+        await stage.happen(verb, argument)
+    await stage.run(seconds)
+    return stage
+
+
+def decided(schedule: Schedule, seconds: float) -> list[str]:
+    """What is decided in the same schedule without a controller, from the second 0 on."""
+    world = begin(schedule)
+    world.run(seconds)
+    lines = (f"{at - 1000.0:g} {line}" for at, line in world.told)
+    return [line for line in lines if line.partition(" ")[2].startswith(CARRIED)]
+
+
+def played(root: Path, schedule: Schedule, seconds: float) -> Stage:
+    """``staged`` in a loop of its own, closed at the end."""
+
+    async def whole() -> Stage:
+        stage = await staged(root, schedule, seconds)
+        await stage.close()
+        return stage
+
+    return asyncio.run(whole())
+
+
+@pytest.mark.parametrize("case", [*cases("host/courses.yaml"), *cases("host/schedules.yaml")])
+def test_what_is_carried_out_is_what_is_decided(case: dict[str, Any], tmp_path: Path) -> None:
+    case.pop("course", None)
+    seconds = case.pop("seconds", QUIET)
+    schedule = msgspec.convert(case, Schedule)
+    stage = played(tmp_path, schedule, seconds)
+    assert sorted(told(stage.programs)) == sorted(decided(schedule, seconds))
+    assert not [each for each in stage.news if each.reason in ("HostTrouble",)]
