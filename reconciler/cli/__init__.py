@@ -36,6 +36,7 @@ COMMANDS = {
     "resume": "End a suspension or a rollback.",
     "rollback": "Hold a source at an older revision.",
     "retry": "Try again at once what failed.",
+    "restart": "Have new replicas of a workload take over.",
     "orphan": "Keep a resource that leaves Git.",
     "adopt": "Take an orphan back.",
     "secret": "Encrypt secrets, and edit encrypted ones.",

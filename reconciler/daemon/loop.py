@@ -26,7 +26,9 @@ from reconciler.source.open import Source
 
 JITTER = 0.1
 """Polls come up to this part of their interval later, so that many hosts do not ask at once."""
-BACKGROUND = frozenset({"poll", "ref"})
+RESTART = "restart"
+"""Reason to look again at what was asked for of replicas that run."""
+BACKGROUND = frozenset({"poll", "ref", RESTART})
 """Reasons that ask for a look and not for a run."""
 STATUS = "/status"
 """Woken in the place of a source (whose name has no slash) when only status is to be written."""
@@ -116,6 +118,8 @@ class Daemon:
         try:
             if self._replay:
                 await self._recover()
+            if RESTART in wakes.get(None, ()):
+                self.runner.refresh()
             for name in self._woken(wakes):
                 await self._look(name, wakes.get(name, set()) | wakes.get(None, set()))
             for request in self.runner.records.requests.open():

@@ -226,9 +226,11 @@ class Line:
             self.records.events.trim(self.settings.events.keep)
             if any(step.key.kind is Kind.SECRET for step in plan.steps):
                 self.records.seals.sweep()
-            for one in outcomes:
-                if one.result is Result.APPLIED and one.seen is None:
-                    self.records.conditions.forget(str(one.id.key))
+            gone = [one.id.key for one in outcomes if one.result is Result.APPLIED and one.seen is None]
+            for key in gone:
+                self.records.conditions.forget(str(key))
+            if gone:
+                self.records.restarts.sweep()
             for digest in plan.let_go if ended.good else ():
                 self.records.approvals.consume(f"{self.name}/{digest}")
 

@@ -1,4 +1,4 @@
-"""What operators say: suspend, resume, roll back, retry, adopt, orphan. Each is a row in the records and an event.
+"""What operators say: suspend, resume, roll back, retry, restart, adopt, orphan. Each is a row and an event.
 
 A wake-up tells the daemon, where one runs; else the next run goes by it.
 """
@@ -13,6 +13,7 @@ from reconciler.errors import RefusedError
 from reconciler.model.key import Key
 from reconciler.model.revision import Revision
 from reconciler.pipeline.line import Line
+from reconciler.pipeline.restarting import restartable_at
 from reconciler.records.events import Event
 from reconciler.records.store import FILE, Records
 from reconciler.records.suspensions import source_target
@@ -67,6 +68,13 @@ class Operations:
             if not count + self._records.heals.forget(key):
                 raise RefusedError(f"nothing of {key} has failed; see: reconciler describe {key}")
         return f"{key} is tried again"
+
+    def restart(self, key: Key) -> str:
+        """Have new replicas take over from those that ``key`` has, in the same version, as its rolloutOptions say."""
+        places = restartable_at(self._settings, self._records, key)
+        with self._said(str(key), "RestartRequested", self._by):
+            self._records.restarts.ask(key, self._by)
+        return f"{key} is restarted at {', '.join(places)}, replica by replica; see: reconciler top --gvc {key.gvc}"
 
     def orphan(self, key: Key) -> str:
         """Keep ``key`` where it is when it leaves Git."""

@@ -83,6 +83,14 @@ class Runner:
         self._forget(set(self.records.sources.names()) - self.lines.keys())
         return len(await self.executor.replay())
 
+    def refresh(self) -> None:
+        """Have the engines look again at what reaches them with no step: GVCs, secrets, restarts that were asked for.
+
+        Raises RecordsError.
+        """
+        for engine in self._lasting:
+            engine.refresh()
+
     async def close(self) -> None:
         """End the work of the engines; what they run goes on."""
         for engine in self._lasting:
@@ -121,8 +129,7 @@ class Runner:
             return report.moved(name, str(prepared.revision), other)
         ended = await line.perform(prepared, self.executor, reason, partial(preempted, str(prepared.revision)))
         if prepared.plan is not None and any(step.key.kind in SHARED for step in prepared.plan.steps):
-            for engine in self._lasting:
-                engine.refresh()
+            self.refresh()
         self._conditions(name, prepared, ended)
         self._stir(name, prepared, ended)
         return ended

@@ -27,6 +27,6 @@ class Restarts:
         """How often a restart of ``key`` was asked for."""
         return int(self._db.value("SELECT count FROM restarts WHERE key = ?", (str(key),)) or 0)
 
-    def forget(self, key: AnyKey) -> None:
-        """Nothing is left of ``key``."""
-        self._db.write("DELETE FROM restarts WHERE key = ?", (str(key),))
+    def sweep(self) -> None:
+        """Forget the restarts of what is recorded no more."""
+        self._db.write("DELETE FROM restarts WHERE key NOT IN (SELECT key FROM applied)")
