@@ -70,8 +70,10 @@ EXCUSED = {
     "Query/kind": "one view for every query, and each holder has another kind in mind",
     "/tcpSocket/path": "one view for all that a probe asks",
     "/tcpSocket/scheme": "one view for all that a probe asks",
+    "/tcpSocket/httpHeaders": "one view for all that a probe asks",
     "/grpc/path": "one view for all that a probe asks",
     "/grpc/scheme": "one view for all that a probe asks",
+    "/grpc/httpHeaders": "one view for all that a probe asks",
     "/defaultOptions/location": "one view for all options",
 }
 """How the path of a difference ends → why it is there."""

@@ -76,13 +76,14 @@ def applies(wanted: Wanted) -> bool:
 def learned(history: History | None, digest: str, uses: Iterable[Used], now: float) -> History:
     """``history`` with what each replica used of one container; any change of the workload begins it anew.
 
-    Slots in which nothing was seen (the daemon was stopped, there were no replicas) are left out.
+    Slots in which nothing was seen (the daemon was stopped, there were no replicas) are left out. A clock that began
+    anew, as that of a machine does, ends the open one.
     """
     if history is None or history.digest != digest:
         history = History(digest, now)
     slots = history.slots
     open_, since = history.open, history.since
-    if now >= since + SLOT:
+    if not since <= now < since + SLOT:
         slots = (*slots, open_)[-SLOTS:] if open_ != Slot() else slots
         open_, since = Slot(), now
     for used in uses:

@@ -112,10 +112,10 @@ def _request(url: str, headers: tuple[Header, ...]) -> bytes:
     path = quote(parts.path or "/", safe=SENT)
     query = "?" + quote(parts.query, safe=SENT) if parts.query else ""
     given = {each.name.lower() for each in headers}
-    usual = (("Host", parts.netloc), ("User-Agent", AGENT), ("Accept", "*/*"))
-    fields = [field for field in usual if field[0].lower() not in given]
-    fields += [(each.name, each.value) for each in headers if each.name.lower() != "connection"]
-    lines = [f"GET {path}{query} HTTP/1.1", *(f"{name}: {value}" for name, value in fields), "Connection: close"]
+    usual = {"host": f"Host: {parts.netloc}", "user-agent": f"User-Agent: {AGENT}", "accept": "Accept: */*"}
+    lines = [f"GET {path}{query} HTTP/1.1", *(line for name, line in usual.items() if name not in given)]
+    lines += [f"{each.name}: {each.value}" for each in headers if each.name.lower() != "connection"]
+    lines.append("Connection: close")
     if any(character < " " or character == "\x7f" for line in lines for character in line):
         raise NoAnswer("a header that cannot be sent")
     return ("\r\n".join(lines) + "\r\n\r\n").encode()

@@ -21,9 +21,13 @@ from grpc_health.v1.health_pb2 import HealthCheckResponse
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from reconciler.clock import SystemClock
 from reconciler.engines.host.asking import Answer, Asked, ask
 from reconciler.engines.host.grpchealth import serving_status
 from reconciler.engines.host.httpget import NoAnswer
+from reconciler.engines.host.probes import Kind as ProbeKind
+from reconciler.engines.host.probing import Prober
+from reconciler.engines.host.replica import Container
 from reconciler.engines.host.runtime import Executed, Place
 from reconciler.engines.host.wanted import WantedContainer
 from reconciler.errors import EngineError
@@ -285,5 +289,28 @@ def test_no_look_leaves_a_file_open() -> None:
     async def scenario() -> None:
         before = await looks()
         assert before - 5 < await looks() < before + 5, "36 looks in each round"
+
+    asyncio.run(scenario())
+
+
+def test_a_prober_finds_a_server_soon_after_it_listens_and_tells_when_it_is_gone() -> None:
+    told: asyncio.Queue[tuple[Place, ProbeKind, bool, str]] = asyncio.Queue()
+    probe = msgspec.convert({"httpGet": {}, "periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 1}, Probe)
+
+    async def scenario() -> None:
+        clock = SystemClock()
+        prober = Prober(Shell(), clock, lambda *news: told.put_nowait(news))
+        with site() as server:
+            container = WantedContainer("main", ports=(DECLARED,), readiness=probe, liveness=probe)
+            seen = Container("main", started=clock.monotonic())
+            prober.watch(PLACE, container, {DECLARED: server.server_port}, seen)
+            async with asyncio.timeout(30):
+                assert await told.get() == (PLACE, ProbeKind.READINESS, True, "")
+        async with asyncio.timeout(30):
+            gone = sorted([await told.get(), await told.get()])
+        assert gone == [
+            (PLACE, kind, False, "connection refused") for kind in (ProbeKind.LIVENESS, ProbeKind.READINESS)
+        ]
+        await prober.close()
 
     asyncio.run(scenario())
