@@ -1,0 +1,127 @@
+"""A daemon whose workloads really run here: manifests, ways to ask what runs, and an end to it all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from reconciler.clock import SystemClock
+from reconciler.demo import end_all
+from reconciler.engines.host.process.runtime import ProcessRuntime
+from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.store import Store
+from tests.daemon.kit import Site
+from tests.gitkit import File
+
+GVC = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n"
+
+SERVER = """
+import http.server, os, signal, sys, threading, time
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        broken = self.path == "/healthz" and os.environ.get("BROKEN")
+        self.send_response(500 if broken else 200)
+        self.end_headers()
+        self.wfile.write(os.environ.get("GREETING", "").encode())
+    def log_message(self, *_):
+        pass
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 128
+server = Server(("", int(os.environ["PORT"])), Page)
+server.serve_forever()
+"""
+"""Greets at any path; unhealthy where BROKEN is set."""
+
+
+def served(name: str = "web", *, replicas: int = 2, command: str = "python3", args: Any = None, **more: Any) -> str:
+    """A standard workload that serves; ``more`` are fields of its container (``env`` a mapping) or of its spec."""
+    container: dict[str, Any] = {
+        "name": "main",
+        "image": "none",
+        "command": command,
+        "args": ["-u", "-c", SERVER] if args is None else args,
+        "ports": [{"number": 8080}],
+        "readinessProbe": {"httpGet": {"path": "/healthz"}, "periodSeconds": 1},
+    }
+    inside = {"env", "ports", "readinessProbe", "livenessProbe", "lifecycle", "volumes", "workingDir", "inheritEnv"}
+    container |= {field: value for field, value in more.items() if field in inside and field != "env"}
+    container["env"] = [{"name": key, "value": value} for key, value in more.get("env", {}).items()]
+    scale = {"metric": "disabled", "minScale": replicas, "maxScale": max(replicas, 1)}
+    spec: dict[str, Any] = {"type": "standard", "containers": [{k: v for k, v in container.items() if v is not None}]}
+    spec["defaultOptions"] = {"autoscaling": scale, "capacityAI": False}
+    spec |= {field: value for field, value in more.items() if field not in inside}
+    return json.dumps({"kind": "workload", "name": name, "gvc": "shop", "spec": spec}) + "\n"
+
+
+class HostSite(Site):
+    """A site whose location ``here`` is this machine."""
+
+    def __init__(self, path: Path, files: Mapping[str, File], **settings: Any) -> None:
+        host = {"locations": {"here": {"engine": "host"}}, "host": {"terminationScale": 0.02}}
+        super().__init__(path, {"shop/gvc.yaml": GVC, **files}, **(host | settings))
+
+    def replicas(self, name: str, location: str = "here") -> dict[str, Replica]:
+        """The replicas of a workload as they are on disk, by name."""
+        found, _ = Store(self.state / "host" / location / "replicas").load()
+        return {each.name: each for each in found if each.key.name == name}
+
+    def ready(self, name: str, location: str = "here") -> list[str]:
+        """``address:port`` of each replica in the pool."""
+        file = self.state / "host" / location / "pool" / "shop" / f"{name}.json"
+        return [each["address"] for each in json.loads(file.read_bytes())["replicas"]] if file.exists() else []
+
+    def greetings(self, name: str) -> set[str]:
+        """What the replicas in the pool say."""
+        return {fetch(address) for address in self.ready(name)}
+
+    def healthy(self, key: str = "workload/shop/web@here") -> bool:
+        """Whether it is recorded as Healthy."""
+        record = self.recorded().get(key)
+        return record is not None and record.health == "Healthy"
+
+    def message(self, key: str = "workload/shop/web@here") -> str:
+        """What its deployment says."""
+        record = self.recorded().get(key)
+        return str(json.loads(record.state)["status"]["message"]) if record is not None else ""
+
+    def programs(self) -> dict[int, str]:
+        """Every process that replicas of this site have started, wrappers left out: its command by its pid."""
+        return dict(marked(self.state))
+
+    def end(self) -> None:
+        """Kill whatever runs still."""
+        for location in self.settings["locations"]:
+            asyncio.run(end_all(ProcessRuntime(self.state / "host" / location, location, SystemClock())))
+
+
+@contextlib.contextmanager
+def host_site(path: Path, files: Mapping[str, File], **settings: Any) -> Iterator[HostSite]:
+    """A site of which nothing is left running."""
+    site = HostSite(path, files, **settings)
+    try:
+        yield site
+    finally:
+        site.end()
+
+
+def fetch(address: str, path: str = "/") -> str:
+    """What is served at ``address:port``."""
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+        body: bytes = answer.read()
+    return body.decode()
+
+
+def marked(state: Path) -> Iterator[tuple[int, str]]:
+    """Live processes with ``state`` in their environment, as those of its replicas have."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            environ = (folder / "environ").read_bytes()
+            command = (folder / "cmdline").read_bytes().split(b"\0")
+            if os.fsencode(state / "host") in environ and command[0] not in (b"/bin/sh", b""):
+                yield int(folder.name), b" ".join(command).decode(errors="replace")

@@ -1,0 +1,153 @@
+"""Workloads that really run: pushed, probed, rolled, killed, taken over and ended, by a daemon of its own process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.hostkit import HostSite, fetch, host_site, served
+from tests.daemon.kit import ROOT, eventually
+
+wait = partial(eventually, patience=60.0)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[HostSite]:
+    """Two replicas that say hello."""
+    with host_site(tmp_path, {"shop/web.yaml": served(env={"GREETING": "hello"})}) as site:
+        yield site
+
+
+def test_the_example_runs_from_push_to_healthy(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "repo"
+    files = {str(path.relative_to(example)): path.read_text() for path in example.rglob("*.yaml")}
+    places = {place: {"engine": "host"} for place in ("aws-us-west-2", "gcp-us-east1")}
+    with host_site(tmp_path, files, locations=places) as site, site.daemon():
+        for name in ("web", "api", "db"):
+            for place in places:
+                wait(partial(site.healthy, f"workload/shop/{name}@{place}"), f"{name} at {place} is healthy")
+        for place in places:
+            (web,), apis = site.ready("web", place), site.ready("api", place)
+            assert len(apis) == 2
+            order = urllib.request.Request(f"http://{apis[0]}/orders", data=f"a hat for {place}".encode())
+            assert urllib.request.urlopen(order, timeout=10).status == 201
+            page = fetch(web)
+            assert f"Shop in {place}" in page
+            assert f"a hat for {place}" in page
+            assert "EUR" in page
+
+
+def test_a_replica_that_is_killed_is_replaced(shop: HostSite) -> None:
+    with shop.daemon():
+        wait(shop.healthy)
+        before = shop.programs()
+        victim = min(before)
+        os.kill(victim, signal.SIGKILL)
+        wait(lambda: victim not in shop.programs() and len(shop.programs()) == 2 and shop.healthy())
+        assert len(before.keys() & shop.programs().keys()) == 1
+        assert sum(each.containers[0].restarts for each in shop.replicas("web").values()) == 1
+        assert shop.greetings("web") == {"hello"}
+
+
+def test_a_daemon_that_is_killed_finds_every_replica_again(shop: HostSite) -> None:
+    with shop.daemon() as daemon:
+        wait(shop.healthy)
+        before = shop.programs()
+        daemon.kill()
+        assert shop.programs() == before
+        assert shop.greetings("web") == {"hello"}
+    with shop.daemon():
+        shop.repo.commit({"shop/more.yaml": served("more", replicas=1)})
+        wait(partial(shop.healthy, "workload/shop/more@here"))
+        assert before.items() <= shop.programs().items()
+        assert shop.healthy()
+
+
+def test_a_readiness_failure_pauses_a_rollout_and_a_fix_resumes_it(shop: HostSite) -> None:
+    with shop.daemon():
+        wait(shop.healthy)
+        old = set(shop.ready("web"))
+        shop.repo.commit({"shop/web.yaml": served(env={"GREETING": "broken", "BROKEN": "yes"})})
+        wait(lambda: "HTTP 500" in shop.message(), "the rollout says why it does not go on")
+        assert set(shop.ready("web")) == old
+        assert shop.greetings("web") == {"hello"}
+        assert len(shop.replicas("web")) == 3
+        shop.repo.commit({"shop/web.yaml": served(env={"GREETING": "fixed"})})
+        wait(lambda: shop.healthy() and shop.greetings("web") == {"fixed"})
+        assert len(shop.programs()) == 2
+
+
+class Client(threading.Thread):
+    """Asks the pool for a ready replica and then the replica, some hundred times a second."""
+
+    def __init__(self, site: HostSite, rate: float) -> None:
+        super().__init__(daemon=True)
+        self.site = site
+        self.pause = 1 / rate
+        self.over = threading.Event()
+        self.asked = 0
+        self.heard: set[str] = set()
+        self.lost: list[str] = []
+
+    def run(self) -> None:
+        due = time.monotonic()
+        while not self.over.is_set():
+            ready = self.site.ready("web")
+            try:
+                self.heard.add(fetch(ready[self.asked % len(ready)]))
+            except (OSError, ZeroDivisionError) as error:
+                self.lost.append(repr(error))
+            self.asked += 1
+            due = max(due + self.pause, time.monotonic() - 1)
+            self.over.wait(max(0.0, due - time.monotonic()))
+
+
+def test_a_rolling_update_loses_no_request(tmp_path: Path) -> None:
+    files = {"shop/web.yaml": served(replicas=3, env={"GREETING": "old"})}
+    with host_site(tmp_path, files) as site, site.daemon():
+        wait(site.healthy)
+        clients = [Client(site, 125) for _ in range(4)]
+        for client in clients:
+            client.start()
+        site.repo.commit({"shop/web.yaml": served(replicas=3, env={"GREETING": "new"})})
+        wait(lambda: site.healthy() and site.greetings("web") == {"new"} and len(site.replicas("web")) == 3)
+        for client in clients:
+            client.over.set()
+            client.join(20)
+        assert [lost for client in clients for lost in client.lost] == []
+        assert {"old", "new"} <= set().union(*(client.heard for client in clients))
+
+
+def test_a_hundred_replicas_start_and_stop(tmp_path: Path) -> None:
+    sleeper = {"command": "sleep", "args": ["1000"], "ports": None, "readinessProbe": None}
+    files = {f"shop/{name}.yaml": served(name, replicas=25, **sleeper) for name in ("one", "two", "three", "four")}
+    with host_site(tmp_path, files, prune={"percent": 100}) as site, site.daemon():
+        wait(lambda: len(site.programs()) == 100)
+        wait(lambda: all(site.healthy(f"workload/shop/{name}@here") for name in ("one", "two", "three", "four")))
+        site.repo.commit(dict.fromkeys(files))
+        wait(lambda: not site.programs())
+        wait(lambda: not [key for key in site.recorded() if "workload" in key])
+
+
+def test_scaling_leaves_what_runs_alone_and_suspending_ends_it(shop: HostSite) -> None:
+    with shop.daemon():
+        wait(shop.healthy)
+        before = shop.programs()
+        shop.repo.commit({"shop/web.yaml": served(replicas=3, env={"GREETING": "hello"})})
+        wait(lambda: shop.healthy() and len(shop.ready("web")) == 3)
+        assert before.items() <= shop.programs().items()
+        assert shop.recorded()["workload/shop/web@here"].version == 1
+        suspended = json.loads(served(replicas=3, env={"GREETING": "hello"}))
+        suspended["spec"]["defaultOptions"]["suspend"] = True
+        shop.repo.commit({"shop/web.yaml": json.dumps(suspended)})
+        wait(lambda: not shop.programs() and shop.healthy())
+        assert shop.ready("web") == []
