@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.planning.plan import Plan, StepId
+from reconciler.model.key import Key, Kind
+from reconciler.model.resource import Bond, Reference, Resource
+from reconciler.planning.order import ordered
+from reconciler.planning.plan import Action, Plan, Step, StepId
+from reconciler.planning.scope import Scope
 from tests.engines.ledger import LedgerEngine
 from tests.pipeline.way import BASE, Way, placed
 from tests.planning.test_deletes import FREE, VOLUMES, identity, shop, stateful, workload
@@ -45,6 +49,20 @@ def test_depends_on_waits_for_every_location_and_for_health(tmp_path: Path) -> N
     plan = way.plan()
     assert waits(plan)["workload/shop/b@here"] == {"gvc/shop", "workload/shop/a@here", "workload/shop/a@there"}
     assert {str(key) for step in plan.steps for key in step.needs_healthy} == {"workload/shop/a"}
+
+
+def test_of_those_that_share_their_references_none_waits_for_itself() -> None:
+    shared = (Reference("workload/g/a", "/a"), Reference("workload/g/b", "/b", Bond.HEALTHY))
+    keys = [Key(Kind.WORKLOAD, "g", name) for name in "abc"]
+    desired = {key: Resource(key, "", b"{}", shared, "", 1, 0, "") for key in keys}
+    engines = {"here": "recorded", "there": "recorded"}
+    scope = Scope("main", "", keys, desired, {}, {"g": tuple(engines)}, engines, 0, "acme")
+    steps = [Step(Action.CREATE, key, place, "recorded", 1, "", b"{}") for key in keys for place in engines]
+    found = {str(step.id): {str(other) for other in step.waits_for} for step in ordered(scope, steps)}
+    everywhere = {"workload/g/b@here", "workload/g/b@there"}
+    assert found["workload/g/a@here"] == everywhere
+    assert found["workload/g/b@there"] == {"workload/g/a@there"}
+    assert found["workload/g/c@here"] == {"workload/g/a@here", *everywhere}
 
 
 def test_a_dependency_in_another_org_is_not_waited_for(tmp_path: Path) -> None:
