@@ -7,11 +7,16 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from enum import Enum, member
+from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reconciler.engines.host.logs.chunks import all_in
 from reconciler.engines.host.logs.collector import AGAIN
@@ -47,6 +52,27 @@ async def work():
             print("took", flush=True)
 asyncio.run(work())
 """
+
+
+def torn(location: Location) -> None:
+    """Killed in the middle of a block, which no power cut was needed for."""
+    for segment in location.segments()[-1:]:
+        with segment.open("ab") as file:
+            file.write(b"RLB1 and then nothing more of the block")
+    location.restarted()
+
+
+def moved_on(location: Location) -> None:
+    """A day later, when the next block begins another segment."""
+    location.clock.set(86_400)
+
+
+class Happening(Enum):
+    COLLECT = member(Location.collect)
+    RESTART = member(Location.restarted)
+    TORN = member(torn)
+    DAY = member(moved_on)
+    WAIT = member(partial(Location.wait, seconds=4))
 
 
 @pytest.fixture
@@ -130,6 +156,34 @@ def test_a_damaged_block_takes_no_other_with_it(location: Location, at: int) -> 
     location.restarted()
     location.taken("four\n")
     assert len(location.lines()) == 61
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.text(alphabet="ab\n", max_size=6)
+        | st.sampled_from(["x" * 70_000, "y" * 300_000 + "\n"])
+        | st.sampled_from(list(Happening)),
+        max_size=25,
+    )
+)
+def test_whatever_happens_in_whatever_order_every_line_is_there_once(course: list[str | Happening]) -> None:
+    with tempfile.TemporaryDirectory() as room:
+        location = Location(Path(room), budget=1 << 30)
+        written = ""
+        for step in course:
+            if isinstance(step, Happening):
+                step.value(location)
+            else:
+                written += step
+                location.write(step)
+        location.collect()
+        location.restarted()
+        location.forget(place())
+        lines = location.lines()
+    assert "".join(lines) == written.replace("\n", "")
+    if Happening.WAIT not in course and len(written) < 60_000:
+        assert lines == (written.removesuffix("\n").split("\n") if written else [])
 
 
 @pytest.fixture
