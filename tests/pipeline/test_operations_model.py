@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -149,18 +151,34 @@ class Operating(RuleBasedStateMachine):
 
     # What happens to the host.
 
-    def outage(self, _data: st.DataObject) -> None:
-        """A run while the repository is away changes nothing."""
+    def outage(self, data: st.DataObject) -> None:
+        """A run while the repository is away, or its branch, or every manifest on it, changes nothing."""
         before = self._recorded()
-        away = self.place / "away"
-        self.repo.path.rename(away)
-        try:
+        with data.draw(st.sampled_from([self._repository_away, self._branch_away, self._manifests_away]))():
             self.runner = Runner(self.settings, self.records, self.clock, {"recorded": mortal})
             ended = asyncio.run(self.runner.run("main", "test"))
-            assert ended.outcome in ("unreadable", "suspended")
-        finally:
-            away.rename(self.repo.path)
+        # Held at a commit, a source needs no branch.
+        assert ended.outcome in ("unreadable", "suspended") or self.pin
         assert self._recorded() == before
+
+    @contextmanager
+    def _repository_away(self) -> Iterator[None]:
+        away = self.place / "away"
+        self.repo.path.rename(away)
+        yield
+        away.rename(self.repo.path)
+
+    @contextmanager
+    def _branch_away(self) -> Iterator[None]:
+        self.repo.git("update-ref", "-d", "refs/heads/main")
+        yield
+        self.repo.git("update-ref", "refs/heads/main", self.tip)
+
+    @contextmanager
+    def _manifests_away(self) -> Iterator[None]:
+        self.repo.commit({"README.md": "Nothing here."}, whole=True, parent=self.tip)
+        yield
+        self.repo.git("update-ref", "refs/heads/main", self.tip)
 
     def restart(self, _data: st.DataObject) -> None:
         """The daemon begins anew with what is on the disk."""
