@@ -9,6 +9,7 @@ import msgspec
 from reconciler.errors import ReconcilerError
 from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
+from reconciler.status.deployed import NOT_ENFORCED, lacking_of, message_of
 from reconciler.status.health import worst
 
 READY = "Ready"
@@ -90,11 +91,12 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
 
 
 def conditions(facts: Facts) -> tuple[Condition, ...]:
-    """What holds about a resource: Ready always, Reconciling, Stalled, Suspended and Placed only where they have news.
+    """What holds about a resource: Ready always, the other types only where they have news.
 
     Ready: every record has the desired digest and is Healthy. Reconciling: more will happen without anybody doing
     anything. Stalled: it will not mend itself. Placed is False where locations of the GVC are bound by no engine
-    here (4-fields.md, section 2). Messages carry no counts or times, so that an unchanged state stays unchanged.
+    here (4-fields.md, section 2). NotEnforced: an engine cannot hold it to all that it asks for. Messages carry no
+    times, and no counts but of replicas on their way, so that an unchanged state stays unchanged.
     """
     if not facts.exists:
         return ()
@@ -109,7 +111,7 @@ def conditions(facts: Facts) -> tuple[Condition, ...]:
     else:
         found = _wanted(facts)
     held = (Condition(SUSPENDED, True, SUSPENDED, shortened(facts.suspended)),) if facts.suspended else ()
-    return (*found, *held, *_unplaced(facts))
+    return (*found, *held, *_unplaced(facts), *_not_enforced(facts.records))
 
 
 def ready(facts: Facts) -> bool:
@@ -178,9 +180,29 @@ def _by_health(facts: Facts) -> tuple[Condition, ...]:
     if own is Health.HEALTHY:
         return (Condition(READY, True, "Applied", f"applied{_at(places)}"),)
     if own in (Health.LOADING, Health.DELETING):
-        return _at_work(str(own), f"{str(own).lower()}{_at(places)}")
+        return _at_work(str(own), shortened(f"{str(own).lower()}{_told(facts.records, own)}"))
     words = "health is not known" if own is Health.UNKNOWN else "not healthy"
-    return (Condition(READY, False, f"Health{own}" if own is Health.UNKNOWN else str(own), words + _at(places)),)
+    reason = f"Health{own}" if own is Health.UNKNOWN else str(own)
+    return (Condition(READY, False, reason, shortened(words + _told(facts.records, own))),)
+
+
+def _told(records: Iterable[Record], health: Health) -> str:
+    """`` at here: 1 of 2 replicas updated, 0 available; there``: where that is so, and what engines say about it."""
+    found = sorted((each.location, message_of(each.state)) for each in records if each.health is health)
+    told = [f"{place}: {message}" if message else place for place, message in found if place]
+    return f" at {('; ' if any(message for _, message in found) else ', ').join(told)}" if told else ""
+
+
+def _not_enforced(records: Iterable[Record]) -> tuple[Condition, ...]:
+    """What has no effect where the resource runs, by engines that say so; a place each, or all where they agree."""
+    places: dict[str, list[str]] = {}
+    for record in records:
+        for message in lacking_of(record.state):
+            places.setdefault(message, []).append(record.location)
+    if not places:
+        return ()
+    told = "; ".join(f"at {', '.join(sorted(at))}: {message}" for message, at in sorted(places.items()))
+    return (Condition(NOT_ENFORCED, True, NOT_ENFORCED, shortened(told)),)
 
 
 def _at_work(reason: str, message: str) -> tuple[Condition, ...]:

@@ -9,6 +9,8 @@ TYPES = {
     "Stalled": "It does not mend by itself within a run: tried as often as `retry.attempts` says, or not worth trying "
     "again. Only there where it is so.",
     "Placed": "False: the settings of this host bind no engine to locations of the GVC. Only there where it is so.",
+    "NotEnforced": "Something that its manifest asks for has no effect where it runs: the message says "
+    "what, and where. It is ready all the same. Only there where it is so.",
     "SourceReachable": "Of a source: its newest revision could be read.",
     "SourceStale": "Of a source: it could not be read for longer than `stale`.",
     "Suspended": "An operator wants nothing of a source, or nothing about a resource, done. Only there where it is so.",
@@ -22,8 +24,12 @@ TYPES = {
 RESOURCES = {
     "Applied": ("Done, and healthy.", "Nothing."),
     "Pending": ("In Git, and not or not yet everywhere applied.", "Nothing; the next run does it."),
-    "Loading": ("Applied; its engine reports that it is starting.", "Nothing."),
-    "Unhealthy": ("Applied; its engine reports that it is not well.", "Look at the resource."),
+    "Loading": ("Applied, and on its way; the message says how far at each location.", "Nothing."),
+    "Unhealthy": (
+        "Applied, and not well; the message says what fails.",
+        "Look at the message, `reconciler top` and `reconciler logs KEY`.",
+    ),
+    "NotEnforced": ("What the message names has no effect where it runs.", "Nothing, or leave it out."),
     "HealthUnknown": ("Applied; nobody can tell how it is.", "Look at its location."),
     "Deleting": ("No longer in Git, and on its way out.", "Nothing."),
     "Kept": (
@@ -40,6 +46,7 @@ RESOURCES = {
         "Read `reconciler plan`, then `reconciler approve DIGEST`.",
     ),
     "DependencyWaiting": ("What it depends on waits itself.", "See to that one."),
+    "Terminating": ("It is to be gone, and its last replicas are on their way out.", "Nothing."),
     "DependencyFailed": ("What it depends on could not be applied.", "See to that one."),
     "DependencyNotHealthy": (
         "Its tag `reconciler/depends-on` names something that is not healthy.",
@@ -115,6 +122,16 @@ EVENTS = {
     "DriftHealed": "Normal. It was brought back to what was applied.",
     "DriftOver": "Normal. It differs no more, and nothing was done for that.",
     "DriftFight": "Warning. It was brought back again and again, and is left alone from now on.",
+    "RestartRequested": "Normal. Somebody wants new replicas of a workload to take over.",
+    "Healthy": "Normal. All of it is well now, at the location that is named.",
+    "Unhealthy": "Warning. It is not well any more; the message says what fails.",
+    "ContainerEnded": "Warning. A container ended of itself, with the code in the message. The first end is told, and "
+    "then every tenth in a row.",
+    "NotStarted": "Warning. A container could not be started; the message says why. Told as often.",
+    "PreStopFailed": "Warning. A preStop hook failed; the replica ends all the same.",
+    "HostTrouble": "Warning. Nothing can be done about a workload at the moment, for one of the reasons below; it is "
+    "tried again.",
+    "LogsNotStored": "Warning. What the containers of a location write cannot be stored.",
     "EngineFailed": "Warning. A step failed. Told when the reason changes, and then every tenth time.",
     "EngineBug": "Warning. A step met a fault in this program.",
     "InvalidRevision": "Warning. A finding of a refused revision, 100 at most a revision.",
@@ -147,6 +164,47 @@ ELSEWHERE = {
     "SnapshotExists": "A snapshot of that name exists.",
 }
 """Reasons that no condition carries → what they mean."""
+
+CONTAINERS = {
+    "Completed": "It ended by itself, with 0.",
+    "Error": "It ended with another code, or nobody saw with which.",
+    "NotAlive": "Its liveness probe failed, so it was ended.",
+    "OutOfMemory": "It used more memory than its manifest allows it.",
+    "NotStarted": "Its program could not be started.",
+}
+"""Why a container ended last → what that means."""
+
+REPLICAS = {
+    "Replaced": "A replica of a newer version, or one that was asked for by a restart, has taken over.",
+    "ScaledDown": "Fewer replicas are wanted.",
+    "Suspended": "The workload is suspended by its options.",
+    "Deleted": "The workload is gone.",
+}
+"""Why a replica is on its way out → what that means."""
+
+HOST = {
+    "DiskFull": "No room is left where the state directory lies.",
+    "NoRights": "The daemon's user may not write, own or hand over a file.",
+    "StateFailed": "A file cannot be written for another reason.",
+    "NoFreePort": "Every port from `host.firstPort` to `host.lastPort` is taken.",
+    "VersionGone": "What an older version was made of is no longer known, so nothing of it can be started again.",
+    "SecretUnavailable": "The values of a secret cannot be read on this host.",
+    "SecretUnusable": "A secret cannot be given as it is asked for: no such key, or not text.",
+    "MountRefused": "A volume names nothing that can be mounted, or lies inside another one.",
+    "VariableTooLong": "A variable is too long once what it embeds is put in.",
+    "NoCommand": "A container has no `command`, and images are not used.",
+    "ProgramNotFound": "The program of a container is not on this host.",
+    "DirectoryNotFound": "The working directory of a container is not on this host.",
+    "NotPermitted": "The user of a container may not execute its program, or enter its working directory.",
+    "NoMoreProcesses": "The kernel starts no more processes.",
+    "LimitsNotSet": "The kernel does not take the limits of a container.",
+    "NotEnded": "A process outlives SIGKILL.",
+    "NotRemoved": "What was kept of a replica on disk cannot be deleted.",
+    "ExecFailed": "A probe or a hook could not be run.",
+    "NotRunning": "It was to be run in a container that had ended.",
+    "Running": "A container was to be started where another of its name runs.",
+}
+"""Why something of a workload cannot be done on this host → what that means."""
 
 LOG = {
     "started": "The daemon holds its state directory. Facts: state, sources.",

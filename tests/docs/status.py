@@ -55,6 +55,9 @@ def _reasons() -> list[str]:
         ("Reasons in the conditions of a resource", table(three, of_resources)),
         ("Reasons in the conditions of a source", table(three, of_sources)),
         ("Events", _pairs(("Reason", "What happened"), reasons.EVENTS)),
+        ("What stops a workload on this host", _pairs(("Reason", "What it means"), reasons.HOST)),
+        ("Why a container ended", _pairs(("Reason", "What it means"), reasons.CONTAINERS)),
+        ("Why a replica ends", _pairs(("Reason", "What it means"), reasons.REPLICAS)),
         ("Other reasons", _pairs(("Reason", "What it means"), reasons.ELSEWHERE)),
         ("The log", _pairs(("Line", "When, and with which facts"), reasons.LOG)),
     ]

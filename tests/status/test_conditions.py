@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
 from typing import Any
 
@@ -53,6 +54,37 @@ def test_the_worst_location_speaks_for_the_resource(health: Health, reason: str,
     found = told(records=(HERE, record(location="there", health=health)))
     assert found["Ready"] == (False, reason, message)
     assert ("Reconciling" in found) is at_work
+
+
+def test_what_engines_say_about_a_way_that_is_not_over_is_passed_on() -> None:
+    far = state("1 of 2 replicas updated, 0 available")
+    slow = record(location="here", health=Health.LOADING, state=far)
+    message = "loading at here: 1 of 2 replicas updated, 0 available"
+    found = told(records=(slow, THERE))
+    assert (found["Ready"], found["Reconciling"]) == ((False, "Loading", message), (True, "Loading", message))
+    ill = record(location="there", health=Health.UNHEALTHY, state=state("api-x:\n main: ended with 3 (Error)"))
+    silent = record(location="far", health=Health.UNHEALTHY, state=b"[]")
+    message = "not healthy at far; there: api-x: main: ended with 3 (Error)"
+    assert told(records=(slow, ill, silent))["Ready"] == (False, "Unhealthy", message)
+    endless = record(location="here", health=Health.UNHEALTHY, state=state("x" * 900))
+    assert len(told(records=(endless,))["Ready"][2]) == 500
+
+
+def test_what_is_not_enforced_is_told_and_keeps_nothing_from_being_ready() -> None:
+    one = [record(location=place, state=state("", "no limits")) for place in ("there", "here")]
+    other = record(location="far", state=state("", "no limits; no firewall"))
+    found = told(records=(*one, other))
+    assert found["Ready"][0]
+    message = "at here, there: no limits; at far: no limits; no firewall"
+    assert found["NotEnforced"] == (True, "NotEnforced", message)
+    assert "NotEnforced" not in told(records=(record(location="here", state=state('"NotEnforced"')),))
+
+
+def state(message: str, lacking: str = "") -> bytes:
+    """A deployment whose engine says ``message``, and what it lacks."""
+    held = [{"type": "NotEnforced", "status": "True", "message": lacking}] if lacking else []
+    status = {"message": message, "conditions": [{"type": "Other", "message": "no"}, *held]}
+    return json.dumps({"name": "here", "status": status}).encode()
 
 
 def test_a_failure_that_is_tried_again_is_work_under_way() -> None:

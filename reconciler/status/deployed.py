@@ -1,0 +1,44 @@
+"""What the state of a record says about a deployment, read for as little as most of them need."""
+
+from __future__ import annotations
+
+import msgspec
+
+NOT_ENFORCED = "NotEnforced"
+_MARK = f'"{NOT_ENFORCED}"'.encode()
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    message: str = ""
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+    conditions: list[_Condition] = []
+
+
+class _State(msgspec.Struct):
+    status: _Status | None = None
+
+
+_decode = msgspec.json.Decoder(_State).decode
+
+
+def message_of(state: bytes) -> str:
+    """What an engine says about a deployment on its way or unwell (4-fields.md, section 5, status.message)."""
+    return _status(state).message
+
+
+def lacking_of(state: bytes) -> list[str]:
+    """What an engine says has no effect at its location; most states are not even decoded for that."""
+    if _MARK not in state:
+        return []
+    return [each.message for each in _status(state).conditions if each.type == NOT_ENFORCED]
+
+
+def _status(state: bytes) -> _Status:
+    try:
+        return _decode(state).status or _Status()
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return _Status()
