@@ -114,7 +114,12 @@ def kill(groups: Sequence[str]) -> None:
     for pid in members(groups):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, 9)
-    for group in frozen:
+    thaw(frozen)
+
+
+def thaw(groups: Sequence[str]) -> None:
+    """Let go on what a daemon that died while it killed has left frozen."""
+    for group in groups:
         _try_write(group, "freezer.state", "THAWED")
 
 

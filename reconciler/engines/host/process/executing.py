@@ -111,13 +111,13 @@ def _kill(pid: int) -> None:
 
 def _started(begun: Begun, argv: Sequence[str]) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
     environment = proc.environment(begun.pid)
-    if not environment:
+    wrapper = proc.command_line(begun.pid)
+    if not (environment and wrapper):
         raise EngineError(f"{begun.place.container} does not run", reason="NotRunning")
     pairs = (pair.partition(b"=") for pair in environment.split(b"\0") if pair)
     whom = _whom(begun.pid) if os.geteuid() == 0 else None
     # In a shell that waits until it is in the groups, so that nothing of the program happens outside them.
-    shell = os.fsdecode(proc.command_line(begun.pid)[0])
-    gate = [shell, "-c", _GATE, "exec"] if begun.groups else []
+    gate = [os.fsdecode(wrapper[0]), "-c", _GATE, "exec"] if begun.groups else []
     reading, writing = os.pipe2(os.O_CLOEXEC)
     output = os.fdopen(reading, "rb", buffering=0)
     try:

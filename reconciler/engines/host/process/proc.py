@@ -61,11 +61,15 @@ def look(pid: int) -> Proc | None:
     )
 
 
+def numbers() -> set[int]:
+    """The numbers of all processes that can be seen, without this one."""
+    return {int(name) for name in os.listdir("/proc") if name.isdigit()} - {os.getpid()}
+
+
 def everyone() -> dict[int, Proc]:
     """All processes that can be seen, without the dead and without this one."""
-    own = os.getpid()
-    found = (look(int(name)) for name in os.listdir("/proc") if name.isdigit())
-    return {proc.pid: proc for proc in found if proc is not None and proc.alive and proc.pid != own}
+    found = (look(pid) for pid in numbers())
+    return {proc.pid: proc for proc in found if proc is not None and proc.alive}
 
 
 def environment(pid: int) -> bytes | None:

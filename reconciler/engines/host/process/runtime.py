@@ -36,14 +36,15 @@ class _Known(msgspec.Struct, frozen=True):
 class ProcessRuntime:
     """Containers as processes, for one location (document 1, Container; see Runtime for what each method does).
 
-    ``root`` is the directory of the location on this host.
+    ``root`` is the directory of the location on this host. ``limited``: set limits where this host lets us.
     """
 
     name = "process"
 
-    def __init__(self, root: Path, location: str, clock: Clock) -> None:
+    def __init__(self, root: Path, location: str, clock: Clock, *, limited: bool = True) -> None:
         root = root.resolve()
         self._clock = clock
+        self._limited = limited
         self._folders = Folders(root / "run")
         self._marking = Marking(root, location)
         self._sweeper = Sweeper(self._marking)
@@ -57,10 +58,12 @@ class ProcessRuntime:
     async def open(self, on_end: OnEnd) -> None:
         """Find what runs, by what was recorded and by what processes say; end what has lost its wrapper."""
         self._on_end = on_end
-        name = f"{cgroups.PREFIX}{blake2b(bytes(self._marking.root), digest_size=6).hexdigest()}"
-        self._limits = await asyncio.to_thread(lambda: cgroups.find(name, cgroups.mounts()))
+        if self._limited:
+            name = f"{cgroups.PREFIX}{blake2b(bytes(self._marking.root), digest_size=6).hexdigest()}"
+            self._limits = await asyncio.to_thread(lambda: cgroups.find(name, cgroups.mounts()))
         found: Found = await asyncio.to_thread(look_around, self._folders, self._marking, self._clock)
         for begun in found.alive:
+            cgroups.thaw(begun.groups)
             self._keep(begun)
         lost = [Target(self._marking.text(begun.place), groups=begun.groups) for begun in found.over]
         lost += [Target(marker) for marker in found.strays]
@@ -71,6 +74,7 @@ class ProcessRuntime:
 
     async def close(self) -> None:
         """Stop watching; what runs goes on running."""
+        self._on_end = None
         self._ends.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._limits is not None and not self._known:

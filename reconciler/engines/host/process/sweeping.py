@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -16,6 +17,8 @@ from reconciler.errors import EngineError
 PATIENCE = 10.0
 """Seconds after which what SIGKILL does not end is given up."""
 _PAUSE = 0.002
+_LOOKS = 200
+"""Looks in a row at those who have appeared since the last; on a calm host the second finds nobody."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -30,18 +33,28 @@ class Target(msgspec.Struct, frozen=True):
     groups: tuple[str, ...] = ()
 
 
+Mark = tuple[int, int]
+"""The number of a process and its start time."""
+
+
+class _Asked(msgspec.Struct):
+    target: Target
+    deadline: float
+    left: frozenset[Mark] = frozenset()
+
+
 class Sweeper:
     """Kills for many at once: each look at all processes serves whoever asked before it began."""
 
     def __init__(self, marking: Marking) -> None:
         self._marking = marking
-        self._waiting: dict[asyncio.Future[None], tuple[Target, float]] = {}
+        self._waiting: dict[asyncio.Future[None], _Asked] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def sweep(self, target: Target) -> None:
         """Return when nothing of ``target`` is alive. Raises EngineError where SIGKILL does not end it."""
         done = asyncio.get_running_loop().create_future()
-        self._waiting[done] = (target, time.monotonic() + PATIENCE)
+        self._waiting[done] = _Asked(target, time.monotonic() + PATIENCE)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work())
         await done
@@ -55,15 +68,17 @@ class Sweeper:
                 self._settle(done, EngineError("the search for processes to kill broke off", reason="NotEnded"))
 
     async def _round(self) -> None:
-        asked = dict(self._waiting)
-        left = await asyncio.to_thread(kill_once, self._marking, [target for target, _ in asked.values()])
-        for (done, (target, deadline)), count in zip(asked.items(), left, strict=True):
-            if not count:
+        waiting = dict(self._waiting)
+        targets = {each.target: each.left for each in waiting.values()}
+        left = await asyncio.to_thread(kill_once, self._marking, targets)
+        for done, asked in waiting.items():
+            asked.left = left[asked.target]
+            if not asked.left:
                 self._settle(done)
-            elif time.monotonic() > deadline:
-                why = f"{count} processes of {target.marker.strip('/')} do not end by SIGKILL"
+            elif time.monotonic() > asked.deadline:
+                why = f"{len(asked.left)} processes of {asked.target.marker.strip('/')} do not end by SIGKILL"
                 self._settle(done, EngineError(why, reason="NotEnded"))
-        if any(left):
+        if any(left.values()):
             await asyncio.sleep(_PAUSE)
 
     def _settle(self, done: asyncio.Future[None], error: Exception | None = None) -> None:
@@ -76,31 +91,41 @@ class Sweeper:
             done.set_exception(error)
 
 
-def kill_once(marking: Marking, targets: list[Target]) -> list[int]:
-    """Send SIGKILL to all that belongs to the targets now; returns how many each of them had. Blocks."""
+def kill_once(marking: Marking, targets: Mapping[Target, frozenset[Mark]]) -> dict[Target, frozenset[Mark]]:
+    """Send SIGKILL to all that belongs to the targets now; returns whom it was sent to. Blocks.
+
+    To each target belong those whom it was sent to last time, as long as they live: who is about to die has no
+    environment any more. What forks and leaves would always be one step ahead of a single look: so whoever has appeared
+    meanwhile is looked at too, until a list of all processes has nobody new in it.
+    """
     for target in targets:
         cgroups.kill(target.groups)
-    procs = proc.everyone()
-    marked = _marked(marking, procs, targets)
-    sessions: dict[int, set[int]] = {}
-    for each in procs.values():
-        sessions.setdefault(each.session, set()).add(each.pid)
-    counts = []
-    for target in targets:
-        found = set(marked.get(target.marker, ())) | cgroups.members(target.groups)
-        for pid, start in target.wrappers:
-            now = proc.look(pid)
-            if now is None or now.start == start:
-                found |= sessions.get(pid, set())
-        seen = [procs.get(pid) or proc.look(pid) for pid in proc.below(procs, found)]
-        alive = [one for one in seen if one is not None and one.alive]
-        for one in alive:
-            proc.signal_exactly(one, signal.SIGKILL)
-        counts.append(len(alive))
-    return counts
+    found = {target: {mark for mark in marks if lives(*mark)} for target, marks in targets.items()}
+    seen: set[int] = set()
+    for _ in range(_LOOKS):
+        numbers = proc.numbers() - seen
+        if not numbers:
+            break
+        fresh = {each.pid: each for pid in numbers if (each := proc.look(pid)) is not None}
+        marked = _marked(marking, fresh, targets)
+        for target, mine in found.items():
+            roots = marked.get(target.marker, set()) | cgroups.members(target.groups) | _session(target, fresh)
+            parents = {pid for pid, _ in mine}
+            roots.update(each.pid for each in fresh.values() if each.parent in parents)
+            alive = [fresh[pid] for pid in proc.below(fresh, roots) & fresh.keys() if fresh[pid].alive]
+            for each in alive:
+                proc.signal_exactly(each, signal.SIGKILL)
+            mine.update((each.pid, each.start) for each in alive)
+        seen |= fresh.keys()
+    return {target: frozenset(mine) for target, mine in found.items()}
 
 
-def _marked(marking: Marking, procs: dict[int, proc.Proc], targets: list[Target]) -> dict[str, set[int]]:
+def _session(target: Target, procs: dict[int, proc.Proc]) -> set[int]:
+    known = {pid for pid, start in target.wrappers if (now := proc.look(pid)) is None or now.start == start}
+    return {each.pid for each in procs.values() if each.session in known} if known else set()
+
+
+def _marked(marking: Marking, procs: dict[int, proc.Proc], targets: Collection[Target]) -> dict[str, set[int]]:
     wanted = {target.marker for target in targets}
     found: dict[str, set[int]] = {}
     for pid in procs:

@@ -1,0 +1,127 @@
+"""A process runtime on a directory of the test, ways to wait for it, and a look at /proc that is not its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.clock import SystemClock
+from reconciler.engines.host.process import cgroups
+from reconciler.engines.host.process.runtime import ProcessRuntime
+from reconciler.engines.host.runtime import Launch, Place, Running
+from reconciler.model.key import Key, Kind
+
+KEY = Key(Kind.WORKLOAD, "shop", "api")
+PATIENCE = 30.0
+"""Seconds that anything may take before a test gives up on it."""
+IS_ROOT = os.geteuid() == 0
+as_root = pytest.mark.skipif(not IS_ROOT and not os.environ.get("CI"), reason="only root may do that")
+with_groups = pytest.mark.skipif(
+    cgroups.find("reconciler-test", cgroups.mounts()) is None and not (IS_ROOT and os.environ.get("CI")),
+    reason="no control groups may be made here",
+)
+both_ways = pytest.mark.parametrize(
+    "limited", [pytest.param(True, marks=with_groups, id="groups"), pytest.param(False, id="plain")]
+)
+
+
+def place(replica: str = "r", container: str = "main") -> Place:
+    """A container of the workload of these tests."""
+    return Place(KEY, replica, container)
+
+
+def launch(command: str, *args: str, of: Place | None = None, env: dict[str, str] | None = None) -> Launch:
+    """A start of a program, in the plainest way."""
+    variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", **(env or {})}
+    return Launch(of or place(), 1, "stamp", -1, command, args, variables)
+
+
+def shell(script: str, of: Place | None = None, **more: Any) -> Launch:
+    """A start of a shell that runs ``script``; ``more`` are fields of Launch."""
+    return msgspec.structs.replace(launch("sh", "-c", script, of=of), **more)
+
+
+class Host:
+    """One life of the daemon, as far as the runtime knows it. ``ended`` lists the ends that it has told."""
+
+    def __init__(self, root: Path, *, limited: bool = True) -> None:
+        self.root = root
+        self.runtime = ProcessRuntime(root, "here", SystemClock(), limited=limited)
+        self.ended: list[Place] = []
+
+    async def running(self, of: Place | None = None) -> Running:
+        """What the runtime says about a container."""
+        return next(each for each in await self.runtime.list() if each.place == (of or place()))
+
+    async def over(self, of: Place | None = None) -> Running:
+        """What it says once the container has ended."""
+        await until(lambda: (of or place()) in self.ended, f"the end of {of or place()}")
+        found = await self.running(of)
+        assert not found.alive
+        return found
+
+    def output(self, of: Place | None = None) -> str:
+        """What the container has written so far."""
+        path = self.runtime.output(of or place())
+        return path.read_text() if path.exists() else ""
+
+    async def wrote(self, text: str, of: Place | None = None) -> str:
+        """All that it has written, once ``text`` is in it."""
+        await until(lambda: text in self.output(of), f"{text!r} in the output {self.output(of)!r}")
+        return self.output(of)
+
+    async def number(self, of: Place | None = None) -> int:
+        """The number that the container has written first, in a line of its own."""
+        await until(lambda: "\n" in self.output(of), "a line of output")
+        return int(self.output(of).splitlines()[0])
+
+
+@asynccontextmanager
+async def opened(root: Path, *, limited: bool = True, keep: bool = False) -> AsyncIterator[Host]:
+    """A host that works; nothing of it is left at the end, unless ``keep``: then all goes on."""
+    host = Host(root, limited=limited)
+    await host.runtime.open(host.ended.append)
+    try:
+        yield host
+    finally:
+        if not keep:
+            for each in {(found.place.key, found.place.replica) for found in await host.runtime.list()}:
+                await host.runtime.remove(*each)
+        await host.runtime.close()
+
+
+async def until(question: Callable[[], object], what: str = "") -> None:
+    """Return once the answer is true; AssertionError that says ``what`` where it never is."""
+    deadline = time.monotonic() + PATIENCE
+    while not question():
+        assert time.monotonic() < deadline, f"in {PATIENCE:.0f} s never: {what or question}"
+        await asyncio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of that number is there, and not dead."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def marked(root: Path) -> list[int]:
+    """All living processes that say that they belong to ``root``."""
+    sign = f"RECONCILER_ROOT={root.resolve()}\0".encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if sign in (folder / "environ").read_bytes() and alive(int(folder.name)):
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,213 @@
+"""What is told to end ends, with everything that it has started, however that hides."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from reconciler.engines.host.process import proc
+from tests.engines.host.process.kit import (
+    KEY,
+    alive,
+    both_ways,
+    launch,
+    marked,
+    opened,
+    place,
+    shell,
+    until,
+)
+
+HIDING = """
+import os, sys, time
+
+def away(*, session, environment):
+    # Twice forked, its parents gone, with a session of its own and nothing in its environment where asked for.
+    if os.fork():
+        os.wait()
+        return
+    if session:
+        os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.execve("/bin/sh", ["sh", "-c", "echo $$; exec sleep 1000"], environment)
+
+away(session=True, environment=dict(os.environ))
+away(session=False, environment={})
+if sys.argv[1] == "groups":
+    away(session=True, environment={})
+while True:
+    time.sleep(1000)
+"""
+"""A program with children that outlive it; without groups, one that has shed all signs of its origin is lost."""
+
+
+@both_ways
+@pytest.mark.parametrize("way", ["killed", "ended", "removed", "wrapper"])
+def test_nothing_outlives_a_container(tmp_path: Path, limited: bool, way: str) -> None:
+    async def story() -> None:
+        count = 3 if limited else 2
+        async with opened(tmp_path, limited=limited) as host:
+            await host.runtime.start(launch("python3", "-c", HIDING, "groups" if limited else "plain"))
+            await until(lambda: len(host.output().splitlines()) == count, "children")
+            pids = [int(line) for line in host.output().splitlines()]
+            everything = [*pids, *marked(tmp_path)]
+            assert all(map(alive, pids))
+            if way == "killed":
+                await host.runtime.signal(place(), signal.SIGKILL)
+                assert (await host.over()).code == 137
+            elif way == "ended":
+                await host.runtime.signal(place(), signal.SIGTERM)
+                assert (await host.over()).code == 143
+            elif way == "wrapper":
+                os.kill(wrapper_of(tmp_path), signal.SIGKILL)
+                ended = await host.over()
+                assert (ended.code, ended.reason) == (None, "Error")
+            else:
+                await host.runtime.remove(KEY, "r")
+                assert await host.runtime.list() == []
+            assert [pid for pid in everything if alive(pid)] == []
+            assert marked(tmp_path) == []
+
+    asyncio.run(story())
+
+
+def wrapper_of(root: Path) -> int:
+    """The wrapper of the only container: the one with a session of its own that began first."""
+    return min(pid for pid in marked(root) if os.getsid(pid) == pid)
+
+
+def test_a_signal_goes_to_the_program_alone(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as host:
+            child = "sh -c 'trap \"echo child\" TERM; echo up; while :; do sleep 0.01; done' &"
+            await host.runtime.start(shell(f"trap 'echo program; exit 6' TERM; {child} while :; do sleep 0.01; done"))
+            await host.wrote("up")
+            await host.runtime.signal(place(), signal.SIGTERM)
+            assert (await host.over()).code == 6
+            assert host.output() == "up\nprogram\n"
+
+    asyncio.run(story())
+
+
+def test_a_signal_right_after_the_start_is_not_lost(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as host:
+            for each in [place(f"r{number}") for number in range(20)]:
+                await host.runtime.start(launch("sleep", "1000", of=each))
+                await host.runtime.signal(each, signal.SIGTERM)
+                assert (await host.over(each)).code == 143
+
+    asyncio.run(story())
+
+
+@both_ways
+def test_a_program_that_ignores_sigterm_is_killed(tmp_path: Path, limited: bool) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, limited=limited) as host:
+            await host.runtime.start(shell("trap '' TERM; echo $$; while :; do sleep 0.01; done"))
+            pid = await host.number()
+            await host.runtime.signal(place(), signal.SIGTERM)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(until(lambda: host.ended)), 0.2)
+            await host.runtime.signal(place(), signal.SIGKILL)
+            assert (await host.over()).code == 137
+            assert not alive(pid)
+
+    asyncio.run(story())
+
+
+@both_ways
+def test_what_forks_without_end_ends(tmp_path: Path, limited: bool) -> None:
+    forks = "import os\nwhile True:\n    if os.fork():\n        os._exit(0)\n    os.setsid()\n"
+    keeps = "import os, time\nif os.fork():\n    time.sleep(1000)\n"
+
+    async def story() -> None:
+        async with opened(tmp_path, limited=limited) as host:
+            await host.runtime.start(launch("python3", "-c", keeps + forks))
+            await until(lambda: len(marked(tmp_path)) > 2, "forks")
+            await host.runtime.remove(KEY, "r")
+            assert marked(tmp_path) == []
+
+    asyncio.run(story())
+
+
+def test_what_is_not_there_can_be_told_to_end(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as host:
+            await host.runtime.signal(place(), signal.SIGTERM)
+            await host.runtime.signal(place(), signal.SIGKILL)
+            await host.runtime.remove(KEY, "r")
+            await host.runtime.start(shell("exit 0"))
+            await host.over()
+            await host.runtime.signal(place(), signal.SIGKILL)
+            assert (await host.running()).code == 0
+
+    asyncio.run(story())
+
+
+def test_a_replica_is_removed_whole_and_others_stay(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as host:
+            mine = [place("r", "web"), place("r", "side")]
+            other = place("r2", "web")
+            for each in [*mine, other]:
+                await host.runtime.start(shell("echo $$; exec sleep 1000", of=each))
+            pids = [await host.number(each) for each in [*mine, other]]
+            await host.runtime.remove(KEY, "r")
+            assert [alive(pid) for pid in pids] == [False, False, True]
+            assert [each.place for each in await host.runtime.list()] == [other]
+            assert not host.runtime.output(mine[0]).exists()
+            assert host.ended == []
+        assert list((tmp_path / "run").iterdir()) == []
+
+    asyncio.run(story())
+
+
+@both_ways
+def test_a_hundred_replicas_come_and_go_and_leave_nothing(tmp_path: Path, limited: bool) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, limited=limited) as host:
+            places = [place(f"r{number}") for number in range(100)]
+            await asyncio.gather(*(host.runtime.start(launch("sleep", "1000", of=each)) for each in places))
+            await until(lambda: len(marked(tmp_path)) == 200, "a hundred wrappers with their programs")
+            assert all(each.alive for each in await host.runtime.list())
+            await asyncio.gather(*(host.runtime.remove(KEY, each.replica) for each in places))
+            assert marked(tmp_path) == []
+            assert await host.runtime.list() == []
+        assert children_of_this() == before
+
+    before = children_of_this()
+    asyncio.run(story())
+
+
+def children_of_this() -> list[int]:
+    """The children of this very process, dead ones too."""
+    found = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+    seen = [each for pid in found if (each := proc.look(pid)) is not None]
+    return sorted(each.pid for each in seen if each.parent == os.getpid())
+
+
+def test_ends_are_noticed_where_the_kernel_cannot_tell_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(pid: int, flags: int = 0) -> int:
+        raise OSError(38, "Function not implemented")
+
+    async def story() -> None:
+        async with opened(tmp_path) as host:
+            await host.runtime.start(shell("echo up; read never; exit 0"))
+            await host.over()
+            host.ended.clear()
+            await host.runtime.start(launch("sleep", "1000"))
+            await host.runtime.signal(place(), signal.SIGTERM)
+            assert (await host.over()).code == 143
+            host.ended.clear()
+            await host.runtime.start(launch("sleep", "1000"))
+            beside = await host.runtime.exec(place(), ["sh", "-c", "exit 3"], 30)
+            assert beside.code == 3
+
+    monkeypatch.setattr(os, "pidfd_open", missing)
+    asyncio.run(story())

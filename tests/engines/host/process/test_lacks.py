@@ -1,0 +1,50 @@
+"""What processes cannot be given is said, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.engines.host.process.lacking import lacks
+from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
+from reconciler.model.workload import Options
+from tests.engines.host.process.kit import IS_ROOT, KEY
+
+PLAIN = Wanted(KEY, Type.STANDARD, 1, "digest", "stamp", 1, (WantedContainer("main"),), Options())
+WEB = WantedContainer("web", image="nginx:1", ports=(80,), mounts=("/data", "/cache"))
+SIDE = WantedContainer("side", image="//image/side:2")
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({}, []),
+        ({"containers": (SIDE,)}, ["Images are not used (//image/side:2)"]),
+        ({"containers": (msgspec.structs.replace(WEB, image=""),)}, ["(/cache, /data)", "api.shop.platform.local"]),
+        (
+            {"containers": (WEB, SIDE), "firewall": True},
+            ["(//image/side:2, nginx:1)", "(/cache, /data)", "each other by name", "api.shop.", "firewall"],
+        ),
+    ],
+)
+def test_only_what_is_asked_for_is_lacking_in_a_fixed_order(asked: dict[str, Any], words: list[str]) -> None:
+    found = list(lacks(msgspec.structs.replace(PLAIN, **asked), limited=True))
+    assert len(found) == len(words)
+    assert all(word in sentence for word, sentence in zip(words, found, strict=True))
+
+
+def test_limits_lack_where_no_groups_can_be_made() -> None:
+    assert ["limits of CPU and memory" in each for each in lacks(PLAIN, limited=False)] == [True]
+
+
+@pytest.mark.skipif(IS_ROOT, reason="root may change users")
+def test_only_root_changes_users() -> None:
+    found = list(lacks(msgspec.structs.replace(PLAIN, user=4, group=5), limited=True))
+    assert ["user 4" in found[0], "group 5" in found[1]] == [True, True]
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root changes users")
+def test_root_changes_users() -> None:
+    assert list(lacks(msgspec.structs.replace(PLAIN, user=4, group=5), limited=True)) == []
