@@ -1,7 +1,7 @@
 """The one HTTP request that a probe needs: a GET over HTTP/1.1 on this host, of which the status is the answer.
 
-A client library costs five times the CPU a look (1.06 against 0.2 ms), 90 ms to import and 11 MB; with a hundred
-replicas that is the difference between 1 % and 0.2 % of a core.
+A client library (httpx) takes five times the CPU for each look, 1.06 against 0.19 ms one after the other, and 90 ms and
+11 MB to import. A hundred replicas that are asked every ten seconds cost this 0.9 % of a core, the loop included.
 """
 
 from __future__ import annotations
