@@ -138,7 +138,7 @@ async def follow(settings: Settings, say: Callable[[str], None]) -> None:
     """The daemon, and beside it the addresses that answer; what it has started ends with it."""
     from reconciler.clock import SystemClock
     from reconciler.daemon.service import serve
-    from reconciler.engines.host.process.runtime import ProcessRuntime
+    from reconciler.engines.host.processes.runtime import ProcessRuntime
 
     announcing = asyncio.create_task(announce(settings.state, say))
     try:

@@ -22,7 +22,7 @@ def _recorded(site: Site) -> Engine:
 
 def _host(site: Site) -> Engine:
     from reconciler.engines.host.engine import HostEngine
-    from reconciler.engines.host.process.runtime import ProcessRuntime
+    from reconciler.engines.host.processes.runtime import ProcessRuntime
 
     root = site.settings.state / "host" / site.location
     return HostEngine(site, root, ProcessRuntime(root, site.location, site.clock))

@@ -13,7 +13,7 @@ from typing import Any
 
 from reconciler.clock import SystemClock
 from reconciler.demo import end_all
-from reconciler.engines.host.process.runtime import ProcessRuntime
+from reconciler.engines.host.processes.runtime import ProcessRuntime
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.store import Store
 from tests.daemon.kit import Site

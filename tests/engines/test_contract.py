@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.engine import HostEngine
-from reconciler.engines.host.process.runtime import ProcessRuntime
+from reconciler.engines.host.processes.runtime import ProcessRuntime
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded import RecordedEngine
 from reconciler.engines.site import Site

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.process.proc import read
+from reconciler.engines.host.processes.proc import read
 
 PREFIX = "reconciler-"
 """What the groups below which containers have theirs begin with."""

@@ -12,9 +12,9 @@ from typing import IO
 
 import msgspec
 
-from reconciler.engines.host.process import cgroups, proc
-from reconciler.engines.host.process.ends import Ends
-from reconciler.engines.host.process.folders import Begun
+from reconciler.engines.host.processes import cgroups, proc
+from reconciler.engines.host.processes.ends import Ends
+from reconciler.engines.host.processes.folders import Begun
 from reconciler.engines.host.runtime import Executed
 from reconciler.errors import EngineError
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reconciler.engines.host.process import cgroups, proc
-from reconciler.engines.host.process.folders import Begun
-from reconciler.engines.host.process.marker import Marking
+from reconciler.engines.host.processes import cgroups, proc
+from reconciler.engines.host.processes.folders import Begun
+from reconciler.engines.host.processes.marker import Marking
 from reconciler.engines.host.runtime import Place, Usage
 
 

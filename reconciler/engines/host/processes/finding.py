@@ -7,13 +7,13 @@ import time
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.process import cgroups, proc
-from reconciler.engines.host.process.ends import lives
-from reconciler.engines.host.process.executing import KILLED
-from reconciler.engines.host.process.folders import Begun, Folders
-from reconciler.engines.host.process.marker import Marking
-from reconciler.engines.host.process.spawning import is_wrapper
-from reconciler.engines.host.process.sweeping import is_ours
+from reconciler.engines.host.processes import cgroups, proc
+from reconciler.engines.host.processes.ends import lives
+from reconciler.engines.host.processes.executing import KILLED
+from reconciler.engines.host.processes.folders import Begun, Folders
+from reconciler.engines.host.processes.marker import Marking
+from reconciler.engines.host.processes.spawning import is_wrapper
+from reconciler.engines.host.processes.sweeping import is_ours
 from reconciler.engines.host.runtime import Running
 
 _PATIENCE = 1.0

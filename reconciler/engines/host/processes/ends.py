@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import Callable
 
-from reconciler.engines.host.process import proc
+from reconciler.engines.host.processes import proc
 
 POLL = 1.0
 """Seconds between two looks at processes that the kernel tells nothing about."""

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.engines.host.process.executing import KEPT
+from reconciler.engines.host.processes.executing import KEPT
 from reconciler.errors import EngineError
-from tests.engines.host.process.kit import alive, both_ways, launch, marked, opened, place, shell, until
+from tests.engines.host.processes.kit import alive, both_ways, launch, marked, opened, place, shell, until
 
 SHOWS = "import os, sys; print(os.getcwd(), os.environ['PASSWORD'], os.environ['odd.name'], sep='\\n'); sys.exit(5)"
 

@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.engines.host.runtime import Launch
 from reconciler.errors import EngineError
-from tests.engines.host.process.kit import as_root, launch, marked, opened, place, shell
+from tests.engines.host.processes.kit import as_root, launch, marked, opened, place, shell
 
 SECRET = {"PASSWORD": "hunter2"}
 
@@ -150,7 +150,7 @@ NO_MORE = """
 import asyncio, os, resource, sys
 from pathlib import Path
 from reconciler.errors import EngineError
-from tests.engines.host.process.kit import opened, shell
+from tests.engines.host.processes.kit import opened, shell
 
 async def story():
     async with opened(Path(sys.argv[1]), limited=False) as host:

@@ -12,10 +12,10 @@ from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 
-from reconciler.engines.host.process import cgroups, proc
-from reconciler.engines.host.process.folders import Begun, Folders
-from reconciler.engines.host.process.marker import Marking
-from reconciler.engines.host.process.programs import User, directory_of, program_of, user_of
+from reconciler.engines.host.processes import cgroups, proc
+from reconciler.engines.host.processes.folders import Begun, Folders
+from reconciler.engines.host.processes.marker import Marking
+from reconciler.engines.host.processes.programs import User, directory_of, program_of, user_of
 from reconciler.engines.host.runtime import Launch, Place
 from reconciler.errors import EngineError
 

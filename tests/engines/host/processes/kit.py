@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.process import cgroups
-from reconciler.engines.host.process.runtime import ProcessRuntime
+from reconciler.engines.host.processes import cgroups
+from reconciler.engines.host.processes.runtime import ProcessRuntime
 from reconciler.engines.host.runtime import Launch, Place, Running
 from reconciler.model.key import Key, Kind
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.engines.host.process.kit import (
+from tests.engines.host.processes.kit import (
     KEY,
     alive,
     both_ways,
@@ -206,8 +206,8 @@ def test_two_daemons_with_locations_of_one_name_leave_each_other_alone(tmp_path:
 DAEMON = """
 import asyncio, os, sys
 from pathlib import Path
-from reconciler.engines.host.process import spawning
-from tests.engines.host.process.kit import opened, shell
+from reconciler.engines.host.processes import spawning
+from tests.engines.host.processes.kit import opened, shell
 
 async def story():
     async with opened(Path(sys.argv[1])) as host:

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.process.lacking import lacks
+from reconciler.engines.host.processes.lacking import lacks
 from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
 from reconciler.model.workload import Options
-from tests.engines.host.process.kit import IS_ROOT, KEY
+from tests.engines.host.processes.kit import IS_ROOT, KEY
 
 PLAIN = Wanted(KEY, Type.STANDARD, 1, "digest", "stamp", 1, (WantedContainer("main"),), Options())
 WEB = WantedContainer("web", image="nginx:1", ports=(80,), mounts=("/data", "/cache"))

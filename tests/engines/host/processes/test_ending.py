@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.process import proc
-from tests.engines.host.process.kit import (
+from reconciler.engines.host.processes import proc
+from tests.engines.host.processes.kit import (
     KEY,
     alive,
     both_ways,

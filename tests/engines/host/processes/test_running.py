@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from reconciler.errors import EngineError
-from tests.engines.host.process.kit import alive, as_root, both_ways, launch, marked, opened, place, shell
+from tests.engines.host.processes.kit import alive, as_root, both_ways, launch, marked, opened, place, shell
 
 
 @pytest.mark.parametrize(

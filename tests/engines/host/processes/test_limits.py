@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.process import cgroups
-from tests.engines.host.process.kit import (
+from reconciler.engines.host.processes import cgroups
+from tests.engines.host.processes.kit import (
     KEY,
     both_ways,
     launch,

@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.process import cgroups, ends, using
-from reconciler.engines.host.process.executing import KILLED, execute
-from reconciler.engines.host.process.finding import Found, look_around, running_of, signal_program
-from reconciler.engines.host.process.folders import Begun, Folders
-from reconciler.engines.host.process.lacking import lacks
-from reconciler.engines.host.process.marker import Marking
-from reconciler.engines.host.process.spawning import group_name, spawn
-from reconciler.engines.host.process.sweeping import Sweeper, Target
+from reconciler.engines.host.processes import cgroups, ends, using
+from reconciler.engines.host.processes.executing import KILLED, execute
+from reconciler.engines.host.processes.finding import Found, look_around, running_of, signal_program
+from reconciler.engines.host.processes.folders import Begun, Folders
+from reconciler.engines.host.processes.lacking import lacks
+from reconciler.engines.host.processes.marker import Marking
+from reconciler.engines.host.processes.spawning import group_name, spawn
+from reconciler.engines.host.processes.sweeping import Sweeper, Target
 from reconciler.engines.host.runtime import Executed, Launch, OnEnd, Place, Running, Usage
 from reconciler.engines.host.wanted import Wanted
 from reconciler.errors import EngineError

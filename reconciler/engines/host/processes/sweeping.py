@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from reconciler.engines.host.process import cgroups, proc
-from reconciler.engines.host.process.ends import lives
-from reconciler.engines.host.process.marker import Marking
+from reconciler.engines.host.processes import cgroups, proc
+from reconciler.engines.host.processes.ends import lives
+from reconciler.engines.host.processes.marker import Marking
 from reconciler.errors import EngineError
 
 PATIENCE = 10.0
