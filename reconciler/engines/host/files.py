@@ -65,14 +65,11 @@ class Files:
         SecretUnusable, MountRefused, DiskFull, NoRights, StateFailed.
         """
         plans = planned(container, self._reveal, self._scheme)
-        with self._lock:
-            try:
-                mounts = self._mounts(place, index, plans, owner)
-                own = self._own(place, mounts, owner)
-            except OSError as error:
-                raise failed(
-                    f"the files of {place.replica}, container {place.container}, cannot be made", error
-                ) from None
+        try:
+            mounts = self._mounts(place, index, plans, owner)
+            own = self._own(place, mounts, owner)
+        except OSError as error:
+            raise failed(f"the files of {place.replica}, container {place.container}, cannot be made", error) from None
         lacking = (*not_mounted(container), *unreachable(self._root, owner))
         return Given(mounts, own / "volumes", own / "home", own / "scratch", lacking)
 
@@ -113,10 +110,10 @@ class Files:
 
     def _mounts(self, place: Place, index: int, plans: tuple[Planned, ...], owner: Owner) -> tuple[Mount, ...]:
         secrets = [plan for plan in plans if isinstance(plan, SecretMount)]
-        at = self._secrets(place, secrets, owner)
         scratch = _of_replica(self._root / "scratch", place.key, place.replica)
         with self._lock:
             _folders(scratch)
+        at = self._secrets(place, secrets, owner)
         mounts = []
         for plan in plans:
             match plan:

@@ -49,10 +49,9 @@ def give_all(path: Path, owner: Owner) -> None:
         raise NotADirectoryError(0, f"{path} is not a directory")
     if os.geteuid() != 0 or (found.st_uid, found.st_gid) == (owner.uid, owner.group):
         return
-    for _, _, names, folder in os.fwalk(path, follow_symlinks=False):
-        for name in names:
-            os.chown(name, owner.uid, owner.group, dir_fd=folder, follow_symlinks=False)
-        os.fchown(folder, owner.uid, owner.group)
+    for _, folders, files, here in os.fwalk(path, follow_symlinks=False):
+        for name in (*folders, *files):
+            os.chown(name, owner.uid, owner.group, dir_fd=here, follow_symlinks=False)
     # The top comes last, and says that all is done.
     make(path, owner, 0o700)
 

@@ -36,17 +36,22 @@ def remove(path: Path) -> None:
 
 def _empty(top: int) -> None:
     """Remove what is in ``top``, an open directory."""
-    mark, numbers = f".removed-{token_hex(8)}", count()
+    mark = token_hex(8)
+    fresh = (f".removed-{mark}-{number}" for number in count())
     while names := os.listdir(top):
         for name in names:
-            if _is_gone(name, top):
-                continue
-            with _entered(name, top) as inner:
-                for each in os.listdir(inner):
-                    if not _is_gone(each, inner):
-                        _open_up(each, inner)
-                        os.rename(each, f"{mark}-{next(numbers)}", src_dir_fd=inner, dst_dir_fd=top)
-            os.rmdir(name, dir_fd=top)
+            if not _is_gone(name, top):
+                _lift(name, top, fresh)
+
+
+def _lift(name: str, top: int, fresh: Iterator[str]) -> None:
+    """Remove the directory ``name`` in ``top``; those in it are moved up to ``top``, under ``fresh`` names."""
+    with _entered(name, top) as inner:
+        for each in os.listdir(inner):
+            if not _is_gone(each, inner):
+                _open_up(each, inner)
+                os.rename(each, next(fresh), src_dir_fd=inner, dst_dir_fd=top)
+    os.rmdir(name, dir_fd=top)
 
 
 def _is_gone(name: str, parent: int) -> bool:

@@ -1,0 +1,1 @@
+"""What containers are given: variables, secrets, files and ports."""

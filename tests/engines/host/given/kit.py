@@ -1,0 +1,82 @@
+"""Workloads and secrets out of manifests, as the engine meets them: decoded and in normal form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from reconciler.engines.host.building import specification
+from reconciler.engines.host.builtin import Surroundings
+from reconciler.engines.host.vault import Reveal, Revealed
+from reconciler.errors import EngineError
+from reconciler.manifests.decoder import decode
+from reconciler.manifests.normal import Dialect
+from reconciler.model.gvc import Gvc
+from reconciler.model.key import Key
+from reconciler.model.resource import Manifest
+from reconciler.model.workload import Container, Specification, Variable
+
+LOCATIONS = ["//location/aws-us-west-2"]
+
+
+def manifest(value: Mapping[str, Any], scheme: str = "platform") -> Manifest:
+    """``value`` as a push of it is understood, which must fit its schema."""
+    decoded = decode(msgspec.json.encode(value), Dialect("acme", scheme))
+    assert decoded.manifests, decoded.faults
+    return decoded.manifests[0]
+
+
+def body(spec: Mapping[str, Any], scheme: str = "platform") -> bytes:
+    """The body of the workload shop/web with ``spec``."""
+    return manifest({"kind": "workload", "name": "web", "gvc": "shop", "spec": spec}, scheme).body
+
+
+def spec_of(*containers: Mapping[str, Any], scheme: str = "platform", **fields: Any) -> Specification:
+    """The spec of a stateful workload with ``containers``; their names and images may be left out."""
+    filled = [{"name": f"c{index}", "image": "nginx:1", **each} for index, each in enumerate(containers)]
+    return specification(body({"type": "stateful", "containers": filled, **fields}, scheme))
+
+
+def container_of(fields: Mapping[str, Any], scheme: str = "platform") -> Container:
+    """A container, alone in its workload."""
+    return spec_of({"name": "main", **fields}, scheme=scheme).containers[0]
+
+
+def variables(written: Mapping[str, str], scheme: str = "platform") -> tuple[Variable, ...]:
+    """The variables of a GVC."""
+    env = [{"name": name, "value": value} for name, value in written.items()]
+    spec = {"staticPlacement": {"locationLinks": LOCATIONS}, "env": env}
+    return msgspec.json.decode(manifest({"kind": "gvc", "name": "shop", "spec": spec}, scheme).body, type=Gvc).spec.env
+
+
+def vault(secrets: Mapping[str, Mapping[str, Any]]) -> Reveal:
+    """Reveals ``secrets``, which maps names to type and data."""
+    sealed = {name: manifest({"kind": "secret", "name": name, **each}) for name, each in secrets.items()}
+
+    def reveal(key: Key) -> Revealed:
+        found = sealed.get(key.name)
+        if found is None:
+            raise EngineError(f"{key} is not applied", reason="SecretUnavailable")
+        return Revealed(secrets[key.name]["type"], msgspec.json.decode(found.seal))
+
+    return reveal
+
+
+def around(**changes: Any) -> Surroundings:
+    """The surroundings of the workload shop/web at aws-us-west-2."""
+    known = Surroundings(
+        org="acme",
+        gvc="shop",
+        alias="a1b2c3d4e5f6g",
+        location="aws-us-west-2",
+        provider="aws",
+        region="us-west-2",
+        workload="web",
+        version=3,
+        namespace="n1b2c3d4e5f6g",
+        token="the-token",
+        endpoint_domain="example.com",
+    )
+    return msgspec.structs.replace(known, **changes)

@@ -1,0 +1,95 @@
+"""What shall run, out of bodies; and the stamp that says what else replicas were started with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.engines.host.building import Applied, wanted_of
+from reconciler.engines.host.stamp import secrets_used, stamp_of
+from reconciler.engines.host.wanted import WantedContainer
+from reconciler.model.key import Key
+from reconciler.model.workload import Probe
+from tests.casefiles import cases
+from tests.engines.host.given.kit import body, spec_of, variables
+
+WEB = Key.parse("workload/shop/web")
+DB, OTHER = Key.parse("secret/db"), Key.parse("secret/other")
+SECRET_KEY = b"k" * 32
+
+
+def probe(found: Probe | None) -> dict[str, Any] | None:
+    """A probe as cases tell it."""
+    if found is None:
+        return None
+    [(form, target)] = [(name, each) for name in ("http_get", "tcp_socket", "grpc") if (each := getattr(found, name))]
+    return {"form": form, "port": target.port, "period": found.period_seconds}
+
+
+def container(found: WantedContainer) -> dict[str, Any]:
+    """A container as cases tell it."""
+    plain = {"readiness": probe(found.readiness), "liveness": probe(found.liveness)}
+    for name in ("post_start", "pre_stop"):
+        command = getattr(found, name)
+        plain[name] = command and list(command.command)
+    fixed = {name: getattr(found, name) for name in ("name", "image", "cpu", "memory")}
+    return {**fixed, "ports": list(found.ports), **plain}
+
+
+@pytest.mark.parametrize("case", cases("environment/wanted.yaml"))
+def test_what_shall_run_is_as_the_case_says(case: dict[str, Any]) -> None:
+    applied = Applied(WEB, case.get("at", "here"), body(case["spec"]), 4, "digest", 2)
+    wanted = wanted_of(applied, "stamp", case.get("replicas"))
+    assert (wanted.key, wanted.version, wanted.digest, wanted.stamp, wanted.gvc_version) == (
+        WEB,
+        4,
+        "digest",
+        "stamp",
+        2,
+    )
+    found = {
+        **{name: getattr(wanted, name) for name in ("type", "replicas", "suspended")},
+        "rollout": msgspec.to_builtins(wanted.rollout),
+        "container": container(wanted.containers[0]),
+        "timeout": wanted.options.timeout_seconds,
+    }
+    for name, expected in case["wanted"].items():
+        told = {each: found[name][each] for each in expected} if isinstance(expected, dict) else found[name]
+        assert told == expected
+
+
+GVC = variables({"LEVEL": "info", "PASSWORD": "platform://secret/other"})
+
+
+def test_secrets_are_found_wherever_they_are_used() -> None:
+    reading = {"env": [{"name": "A", "value": "platform://secret/db.user"}]}
+    mounting = {"volumes": [{"uri": "platform://secret/db", "path": "/db"}, {"uri": "scratch://db", "path": "/s"}]}
+    assert secrets_used(spec_of({}), GVC) == ()
+    assert secrets_used(spec_of(reading, mounting), GVC) == (DB,)
+    assert secrets_used(spec_of(reading, {"inheritEnv": True}), GVC) == (DB, OTHER)
+    own = {"inheritEnv": True, "env": [{"name": "PASSWORD", "value": "mine"}]}
+    assert secrets_used(spec_of(own), GVC) == ()
+
+
+def test_a_stamp_changes_with_what_replicas_were_started_with_and_nothing_else() -> None:
+    plain, heir = spec_of({}), spec_of({}, {"inheritEnv": True})
+    stamps = {
+        "as it is": stamp_of(SECRET_KEY, heir, GVC, {DB: "1", OTHER: "2"}, 0),
+        "another variable": stamp_of(SECRET_KEY, heir, variables({"LEVEL": "debug"}), {DB: "1", OTHER: "2"}, 0),
+        "another value of a secret": stamp_of(SECRET_KEY, heir, GVC, {DB: "1", OTHER: "3"}, 0),
+        "a restart": stamp_of(SECRET_KEY, heir, GVC, {DB: "1", OTHER: "2"}, 1),
+        "nothing inherited": stamp_of(SECRET_KEY, plain, GVC, {DB: "1", OTHER: "2"}, 0),
+        "another key": stamp_of(b"l" * 32, heir, GVC, {DB: "1", OTHER: "2"}, 0),
+    }
+    assert len(set(stamps.values())) == len(stamps)
+    assert stamp_of(SECRET_KEY, heir, GVC, {OTHER: "2", DB: "1"}, 0) == stamps["as it is"]
+    assert stamp_of(SECRET_KEY, heir, tuple(reversed(GVC)), {DB: "1", OTHER: "2"}, 0) == stamps["as it is"]
+    scaled = spec_of({"cpu": "500m"}, {"inheritEnv": True}, defaultOptions={"autoscaling": {"minScale": 3}})
+    assert stamp_of(SECRET_KEY, scaled, GVC, {DB: "1", OTHER: "2"}, 0) == stamps["as it is"]
+    assert stamp_of(SECRET_KEY, plain, (), {DB: "1", OTHER: "2"}, 0) == stamps["nothing inherited"]
+
+
+def test_a_stamp_is_the_same_in_another_life() -> None:
+    assert stamp_of(SECRET_KEY, spec_of({"inheritEnv": True}), GVC, {DB: "1"}, 2) == "6f7ddc412a1ce4be"

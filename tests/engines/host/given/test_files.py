@@ -1,0 +1,292 @@
+"""Files of containers: the mounts of the cases, whose they are, where they lie, and that nothing of them stays."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from reconciler.engines.host.files import MEMORY, Files, Given
+from reconciler.engines.host.owning import Owner
+from reconciler.engines.host.runtime import Place
+from reconciler.errors import EngineError
+from reconciler.model.key import Key, Kind
+from tests.casefiles import cases
+from tests.crash.test_disk_full import small_disk
+from tests.engines.host.given.kit import container_of, vault
+
+CANARY = "correct-horse"
+WEB = Key(Kind.WORKLOAD, "shop", "web")
+PLACE = Place(WEB, "web-1", "main")
+SECRETS = {"s": {"type": "dictionary", "data": {"user": "shop", "password": CANARY}}}
+AT_S = {"uri": "platform://secret/s", "path": "/s"}
+USER, GROUP = 61234, 61235
+"""Nobody's on any machine."""
+
+OURS = Owner()
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+in_memory = pytest.mark.skipif(not MEMORY.is_mount(), reason=f"{MEMORY} is no file system in memory here")
+
+
+def give(files: Files, *volumes: dict[str, str], place: Place = PLACE, owner: Owner = OURS, index: int = 1) -> Given:
+    """What a container with ``volumes`` is given."""
+    return files.give(place, index, container_of({"volumes": list(volumes)}), owner)
+
+
+def on_disk(root: Path, **options: Any) -> Files:
+    """Files that lie below ``root``, secrets too."""
+    return Files(root, vault(SECRETS), memory=None, **options)
+
+
+def tree(view: Path) -> Iterator[str]:
+    """What a view holds, as cases write it."""
+    for path in sorted(view.rglob("*")):
+        if path.is_symlink() and path.is_dir() and os.access(path, os.W_OK) and not any(path.iterdir()):
+            yield f"/{path.relative_to(view)} rw"
+        inside = path.rglob("*") if path.is_symlink() and path.is_dir() else (path,)
+        for each in sorted(inside):
+            if each.is_file():
+                content = each.read_bytes().decode("latin-1").encode("unicode_escape").decode()
+                yield f"/{each.relative_to(view)} {stat.S_IMODE(each.stat().st_mode):04o} {content}"
+
+
+@pytest.mark.parametrize("case", cases("environment/mounts.yaml"))
+def test_the_mounts_are_as_the_case_says(tmp_path: Path, case: dict[str, Any]) -> None:
+    scheme = case.get("scheme", "platform")
+    files = Files(tmp_path, vault(case.get("secrets", {})), scheme, memory=None)
+    container = container_of({"volumes": case["volumes"]}, scheme)
+    if "error" in case:
+        with pytest.raises(EngineError) as caught:
+            files.give(PLACE, 1, container, OURS)
+        assert f"{caught.value.reason} {caught.value}" == case["error"]
+        assert not any(tmp_path.iterdir())
+        return
+    given = files.give(PLACE, 1, container, OURS)
+    assert sorted(tree(given.volumes)) == sorted(case["tree"])
+    assert list(given.lacking) == case.get("lacking", [])
+    assert [(given.volumes / mount.path.lstrip("/")).resolve() for mount in given.mounts] == [
+        mount.source.resolve() for mount in given.mounts
+    ]
+    assert {mount.path for mount in given.mounts if not mount.read_only} == {
+        each.partition(" ")[0] for each in case["tree"] if each.endswith(" rw")
+    }
+
+
+def test_each_container_has_a_home_of_its_own_that_begins_empty_at_each_start(tmp_path: Path) -> None:
+    files = on_disk(tmp_path)
+    main, side = give(files), give(files, place=Place(WEB, "web-1", "side"))
+    assert len({main.home, main.scratch, side.home, side.scratch}) == 4
+    (main.home / "left").write_text("x")
+    (side.home / "kept").write_text("x")
+    assert list(give(files).home.iterdir()) == []
+    assert [path.name for path in side.home.iterdir()] == ["kept"]
+
+
+def test_containers_of_a_replica_share_scratch_by_address_and_path(tmp_path: Path) -> None:
+    files = on_disk(tmp_path)
+    first = give(files, {"uri": "scratch://a", "path": "/a"})
+    (first.volumes / "a" / "file").write_text("x")
+    side = Place(WEB, "web-1", "side")
+    other = give(files, {"uri": "scratch://a", "path": "/a"}, {"uri": "scratch://a", "path": "/b"},
+                 {"uri": "scratch://b", "path": "/c"}, place=side)  # fmt: skip
+    assert [[each.name for each in (other.volumes / name).iterdir()] for name in "abc"] == [["file"], [], []]
+    stranger = give(files, {"uri": "scratch://a", "path": "/a"}, place=Place(WEB, "web-2", "main"))
+    assert list((stranger.volumes / "a").iterdir()) == []
+
+
+def test_a_volume_belongs_to_its_place_in_the_workload_and_outlives_replicas(tmp_path: Path) -> None:
+    files, mount = on_disk(tmp_path), {"uri": "platform://volumeset/data", "path": "/data"}
+    (give(files, mount).volumes / "data" / "file").write_text("x")
+    files.clear(WEB, "web-1")
+    assert (files.volume("shop", "data", 1) / "file").read_text() == "x"
+    assert (give(files, mount).volumes / "data" / "file").exists()
+    assert not (give(files, mount, index=0).volumes / "data" / "file").exists()
+
+
+def test_a_secret_that_changed_is_there_whole_at_the_next_start(tmp_path: Path) -> None:
+    secrets = {"s": {"type": "dictionary", "data": {"old": CANARY}}}
+    files = Files(tmp_path, lambda key: vault(secrets)(key), memory=None)
+    give(files, AT_S)
+    secrets["s"] = {"type": "dictionary", "data": {"new": "battery-staple"}}
+    assert sorted(each.name for each in (give(files, AT_S).volumes / "s").iterdir()) == ["___platform___.secret", "new"]
+    assert not holding(tmp_path, CANARY)
+
+
+def test_what_a_crash_left_half_made_is_in_nobodys_way(tmp_path: Path) -> None:
+    files = on_disk(tmp_path)
+    for folder in (tmp_path / "secrets/shop/web/web-1", tmp_path / "scratch/shop/web/web-1/.own"):
+        for name in (".main.new", ".main.old"):
+            (folder / name / "s").mkdir(parents=True)
+            (folder / name / "s" / "user").write_text("half")
+    given = give(files, AT_S)
+    assert (given.volumes / "s" / "user").read_text() == "shop"
+    assert not holding(tmp_path, "half")
+
+
+def holding(folder: Path, text: str) -> list[Path]:
+    """Files below ``folder`` that hold ``text``."""
+    return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+
+
+@in_memory
+def test_secrets_lie_in_memory_and_go_with_their_replica(tmp_path: Path) -> None:
+    files = Files(tmp_path, vault(SECRETS))
+    try:
+        sources = [give(files, AT_S, place=Place(WEB, name, "main")).mounts[0].source for name in ("web-1", "web-2")]
+        assert all(source.is_relative_to(MEMORY) for source in sources)
+        assert not [path for path in holding(tmp_path, CANARY) if not path.resolve().is_relative_to(MEMORY)]
+        base = MEMORY / sources[0].relative_to(MEMORY).parts[0]
+        assert stat.S_IMODE(base.stat().st_mode) == 0o700
+        files.clear(WEB, "web-1")
+        assert [source.exists() for source in sources] == [False, True]
+    finally:
+        files.sweep(())
+    assert not base.exists()
+
+
+@in_memory
+def test_a_directory_in_memory_that_is_somebody_elses_is_not_taken(tmp_path: Path) -> None:
+    files = Files(tmp_path, vault(SECRETS))
+    source = give(files, AT_S).mounts[0].source
+    base = MEMORY / source.relative_to(MEMORY).parts[0]
+    files.sweep(())
+    (tmp_path / "elsewhere").mkdir()
+    base.symlink_to(tmp_path / "elsewhere")
+    try:
+        assert give(files, AT_S).mounts[0].source.is_relative_to(tmp_path / "secrets")
+    finally:
+        base.unlink()
+    assert not any((tmp_path / "elsewhere").iterdir())
+    base.mkdir()
+    base.chmod(0o777)
+    try:
+        assert give(files, AT_S).mounts[0].source.is_relative_to(tmp_path / "secrets")
+    finally:
+        base.rmdir()
+
+
+def test_clearing_removes_all_but_volumes_however_often(tmp_path: Path) -> None:
+    files = on_disk(tmp_path)
+    give(files, AT_S, {"uri": "scratch://a", "path": "/a"}, {"uri": "platform://volumeset/data", "path": "/data"})
+    for _ in range(2):
+        files.clear(WEB, "web-1")
+        assert sorted(each.name for each in tmp_path.iterdir()) == ["volumes"]
+    give(files, AT_S)
+
+
+def test_sweeping_leaves_what_replicas_have(tmp_path: Path) -> None:
+    files = on_disk(tmp_path)
+    for name in ("web-1", "web-2", "web-3"):
+        give(files, AT_S, {"uri": "scratch://a", "path": "/a"}, place=Place(WEB, name, "main"))
+    files.sweep({(WEB, "web-2"), (Key(Kind.WORKLOAD, "ops", "web"), "web-1")})
+    left = {path.name for folder in ("secrets", "scratch") for path in (tmp_path / folder / "shop" / "web").iterdir()}
+    assert left == {"web-2"}
+
+
+def test_names_that_lead_elsewhere_make_nothing(tmp_path: Path) -> None:
+    files = on_disk(tmp_path / "root")
+    for name in ("..", "", "a/b", "../../x"):
+        with pytest.raises(EngineError, match="is not the name of a file"):
+            give(files, AT_S, place=Place(WEB, name, "main"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_in_the_place_of_a_volume_is_not_followed(tmp_path: Path) -> None:
+    files = on_disk(tmp_path / "root")
+    volume = files.volume("shop", "data", 1)
+    volume.parent.mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    volume.symlink_to(tmp_path / "other")
+    with pytest.raises(EngineError, match="is not a directory"):
+        give(files, {"uri": "platform://volumeset/data", "path": "/data"})
+
+
+def test_a_full_disk_is_told_and_leaves_nothing_half_made(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        large = {"s": {"type": "opaque", "data": {"payload": "x" * (512 << 10)}}}
+        files = Files(disk, vault(large), memory=None)
+        (disk / "ballast").write_bytes(b"x" * (os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize - (256 << 10)))
+        with pytest.raises(EngineError) as caught:
+            give(files, AT_S)
+        assert caught.value.reason == "DiskFull"
+        assert not (disk / "secrets/shop/web/web-1/main").exists()
+        (disk / "ballast").unlink()
+        assert (give(files, AT_S).volumes / "s" / "payload").stat().st_size == 512 << 10
+
+
+@contextmanager
+def open_place() -> Iterator[Path]:
+    """A directory that every user gets to."""
+    with TemporaryDirectory(dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def reads(path: Path, user: int, group: int) -> bool:
+    """Whether a program of ``user`` can read what is at ``path``."""
+    ended = subprocess.run(["/bin/cat", str(path)], user=user, group=group, extra_groups=[], capture_output=True)
+    return ended.returncode == 0
+
+
+@as_root
+@pytest.mark.parametrize("memory", [None, MEMORY])
+def test_what_a_user_is_given_only_that_user_and_its_group_read(memory: Path | None) -> None:
+    with open_place() as root:
+        files = Files(root / "host", vault(SECRETS), memory=memory)
+        try:
+            given = give(files, AT_S, owner=Owner(USER, GROUP))
+            password = given.volumes / "s" / "password"
+            assert given.lacking == ()
+            others = ((USER, USER), (GROUP, GROUP), (65534, 65534))
+            assert [reads(password, *who) for who in others] == [True, True, False]
+            given = give(files, AT_S, owner=Owner(USER))
+            assert [reads(password, *who) for who in others] == [True, False, False]
+        finally:
+            files.clear(WEB, "web-1")
+
+
+@as_root
+def test_the_group_owns_mounted_volumes_and_what_is_made_in_them(tmp_path: Path) -> None:
+    files = on_disk(tmp_path)
+    mounts = ({"uri": "platform://volumeset/data", "path": "/data"}, {"uri": "scratch://a", "path": "/a"})
+    given = give(files, *mounts, owner=Owner(None, GROUP))
+    for name in ("data", "a"):
+        (given.volumes / name / "file").write_text("x")
+        found = (given.volumes / name / "file").stat()
+        assert (found.st_uid, found.st_gid) == (0, GROUP)
+        assert stat.S_IMODE((given.volumes / name).stat().st_mode) == 0o2770
+
+
+@as_root
+def test_a_volume_changes_hands_with_all_that_is_in_it_and_nothing_else(tmp_path: Path) -> None:
+    files, mount = on_disk(tmp_path), {"uri": "platform://volumeset/data", "path": "/data"}
+    outside = tmp_path / "outside"
+    outside.write_text("x")
+    volume = give(files, mount).mounts[0].source
+    (volume / "deep" / "er").mkdir(parents=True)
+    (volume / "deep" / "er" / "file").write_text("x")
+    (volume / "link").symlink_to(outside)
+    (volume / "up").symlink_to("..")
+    give(files, mount, owner=Owner(USER, GROUP))
+    assert {(p.lstat().st_uid, p.lstat().st_gid) for p in (volume, *volume.rglob("*"))} == {(USER, GROUP)}
+    assert (outside.stat().st_uid, volume.parent.stat().st_uid) == (0, 0)
+
+
+@as_root
+def test_a_user_that_cannot_get_there_is_told(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    given = give(on_disk(tmp_path / "host"), owner=Owner(USER))
+    assert given.lacking == (f"user {USER} cannot reach its volumes: {closed(tmp_path)} lets nobody else through",)
+
+
+def closed(path: Path) -> Path:
+    """The first directory on the way to ``path`` that is closed to others."""
+    return next(each for each in (*reversed(path.parents), path) if not each.stat().st_mode & stat.S_IXOTH)

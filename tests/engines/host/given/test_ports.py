@@ -1,0 +1,82 @@
+"""Ports of this host: free ones only, and never the same for two."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from reconciler.engines.host.ports import BLOCKED, FROM_HERE, bindable, free_ports
+from reconciler.errors import EngineError
+from reconciler.manifests.rules.ports import BLOCKED as REFUSED
+
+LOCAL = range(24_000, 24_400)
+"""Of this test alone, so that nobody else is in the way."""
+
+
+def listening(address: str, port: int = 0) -> socket.socket:
+    """A socket that listens on ``address``."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    if family == socket.AF_INET6:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    listener.bind((address, port))
+    listener.listen()
+    return listener
+
+
+def test_every_declared_port_gets_one_that_can_be_bound() -> None:
+    given = free_ports([8080, 9000], (), "web-1", LOCAL)
+    assert list(given) == [8080, 9000]
+    assert len(set(given.values())) == 2
+    assert all(port in LOCAL for port in given.values())
+    for port in given.values():
+        listening("0.0.0.0", port).close()
+
+
+def test_nothing_is_given_for_nothing() -> None:
+    assert free_ports([], (), "web-1") == {}
+
+
+def test_what_another_replica_was_given_is_not_given_again() -> None:
+    taken: set[int] = set()
+    for number in range(50):
+        given = set(free_ports([8080, 9000, 9001], taken, f"web-{number}", LOCAL).values())
+        assert not given & taken
+        taken |= given
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "127.0.0.1", "127.0.0.2", "::", "::1"])
+def test_where_somebody_listens_nobody_else_is_sent(address: str) -> None:
+    if ":" in address and not socket.has_ipv6:
+        pytest.skip("a host without IPv6")
+    try:
+        listener = listening(address)
+    except OSError as error:
+        pytest.skip(f"{address} is no address of this host: {error.strerror}")
+    with listener:
+        port = listener.getsockname()[1]
+        assert not bindable(port)
+        with pytest.raises(EngineError) as caught:
+            free_ports([8080], (), among=range(port, port + 1))
+    assert caught.value.reason == "NoFreePort"
+    assert caught.value.retry
+    assert bindable(port)
+
+
+def test_replicas_begin_to_look_in_different_places_and_each_always_in_the_same() -> None:
+    first = {name: free_ports([8080], (), name, LOCAL)[8080] for name in ("a", "b", "c", "d")}
+    assert len(set(first.values())) > 1
+    assert free_ports([8080], (), "a", LOCAL) == {8080: first["a"]}
+
+
+def test_blocked_ports_are_never_given() -> None:
+    with pytest.raises(EngineError, match="between 9090 and 9091"):
+        free_ports([8080], (), among=range(9090, 9092))
+    assert BLOCKED == REFUSED
+
+
+def test_ports_lie_below_those_of_outgoing_connections() -> None:
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        lowest = int(file.read().split()[0])
+    assert lowest >= FROM_HERE.stop or lowest < FROM_HERE.start

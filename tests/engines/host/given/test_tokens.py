@@ -1,0 +1,46 @@
+"""Tokens of workloads: made once, kept, for the daemon alone."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from reconciler.engines.host.tokens import Tokens
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+
+WEB, API = Key.parse("workload/shop/web"), Key.parse("workload/shop/api")
+
+
+def test_a_token_is_made_once_and_is_each_workloads_own(tmp_path: Path) -> None:
+    token = Tokens(tmp_path / "tokens").of(WEB)
+    assert len(token) >= 40
+    assert Tokens(tmp_path / "tokens").of(WEB) == token
+    assert Tokens(tmp_path / "tokens").of(API) != token
+    found = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert sorted(path.name for path in found) == ["api", "web"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in found} == {0o600}
+    assert stat.S_IMODE((tmp_path / "tokens" / "shop").stat().st_mode) == 0o700
+
+
+def test_a_workload_that_is_made_anew_has_another(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path)
+    token = tokens.of(WEB)
+    tokens.forget(WEB)
+    tokens.forget(WEB)
+    assert list(tmp_path.iterdir()) == []
+    assert tokens.of(WEB) != token
+
+
+def test_an_empty_file_is_no_token(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "web").touch(mode=0o600)
+    assert Tokens(tmp_path).of(WEB)
+
+
+def test_where_none_can_be_kept_none_is_given(tmp_path: Path) -> None:
+    (tmp_path / "shop").write_text("in the way")
+    with pytest.raises(EngineError):
+        Tokens(tmp_path).of(WEB)

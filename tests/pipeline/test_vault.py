@@ -1,0 +1,170 @@
+"""The data of applied secrets: from the records, from Git and from the host, and never of what is not applied."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.engines.host.vault import Revealed
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.pipeline.vault import Vault
+from reconciler.records.store import Records
+from reconciler.settings import SecretSettings
+from reconciler.sops.writing import Manner, encrypt
+from tests.manifests.rulecases import private
+from tests.pipeline.way import Way
+from tests.sops.kit import MOMENT, fresh
+
+CANARY, OTHER = "correct-horse", "battery-staple"
+IDENTITY, RECIPIENT = fresh()
+DB = Key.parse("secret/db")
+PLAIN = f"kind: secret\nname: db\ntype: dictionary\ndata:\n  user: shop\n  password: {CANARY}\n"
+HOSTED = "kind: secret\nname: db\ntype: dictionary\ndata:\n  user: shop\n  password: {file: db}\n"
+EXPECTED = Revealed("dictionary", {"user": "shop", "password": CANARY})
+
+
+def sealed(text: str = PLAIN) -> bytes:
+    """``text`` encrypted for the identity of these tests."""
+    return encrypt(text.encode(), [RECIPIENT], Manner(), MOMENT)
+
+
+def way_of(path: Path, content: str | bytes, **more: Any) -> Way:
+    """A secret ``db`` that is applied, over records in a file; its second document, so that places matter."""
+    host = path / "host"
+    identity = private(host / "identity.txt", IDENTITY)
+    private(host / "db", CANARY)
+    records = Records.open(path / "state" / "records.sqlite")
+    files = {"org/db.yaml": content, "first.yaml": "kind: group\nname: ops\n"}
+    way = Way(path / "way", files, records=records, secrets=SecretSettings(identity, directory=host), **more)
+    way.applied()
+    return way
+
+
+def vault(way: Way) -> Vault:
+    """A vault as a daemon that has just started has it."""
+    return Vault(way.records, way.settings)
+
+
+FORMS = {"plain": lambda: PLAIN, "encrypted": sealed, "hosted": lambda: HOSTED}
+forms = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+fleeting = pytest.mark.parametrize("form", [sealed, lambda: HOSTED], ids=["encrypted", "hosted"])
+Form = Callable[[], str | bytes]
+
+
+def refused(asked: Vault, key: Key = DB) -> str:
+    """Why ``asked`` does not reveal ``key``, which must hold no value."""
+    with pytest.raises(EngineError) as caught:
+        asked.reveal(key)
+    assert caught.value.reason == "SecretUnavailable"
+    assert caught.value.retry
+    assert not any(word in str(caught.value) for word in (CANARY, OTHER, IDENTITY))
+    return str(caught.value)
+
+
+@forms
+def test_what_was_applied_is_revealed(tmp_path: Path, form: Form) -> None:
+    way = way_of(tmp_path, form())
+    asked = vault(way)
+    assert [asked.reveal(DB) for _ in range(2)] == [EXPECTED] * 2
+    way.commit({"org/db.yaml": PLAIN.replace(CANARY, OTHER)})
+    way.applied()
+    assert asked.reveal(DB).content == {"user": "shop", "password": OTHER}
+
+
+@forms
+def test_what_is_wanted_and_not_applied_yet_is_not_revealed(tmp_path: Path, form: Form) -> None:
+    way = way_of(tmp_path, form())
+    asked = vault(way)
+    asked.reveal(DB)
+    way.commit({"org/db.yaml": sealed(PLAIN.replace(CANARY, OTHER))})
+    way.accept(way.prepare())
+    assert asked.reveal(DB) == EXPECTED
+
+
+@fleeting
+def test_after_a_restart_what_is_kept_nowhere_is_told_and_never_taken_for_the_other(tmp_path: Path, form: Form) -> None:
+    way = way_of(tmp_path, form())
+    way.commit({"org/db.yaml": sealed(PLAIN.replace(CANARY, OTHER))})
+    way.accept(way.prepare())
+    assert (
+        refused(vault(way)) == "secret/db has another value than was applied (org/db.yaml:1); the next run applies it"
+    )
+    way.line = way.fresh_line()
+    way.applied()
+    assert vault(way).reveal(DB).content == {"user": "shop", "password": OTHER}
+
+
+def test_a_file_of_the_host_that_changed_waits_for_the_run_that_applies_it(tmp_path: Path) -> None:
+    way = way_of(tmp_path, HOSTED)
+    asked = vault(way)
+    asked.reveal(DB)
+    private(tmp_path / "host" / "db", OTHER)
+    assert asked.reveal(DB) == EXPECTED
+    assert "has another value than was applied" in refused(vault(way))
+
+
+def test_what_can_no_longer_be_opened_is_told(tmp_path: Path) -> None:
+    way = way_of(tmp_path, sealed())
+    private(tmp_path / "host" / "identity.txt", fresh()[0])
+    assert "secret/db can no longer be opened (org/db.yaml:1)" in refused(vault(way))
+    (tmp_path / "host" / "identity.txt").unlink()
+    refused(vault(way))
+    private(tmp_path / "host" / "identity.txt", IDENTITY)
+    assert vault(way).reveal(DB) == EXPECTED
+
+
+def test_a_repository_that_is_gone_is_told(tmp_path: Path) -> None:
+    way = way_of(tmp_path, sealed())
+    way.repo.path.rename(tmp_path / "away")
+    assert "no Git repository can be read" in refused(vault(way))
+    gone = msgspec.structs.replace(way.settings, sources=())
+    assert "the source main, which the settings have no more" in refused(Vault(way.records, gone))
+
+
+def test_what_is_not_applied_is_told(tmp_path: Path) -> None:
+    way = way_of(tmp_path, PLAIN)
+    assert refused(vault(way), Key.parse("secret/nobody")) == "secret/nobody is not applied"
+    way.commit({"org/db.yaml": None})
+    way.applied()
+    assert refused(vault(way)) == "secret/db is not applied"
+
+
+@fleeting
+def test_nothing_that_is_revealed_is_written_down(tmp_path: Path, form: Form) -> None:
+    way = way_of(tmp_path, form())
+    vault(way).reveal(DB)
+    found = (path for path in tmp_path.rglob("*") if path.is_file() and "host" not in path.parts)
+    assert [path for path in found if CANARY.encode() in path.read_bytes()] == []
+
+
+def test_it_may_be_asked_in_other_threads_while_a_run_uses_the_records(tmp_path: Path) -> None:
+    way = way_of(tmp_path, sealed())
+    asked = vault(way)
+    with way.records.transaction(), ThreadPoolExecutor(4) as threads:
+        way.records.applied.remove(DB)
+        found = [threads.submit(asked.reveal, DB).result(30) for _ in range(8)]
+    assert found == [EXPECTED] * 8
+    assert refused(asked) == "secret/db is not applied"
+
+
+def test_records_in_memory_are_shared(tmp_path: Path) -> None:
+    way = Way(tmp_path, {"db.yaml": PLAIN})
+    way.applied()
+    assert vault(way).reveal(DB) == EXPECTED
+
+
+def test_no_connection_stays_open(tmp_path: Path) -> None:
+    way = way_of(tmp_path, PLAIN)
+    asked = vault(way)
+    asked.reveal(DB)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        asked.reveal(DB)
+    assert len(os.listdir("/proc/self/fd")) == before
