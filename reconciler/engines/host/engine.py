@@ -13,6 +13,7 @@ import msgspec
 
 from reconciler.engines.binding import Binding
 from reconciler.engines.deployment import Place
+from reconciler.engines.host.advisor import Advisor
 from reconciler.engines.host.autoscaling import STEADY
 from reconciler.engines.host.controller import Controller
 from reconciler.engines.host.describe import Circumstances, described
@@ -76,6 +77,7 @@ class HostEngine:
         self._prober = Prober(runtime, clock, lambda *told: self._controller.probed(*told))
         self._cpu = CpuMetric(runtime, clock)
         self._scaler = Scaler(self._cpu, clock)
+        self._advisor = Advisor(root / "usage")
         self._news: list[News] = []
         self._changed = asyncio.Event()
         self._epoch = clock.now() - clock.monotonic()
@@ -211,6 +213,7 @@ class HostEngine:
         self._made.pop(key, None)
         self._wardrobe.forget(key)
         self._scaler.forget(key)
+        self._advisor.forget(key)
         self._tokens.forget(key)
 
     def _shown(self, key: Key) -> Seen | None:
@@ -231,8 +234,9 @@ class HostEngine:
         place = Place(
             self._site.location, supply.around.alias, supply.wanted.gvc_version, self._site.settings.endpoint_domain
         )
+        advised = self._advisor.recommended(supply.wanted)
         lacking = (*self._runtime.lacks(supply.wanted), *self._wardrobe.lacking(supply))
-        return Circumstances(place, self._site.clock.monotonic(), self._epoch, trouble, lacking)
+        return Circumstances(place, self._site.clock.monotonic(), self._epoch, trouble, lacking, advised)
 
     def _records_here(self) -> list[Record]:
         kinds = (Kind.WORKLOAD, Kind.VOLUMESET)
@@ -252,6 +256,7 @@ class HostEngine:
             for key, supply in self._made.items():
                 keeper = self._controller.keepers.get(key)
                 if keeper is not None and keeper.wanted is not None:
+                    self._advisor.learn(supply.wanted, self._cpu.used(key), self._site.clock.monotonic())
                     self._want(supply)
 
     async def _collect(self) -> None:
