@@ -41,6 +41,9 @@ from reconciler.planning.plan import Action, Step
 MOST_NEWS = 1000
 """News kept until they are asked for; older ones go."""
 
+JUMP = 5.0
+"""Seconds by which the wall clock may part from the monotonic one without a word."""
+
 COLLECT = 0.5
 """Seconds between looks at what containers have written."""
 
@@ -259,6 +262,14 @@ class HostEngine:
                     self._advisor.learn(supply.wanted, self._cpu.used(key), self._site.clock.monotonic())
                     self._want(supply)
 
+    def _mind_the_clock(self) -> None:
+        """Say where the wall clock was set. Nothing goes by it here: all waits are those of the monotonic clock."""
+        epoch = self._site.clock.now() - self._site.clock.monotonic()
+        if abs(epoch - self._epoch) > JUMP:
+            message = f"the clock of this host was set by {epoch - self._epoch:+.0f} s; no wait or probe goes by it"
+            self._tell(News(Key(Kind.LOCATION, "", self._site.location), "Warning", "ClockJumped", message))
+            self._epoch = epoch
+
     async def _collect(self) -> None:
         """Take up what containers write, and say once where it cannot be stored."""
         trouble = ""
@@ -267,6 +278,7 @@ class HostEngine:
             if done.trouble and done.trouble != trouble:
                 self._tell(News(Key(Kind.LOCATION, "", self._site.location), "Warning", "LogsNotStored", done.trouble))
             trouble = done.trouble
+            self._mind_the_clock()
             await self._site.clock.sleep(0.0 if done.behind else COLLECT)
 
 
