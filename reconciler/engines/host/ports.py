@@ -31,7 +31,7 @@ def free_ports(
     candidates = iter((*among[start:], *among[:start]))
     found: dict[int, int] = {}
     for number in declared:
-        free = (port for port in candidates if port not in taken and port not in BLOCKED and bindable(port))
+        free = (port for port in candidates if port not in taken and port not in BLOCKED and bindable(port, new=True))
         port = next(free, None)
         if port is None:
             message = f"no port of this host between {among.start} and {among.stop - 1} is free"
@@ -40,16 +40,22 @@ def free_ports(
     return found
 
 
-def bindable(port: int) -> bool:
-    """Whether a program that starts now could listen on ``port``, on all addresses of this host or on localhost."""
-    return all(_binds(family, address, port) for family, address in _ADDRESSES)
+def bindable(port: int, *, new: bool = False) -> bool:
+    """Whether a program that starts now could listen on ``port``, on all addresses of this host or on localhost.
+
+    What is left of connections that have ended is in nobody's way who sets SO_REUSEADDR, as servers do; a ``new`` port
+    has not even that.
+    """
+    return all(_binds(family, address, port, new) for family, address in _ADDRESSES)
 
 
-def _binds(family: socket.AddressFamily, address: str, port: int) -> bool:
+def _binds(family: socket.AddressFamily, address: str, port: int, new: bool) -> bool:
     try:
         with socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
             if family == socket.AF_INET6:
                 probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            if not new:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address, port))
     except OSError as error:
         # A host without IPv6 has nobody listening there either.

@@ -18,6 +18,7 @@ def listening(address: str, port: int = 0) -> socket.socket:
     """A socket that listens on ``address``."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if family == socket.AF_INET6:
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     listener.bind((address, port))
@@ -62,6 +63,18 @@ def test_where_somebody_listens_nobody_else_is_sent(address: str) -> None:
     assert caught.value.reason == "NoFreePort"
     assert caught.value.retry
     assert bindable(port)
+
+
+def test_what_is_left_of_a_connection_keeps_no_program_from_its_own_port() -> None:
+    with listening("127.0.0.1") as listener:
+        port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            served, _ = listener.accept()
+            served.close()
+            assert client.recv(1) == b""
+    assert bindable(port)
+    with pytest.raises(EngineError):
+        free_ports([8080], (), among=range(port, port + 1))
 
 
 def test_replicas_begin_to_look_in_different_places_and_each_always_in_the_same() -> None:
