@@ -1,0 +1,159 @@
+"""What goes wrong with programs and with the host: told, tried again, and no matter of anything else."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.hostkit import SERVER, HostSite, host_site, served
+from tests.daemon.kit import eventually
+
+wait = partial(eventually, patience=60.0)
+GOOD = served("good", replicas=1, env={"GREETING": "well"})
+PLAIN = {"ports": None, "readinessProbe": None}
+
+
+def reasons(site: HostSite, key: str = "workload/shop/web") -> set[str]:
+    """Reasons of the events of a workload."""
+    told = site.run("events", key, "-o", "json")
+    return {json.loads(line)["reason"] for line in told.stdout.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"command": "no-such-program", "args": []}, "ProgramNotFound"),
+        ({"command": "/etc/passwd", "args": []}, "/etc/passwd"),
+        ({"command": "python3", "args": ["-c", "raise SystemExit(3)"], **PLAIN}, "ended with 3"),
+        ({"command": "python3", "args": ["-c", "pass"], **PLAIN}, "ended with 0"),
+        ({"workingDir": "/no/such/directory"}, "/no/such/directory"),
+    ],
+    ids=["missing binary", "no rights", "exit at once", "exit without a fault", "missing directory"],
+)
+def test_what_cannot_run_is_told_and_hurts_nothing_else(tmp_path: Path, wrong: dict[str, object], said: str) -> None:
+    files = {"shop/good.yaml": GOOD, "shop/web.yaml": served(replicas=1, **wrong)}
+    with host_site(tmp_path, files) as site, site.daemon() as daemon:
+        wait(lambda: said in site.message(), f"it says {said}")
+        wait(partial(site.healthy, "workload/shop/good@here"))
+        assert site.recorded()["workload/shop/web@here"].health == "Unhealthy"
+        assert {"NotStarted", "ContainerEnded"} & reasons(site)
+        assert not [line for line in daemon.log() if "Traceback" in str(line)]
+        site.repo.commit({"shop/web.yaml": served(replicas=1, env={"GREETING": "mended"})})
+        wait(lambda: site.healthy() and site.greetings("web") == {"mended"})
+
+
+def test_a_port_that_is_taken_meanwhile_is_exchanged(tmp_path: Path) -> None:
+    with host_site(tmp_path, {"shop/web.yaml": served(replicas=1, env={"GREETING": "hello"})}) as site:
+        with site.daemon():
+            wait(site.healthy)
+        (address,) = site.ready("web")
+        site.end()
+        with socket.socket() as thief:
+            thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            thief.bind(("0.0.0.0", int(address.rpartition(":")[2])))
+            thief.listen()
+            with site.daemon():
+                wait(lambda: site.ready("web") not in ([], [address]) and site.greetings("web") == {"hello"})
+
+
+def test_one_that_ignores_sigterm_is_killed_in_the_end(tmp_path: Path) -> None:
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SERVER
+    files = {"shop/web.yaml": served(args=["-c", deaf]), "shop/good.yaml": GOOD}
+    with host_site(tmp_path, files) as site, site.daemon():
+        wait(site.healthy)
+        site.repo.commit({"shop/web.yaml": None})
+        wait(lambda: "workload/shop/web@here" not in site.recorded())
+        assert len(site.programs()) == 1
+        assert site.greetings("good") == {"well"}
+
+
+def test_children_that_outlive_their_parent_go_with_the_replica(tmp_path: Path) -> None:
+    fork = "import subprocess; subprocess.Popen(['setsid', 'sleep', '987'], start_new_session=True)\n" + SERVER
+    files = {"shop/web.yaml": served(replicas=1, args=["-c", fork]), "shop/good.yaml": GOOD}
+    with host_site(tmp_path, files) as site, site.daemon():
+        wait(site.healthy)
+        wait(lambda: any("sleep 987" in command for command in site.programs().values()))
+        site.repo.commit({"shop/web.yaml": None})
+        wait(lambda: "workload/shop/web@here" not in site.recorded())
+        assert not any("sleep 987" in command for command in site.programs().values())
+
+
+def test_a_failing_liveness_probe_restarts_the_replica(tmp_path: Path) -> None:
+    sick = SERVER.replace('os.environ.get("BROKEN")', "time.monotonic() > BORN + 3").replace(
+        "class Page", "BORN = time.monotonic()\nclass Page"
+    )
+    probe = {"httpGet": {"path": "/healthz"}, "periodSeconds": 1, "failureThreshold": 2}
+    web = served(replicas=1, args=["-c", sick], livenessProbe=probe, readinessProbe=None)
+    with host_site(tmp_path, {"shop/web.yaml": web}) as site, site.daemon():
+        wait(lambda: any(each.containers[0].restarts for each in site.replicas("web").values()))
+        (replica,) = site.replicas("web").values()
+        assert replica.containers[0].last is not None
+        assert replica.containers[0].last.reason == "NotAlive"
+
+
+def test_hooks_run_and_tell_where_they_fail(tmp_path: Path) -> None:
+    mark = tmp_path / "stopped"
+    hooks = {
+        "postStart": {"exec": {"command": ["false"]}},
+        "preStop": {"exec": {"command": ["sh", "-c", f"echo bye > {mark}; exit 4"]}},
+    }
+    with (
+        host_site(
+            tmp_path / "site", {"shop/web.yaml": served(replicas=1, lifecycle=hooks), "shop/good.yaml": GOOD}
+        ) as site,
+        site.daemon(),
+    ):
+        wait(lambda: site.ready("web"))
+        wait(lambda: "postStart" in site.run("get", "workload", "web", "-o", "json").stdout)
+        site.repo.commit({"shop/web.yaml": None})
+        wait(mark.exists)
+        wait(lambda: "workload/shop/web@here" not in site.recorded())
+        assert "PreStopFailed" in reasons(site)
+
+
+def fill(filler: Path) -> None:
+    """Write until there is no room left."""
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while file.write(b"x" * 65536):
+            pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system of its own")
+def test_a_full_disk_stops_nothing_that_runs(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(small)], check=True)
+    try:
+        with host_site(tmp_path / "site", {"shop/web.yaml": served(replicas=1, env={"GREETING": "one"})}) as site:
+            site.configure(state=str(small / "state"))
+            site.state = small / "state"
+            with site.daemon():
+                wait(site.healthy)
+                filler = small / "filler"
+                fill(filler)
+                site.repo.commit({"shop/web.yaml": served(replicas=1, env={"GREETING": "two"})})
+                wait(lambda: site.greetings("web") == {"one"})
+                filler.unlink()
+                wait(lambda: site.greetings("web") == {"two"} and site.healthy())
+            site.end()
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+def test_a_stopped_daemon_leaves_its_replicas(tmp_path: Path) -> None:
+    with host_site(tmp_path, {"shop/web.yaml": served(env={"GREETING": "hello"})}) as site:
+        with site.daemon() as daemon:
+            wait(site.healthy)
+            before = site.programs()
+            daemon.signal(signal.SIGTERM)
+            assert daemon.process.wait(20) == 0
+        assert site.programs() == before
+        assert site.greetings("web") == {"hello"}
