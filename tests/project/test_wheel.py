@@ -16,6 +16,8 @@ SHIPPED = """
 from reconciler.documents.schemas import SCHEMA_NAMES, load_schema, shipped
 for name in SCHEMA_NAMES:
     assert load_schema(name), name
+from reconciler.engines.host.processes.spawning import script
+assert "exec" in script()
 print(load_schema("workload")["title"])
 print(shipped("examples/repo"))
 print(*sorted(str(path.relative_to(shipped("examples/repo"))) for path in shipped("examples/repo").rglob("*.*")))

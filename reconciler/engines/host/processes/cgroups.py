@@ -145,12 +145,17 @@ def out_of_memory(groups: Sequence[str]) -> bool:
     return any(_numbers(text).get("oom_kill", 0) > 0 for text in texts)
 
 
-def remove(groups: Sequence[str]) -> None:
-    """Remove the groups of a container that is over. The kernel may need a moment to see that."""
+def remove(groups: Sequence[str], current: Hierarchy | None) -> None:
+    """Remove the groups of a container that is over. The kernel may need a moment to see that.
+
+    What they lie below goes too, unless it is in use as ``current``: a daemon may begin in another group than the last.
+    """
     for group in map(Path, groups):
         deadline = time.monotonic() + _PATIENCE
         while not _removed(group) and time.monotonic() < deadline:
             time.sleep(0.005)
+        if current is None or group.parent not in current.bases:
+            _removed(group.parent)
 
 
 def _limit(group: Path, cpu: int, memory: int) -> None:
@@ -233,8 +238,7 @@ def _works(hierarchy: Hierarchy) -> bool:
     except OSError:
         return False
     finally:
-        remove([str(base / "trial") for base in hierarchy.bases])
-        hierarchy.leave()
+        remove([str(base / "trial") for base in hierarchy.bases], None)
     return True
 
 

@@ -38,7 +38,7 @@ class Whom(msgspec.Struct, frozen=True):
 async def execute(begun: Begun, argv: Sequence[str], timeout: float, ends: Ends) -> Executed:
     """Run ``argv`` beside the program of ``begun`` for at most ``timeout`` seconds. Raises EngineError."""
     try:
-        child, pipe = await asyncio.to_thread(_started, begun, argv)
+        child, pipe = await _begin(begun, argv)
     except FileNotFoundError as error:
         return Executed(NOT_FOUND, f"{error.filename}: not found")
     except PermissionError as error:
@@ -57,6 +57,27 @@ async def execute(begun: Begun, argv: Sequence[str], timeout: float, ends: Ends)
             child.wait()
         tail.close()
     return Executed(KILLED if timed_out else code if code >= 0 else 128 - code, tail.text(), timed_out)
+
+
+_Child = tuple[subprocess.Popen[bytes], IO[bytes]]
+
+
+async def _begin(begun: Begun, argv: Sequence[str]) -> _Child:
+    starting = asyncio.ensure_future(asyncio.to_thread(_started, begun, argv))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        starting.add_done_callback(_give_up)
+        raise
+
+
+def _give_up(starting: asyncio.Future[_Child]) -> None:
+    if starting.cancelled() or starting.exception() is not None:
+        return
+    child, pipe = starting.result()
+    _kill(child.pid)
+    child.wait()
+    pipe.close()
 
 
 class _Tail:
@@ -109,7 +130,7 @@ def _kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _started(begun: Begun, argv: Sequence[str]) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+def _started(begun: Begun, argv: Sequence[str]) -> _Child:
     environment = proc.environment(begun.pid)
     wrapper = proc.command_line(begun.pid)
     if not (environment and wrapper):

@@ -51,13 +51,13 @@ def look_around(folders: Folders, marking: Marking, clock: Clock) -> Found:
     return Found(tuple(alive), tuple(over), tuple(sorted(strays - found)))
 
 
-def running_of(begun: Begun, folders: Folders) -> Running:
-    """How a container ended."""
+def running_of(begun: Begun, folders: Folders, killed: bool = False) -> Running:
+    """How a container ended; ``killed``: by us, whatever its memory had to do with it before."""
     code = folders.code(begun.place)
     reason = "Completed" if code.number == 0 else "Error"
     if code.failed:
         reason = "NotStarted"
-    elif code.number == KILLED and cgroups.out_of_memory(begun.groups):
+    elif code.number == KILLED and not killed and cgroups.out_of_memory(begun.groups):
         reason = "OutOfMemory"
     return Running(begun.place, begun.version, begun.stamp, begun.index, False, begun.started, code.number, reason)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,9 @@ REPLICA = "RECONCILER_REPLICA"
 ROOT = "RECONCILER_ROOT"
 """The directory of the location, since a second daemon on this host may have a location of the same name."""
 
+# A program may write into its environment what it likes, and names become paths.
+_NAME = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]*")
+_COUNT = re.compile(r"-?[0-9]{1,9}").fullmatch
 _CONTAINER = CONTAINER.encode() + b"="
 _REPLICA = REPLICA.encode() + b"="
 _ROOT = ROOT.encode() + b"="
@@ -65,7 +69,7 @@ class Marking(msgspec.Struct, frozen=True):
         parts = self.text_in(environment).split("/")
         version, _, rest = _value(environment, _REPLICA).partition("/")
         index, _, stamp = rest.partition("/")
-        if len(parts) != 5 or not version.isdigit() or not index.removeprefix("-").isdigit():
+        if len(parts) != 5 or not all(map(_NAME.fullmatch, parts)) or not (_COUNT(version) and _COUNT(index)):
             return None
         _, gvc, workload, replica, container = parts
         return Marker(Place(Key(Kind.WORKLOAD, gvc, workload), replica, container), int(version), int(index), stamp)

@@ -51,6 +51,7 @@ class ProcessRuntime:
         self._ends = ends.Ends()
         self._limits: cgroups.Hierarchy | None = None
         self._known: dict[Place, _Known] = {}
+        self._killed: set[Place] = set()
         self._locks: defaultdict[Place, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._on_end: OnEnd | None = None
@@ -97,6 +98,7 @@ class ProcessRuntime:
             if number != SIGKILL:
                 await asyncio.to_thread(signal_program, known.begun, number)
                 return
+            self._killed.add(place)
             await self._sweeper.sweep(self._target(known.begun))
             if self._folders.code(place).number is None:
                 self._folders.write_code(place, KILLED)
@@ -150,9 +152,10 @@ class ProcessRuntime:
             raise EngineError(f"cannot delete what was kept of {replica}: {error}", reason="NotRemoved") from error
         for place in places:
             self._known.pop(place, None)
+            self._killed.discard(place)
 
     def _forget(self, key: Key, replica: str, groups: Sequence[str]) -> None:
-        cgroups.remove(groups)
+        cgroups.remove(groups, self._limits)
         self._folders.remove(key, replica)
 
     async def _start(self, launch: Launch) -> None:
@@ -184,7 +187,9 @@ class ProcessRuntime:
             with contextlib.suppress(EngineError):
                 await self._sweeper.sweep(self._target(begun))
             ends.reap(begun.pid)
-            self._known[begun.place] = _Known(begun, running_of(begun, self._folders))
+            ended = running_of(begun, self._folders, begun.place in self._killed)
+            self._killed.discard(begun.place)
+            self._known[begun.place] = _Known(begun, ended)
         if self._on_end is not None:
             self._on_end(begun.place)
 

@@ -99,7 +99,7 @@ def _groups(launch: Launch, limits: cgroups.Hierarchy | None) -> tuple[str, ...]
         return ()
     name = group_name(launch.place)
     try:
-        cgroups.remove([str(base / name) for base in limits.bases])
+        cgroups.remove([str(base / name) for base in limits.bases], limits)
         return limits.make(name, launch.cpu, launch.memory)
     except OSError as error:
         raise EngineError(

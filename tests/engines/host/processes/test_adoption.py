@@ -123,6 +123,28 @@ def test_a_lost_state_directory_leads_to_adoption(tmp_path: Path, limited: bool)
     asyncio.run(story())
 
 
+FORGED = """
+import os, sys
+from reconciler.engines.host.processes.spawning import NAME, script
+os.setsid()
+os.execve("/bin/sh", ["sh", "-c", script(), NAME, "true"], {**os.environ, "RECONCILER_CONTAINER": sys.argv[1]})
+"""
+
+
+@pytest.mark.parametrize("name", ["here/../../x/y", "here/shop/../r/main", "here/shop/api/r/", "here/shop/api/r"])
+def test_a_wrapper_that_a_program_has_forged_is_ended(tmp_path: Path, name: str) -> None:
+    async def story() -> None:
+        environ = {**os.environ, "RECONCILER_ROOT": str(tmp_path), "RECONCILER_REPLICA": "1/-1/s"}
+        forged = subprocess.Popen([sys.executable, "-c", FORGED, name], env=environ, stdin=subprocess.PIPE)
+        await until(lambda: b"reconciler-container" in Path(f"/proc/{forged.pid}/cmdline").read_bytes())
+        async with opened(tmp_path) as host:
+            assert await host.runtime.list() == []
+            assert not alive(forged.pid)
+        forged.communicate()
+
+    asyncio.run(story())
+
+
 def test_strays_without_a_wrapper_or_a_record_are_ended(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, limited=False, keep=True) as first:

@@ -13,7 +13,6 @@ from reconciler.engines.host.processes import cgroups
 from tests.engines.host.processes.kit import (
     KEY,
     both_ways,
-    launch,
     marked,
     opened,
     place,
@@ -29,11 +28,26 @@ EATS = "kept = []\nwhile True:\n    kept.append(bytearray(b'x' * 1_000_000))\n"
 def test_a_container_that_needs_more_memory_than_it_may_is_ended_and_says_so(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as host:
-            await host.runtime.start(launch("python3", "-c", EATS))
+            await host.runtime.start(shell('exec python3 -c "$CODE"', env={**os.environ, "CODE": EATS}, cpu=2000))
             ended = await host.over()
             assert (ended.code, ended.reason) == (137, "OutOfMemory")
             host.ended.clear()
             await host.runtime.start(shell("kill -KILL $$"))
+            ended = await host.over()
+            assert (ended.code, ended.reason) == (137, "Error")
+
+    asyncio.run(story())
+
+
+@with_groups
+def test_what_is_killed_later_has_not_ended_for_its_memory(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as host:
+            await host.runtime.start(
+                shell('python3 -c "$CODE"; echo $?; sleep 1000', env={**os.environ, "CODE": EATS}, cpu=2000)
+            )
+            await host.wrote("137\n")
+            await host.runtime.signal(place(), signal.SIGKILL)
             ended = await host.over()
             assert (ended.code, ended.reason) == (137, "Error")
 
