@@ -20,6 +20,7 @@ from reconciler.cli.saying import parse_until, say
 def command(settings_file: Path, target: str, reason: str, until: float | None) -> None:
     """Leave a source or a resource as it is: nothing of it is applied, deleted or healed until it is resumed.
 
-    What depends on a suspended resource waits for it. Status and `reconciler get` say who suspended it and why.
+    What depends on a suspended resource waits for it; members of a suspended GVC go on. Status and `reconciler
+    describe` say who suspended it and why.
     """
     say(settings_file, lambda operations: operations.suspend(target, reason, until))

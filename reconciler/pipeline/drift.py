@@ -148,6 +148,7 @@ class Lookout:
     async def check(self) -> set[str]:
         """Look at every location and keep what differs; the names of the sources that have something to heal."""
         found = await look(self._settings, self._records, self.engines)
+        self._tell_of_places(found)
         self.unseen = found.unseen
         self.noted = await asyncio.to_thread(self._notes.take, found.answers, self.engines)
         if not found.seen and not self._records.drifts.all():
@@ -180,6 +181,16 @@ class Lookout:
                 records.pending.add_many(row.source, [row.key])
             self._tell(events, now)
         return to_heal
+
+    def _tell_of_places(self, found: Look) -> None:
+        """Tell of locations that cannot be looked at, and of those that can again."""
+        now = self._clock.now()
+        lost = [(place, why) for place, why in found.unseen.items() if place not in self.unseen]
+        events = [Event(now, 0, f"location/{place}", "", "Warning", "LocationUnseen", why) for place, why in lost]
+        back = ((place, "it can be looked at again") for place in sorted(self.unseen.keys() & found.seen))
+        events += [Event(now, 0, f"location/{place}", "", "Normal", "LocationSeen", words) for place, words in back]
+        if events:
+            self._tell(events, now)
 
     def _judged(self, drift: Drift, row: DriftRow, now: float) -> DriftRow:
         """``row``, as fought over where it was healed too often."""

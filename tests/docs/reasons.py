@@ -132,6 +132,8 @@ EVENTS = {
     "HostTrouble": "Warning. Nothing can be done about a workload at the moment, for one of the reasons below; it is "
     "tried again.",
     "LogsNotStored": "Warning. What the containers of a location write cannot be stored.",
+    "LocationUnseen": "Warning. What is at a location cannot be seen, so that nothing is concluded about it.",
+    "LocationSeen": "Normal. It can be seen again.",
     "EngineFailed": "Warning. A step failed. Told when the reason changes, and then every tenth time.",
     "EngineBug": "Warning. A step met a fault in this program.",
     "InvalidRevision": "Warning. A finding of a refused revision, 100 at most a revision.",

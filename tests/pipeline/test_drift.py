@@ -131,10 +131,15 @@ def test_a_location_that_does_not_answer_says_nothing(tmp_path: Path) -> None:
     async def silent() -> list[Seen]:
         raise EngineError("no route", reason="Unreachable")
 
-    way.ledger.observe = silent  # type: ignore[method-assign]
+    seeing, way.ledger.observe = way.ledger.observe, silent  # type: ignore[method-assign]
+    way.check()
     way.check()
     assert way.lookout.unseen == {"here": "Unreachable: no route"}
     assert way.differs() == [f"{KEY} changed at here: spec.containers[main].image"]
+    assert way.told("LocationUnseen", "LocationSeen") == ["LocationUnseen location/here"]
+    way.ledger.observe = seeing  # type: ignore[method-assign]
+    way.check()
+    assert way.told("LocationUnseen", "LocationSeen") == ["LocationUnseen location/here", "LocationSeen location/here"]
 
 
 def test_a_bug_in_looking_is_named_and_its_text_is_not(tmp_path: Path) -> None:
@@ -246,7 +251,7 @@ def test_a_suspended_resource_is_left_as_it_is_until_it_is_resumed(tmp_path: Pat
     way.another_image()
     assert way.check() == set()
     assert way.apply().outcome == "waiting"
-    assert way.held() == ["Ready False Suspended", "Reconciling True Suspended"]
+    assert way.held() == ["Ready False Suspended", "Reconciling True Suspended", "Suspended True Suspended"]
     way.operations().resume(KEY)
     way.applied()
     assert (way.check(), way.held()) == (set(), [READY])
