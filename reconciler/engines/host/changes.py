@@ -39,23 +39,23 @@ def begun(replica: Replica, act: Begun, now: float) -> Replica:
     """``replica`` with ``act`` carried out at ``now``. Raises KeyError where it has no such container."""
     if isinstance(act, End):
         return replica if replica.ending is not None else replace(replica, ending=now, reason=act.reason)
-    return _settled(with_container(replica, _acted(container_of(replica, act.container), act, now)), now)
+    return settled(with_container(replica, _acted(container_of(replica, act.container), act, now)), now)
 
 
 def ended(replica: Replica, container: str, now: float, code: int, reason: str, message: str) -> Replica:
     """A container has ended, or with the reason NotStarted could not be started; ``reason`` as in Ended.
 
     One that was told to end because its liveness probe failed has ended for that: NotAlive. Nothing changes where it
-    is not known to run. Raises KeyError.
+    is not known to run, but that one which waits may not be started. Raises KeyError.
     """
     old = container_of(replica, container)
-    if old.phase is not (Phase.WAITING if reason == "NotStarted" else Phase.RUNNING):
+    if old.phase is Phase.ENDED or (old.phase is Phase.WAITING and reason != "NotStarted"):
         return replica
     started = now if reason == "NotStarted" else old.started
     if not old.alive:
         reason, message = "NotAlive", message or old.message
     last = Ended(code, now, reason, message)
-    return _settled(
+    return settled(
         with_container(replica, replace(old, phase=Phase.ENDED, started=started, ready=False, last=last)), now
     )
 
@@ -68,7 +68,7 @@ def hooked(replica: Replica, container: str, hook: HookName, failed_message: str
     outcome = Hook.FAILED if failed_message else Hook.DONE
     error = failed_message or old.hook_error
     new = replace(old, hook_error=error, **{hook: outcome})
-    return _settled(with_container(replica, new), now)
+    return settled(with_container(replica, new), now)
 
 
 def probed(replica: Replica, container: str, ready: bool, now: float, message: str) -> Replica:
@@ -76,7 +76,7 @@ def probed(replica: Replica, container: str, ready: bool, now: float, message: s
     old = container_of(replica, container)
     if old.phase is not Phase.RUNNING or not old.alive:
         return replica
-    return _settled(with_container(replica, replace(old, ready=ready, message="" if ready else message)), now)
+    return settled(with_container(replica, replace(old, ready=ready, message="" if ready else message)), now)
 
 
 def not_alive(replica: Replica, container: str, now: float, message: str) -> Replica:
@@ -84,7 +84,14 @@ def not_alive(replica: Replica, container: str, now: float, message: str) -> Rep
     old = container_of(replica, container)
     if old.phase is not Phase.RUNNING or not old.alive:
         return replica
-    return _settled(with_container(replica, replace(old, alive=False, message=message)), now)
+    return settled(with_container(replica, replace(old, alive=False, message=message)), now)
+
+
+def settled(replica: Replica, now: float) -> Replica:
+    """``replica`` with ``ready_since`` as its containers have it: all run, are ready and alive, and were greeted."""
+    if not all(_serves(container) for container in replica.containers):
+        return replace(replica, ready_since=None)
+    return replica if replica.ready_since is not None else replace(replica, ready_since=now)
 
 
 def _acted(container: Container, act: Start | RunPreStop | Terminate | Kill | Await, now: float) -> Container:
@@ -116,13 +123,6 @@ def _started(container: Container, now: float) -> Container:
         post_start=Hook.NONE if wanted.post_start is None else Hook.RUNNING,
         wanted=wanted,
     )
-
-
-def _settled(replica: Replica, now: float) -> Replica:
-    """``replica`` with ``ready_since`` as its containers have it now."""
-    if not all(_serves(container) for container in replica.containers):
-        return replace(replica, ready_since=None)
-    return replica if replica.ready_since is not None else replace(replica, ready_since=now)
 
 
 def _serves(container: Container) -> bool:

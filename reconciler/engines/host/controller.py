@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from reconciler.engines.host.changes import not_alive, probed
+from reconciler.engines.host.changes import not_alive, probed, settled
 from reconciler.engines.host.keeper import Keeper
 from reconciler.engines.host.probes import Kind
 from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
@@ -126,8 +126,7 @@ class Controller:
         for container in replica.containers:
             found = running.get(Place(replica.key, replica.name, container.name))
             containers.append(_since(container, found, now))
-        serves = all(each.phase is Phase.RUNNING and each.ready and each.alive for each in containers)
-        return replace(replica, containers=tuple(containers), ready_since=replica.ready_since if serves else None)
+        return settled(replace(replica, containers=tuple(containers)), now)
 
     def _found(self, key: Key, wanted: Wanted | None) -> list[Replica]:
         """Replicas of which only the running containers are known, by their labels."""

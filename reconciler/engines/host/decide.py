@@ -10,16 +10,18 @@ from reconciler.engines.host.ordinals import ordered
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.restarts import kept_running
 from reconciler.engines.host.rollout import rolled
+from reconciler.engines.host.standing import upcoming
 from reconciler.engines.host.timing import Timing
 from reconciler.engines.host.wanted import Type, Wanted
 
 
 def decide(wanted: Wanted | None, replicas: Sequence[Replica], now: float, timing: Timing) -> Decision:
-    """The acts that are due and when time alone brings the next; ``replicas`` are all of this one workload.
+    """The acts that are due, and when time alone brings the next; ``replicas`` are all of this one workload.
 
     ``wanted`` is None where the workload is deleted: all of it ends. ``now`` is in seconds of the monotonic clock. Once
     the acts are carried out and applied (changes.py) decide again: with no acts there is nothing to do until ``wake``
-    or the next event. (Document 1: rollout, scaling, restarts, replica termination sequence.)
+    or the next event. ``wake`` is also the moment at which a replica becomes available, which status shows. (Document
+    1: rollout, scaling, restarts, replica termination sequence.)
     """
     members = _membership(wanted, replicas, now)
     chosen = {act.replica for act in members.acts if isinstance(act, End)}
@@ -34,7 +36,8 @@ def _membership(wanted: Wanted | None, replicas: Sequence[Replica], now: float) 
     live = [replica for replica in replicas if replica.ending is None]
     if wanted is None or wanted.type is Type.CRON or wanted.suspended or not wanted.replicas:
         return Decision(tuple(End(replica.name, _reason(wanted)) for replica in live))
-    return ordered(wanted, replicas, now) if wanted.stateful else rolled(wanted, live, now)
+    acts = ordered(wanted, replicas, now) if wanted.stateful else rolled(wanted, live, now)
+    return Decision(acts, soonest(*upcoming(wanted, live, now)))
 
 
 def _reason(wanted: Wanted | None) -> str:

@@ -158,6 +158,7 @@ class Keeper:
             if ports != replica.ports:
                 replica = msgspec.structs.replace(replica, ports=ports)
             launch = tools.outfit.launch(replica, act.container)
+            self._set(begun(replica, act, tools.clock.monotonic()))
             await tools.runtime.start(launch)
         except EngineError as error:
             message = f"{error.reason}: {error}"
@@ -165,7 +166,6 @@ class Keeper:
             self._set(ended(self.replicas[act.replica], act.container, now, -1, "NotStarted", message))
             self._tell_end(self.replicas[act.replica], act.container)
             return
-        self._set(begun(replica, act, tools.clock.monotonic()))
         self._watch(self.replicas[act.replica], act.container)
 
     def _watch(self, replica: Replica, name: str) -> None:

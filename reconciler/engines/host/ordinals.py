@@ -9,20 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reconciler.engines.host.acts import Create, Decision, End
+from reconciler.engines.host.acts import Act, Create, End
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.standing import is_available, is_current, upcoming
+from reconciler.engines.host.standing import is_available, is_current
 from reconciler.engines.host.wanted import Wanted
 
 
-def ordered(wanted: Wanted, replicas: Sequence[Replica], now: float) -> Decision:
+def ordered(wanted: Wanted, replicas: Sequence[Replica], now: float) -> tuple[Act, ...]:
     """Which replicas end and which are made; ``replicas`` are all of the workload, ending ones too."""
-    acts = _acts(wanted, replicas, now)
-    changes = (moment for moment in upcoming(wanted, list(replicas), now) if _acts(wanted, replicas, moment) != acts)
-    return Decision(acts, next(changes, None))
-
-
-def _acts(wanted: Wanted, replicas: Sequence[Replica], now: float) -> tuple[Create | End, ...]:
     strangers = [replica for replica in replicas if replica.index < 0 and replica.ending is None]
     slots = {replica.index: replica for replica in replicas if replica.index >= 0}
     outdated = _outdated(wanted, slots, now)

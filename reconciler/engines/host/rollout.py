@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reconciler.engines.host.acts import Create, Decision, End
+from reconciler.engines.host.acts import Act, Create, End
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.standing import is_available, is_current, is_failing, upcoming
+from reconciler.engines.host.standing import is_available, is_current, is_failing
 from reconciler.engines.host.wanted import Wanted
 
 
-def rolled(wanted: Wanted, live: Sequence[Replica], now: float) -> Decision:
+def rolled(wanted: Wanted, live: Sequence[Replica], now: float) -> tuple[Act, ...]:
     """Which replicas end and how many are made; ``live`` are those of the workload that are not ending."""
     ends = _ends(wanted, live, now)
     gone = {end.replica for end in ends}
     staying = [replica for replica in live if replica.name not in gone]
     lacking = wanted.replicas - sum(is_current(wanted, replica) for replica in staying)
     room = wanted.replicas + wanted.rollout.surge - len(staying)
-    made = (Create(),) * max(0, min(lacking, room))
-    changes = (moment for moment in upcoming(wanted, staying, now) if _ends(wanted, staying, moment))
-    return Decision((*ends, *made), next(changes, None))
+    return (*ends, *(Create(),) * max(0, min(lacking, room)))
 
 
 def _ends(wanted: Wanted, live: Sequence[Replica], now: float) -> list[End]:

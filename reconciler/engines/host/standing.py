@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.engines.host.wanted import Wanted
+
+PROOF = 1.0
+"""Seconds that a container which nobody asks whether it is ready has to run before a rollout relies on it: one that
+ends at once would otherwise take the place of all that worked."""
 
 
 def is_current(wanted: Wanted, replica: Replica) -> bool:
@@ -16,7 +22,8 @@ def available_at(wanted: Wanted, replica: Replica) -> float | None:
     """When a ready replica counts as available (document 1, minReadySeconds); None while it is not ready or ends."""
     if replica.ready_since is None or replica.ending is not None:
         return None
-    return replica.ready_since + wanted.rollout.min_ready
+    unasked = any(container.wanted.readiness is None for container in replica.containers)
+    return replica.ready_since + max(wanted.rollout.min_ready, PROOF if unasked else 0.0)
 
 
 def is_available(wanted: Wanted, replica: Replica, now: float) -> bool:
@@ -25,8 +32,8 @@ def is_available(wanted: Wanted, replica: Replica, now: float) -> bool:
     return since is not None and since <= now
 
 
-def upcoming(wanted: Wanted, replicas: list[Replica], now: float) -> list[float]:
-    """The moments after ``now`` at which one of the replicas becomes available, soonest first."""
+def upcoming(wanted: Wanted, replicas: Iterable[Replica], now: float) -> list[float]:
+    """The moments after ``now`` at which replicas become available if nothing happens to them, soonest first."""
     moments = (available_at(wanted, replica) for replica in replicas)
     return sorted({moment for moment in moments if moment is not None and moment > now})
 

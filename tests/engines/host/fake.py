@@ -37,12 +37,13 @@ class QuickClock(FakeClock):
 
 
 class Program(msgspec.Struct, eq=False):
-    """A container as it really is, whatever is known of it."""
+    """A container as it really is, whatever is known of it; ``dead``: its liveness probe fails."""
 
     launch: Launch
     started: float
     ready: bool
     alive: bool = True
+    dead: bool = False
     code: int = 0
 
 
@@ -99,6 +100,8 @@ class Programs:
             return
         if kind is Kind.READINESS:
             found.ready = good
+        else:
+            found.dead = not good
         if self.tell is not None:
             self.tell(place, kind, good, "" if good else "HTTP 503")
 
@@ -224,7 +227,9 @@ class FakeProbing:
 
     def _catch_up(self, place: Place, program: Program, seen: Container) -> None:
         if program.ready != seen.ready:
-            self._programs.later(0.0, lambda: self._programs.verdict(place, Kind.READINESS, program.ready, program))
+            self._arm(place, program, Kind.READINESS, program.ready, 0.0)
+        if program.dead and seen.alive:
+            self._arm(place, program, Kind.LIVENESS, False, 0.0)
 
     def forget(self, place: Place) -> None:
         """Tell nothing of it any more."""

@@ -56,6 +56,7 @@ class _Held(msgspec.Struct, forbid_unknown_fields=True):
     killed: float | None = None
     message: str = ""
     hook: bool = False
+    probed: bool = False
 
 
 class _There(msgspec.Struct, forbid_unknown_fields=True):
@@ -132,7 +133,9 @@ def _container(held: _Held) -> Container:
         termed=held.termed,
         killed=held.killed,
         message=held.message,
-        wanted=WantedContainer(held.name, pre_stop=HOOK if held.hook else None),
+        wanted=WantedContainer(
+            held.name, pre_stop=HOOK if held.hook else None, readiness=PROBE if held.probed else None
+        ),
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -51,6 +51,7 @@ class Stage:
         self._rng = InOrder()
         self._version = 0
         self._controller: Controller | None = None
+        self._returning: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Let a daemon begin."""
@@ -73,7 +74,7 @@ class Stage:
         self._controller.end_others()
 
     async def close(self) -> None:
-        """Let the daemon stop."""
+        """Let the daemon stop, if it has not."""
         if self._controller is not None:
             controller, self._controller = self._controller, None
             await controller.close()
@@ -118,8 +119,11 @@ class Stage:
     async def _restart(self, downtime: float) -> None:
         if self._controller is not None:
             await self.close()
-            await self.run(downtime)
-            await self.open()
+            self._returning = asyncio.create_task(self._return(downtime))
+
+    async def _return(self, downtime: float) -> None:
+        await self.clock.sleep(downtime)
+        await self.open()
 
     def _trouble(self, verb: str, place: Place) -> None:
         if verb == "crash":
@@ -132,11 +136,3 @@ class Stage:
     def _probed(self, place: Place, kind: Kind, good: bool, message: str) -> None:
         if self._controller is not None:
             self._controller.probed(place, kind, good, message)
-
-
-def told(programs: Programs) -> Iterable[str]:
-    """What the programs were told, a line each, as worlds write it."""
-    return (
-        f"{each.at:g} {each.verb} {each.replica}{'/' if each.container else ''}{each.container}"
-        for each in programs.told
-    )

@@ -13,6 +13,7 @@ from reconciler.engines.host import changes
 from reconciler.engines.host.acts import Act, Create, Decision, Kill, Remove, RunPreStop, Start, Terminate
 from reconciler.engines.host.decide import decide
 from reconciler.engines.host.replica import Hook, Phase, Replica
+from reconciler.engines.host.standing import is_available
 from reconciler.engines.host.timing import Timing
 from reconciler.engines.host.wanted import Wanted
 from reconciler.model.key import Key, Kind
@@ -21,6 +22,9 @@ from tests.engines.host.simulation.behaviour import BEHAVIOURS, Behaviour, conta
 from tests.engines.host.simulation.watch import Watch
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
+BEGINNING = 1000.0
+"""When a world begins, in seconds of the monotonic clock."""
+
 TURNS = 2000
 """More turns than these at one moment go round in circles."""
 
@@ -46,7 +50,7 @@ class World:
     """
 
     def __init__(self, wanted: Wanted, timing: Timing) -> None:
-        self.now = 1000.0
+        self.now = BEGINNING
         self.wanted: Wanted | None = None
         self.last = wanted
         self.replicas: dict[str, Replica] = {}
@@ -98,11 +102,12 @@ class World:
             if moment > end:
                 break
             self._rest_until(moment)
+            before = self._available()
             self.now = moment
             if due <= moment:
                 heapq.heappop(self._heap)[2]()
             else:
-                assert self._decided().acts, f"woken at {moment} for nothing"
+                assert self._decided().acts or self._available() != before, f"woken at {moment} for nothing"
             wake = self._settle()
         self._rest_until(end)
         self.now = end
@@ -155,6 +160,10 @@ class World:
     def _decided(self) -> Decision:
         return decide(self.wanted, list(self.replicas.values()), self.now, self.timing)
 
+    def _available(self) -> list[str]:
+        wanted = self.wanted
+        return [each.name for each in self.live() if wanted is not None and is_available(wanted, each, self.now)]
+
     def _settle(self) -> float:
         """Do what is due, and what follows from it; the moment of the next decision."""
         if self._held is not None:
@@ -163,7 +172,8 @@ class World:
             decision = self._decided()
             if not decision.acts:
                 self.watch.settled(self.wanted, self.replicas, self.now)
-                self._known()
+                if self.now != self.watch.absent_until:
+                    self._known()
                 assert decision.wake is None or decision.wake > self.now, f"wake {decision.wake} at {self.now}"
                 return math.inf if decision.wake is None else decision.wake
             self.watch.decided(self.wanted, self.replicas, decision, self.now)
@@ -198,9 +208,7 @@ class World:
             self.watch.removed(before, [place for place in self._runs if place[0] == act.replica], self.now)
             del self.replicas[act.replica]
             return
-        started = not isinstance(act, Start) or self._behaviour(before).starts
-        if started:
-            self.replicas[act.replica] = changes.begun(before, act, self.now)
+        self.replicas[act.replica] = changes.begun(before, act, self.now)
         self.watch.carried_out(before, act, self.now)
         self._follow(before, act)
 
@@ -267,7 +275,13 @@ class World:
         def told() -> None:
             self._change(change, name, container, *rest())
 
-        told() if self._held is None else self._held.append(told)
+        if self._held is None:
+            told()
+        elif change is changes.ended:
+            self._held.append(told)
+        else:
+            # Probes are asked anew only once the daemon is back and has decided.
+            self._held.append(lambda: self.at(0.0, told))
 
     def _change(self, change: Callable[..., Replica], name: str, container: str, *rest: object) -> None:
         if name in self.replicas:
