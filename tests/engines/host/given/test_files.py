@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -189,6 +191,26 @@ def test_sweeping_leaves_what_replicas_have(tmp_path: Path) -> None:
     files.sweep({(WEB, "web-2"), (Key(Kind.WORKLOAD, "ops", "web"), "web-1")})
     left = {path.name for folder in ("secrets", "scratch") for path in (tmp_path / folder / "shop" / "web").iterdir()}
     assert left == {"web-2"}
+
+
+@in_memory
+def test_replicas_may_come_and_go_in_two_threads() -> None:
+    with TemporaryDirectory(dir=MEMORY) as root:
+        files = on_disk(Path(root))
+
+        def come_and_go(name: str) -> None:
+            for _ in range(150):
+                give(files, AT_S, place=Place(WEB, name, "main"))
+                files.clear(WEB, name)
+
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(1e-5)
+        try:
+            with ThreadPoolExecutor(2) as threads:
+                list(threads.map(come_and_go, ("web-1", "web-2")))
+        finally:
+            sys.setswitchinterval(usual)
+        assert list(Path(root).iterdir()) == []
 
 
 def test_names_that_lead_elsewhere_make_nothing(tmp_path: Path) -> None:
