@@ -136,11 +136,10 @@ class Daemon:
     def _look_out(self) -> None:
         """Look at the locations, and at this host, at intervals and whenever an engine notices something."""
         every = self.runner.settings.drift.interval
+        if every:
+            self.timers.every("drift", every, every * JITTER, partial(self.wakes.add, DRIFT, "drift"))
+            self.wakes.add(DRIFT, "start")
         drifting = [engine for engine in self.runner.lookout.engines.values() if engine.drifts]
-        if not every:
-            return
-        self.timers.every("drift", every, every * JITTER, partial(self.wakes.add, DRIFT, "drift"))
-        self.wakes.add(DRIFT, "start")
         watched = [engine for engine in drifting if isinstance(engine, Watched)]
         noticed = Pause(self.timers, PAUSE, partial(self.wakes.add, DRIFT, "noticed"))
         self._watching = [asyncio.create_task(watch_engine(engine, noticed)) for engine in watched]

@@ -31,6 +31,17 @@ def _host(site: Site) -> Engine:
 ENGINES: Mapping[str, MakeEngine] = {"recorded": _recorded, "host": _host}
 
 
+def leaving(settings: Settings, records: Records, clock: Clock, reveal: Reveal) -> list[Engine]:
+    """Engines that let go of what they ran at locations which are another engine's now (design: Records).
+
+    A location that the settings no longer name keeps what runs there: nobody asked for an end to it.
+    """
+    root = settings.state / "host"
+    places = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
+    rebound = [place for place in places if place in settings.locations and settings.locations[place].engine != "host"]
+    return [_host(Site(records, place, settings, clock, reveal, leaving=True)) for place in rebound]
+
+
 def engines_for(
     settings: Settings, records: Records, clock: Clock, reveal: Reveal, known: Mapping[str, MakeEngine] = ENGINES
 ) -> dict[str, Engine]:

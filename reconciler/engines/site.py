@@ -12,10 +12,14 @@ from reconciler.settings import Settings
 
 @dataclass(frozen=True)
 class Site:
-    """What the engine of one location (``""``: of resources without a place) is made with."""
+    """What the engine of one location (``""``: of resources without a place) is made with.
+
+    One that is ``leaving`` ends what it ran there: the location is another engine's now.
+    """
 
     records: Records
     location: str
     settings: Settings
     clock: Clock
     reveal: Reveal
+    leaving: bool = False

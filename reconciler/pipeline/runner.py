@@ -11,7 +11,7 @@ from reconciler.clock import Clock
 from reconciler.engines.backoff import RetryPolicy
 from reconciler.engines.executor import Executor
 from reconciler.engines.protocol import Lasting
-from reconciler.engines.registry import ENGINES, MakeEngine, engines_for
+from reconciler.engines.registry import ENGINES, MakeEngine, engines_for, leaving
 from reconciler.errors import SourceError
 from reconciler.model.finding import Severity
 from reconciler.model.key import Kind
@@ -59,8 +59,10 @@ class Runner:
         self.records = records
         self.clock = clock
         retry = RetryPolicy(settings.retry.base, settings.retry.cap, settings.retry.attempts)
-        made = engines_for(settings, records, clock, Vault(records, settings).reveal, engines)
-        self._lasting = [engine for engine in made.values() if isinstance(engine, Lasting)]
+        reveal = Vault(records, settings).reveal
+        made = engines_for(settings, records, clock, reveal, engines)
+        all_made = [*made.values(), *leaving(settings, records, clock, reveal)]
+        self._lasting = [engine for engine in all_made if isinstance(engine, Lasting)]
         self.lookout = Lookout(settings, records, clock, made)
         self.executor = Executor(records, made, clock, retry, settings.parallel, random.Random())
         self.lines = {source.name: Line(settings, source, records, clock) for source in settings.sources}

@@ -151,3 +151,18 @@ def test_scaling_leaves_what_runs_alone_and_suspending_ends_it(shop: HostSite) -
         shop.repo.commit({"shop/web.yaml": json.dumps(suspended)})
         wait(lambda: not shop.programs() and shop.healthy())
         assert shop.ready("web") == []
+
+
+def test_a_location_that_becomes_another_engines_ends_what_ran_there(shop: HostSite) -> None:
+    with shop.daemon() as daemon:
+        wait(shop.healthy)
+        shop.configure(locations={"here": {"engine": "recorded"}})
+        daemon.signal(signal.SIGHUP)
+        wait(lambda: not shop.programs())
+        wait(lambda: shop.recorded()["workload/shop/web@here"].engine == "recorded")
+
+
+def test_health_is_noted_where_nobody_looks_for_drift(tmp_path: Path) -> None:
+    files = {"shop/web.yaml": served(replicas=1)}
+    with host_site(tmp_path, files, drift={"interval": "0s"}) as site, site.daemon():
+        wait(site.healthy)

@@ -70,6 +70,11 @@ class Controller:
         keeper = self.keepers.get(key)
         return (*(keeper.replicas.values() if keeper is not None else ()), *self._kept.get(key, ()))
 
+    def known(self) -> set[tuple[Key, str]]:
+        """Key and name of every replica that there is."""
+        kept = {(key, replica.name) for key in self.keepers for replica in self.replicas(key)}
+        return kept | {(key, each.place.replica) for key, found in self._strangers.items() for each in found}
+
     def gone(self, key: Key) -> bool:
         """Whether nothing is left of the workload ``key``."""
         return key not in self.keepers

@@ -114,6 +114,7 @@ class HostEngine:
             else:
                 self._volumes[record.key] = _seen(record)
         self._controller.end_others()
+        self._wardrobe.sweep(self._controller.known())
         self._working = [asyncio.create_task(self._collect()), asyncio.create_task(self._scale())]
 
     async def close(self) -> None:
@@ -242,7 +243,7 @@ class HostEngine:
         return Circumstances(place, self._site.clock.monotonic(), self._epoch, trouble, lacking, advised)
 
     def _records_here(self) -> list[Record]:
-        kinds = (Kind.WORKLOAD, Kind.VOLUMESET)
+        kinds = () if self._site.leaving else (Kind.WORKLOAD, Kind.VOLUMESET)
         found = (record for kind in kinds for record in self._site.records.applied.items(kind))
         return [each for each in found if (each.location, each.engine) == (self._site.location, self.name)]
 

@@ -98,6 +98,10 @@ class Files:
             with self._lock:
                 _prune(path.parent, base)
 
+    def unreachable(self, owner: Owner) -> tuple[str, ...]:
+        """A sentence where ``owner`` cannot get at what it is given."""
+        return unreachable(self._root, owner)
+
     def sweep(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove what is there for others than ``replicas``, which a crash may have left. Raises EngineError."""
         for key, replica in {found for base in self._bases() for found in _found(base)}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from reconciler.engines.host.building import declared_ports
@@ -99,7 +100,14 @@ class Wardrobe:
 
     def lacking(self, supply: Supply) -> tuple[str, ...]:
         """What cannot be given to the containers of a workload, a sentence each."""
-        return tuple(told for container in supply.spec.containers for told in not_mounted(container))
+        security = supply.spec.security_options
+        owner = Owner(security.run_as_user, security.filesystem_group_id)
+        mounts = (told for container in supply.spec.containers for told in not_mounted(container))
+        return (*mounts, *self._files.unreachable(owner))
+
+    def sweep(self, replicas: Collection[tuple[Key, str]]) -> None:
+        """Remove what a crash has left of others than ``replicas``. Raises EngineError."""
+        self._files.sweep(replicas)
 
     def drop_volumes(self, volumeset: Key) -> None:
         """Delete the volumes of a volume set and what is on them. Raises EngineError."""
