@@ -13,7 +13,7 @@ from threading import Lock
 import msgspec
 
 from reconciler.engines.host.builtin import PLATFORM
-from reconciler.engines.host.mounts import Planned, ScratchMount, SecretMount, VolumeMount, not_mounted, planned
+from reconciler.engines.host.mounts import Planned, ScratchMount, SecretMount, VolumeMount, planned
 from reconciler.engines.host.owning import Owner, give_all, make, pass_through, unreachable
 from reconciler.engines.host.removal import remove
 from reconciler.engines.host.runtime import Mount, Place
@@ -32,14 +32,13 @@ _OWN = ".own"
 class Given(msgspec.Struct, frozen=True):
     """What a container was given. Below ``volumes`` each mount is at its path, as a link to its source.
 
-    ``home`` and ``scratch`` are empty directories of its own. ``lacking`` are sentences about what could not be given.
+    ``home`` and ``scratch`` are empty directories of its own.
     """
 
     mounts: tuple[Mount, ...]
     volumes: Path
     home: Path
     scratch: Path
-    lacking: tuple[str, ...] = ()
 
 
 class Files:
@@ -70,8 +69,7 @@ class Files:
             own = self._own(place, mounts, owner)
         except OSError as error:
             raise failed(f"the files of {place.replica}, container {place.container}, cannot be made", error) from None
-        lacking = (*not_mounted(container), *unreachable(self._root, owner))
-        return Given(mounts, own / "volumes", own / "home", own / "scratch", lacking)
+        return Given(mounts, own / "volumes", own / "home", own / "scratch")
 
     def volume(self, gvc: str, volumeset: str, index: int) -> Path:
         """Where the volume ``index`` of a volume set lies, made or not."""

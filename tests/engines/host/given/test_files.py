@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from reconciler.engines.host.files import MEMORY, Files, Given
+from reconciler.engines.host.mounts import not_mounted
 from reconciler.engines.host.owning import Owner
 from reconciler.engines.host.runtime import Place
 from reconciler.errors import EngineError
@@ -73,7 +74,7 @@ def test_the_mounts_are_as_the_case_says(tmp_path: Path, case: dict[str, Any]) -
         return
     given = files.give(PLACE, 1, container, OURS)
     assert sorted(tree(given.volumes)) == sorted(case["tree"])
-    assert list(given.lacking) == case.get("lacking", [])
+    assert list(not_mounted(container)) == case.get("lacking", [])
     assert [(given.volumes / mount.path.lstrip("/")).resolve() for mount in given.mounts] == [
         mount.source.resolve() for mount in given.mounts
     ]
@@ -266,7 +267,7 @@ def test_what_a_user_is_given_only_that_user_and_its_group_read(memory: Path | N
         try:
             given = give(files, AT_S, owner=Owner(USER, GROUP))
             password = given.volumes / "s" / "password"
-            assert given.lacking == ()
+            assert files.unreachable(Owner(USER, GROUP)) == ()
             others = ((USER, USER), (GROUP, GROUP), (65534, 65534))
             assert [reads(password, *who) for who in others] == [True, True, False]
             given = give(files, AT_S, owner=Owner(USER))
@@ -305,8 +306,10 @@ def test_a_volume_changes_hands_with_all_that_is_in_it_and_nothing_else(tmp_path
 @as_root
 def test_a_user_that_cannot_get_there_is_told(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    given = give(on_disk(tmp_path / "host"), owner=Owner(USER))
-    assert given.lacking == (f"user {USER} cannot reach its volumes: {closed(tmp_path)} lets nobody else through",)
+    files = on_disk(tmp_path / "host")
+    give(files, owner=Owner(USER))
+    said = (f"user {USER} cannot reach its volumes: {closed(tmp_path)} lets nobody else through",)
+    assert files.unreachable(Owner(USER)) == said
 
 
 def closed(path: Path) -> Path:
