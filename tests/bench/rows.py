@@ -9,6 +9,7 @@ from statistics import median
 from tests.bench import peers
 from tests.bench.generate import team_name, workload_name
 from tests.bench.ground import Ground
+from tests.bench.hostrows import host
 from tests.bench.measure import BIN, inside, middle, percentile, run
 from tests.bench.table import Row
 
@@ -136,7 +137,8 @@ def others(ground: Ground) -> Iterator[Row]:
 
 
 ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {
-    each.__name__: each for each in (first, cold, warm, poll, paths, commit, large, thousands, validate, commands, logs)
+    each.__name__: each
+    for each in (first, cold, warm, poll, paths, commit, large, thousands, validate, commands, logs, host)
 }
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """``value`` and ``limit`` are seconds, megabytes (``MB``) or a ratio (``times``)."""
+    """``value`` and ``limit`` are seconds, megabytes (``MB``), percent (``%``) or a ratio (``times``)."""
 
     work: str
     value: float

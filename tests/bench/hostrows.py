@@ -1,0 +1,105 @@
+"""Rows about the host engine, in daemons of their own whose programs really run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+
+from tests.bench.ground import Ground
+from tests.bench.hostsite import PATIENCE, BenchSite, bench_site, manifest, server, share
+from tests.bench.measure import BIN, Failed
+from tests.bench.table import Row
+from tests.daemon.kit import Running, eventually
+
+SETTLE = 4.0
+"""Seconds after a start in which a daemon is not idle yet."""
+NAMES = ("one", "two", "three", "four")
+EACH = 25
+"""Replicas of each of them."""
+LIMIT = 0.3
+"""Seconds from a commit to a program's first words."""
+
+
+def host(ground: Ground) -> Iterator[Row]:
+    """Idle daemons, commits that start programs, and a hundred replicas from their start to their end."""
+    with _explained():
+        yield from _idle(ground, "recorded engine")
+        yield from _idle(ground, "host engine without workloads", here={"engine": "host"})
+        yield from _busy(ground)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except AssertionError as error:
+        raise Failed("\n".join([str(error), *getattr(error, "__notes__", ())])) from None
+
+
+def _seconds(ground: Ground) -> float:
+    return 4.0 if ground.quick else 30.0
+
+
+def _idle(ground: Ground, what: str, **bound: object) -> Iterator[Row]:
+    places = {"here": {"engine": "recorded"}} | bound
+    command = str(BIN / "reconciler")
+    with (
+        bench_site(ground.scratch / f"idle-{len(bound)}", {}, locations=places) as site,
+        site.daemon(command, "run", "--settings", str(site.settings_file)) as daemon,
+    ):
+        time.sleep(SETTLE)
+        busy, resident = share(daemon.process.pid, _seconds(ground))
+    yield Row(f"idle daemon, {what}: of one core", busy, 1, "%")
+    yield Row("  resident memory", resident, 120, "MB")
+
+
+def _busy(ground: Ground) -> Iterator[Row]:
+    times = ground.often(20)
+    with bench_site(ground.scratch / "busy", {}) as site, site.watched() as daemon:
+        site.commit({"shop/web.yaml": _telling(site, "first")})
+        site.began("first")
+        yield from _started(site, "1 replica", times)
+        files = {f"shop/{name}.yaml": server(name, EACH) for name in NAMES}
+        count = f"{len(NAMES) * EACH} replicas"
+        with site.pauses(daemon) as pauses:
+            began = site.commit(files)
+            site.wait_healthy(*NAMES)
+            taken = time.perf_counter() - began
+        yield Row(f"{count} from the commit to all healthy", taken, 0, note=_paused(pauses))
+        time.sleep(SETTLE)
+        yield from _steady(ground, daemon, count)
+        yield from _started(site, f"{count} besides", times)
+        with site.pauses(daemon) as pauses:
+            began = site.commit(dict.fromkeys(files))
+            eventually(lambda: not any(site.replicas(name) for name in NAMES), "all are gone", PATIENCE)
+            taken = time.perf_counter() - began
+        yield Row(f"{count} from the commit to the last one gone", taken, 0, note=_paused(pauses))
+
+
+def _steady(ground: Ground, daemon: Running, count: str) -> Iterator[Row]:
+    busy, resident = share(daemon.process.pid, _seconds(ground))
+    note = "readiness and liveness over HTTP, every 10 s each"
+    yield Row(f"{count} that are well: of one core", busy, 5, "%", note=note)
+    yield Row("  resident memory", resident, 0, "MB")
+
+
+def _started(site: BenchSite, present: str, times: int) -> Iterator[Row]:
+    found = []
+    for number in range(times):
+        site.wait_healthy("web")
+        mark = f"{present.replace(' ', '-')}-{number}"
+        began = site.commit({"shop/web.yaml": _telling(site, mark)})
+        found.append(site.began(mark) - began)
+    note = f"the slowest {1000 * max(found):.0f} ms"
+    yield Row(f"commit to the new program's begin, {present}", median(found), LIMIT, note=note)
+
+
+def _telling(site: BenchSite, mark: str) -> str:
+    return manifest("web", {"command": "sh", "args": site.telling(mark)})
+
+
+def _paused(pauses: list[float]) -> str:
+    longest, hardest = pauses
+    return f"the event loop paused for {1000 * longest:.0f} ms at most, computing for {1000 * hardest:.0f} ms"
