@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from tests.casefiles import cases
 from tests.engines.host.simulation.schedule import QUIET, Schedule, begin
 from tests.engines.host.simulation.stage import Stage
+from tests.engines.host.simulation.test_schedules import schedules
 from tests.engines.host.simulation.world import BEGINNING
 
 CARRIED = ("start ", "terminate ", "kill ", "runprestop ", "remove ", "removed running ")
+"""What the runtime hears of."""
+
+APART = 1 / 64
+"""Seconds; a binary fraction, so that sums of it are exact."""
 
 
 async def staged(root: Path, schedule: Schedule, seconds: float) -> Stage:
@@ -65,3 +72,20 @@ def test_what_is_carried_out_is_what_is_decided(case: dict[str, Any], tmp_path: 
     stage = played(tmp_path, schedule, seconds)
     assert carried_out(stage) == decided(schedule, seconds)
     assert "HostTrouble" not in {each.reason for each in stage.news}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@given(schedules())
+def test_any_schedule_is_carried_out_as_decided(schedule: Schedule) -> None:
+    events = tuple(_apart(event) for event in schedule.events)
+    schedule = msgspec.structs.replace(schedule, events=events)
+    with TemporaryDirectory() as root:
+        stage = played(Path(root), schedule, 2000.0)
+    assert carried_out(stage) == decided(schedule, 2000.0)
+    assert "HostTrouble" not in {each.reason for each in stage.news}
+
+
+def _apart(event: str) -> str:
+    """``event`` a little later, so that it never falls together with what follows from another."""
+    seconds, _, rest = event.partition(" ")
+    return f"{float(seconds) + APART:.6f} {rest}"

@@ -104,10 +104,10 @@ class World:
             self._rest_until(moment)
             before = self._available()
             self.now = moment
-            if due <= moment:
-                heapq.heappop(self._heap)[2]()
-            else:
+            if due > moment:
                 assert self._decided().acts or self._available() != before, f"woken at {moment} for nothing"
+            while self._heap and self._heap[0][0] <= moment:
+                heapq.heappop(self._heap)[2]()
             wake = self._settle()
         self._rest_until(end)
         self.now = end
@@ -281,7 +281,7 @@ class World:
             self._held.append(told)
         else:
             # Probes are asked anew only once the daemon is back and has decided.
-            self._held.append(lambda: self.at(0.0, told))
+            self._held.append(lambda: self.at(1e-8, told))
 
     def _change(self, change: Callable[..., Replica], name: str, container: str, *rest: object) -> None:
         if name in self.replicas:
