@@ -55,6 +55,7 @@ def wanted_of(applied: Applied, stamp: str, replicas: int | None = None) -> Want
         suspended=suspended,
         user=spec.security_options.run_as_user,
         group=spec.security_options.filesystem_group_id,
+        dynamic_tags=spec.support_dynamic_tags,
         firewall=spec.firewall_config != Specification().firewall_config,
     )
 

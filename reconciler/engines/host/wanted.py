@@ -56,7 +56,8 @@ class Wanted(msgspec.Struct, frozen=True):
     ``replicas`` is how many there shall be now: 0 while suspended, else what the scale asks for. ``version`` is that of
     the workload, ``stamp`` says what else a running replica must have been started with (the GVC's variables, the
     secrets it uses, the last restart that was asked for): one with another version or stamp is replaced by a rollout.
-    ``user`` and ``group`` are those of securityOptions; ``firewall`` says whether it asks for any rule of one.
+    ``user`` and ``group`` are those of securityOptions; ``firewall`` says whether it asks for any rule of one, and
+    ``dynamic_tags`` whether images shall be looked at again.
     """
 
     key: Key
@@ -73,6 +74,7 @@ class Wanted(msgspec.Struct, frozen=True):
     user: int | None = None
     group: int = 0
     firewall: bool = False
+    dynamic_tags: bool = False
 
     @property
     def stateful(self) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from reconciler.engines.host.wanted import Wanted
+from reconciler.engines.host.wanted import Type, Wanted
 
 
 def lacks(wanted: Wanted, limited: bool) -> Iterator[str]:
     """What of ``wanted`` is not enforced, in a fixed order; ``limited``: limits can be set (document 1, Container)."""
+    if wanted.type is Type.CRON:
+        yield "The schedule is not followed: this engine runs no executions as yet."
     yield from _programs(wanted)
     if not limited:
         yield (
@@ -26,6 +28,8 @@ def lacks(wanted: Wanted, limited: bool) -> Iterator[str]:
 def _programs(wanted: Wanted) -> Iterator[str]:
     if images := sorted({each.image for each in wanted.containers if each.image}):
         yield f"Images are not used ({', '.join(images)}): commands run programs and files of this host."
+    if wanted.dynamic_tags:
+        yield "Images are not looked at again (supportDynamicTags), since none is used."
 
 
 def _users(wanted: Wanted) -> Iterator[str]:
