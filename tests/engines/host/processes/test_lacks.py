@@ -22,6 +22,8 @@ SIDE = WantedContainer("side", image="//image/side:2")
     [
         ({}, []),
         ({"containers": (SIDE,)}, ["Images are not used (//image/side:2)"]),
+        ({"containers": (SIDE,), "dynamic_tags": True}, ["Images are not used", "supportDynamicTags"]),
+        ({"type": Type.CRON}, ["schedule is not followed"]),
         ({"containers": (msgspec.structs.replace(WEB, image=""),)}, ["(/cache, /data)", "api.shop.platform.local"]),
         (
             {"containers": (WEB, SIDE), "firewall": True},
