@@ -1,4 +1,4 @@
-"""`make run`: the daemon on a fresh copy of the example, with commands to try in a second terminal."""
+"""`make run`: the daemon runs a fresh copy of the example, with commands to try in a second terminal."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import asyncio
 import io
 import json
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,17 +20,19 @@ import click
 
 from reconciler.cli import cli
 from reconciler.cli.common import coloured, complain, load, paint
-from reconciler.errors import ReconcilerError, UsageError
+from reconciler.errors import EngineError, LockedError, ReconcilerError, UsageError
 
 if TYPE_CHECKING:
     from reconciler.engines.host.runtime import Runtime
+    from reconciler.engines.host.vault import Revealed
+    from reconciler.model.key import Key
     from reconciler.settings import Settings
 
 LOOK = 0.5
 """Seconds between looks at which replicas answer."""
 
 SETTINGS = """\
-# Written for a trial: the daemon follows the repository beside this file and runs it on this machine.
+# Written for a trial: the daemon follows the repository beside this file and runs what it says on this machine.
 org: acme
 state: state
 sources:
@@ -45,11 +49,12 @@ STEPS = (
     ("Point a second terminal at this trial", ("export PATH={bin}:$PATH RECONCILER_SETTINGS={settings}", "cd {repo}")),
     ("See what is there, and what runs", ("reconciler get", "reconciler top --once")),
     (
-        "Change the page: the first terminal shows the replicas that serve it now; open one before and after",
+        "Open an address of shop/web that the first terminal names, and then change the page: others serve it now",
         (
             "sed -i 's/<h1>Shop in/<h1>Our shop in/' shop/web.yaml",
             'git commit --quiet --all --message "Call it ours"',
-            "reconciler logs '{{gvc=\"shop\"}}' --limit 5",
+            "reconciler apply --wait",
+            'reconciler logs \'{{gvc="shop"}} != "/healthz"\' --limit 5',
         ),
     ),
     (
@@ -113,48 +118,83 @@ def guide(directory: Path, colour: bool) -> str:
         "settings": shlex.quote(str(directory / "settings.yaml")),
         "repo": shlex.quote(str(directory / "manifests")),
     }
-    lines = [f"A daemon follows a repository of its own now, in {directory}."]
+    lines = [f"A daemon follows a repository of its own now and runs what it says on this machine, in {directory}."]
     for number, (title, commands) in enumerate(STEPS, 1):
         lines += ["", paint(f"{number}. {title}", "bold", colour)]
         lines += ["    " + paint(command.format(**names), "green", colour) for command in commands]
-    lines += ["", paint("Its log follows; Ctrl-C ends it.", "grey", colour)]
+    lines += ["", paint("Its log follows, and the addresses that answer; Ctrl-C ends all of it.", "grey", colour)]
     return "\n".join(lines)
 
 
 async def announce(state: Path, say: Callable[[str], None]) -> None:
     """Say which addresses answer, whenever others do; goes on until it is cancelled."""
-    known: dict[Path, list[str]] = {}
+    known: dict[str, list[str]] = {}
     while True:
-        for file in sorted(state.glob("host/*/pool/*/*.json")):
-            ready = [replica["address"] for replica in json.loads(file.read_bytes())["replicas"]]
-            if ready != known.setdefault(file, []):
-                known[file] = ready
-                where = " ".join(f"http://{address}" for address in ready) or "nothing answers just now"
-                say(f"  {file.parent.name}/{file.stem} at {file.parents[2].name}: {where}")
+        now = answering(state)
+        for name in sorted(known.keys() | now.keys()):
+            addresses = now.get(name, [])
+            if addresses != known.get(name, []):
+                say(f"  {name}: {' '.join(addresses) or 'nothing answers just now'}")
+        known = now
         await asyncio.sleep(LOOK)
 
 
+def answering(state: Path) -> dict[str, list[str]]:
+    """The addresses of ready replicas, by ``GVC/WORKLOAD at LOCATION``."""
+    found = {}
+    for file in state.glob("host/*/pool/*/*.json"):
+        with suppress(FileNotFoundError):
+            replicas = json.loads(file.read_bytes())["replicas"]
+            name = f"{file.parent.name}/{file.stem} at {file.parents[2].name}"
+            found[name] = [f"http://{replica['address']}" for replica in replicas]
+    return found
+
+
 async def follow(settings: Settings, say: Callable[[str], None]) -> None:
-    """The daemon, and beside it the addresses that answer; what it has started ends with it."""
-    from reconciler.clock import SystemClock
+    """The daemon, and beside it the addresses that answer; what it has started ends with it.
+
+    Raises LockedError where another one follows this trial already: what runs is its own then.
+    """
     from reconciler.daemon.service import serve
+
+    serving = asyncio.create_task(serve(settings))
+    await asyncio.sleep(0)  # by now it minds signals
+    # Who closes the terminal is done with the trial; to the daemon that signal only says to look again.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)
+    announcing = asyncio.create_task(announce(settings.state, say))
+    await asyncio.wait([serving])
+    announcing.cancel()
+    if not isinstance(serving.exception(), LockedError):
+        for location in settings.locations:
+            try:
+                await end(settings.state / "host" / location, location)
+            except EngineError as error:
+                complain(str(error))
+    await serving
+
+
+async def end(root: Path, location: str) -> None:
+    """End all that runs at a location, and forget it, so that the next start makes it anew. Raises EngineError."""
+    from reconciler.clock import SystemClock
+    from reconciler.engines.host.files import Files
     from reconciler.engines.host.processes.runtime import ProcessRuntime
 
-    announcing = asyncio.create_task(announce(settings.state, say))
-    try:
-        await serve(settings)
-    finally:
-        announcing.cancel()
-        for location in settings.locations:
-            await end_all(ProcessRuntime(settings.state / "host" / location, location, SystemClock()))
+    await end_all(ProcessRuntime(root, location, SystemClock()))
+    Files(root, _unopened).sweep(())
+    for name in ("replicas", "pool"):
+        shutil.rmtree(root / name, ignore_errors=True)
 
 
 async def end_all(runtime: Runtime) -> None:
-    """End every replica that a runtime knows."""
+    """End every replica that a runtime knows. Raises EngineError."""
     await runtime.open(lambda _: None)
     for key, replica in {(each.place.key, each.place.replica) for each in await runtime.list()}:
         await runtime.remove(key, replica)
     await runtime.close()
+
+
+def _unopened(key: Key) -> Revealed:
+    raise EngineError(f"{key} is of no use any more", reason="SecretUnavailable", retry=False)
 
 
 def farewell(directory: Path) -> str:

@@ -34,12 +34,12 @@ def typed(script: str, home: Path, cwd: Path, **more: str) -> str:
     return told.stdout
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until ``holds``; fails after PATIENCE seconds."""
-    deadline = time.monotonic() + PATIENCE
+def until(holds: Callable[[], bool], patience: float = PATIENCE) -> None:
+    """Wait until ``holds``; fails after ``patience`` seconds."""
+    deadline = time.monotonic() + patience
     while not holds():
         if time.monotonic() > deadline:
-            pytest.fail(f"not within {PATIENCE:.0f} s: {holds.__name__}")
+            pytest.fail(f"not within {patience:.0f} s: {holds.__name__}")
         time.sleep(0.05)
 
 

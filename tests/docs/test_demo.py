@@ -2,73 +2,147 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from reconciler.demo import STEPS
+from reconciler.demo import STEPS, end
 from tests.docs.shell import environment, typed, until
+
+SERVED = {
+    f"shop/{name} at {location}" for name in ("api", "db", "web") for location in ("aws-us-west-2", "gcp-us-east1")
+}
+LONG = 60.0
+"""Seconds for what takes one or two on a machine with nothing else to do."""
+
+
+class Trial(NamedTuple):
+    """A first terminal: the directory, the process, and what it has printed so far."""
+
+    place: Path
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def printed(self) -> list[str]:
+        """The commands to try."""
+        return [line.strip() for line in self.log.read_text().splitlines() if line.startswith("    ")]
+
+    def named(self) -> dict[str, str]:
+        """The first address of each workload, as it was told last."""
+        told = re.findall(r"^  (\S+ at \S+): (http://[\d.:]+)", self.log.read_text(), re.M)
+        return dict(told)
+
+    def page(self) -> str:
+        """What the addresses of shop/web show, in one text; "" where one does not answer."""
+        try:
+            return "".join(fetched(url) for name, url in self.named().items() if name.startswith("shop/web "))
+        except OSError:
+            return ""
+
+    def ended(self, number: int) -> int:
+        """The exit code after a signal."""
+        self.process.send_signal(number)
+        return self.process.wait(LONG)
 
 
 @contextmanager
-def trial(directory: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The daemon that `make run` starts, writing to ``log``; it has begun when this begins."""
-    command = [sys.executable, "-m", "reconciler.demo", str(directory)]
+def trial(place: Path, log: Path) -> Iterator[Trial]:
+    """What `make run` starts, writing to ``log``; everything answers when this begins, and nothing runs after it."""
+    command = [sys.executable, "-m", "reconciler.demo", str(place)]
     with log.open("wb") as out:
         process = subprocess.Popen(command, env=environment(log.parent), stdout=out, stderr=subprocess.STDOUT)
+    first = Trial(place, process, log)
     try:
-        until(lambda: "started" in log.read_text() or process.poll() is not None)
-        yield process
+        until(lambda: first.named().keys() >= SERVED or process.poll() is not None, LONG)
+        yield first
     finally:
+        with suppress(subprocess.TimeoutExpired):
+            first.ended(signal.SIGINT)
         process.kill()
         process.wait()
+        for location in ("aws-us-west-2", "gcp-us-east1"):
+            asyncio.run(end(place / "state" / "host" / location, location))
 
 
-def commands(told: str) -> list[str]:
-    """The commands that were printed."""
-    return [line.strip() for line in told.splitlines() if line.startswith("    ")]
+def running(place: Path) -> list[bytes]:
+    """Every process of the trial's replicas, by the name of its program."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.fsencode(place / "state" / "host") in (folder / "environ").read_bytes():
+                found.append((folder / "cmdline").read_bytes().split(b"\0")[0])
+    return found
+
+
+def fetched(url: str, body: bytes | None = None) -> str:
+    """What ``url`` answers."""
+    with urllib.request.urlopen(url, body, timeout=10) as answer:
+        text: str = answer.read().decode()
+    return text
 
 
 def test_a_change_arrives_that_is_made_with_the_printed_commands(tmp_path: Path) -> None:
-    place, log = tmp_path / "a trial", tmp_path / "log"
-    with trial(place, log) as process:
-        until(lambda: "created=20" in log.read_text())
-        printed = commands(log.read_text())
-        assert len(printed) == sum(len(lines) for _, lines in STEPS)
-        told = typed("\n".join(printed), tmp_path, tmp_path)
+    with trial(tmp_path / "a trial", tmp_path / "log") as first:
+        assert sorted(set(running(first.place))) == [b"/bin/sh", b"/usr/bin/python3"]
+        assert first.page().count("<h1>Shop in") == 2
+        assert len(first.printed()) == sum(len(lines) for _, lines in STEPS)
+        told = typed("\n".join(first.printed()), tmp_path, tmp_path)
+        assert len(re.findall(r"^shop/\S+ .* Ready ", told, re.M)) == 8
+        assert "/web-" in told
         assert "maxScale  6 → 8" in told
         assert "did you mean `cpu`?" in told
         assert "key: workload/shop/api" in told
-        look = "\n".join([*printed[:2], "reconciler get workload api --gvc shop -o json"])
+        until(lambda: first.page().count("<h1>Our shop in") == 2, LONG)
+        look = "\n".join([*first.printed()[:2], "reconciler get workload api --gvc shop -o json"])
 
         def grown() -> bool:
             (item,) = json.loads(typed(look, tmp_path, tmp_path))["items"]
             return bool(item["spec"]["defaultOptions"]["autoscaling"]["maxScale"] == 8)
 
-        until(grown)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
-    said = log.read_text()
-    assert "updated=2" in said
+        until(grown, LONG)
+        assert first.ended(signal.SIGINT) == 0
+        assert running(first.place) == []
+    said = first.log.read_text()
     assert "stopped" in said
-    assert f"make run DEMO_DIR='{place}'" in said
-    assert f"rm -rf '{place}'" in said
+    assert f"make run DEMO_DIR='{first.place}'" in said
+    assert f"rm -rf '{first.place}'" in said
 
 
 def test_a_trial_goes_on_where_it_was(tmp_path: Path) -> None:
-    place, log = tmp_path / "trial", tmp_path / "log"
-    with trial(place, log):
-        until(lambda: "created=20" in log.read_text())
-    with trial(place, log) as process:
-        happened = typed("\n".join([*commands(log.read_text())[:2], "reconciler events"]), tmp_path, tmp_path)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+    with trial(tmp_path / "trial", tmp_path / "log") as first:
+        fetched(first.named()["shop/api at gcp-us-east1"] + "/orders", b"two cups")
+        assert first.ended(signal.SIGTERM) == 0
+        assert running(first.place) == []
+    with trial(first.place, first.log) as again:
+        assert "two cups" in again.page()
+        happened = typed("\n".join([*again.printed()[:2], "reconciler events"]), tmp_path, tmp_path)
+        table = typed("\n".join([*again.printed()[:2], "reconciler top -o json"]), tmp_path, tmp_path)
+        assert again.ended(signal.SIGHUP) == 0, "the terminal was closed"
+        assert running(first.place) == []
     assert happened.count(" Created ") == 20
-    assert "warning" not in log.read_text()
+    assert {each["restarts"] for each in json.loads(table)["replicas"]} == {0}
+    assert "warning" not in first.log.read_text()
+
+
+def test_a_trial_that_goes_on_already_is_not_begun_again(tmp_path: Path) -> None:
+    with trial(tmp_path / "trial", tmp_path / "log") as first:
+        before = sorted(first.named().items())
+        told = subprocess.run(
+            [sys.executable, "-m", "reconciler.demo", str(first.place)], capture_output=True, text=True, check=False
+        )
+        assert told.returncode == 1
+        assert f"in use by pid {first.process.pid}" in told.stderr
+        assert fetched(first.named()["shop/web at gcp-us-east1"]).startswith("<h1>Shop in gcp-us-east1")
+        assert sorted(first.named().items()) == before
 
 
 def test_a_directory_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
