@@ -29,6 +29,7 @@ COMMANDS = {
     "describe": "Show all that is known about one resource.",
     "events": "Show what happened.",
     "logs": "Show what workloads wrote.",
+    "top": "Show the replicas on this host, and what they use.",
     "history": "Show the runs that there were.",
     "drift": "Show what was changed at its location and not in Git.",
     "sync": "Have the daemon look at its sources now.",

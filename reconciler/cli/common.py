@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 from click.core import ParameterSource
 
-from reconciler.errors import UsageError
+from reconciler.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -106,10 +106,21 @@ def records_or_none(settings: Settings) -> Records:
     return Records.open(path, read_only=True) if _may_be_there(path) else Records.open(None)
 
 
+def is_served() -> bool:
+    """Whether the daemon carries this command out for somebody else."""
+    return "RECONCILER_SERVED" in os.environ
+
+
+def closed(settings: Settings, error: PermissionError) -> Exception:
+    """What to raise where this user may not read a file of the state directory: AskDaemon, else RefusedError."""
+    if settings.readers and not is_served():
+        return AskDaemon(settings.state, settings.readers)
+    return RefusedError(f"this user may not look at {error.filename}: run the command as root")
+
+
 def _ask_daemon(settings: Settings, path: Path) -> None:
     """Raises AskDaemon where there are records which this user may not read, and readers are welcome."""
-    closed = _may_be_there(path) and not os.access(path, os.R_OK)
-    if closed and settings.readers and "RECONCILER_SERVED" not in os.environ:
+    if _may_be_there(path) and not os.access(path, os.R_OK) and settings.readers and not is_served():
         raise AskDaemon(settings.state, settings.readers)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -13,7 +12,7 @@ from zlib import crc32
 
 import click
 
-from reconciler.cli.common import AskDaemon, coloured, load, paint, settings_option
+from reconciler.cli.common import closed, coloured, is_served, load, paint, settings_option
 from reconciler.cli.saying import moment
 from reconciler.errors import RefusedError, UsageError
 
@@ -29,8 +28,6 @@ _AT_ONCE = 500
 """Lines that are printed together."""
 _NAMED = 10
 """Workloads, or locations, that are named where the query chooses none."""
-SERVED = "RECONCILER_SERVED"
-"""Set where the daemon carries this out for somebody else."""
 _COLOURS = ("green", "yellow", "blue", "bold")
 _LONGEST = 2.0
 """Seconds of computing that the expressions of a query may take for the labels of a stream, or for one block."""
@@ -120,9 +117,7 @@ def command(settings_file: Path, output: str, **wanted: Any) -> None:
         for lines in _found(asked, settings.state):
             _say(lines, show)
     except PermissionError as error:
-        if settings.readers and SERVED not in os.environ:
-            raise AskDaemon(settings.state, settings.readers) from None
-        raise RefusedError(f"this user may not look at {error.filename}: run the command as root") from None
+        raise closed(settings, error) from None
 
 
 def _found(asked: Wanted, state: Path) -> Iterator[Sequence[Line]]:
@@ -180,7 +175,7 @@ def _give_up(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
 
 def _is_watched() -> bool:
     """Whether what is printed may reach a terminal, here or where a reader sits whom the daemon serves."""
-    return sys.stdout.isatty() or SERVED in os.environ
+    return sys.stdout.isatty() or is_served()
 
 
 def _say(lines: Sequence[Line], show: Callable[[Line], str]) -> None:

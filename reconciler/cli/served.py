@@ -11,6 +11,7 @@ READING = {
     "describe": {"key"},
     "events": {"key", "follow", "last", "output"},
     "logs": {"query", "follow", "since", "until", "limit", "location", "output"},
+    "top": {"gvc", "once", "interval", "output"},
     "history": {"source", "last", "output"},
     "plan": {"revision", "name", "form", "detailed_exitcode", "blame"},
 }

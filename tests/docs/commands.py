@@ -19,8 +19,8 @@ wrong. Results go to standard output, complaints and the log to standard error. 
 without a terminal there are none. What `convert` and `import` do field by field: [convert.md](convert.md).
 
 Who may not read the records, and is a member of the group that the setting `readers` names, has `get`, `describe`,
-`plan`, `events`, `logs` and `history` carried out by the daemon, as long as one runs. All other commands are for root
-and for the user of the daemon.
+`plan`, `events`, `logs`, `top` and `history` carried out by the daemon, as long as one runs. All other commands are
+for root and for the user of the daemon.
 
 What these commands show has `***` in the place of secrets. Only `logs` shows lines as workloads wrote them: what they
 write about their secrets is there for all who may look.

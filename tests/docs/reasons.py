@@ -134,6 +134,7 @@ EVENTS = {
     "LogsNotStored": "Warning. What the containers of a location write cannot be stored.",
     "LocationUnseen": "Warning. What is at a location cannot be seen, so that nothing is concluded about it.",
     "LocationSeen": "Normal. It can be seen again.",
+    "ClockJumped": "Warning. The clock of this host was set; nothing at the location goes by it.",
     "EngineFailed": "Warning. A step failed. Told when the reason changes, and then every tenth time.",
     "EngineBug": "Warning. A step met a fault in this program.",
     "InvalidRevision": "Warning. A finding of a refused revision, 100 at most a revision.",

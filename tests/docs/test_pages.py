@@ -45,6 +45,7 @@ NO_REASONS = {
     **dict.fromkeys(("Accept", "Host"), "the name of a header"),
     **dict.fromkeys(("Uid", "Gid", "Groups"), "what the kernel says of a process"),
     "Mi": "a unit",
+    **dict.fromkeys(("Backoff", "Ending"), "a state in the table of `reconciler top`"),
     "Parallel": "a scaling policy, document 1",
     "Normal": "the type of an event",
     "Warning": "the type of an event",

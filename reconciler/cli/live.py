@@ -1,0 +1,59 @@
+"""Lines on a terminal that are drawn again and again in their place."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from typing import TextIO
+
+_HIDE, _SHOW = "\x1b[?25l\x1b[?7l", "\x1b[?25h\x1b[?7h"
+"""Without a cursor, and with lines cut off at the edge and not wrapped round it; and the other way about."""
+_CLEAR_BELOW = "\x1b[J"
+
+
+class Live:
+    """A part of the terminal ``stream``, from where the cursor is; use it in a ``with``. What is in it last stays."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._drawn: tuple[str, ...] = ()
+
+    def __enter__(self) -> Live:
+        self._write(_HIDE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._write(_SHOW)
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """Show ``lines`` in the place of those before; as many as there is room for, and how many more there are."""
+        fitting = tuple(_fitted(lines, shutil.get_terminal_size().lines - 1))
+        if fitting != self._drawn:
+            self._write(self._home() + "".join(f"{line}\n" for line in fitting))
+            self._drawn = fitting
+
+    def clear(self) -> None:
+        """Show nothing, as if nothing had been drawn."""
+        self._write(self._home())
+        self._drawn = ()
+
+    def _home(self) -> str:
+        """Back to the first line, with nothing in it and below."""
+        up = f"\x1b[{len(self._drawn)}A" if self._drawn else ""
+        return f"\r{up}{_CLEAR_BELOW}"
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def harmless(text: str) -> str:
+    """``text`` on one line, without what a terminal would obey."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else " " for sign in text)
+
+
+def _fitted(lines: Sequence[str], room: int) -> Sequence[str]:
+    if len(lines) <= max(room, 2):
+        return lines
+    shown = max(room, 2) - 1
+    return [*lines[:shown], f"… and {len(lines) - shown} more"]

@@ -1,0 +1,91 @@
+"""A command on a terminal of its own, and what can be seen there."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import select
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+_PARTS = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])|([\r\n])|([^\x1b\r\n]+)")
+
+
+class Terminal:
+    """What a command writes to a terminal of 24 lines; ``code`` is how it ended."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str], width: int = 100) -> None:
+        self._master, slave = os.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+        environ = {name: value for name, value in {**os.environ, **environ}.items() if name not in ("LINES", "COLUMNS")}
+        self.process = subprocess.Popen(command, env=environ, stdin=slave, stdout=slave, stderr=subprocess.PIPE)
+        os.close(slave)
+        self.written = ""
+
+    def until(self, good: Callable[[str], bool], what: str, patience: float = 30.0) -> str:
+        """The screen as soon as it is ``good``."""
+        deadline = time.monotonic() + patience
+        while not good(self.screen):
+            assert time.monotonic() < deadline, f"never seen: {what}; there is\n{self.screen}"
+            assert self._read() or good(self.screen), f"it ended without {what}; there is\n{self.screen}"
+        return self.screen
+
+    def ended(self, patience: float = 30.0) -> str:
+        """The screen after the end of the command."""
+        deadline = time.monotonic() + patience
+        while self._read():
+            assert time.monotonic() < deadline, f"it goes on; there is\n{self.screen}"
+        self.process.wait(patience)
+        return self.screen
+
+    @property
+    def screen(self) -> str:
+        """What can be read there now, as far as the few sequences go that are used: up, clear below, colours."""
+        lines, row = [""], 0
+        for private, number, letter, control, text in _PARTS.findall(self.written):
+            if letter == "A":
+                row -= int(number or 1)
+                assert row >= 0, "it moves above its first line"
+            elif letter == "J":
+                lines[row:] = [""]
+            elif control == "\n":
+                row += 1
+                lines += [""] * (row + 1 - len(lines))
+            elif text:
+                lines[row] += text
+            assert not letter or private or letter in "AJm", f"a sequence that is not known here: {letter}"
+        return "\n".join(lines).rstrip("\n")
+
+    def _read(self) -> bool:
+        """Take what there is, for a short time; False once there will be no more."""
+        if not select.select([self._master], [], [], 0.2)[0]:
+            return self.process.poll() is None
+        try:
+            content = os.read(self._master, 65_536)
+        except OSError:  # so a terminal says that nobody is at its other end any more
+            return False
+        self.written += content.decode(errors="replace").replace("\r\n", "\n")
+        return bool(content)
+
+    def close(self) -> None:
+        """Kill the command where it runs, and hang up."""
+        self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+
+@contextlib.contextmanager
+def terminal(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[Terminal]:
+    """``command`` on a terminal; killed at the end where it still runs."""
+    opened = Terminal(command, environ)
+    try:
+        yield opened
+    finally:
+        opened.close()

@@ -1,0 +1,149 @@
+"""`reconciler top`: the replicas on this host, how they are, and what they use."""
+
+from __future__ import annotations
+
+import grp
+import json
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from reconciler.engines.host.replica import Container, Ended, Phase, Replica
+from reconciler.engines.host.store import Store
+from reconciler.model.key import Key
+from tests.cli.desk import SETTINGS, golden, here
+from tests.cli.terminal import terminal
+from tests.cli.test_readers import GROUP, member, only_root
+from tests.daemon.hostkit import HostSite, host_site, served
+from tests.daemon.kit import eventually
+
+RUNNING, WAITING = Phase.RUNNING, Phase.WAITING
+ON_HOST = SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host}\n  near: {engine: host}")
+LONG = 30.0
+
+
+def replica(name: str, *containers: Container, **more: object) -> Replica:
+    """A replica of shop/api, 330 s old."""
+    key = Key.parse(str(more.pop("key", "workload/shop/api")))
+    fields = {"version": 3, "stamp": "", "created": time.monotonic() - 330, **more}
+    return Replica(name, key, containers=containers, **fields)  # type: ignore[arg-type]
+
+
+def kept() -> list[tuple[str, Replica]]:
+    """Replicas in every state, each with its location."""
+    over = Ended(3, 0.0, "Error", "no config")
+    well = Container("main", RUNNING, ready=True)
+    return [
+        ("here", replica("api-b", well, Container("side", RUNNING, ready=True, restarts=2), ready_since=1.0)),
+        ("here", replica("api-c", Container("main", RUNNING), version=4, ports={8080: 20_001, 9000: 20_002})),
+        ("here", replica("api-d", Container("main", RUNNING, message="HTTP 503\x1b[2J"))),
+        ("here", replica("api-e", Container("main", WAITING, failures=2, restarts=7, last=over))),
+        ("here", replica("api-f", well, ready_since=1.0, ending=2.0, reason="ScaledDown")),
+        ("near", replica("api-a", well, ready_since=1.0)),
+        ("near", replica("db-0", well, key="workload/blog/db", ready_since=1.0, created=time.monotonic() - 90_000)),
+        (
+            "near",
+            replica("web-a", Container("main", WAITING), key="workload/shop/web", created=time.monotonic() - 18_100),
+        ),
+    ]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory with settings for two locations on this host, and a state directory with replicas."""
+    (tmp_path / "settings.yaml").write_text(ON_HOST)
+    for location, each in kept():
+        Store(tmp_path / "state" / "host" / location / "replicas").save(each)
+    return tmp_path
+
+
+def test_every_replica_is_a_line_in_order_of_its_workload(place: Path) -> None:
+    said = here("top", cwd=place)
+    assert (said.code, said.err) == (0, "")
+    golden("top.txt", said.out)
+
+
+def test_programs_are_told_the_same(place: Path) -> None:
+    found = here("top", "-o", "json", "--gvc", "shop", cwd=place).json["replicas"]
+    assert [each["replica"] for each in found] == ["api-b", "api-c", "api-d", "api-e", "api-f", "api-a", "web-a"]
+    age = found[1].pop("ageSeconds")
+    assert 330 <= age < 400
+    assert found[1] == {
+        "workload": "workload/shop/api",
+        "location": "here",
+        "replica": "api-c",
+        "version": 4,
+        "state": "Loading",
+        "message": "",
+        "restarts": 0,
+        "cpuMillicores": None,
+        "memoryBytes": None,
+        "ports": {"8080": 20_001, "9000": 20_002},
+    }
+
+
+def test_where_nothing_can_run_it_says_so(tmp_path: Path) -> None:
+    (tmp_path / "settings.yaml").write_text(SETTINGS)
+    said = here("top", cwd=tmp_path)
+    assert (said.code, said.out) == (0, "")
+    assert "the settings bind no location to the engine host" in said.err
+    assert here("top", "-o", "json", cwd=tmp_path).json == {"replicas": []}
+    (tmp_path / "settings.yaml").write_text(ON_HOST)
+    said = here("top", cwd=tmp_path)
+    assert (said.code, said.out, said.err) == (0, "", "no replicas run here\n")
+
+
+def test_what_replicas_use_is_what_their_processes_use_and_is_drawn_again_in_its_place(tmp_path: Path) -> None:
+    files = {"shop/web.yaml": served("web", replicas=1), "shop/busy.yaml": busy()}
+    with host_site(tmp_path, files) as site, site.daemon():
+        eventually(lambda: site.healthy() and site.healthy("workload/shop/busy@here"), "all is well", LONG)
+        found = {each["workload"]: each for each in _replicas(site)}
+        loop, web = found["workload/shop/busy"], found["workload/shop/web"]
+        assert loop["cpuMillicores"] > 2 * web["cpuMillicores"]
+        assert web["memoryBytes"] > 2**20
+        assert (web["state"], list(web["ports"])) == ("Ready", ["8080"])
+        _, port = site.ready("web")[0].split(":")
+        with terminal([*site.command, "top", "--interval", "0.1"], site.environ) as live:
+            first = live.until(lambda screen: f"{port}->8080" in screen, "the table")
+            assert len(first.splitlines()) == 3
+            site.repo.commit({"shop/busy.yaml": None})
+            eventually(lambda: not site.replicas("busy"), "it is gone", LONG)
+            live.until(lambda screen: "shop/busy" not in screen, "the table without it")
+            live.process.send_signal(signal.SIGINT)
+            assert [line.split()[0] for line in live.ended().splitlines()] == ["WORKLOAD", "shop/web"]
+            assert live.process.returncode == 130
+            assert live.written.count("\x1b[?25l") == live.written.count("\x1b[?25h") == 1
+
+
+@only_root
+def test_readers_are_shown_the_same() -> None:
+    place = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
+    place.chmod(0o755)
+    try:
+        with host_site(place, {"shop/web.yaml": served("web", replicas=1)}, readers=GROUP) as site, site.daemon():
+            site.settings_file.chmod(0o644)
+            eventually(site.healthy, "all is well", LONG)
+            asked = member(site, "top", "-o", "json")
+            assert (asked.returncode, asked.stderr) == (0, "")
+            [found] = json.loads(asked.stdout)["replicas"]
+            assert (found["state"], found["memoryBytes"] > 0) == ("Ready", True)
+            refused = member(site, "top", groups=str(grp.getgrnam("nogroup").gr_gid))
+            assert (refused.returncode, f"member of the group {GROUP}" in refused.stderr) == (1, True)
+    finally:
+        shutil.rmtree(place)
+
+
+def busy() -> str:
+    """A workload that never rests."""
+    script = ["-c", "while :; do :; done"]
+    return served("busy", replicas=1, command="/bin/sh", args=script, ports=None, readinessProbe=None)
+
+
+def _replicas(site: HostSite) -> list[dict[str, int]]:
+    said: subprocess.CompletedProcess[str] = site.run("top", "-o", "json")
+    return list(json.loads(said.stdout)["replicas"])
