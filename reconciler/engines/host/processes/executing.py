@@ -7,13 +7,14 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from typing import IO
 
 import msgspec
 
 from reconciler.engines.host.processes import cgroups, proc
-from reconciler.engines.host.processes.ends import Ends
+from reconciler.engines.host.processes.ends import Ends, lives
 from reconciler.engines.host.processes.folders import Begun
 from reconciler.engines.host.runtime import Executed
 from reconciler.errors import EngineError
@@ -24,6 +25,7 @@ _GATE = 'IFS= read -r word && exec "$@" </dev/null'
 _BLOCK = 1 << 16
 _REST = 0.2
 """Seconds to wait for the end of the output after the program's own, since others may hold it open."""
+_MOMENTS, _MOMENT = 1000, 0.001
 NOT_FOUND, NOT_PERMITTED, KILLED = 127, 126, 137
 
 
@@ -131,10 +133,7 @@ def _kill(pid: int) -> None:
 
 
 def _started(begun: Begun, argv: Sequence[str]) -> _Child:
-    environment = proc.environment(begun.pid)
-    wrapper = proc.command_line(begun.pid)
-    if not (environment and wrapper):
-        raise EngineError(f"{begun.place.container} does not run", reason="NotRunning")
+    environment, wrapper = _asked(begun)
     pairs = (pair.partition(b"=") for pair in environment.split(b"\0") if pair)
     whom = _whom(begun.pid) if os.geteuid() == 0 else None
     # In a shell that waits until it is in the groups, so that nothing of the program happens outside them.
@@ -161,6 +160,18 @@ def _started(begun: Begun, argv: Sequence[str]) -> _Child:
     if child.stdin is not None:
         _let_in(child.stdin, begun, child.pid)
     return child, output
+
+
+def _asked(begun: Begun) -> tuple[bytes, list[bytes]]:
+    # Right after its start, the wrapper is not yet what it is going to be.
+    for _ in range(_MOMENTS):
+        environment, arguments = proc.environment(begun.pid), proc.command_line(begun.pid)
+        if environment and arguments:
+            return environment, arguments
+        if not lives(begun.pid, begun.start):
+            break
+        time.sleep(_MOMENT)
+    raise EngineError(f"{begun.place.container} does not run", reason="NotRunning")
 
 
 def _let_in(gate: IO[bytes], begun: Begun, pid: int) -> None:

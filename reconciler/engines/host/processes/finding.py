@@ -67,14 +67,12 @@ def signal_program(begun: Begun, number: int) -> None:
 
     Before it has begun, the signal would go to what is still a part of the wrapper, and be lost.
     """
-    wrapper = proc.command_line(begun.pid)
     deadline = time.monotonic() + _PATIENCE
     while lives(begun.pid, begun.start):
         found = [each for pid in proc.children(begun.pid) if (each := proc.look(pid)) is not None]
-        begun_ones = [each for each in found if proc.command_line(each.pid) != wrapper]
-        late = time.monotonic() > deadline
-        if begun_ones or late:
-            for each in begun_ones or found:
+        programs = [each for each in found if proc.command_line(each.pid) and not is_wrapper(each.pid)]
+        if programs or time.monotonic() > deadline:
+            for each in programs or found:
                 proc.signal_exactly(each, number)
             return
         time.sleep(_PAUSE)

@@ -12,6 +12,8 @@ import msgspec
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _BLOCK = 1 << 16
+_NEITHER = 0x4 | 0x200000
+"""Flags of the kernel's own threads, and of who is about to end: neither has an environment."""
 _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 """What the kernel answers about a process that is over or another user's; anything else says nothing about it."""
 
@@ -20,6 +22,7 @@ class Proc(msgspec.Struct, frozen=True, gc=False):
     """One process; ``start`` in clock ticks since the boot tells it from a later one of the same number.
 
     ``cpu_seconds`` is what it and its children that were waited for have used, ``memory`` its resident bytes.
+    ``speaks``: it has an environment, unless it is just becoming another program.
     """
 
     pid: int
@@ -27,6 +30,7 @@ class Proc(msgspec.Struct, frozen=True, gc=False):
     session: int
     start: int
     alive: bool
+    speaks: bool
     cpu_seconds: float
     memory: int
 
@@ -56,6 +60,7 @@ def look(pid: int) -> Proc | None:
         session=int(fields[3]),
         start=int(fields[19]),
         alive=fields[0] not in (b"Z", b"X", b"x"),
+        speaks=not int(fields[6]) & _NEITHER,
         cpu_seconds=sum(map(int, fields[11:15])) * _TICK,
         memory=int(fields[21]) * _PAGE,
     )
@@ -86,6 +91,11 @@ def command_line(pid: int) -> list[bytes]:
         return read(f"/proc/{pid}/cmdline").split(b"\0")[:-1]
     except _GONE:
         return []
+
+
+def between(each: Proc, environment: bytes | None) -> bool:
+    """Whether it is just becoming another program: for that moment it has neither environment nor arguments."""
+    return environment == b"" and each.alive and each.speaks and not command_line(each.pid)
 
 
 def children(pid: int) -> list[int]:

@@ -19,6 +19,8 @@ PATIENCE = 10.0
 _PAUSE = 0.002
 _LOOKS = 200
 """Looks in a row at those who have appeared since the last; on a calm host the second finds nobody."""
+_MOMENTS, _MOMENT = 50, 0.001
+"""Looks that somebody gets who is just becoming another program, and seconds between them."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -102,12 +104,12 @@ def kill_once(marking: Marking, targets: Mapping[Target, frozenset[Mark]]) -> di
         cgroups.kill(target.groups)
     found = {target: {mark for mark in marks if lives(*mark)} for target, marks in targets.items()}
     seen: set[int] = set()
-    for _ in range(_LOOKS):
+    for look in range(_LOOKS):
         numbers = proc.numbers() - seen
         if not numbers:
             break
         fresh = {each.pid: each for pid in numbers if (each := proc.look(pid)) is not None}
-        marked = _marked(marking, fresh, targets)
+        marked, unsure = _marked(marking, fresh, targets)
         for target, mine in found.items():
             roots = marked.get(target.marker, set()) | cgroups.members(target.groups) | _session(target, fresh)
             parents = {pid for pid, _ in mine}
@@ -116,7 +118,9 @@ def kill_once(marking: Marking, targets: Mapping[Target, frozenset[Mark]]) -> di
             for each in alive:
                 proc.signal_exactly(each, signal.SIGKILL)
             mine.update((each.pid, each.start) for each in alive)
-        seen |= fresh.keys()
+        if look < _MOMENTS and fresh.keys() <= unsure:
+            time.sleep(_MOMENT)
+        seen |= fresh.keys() - unsure if look < _MOMENTS else fresh.keys()
     return {target: frozenset(mine) for target, mine in found.items()}
 
 
@@ -125,20 +129,27 @@ def _session(target: Target, procs: dict[int, proc.Proc]) -> set[int]:
     return {each.pid for each in procs.values() if each.session in known} if known else set()
 
 
-def _marked(marking: Marking, procs: dict[int, proc.Proc], targets: Collection[Target]) -> dict[str, set[int]]:
+def _marked(
+    marking: Marking, procs: dict[int, proc.Proc], targets: Collection[Target]
+) -> tuple[dict[str, set[int]], set[int]]:
+    # By marker; and those of whom it cannot be told at this moment.
     wanted = {target.marker for target in targets}
     found: dict[str, set[int]] = {}
-    for pid in procs:
-        text = marking.text_in(proc.environment(pid) or b"")
+    unsure = set()
+    for pid, each in procs.items():
+        environment = proc.environment(pid)
+        if proc.between(each, environment):
+            unsure.add(pid)
+        text = marking.text_in(environment or b"")
         for marker in (text, text[: text.rfind("/") + 1]):
             if marker in wanted:
                 found.setdefault(marker, set()).add(pid)
-    return found
+    return found, unsure
 
 
 def is_ours(marking: Marking, pid: int, start: int, marker: str) -> bool:
-    """Whether the process of this number is still the one that was started with ``marker``."""
+    """Whether the process of this number is still the one that was started with ``marker``, as far as can be seen."""
     if not lives(pid, start):
         return False
     environment = proc.environment(pid)
-    return environment is None or marking.text_in(environment) == marker
+    return not environment or marking.text_in(environment) == marker

@@ -69,7 +69,8 @@ def test_what_runs_is_found_and_not_restarted(tmp_path: Path, limited: bool) -> 
 def test_how_it_ended_while_nobody_looked_is_known(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, keep=True) as first:
-            await first.runtime.start(shell(f"until [ -e {tmp_path}/go ]; do sleep 0.01; done; exit 9"))
+            await first.runtime.start(shell(f"echo up; until [ -e {tmp_path}/go ]; do sleep 0.01; done; exit 9"))
+            await first.wrote("up")
         (tmp_path / "go").touch()
         await until(lambda: not marked(tmp_path))
         async with opened(tmp_path) as second:
