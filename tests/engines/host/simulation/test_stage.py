@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.casefiles import cases
 from tests.engines.host.simulation.schedule import QUIET, Schedule, begin
 from tests.engines.host.simulation.stage import Stage
-from tests.engines.host.simulation.test_schedules import schedules
+from tests.engines.host.simulation.test_schedules import WEEK, a_week, schedules
 from tests.engines.host.simulation.world import BEGINNING
 
 CARRIED = ("start ", "terminate ", "kill ", "runprestop ", "remove ", "removed running ")
@@ -83,6 +84,15 @@ def test_any_schedule_is_carried_out_as_decided(schedule: Schedule) -> None:
         stage = played(Path(root), schedule, 2000.0)
     assert carried_out(stage) == decided(schedule, 2000.0)
     assert "HostTrouble" not in {each.reason for each in stage.news}
+
+
+def test_a_week_is_carried_out_as_decided(tmp_path: Path) -> None:
+    began = time.process_time()
+    schedule = a_week("standard", parallel=False)
+    stage = played(tmp_path, schedule, QUIET)
+    assert stage.clock.monotonic() > WEEK
+    assert carried_out(stage) == decided(schedule, QUIET)
+    assert time.process_time() - began < 10
 
 
 def _apart(event: str) -> str:
