@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 import click
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 SOON = 0.1
 """Seconds between looks at what is to become healthy."""
+LATER = 2.0
+"""Seconds between two runs where nothing has changed, at most: each takes twice as long to come as the one before."""
 
 
 @click.command(epilog="Example: reconciler apply --wait")
@@ -43,6 +46,7 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     import asyncio
 
     from reconciler.cli.common import read_records
+    from reconciler.cli.waiting import shown, unwell_lines
     from reconciler.daemon.lock import StateLock
 
     settings = load(settings_file)
@@ -52,17 +56,20 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     try:
         lock.acquire("reconciler apply")
     except LockedError:
-        reports = _ask(settings, wait, deadline, plans)
+        with shown(settings, wait):
+            reports = _ask(settings, wait, deadline, plans)
     else:
         try:
-            reports = asyncio.run(_here(settings, wait, deadline, plans))
+            with shown(settings, wait):
+                reports = asyncio.run(_here(settings, wait, deadline, plans))
         finally:
             lock.release()
     code = _tell(settings, reports)
     with closing(read_records(settings)) as records:
         _tell_unwritten(records, reports)
         if wait and code == 0 and _worth_waiting(records, reports) is not None:
-            complain(f"not everything is healthy after {timeout:g} s; see `reconciler get`")
+            complain(f"not everything is healthy after {timeout:g} s:")
+            click.echo(indent("\n".join(unwell_lines(records)), "  "), err=True)
             return 1
     return code
 
@@ -92,10 +99,13 @@ async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -
     try:
         await runner.open()
         await runner.lookout.check()
-        reports = await _round(runner, plans)
-        while wait and (pause := _pause(records, reports, deadline)) is not None:
-            await asyncio.sleep(pause)
-            reports = await _round(runner)
+        reports, turns = await _round(runner, plans), Turns(records)
+        while wait and _worth_more(records, reports, deadline):
+            await asyncio.sleep(SOON)
+            astray = await runner.lookout.check()
+            if turns.due(sooner=bool(astray) or runner.lookout.noted):
+                reports = _told_last(reports, await _round(runner))
+        _write_status(runner)
         return reports
     finally:
         await runner.close()
@@ -111,9 +121,13 @@ async def _round(runner: Runner, plans: Plans = None) -> list[Report]:
     # What another source has mended since is not worth telling.
     reports = [report for report in reports if report.good or report.source not in again]
     reports += [await runner.run(name, "apply") for name in again]
+    _write_status(runner)
+    return reports
+
+
+def _write_status(runner: Runner) -> None:
     for name in runner.lines:
         runner.flush(name, force=True)
-    return reports
 
 
 def _worth_waiting(records: Records, reports: list[Report]) -> float | None:
@@ -125,10 +139,35 @@ def _worth_waiting(records: Records, reports: list[Report]) -> float | None:
     return in_motion(records)
 
 
-def _pause(records: Records, reports: list[Report], deadline: float) -> float | None:
-    """Seconds to wait before another run; None where it is of no use, or time is up."""
-    due, left = _worth_waiting(records, reports), deadline - time.monotonic()
-    return None if due is None or left <= 0 else min(max(SOON, due - time.time()), left)
+def _worth_more(records: Records, reports: list[Report], deadline: float) -> bool:
+    """Whether to go on waiting: it is of some use, and there is time left."""
+    return _worth_waiting(records, reports) is not None and time.monotonic() < deadline
+
+
+def _told_last(before: list[Report], after: list[Report]) -> list[Report]:
+    """The reports of ``after``; that nothing was left to do is less than what was done ``before``."""
+    done = {report.source: report for report in before if report.good}
+    return [done.get(report.source, report) if report.outcome == "unchanged" else report for report in after]
+
+
+class Turns:
+    """When the next run is due while the ones before have left something to wait for."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._pause = SOON
+        self._next = time.monotonic() + self._pause
+
+    def due(self, *, sooner: bool = False) -> bool:
+        """Whether to run again now: ``sooner`` says that something has changed. A failed step has its own time."""
+        from reconciler.pipeline.motion import in_motion
+
+        now, motion = time.monotonic(), in_motion(self._records)
+        if motion is not None and not sooner and (now < self._next or motion > time.time()):
+            return False
+        self._pause = min(2 * self._pause, LATER)
+        self._next = now + self._pause
+        return True
 
 
 def _ask(settings: Settings, wait: bool, deadline: float, plans: Plans) -> list[Report]:
@@ -136,10 +175,11 @@ def _ask(settings: Settings, wait: bool, deadline: float, plans: Plans) -> list[
     from reconciler.records.store import FILE, Records
 
     with closing(Records.open(settings.state / FILE)) as records:
-        reports = _asked(settings, records, deadline, plans)
-        while wait and (pause := _pause(records, reports, deadline)) is not None:
-            time.sleep(pause)
-            reports = _asked(settings, records, deadline)
+        reports, turns = _asked(settings, records, deadline, plans), Turns(records)
+        while wait and _worth_more(records, reports, deadline):
+            time.sleep(SOON)
+            if turns.due():
+                reports = _told_last(reports, _asked(settings, records, deadline))
         return reports
 
 

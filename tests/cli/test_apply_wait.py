@@ -1,0 +1,92 @@
+"""`reconciler apply --wait` where workloads really run: what it waits for, what it shows meanwhile, and in vain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.terminal import terminal
+from tests.daemon.hostkit import HostSite, host_site, served
+from tests.daemon.kit import eventually
+
+API = "workload/shop/api@here"
+SOON = ["-c", "while :; do sleep 0.1; done"]
+
+
+def gated(gate: Path) -> str:
+    """A workload that is not ready before the file ``gate`` is there."""
+    probe = {"exec": {"command": ["test", "-e", str(gate)]}, "periodSeconds": 1, "failureThreshold": 1}
+    made = served("api", command="/bin/sh", args=SOON, ports=None, readinessProbe=probe)
+    return made.replace('"image": "none"', '"image": "none:1"')
+
+
+def shown(site: HostSite, name: str = "api") -> Any:
+    """A workload as programs are told of it."""
+    return json.loads(site.run("get", "workload", name, "-o", "json").stdout)["items"][0]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[HostSite]:
+    """A workload of two replicas that wait for the file ``gate``; nothing is applied yet."""
+    with host_site(tmp_path / "site", {"shop/api.yaml": gated(tmp_path / "gate")}) as site:
+        yield site
+
+
+def test_without_a_daemon_it_ends_when_all_is_healthy_and_says_nothing_else(site: HostSite, tmp_path: Path) -> None:
+    (tmp_path / "gate").touch()
+    said = site.run("apply", "--wait", "--timeout", "60")
+    assert (said.returncode, said.stderr) == (0, "")
+    [line] = said.stdout.splitlines()
+    assert (line.split(" at ")[0], line.split(": ")[-1]) == ("main: applied", "2 steps, 2 created")
+    assert site.healthy(API)
+    conditions = {each["type"]: each for each in shown(site)["conditions"]}
+    assert conditions["Ready"]["status"]
+    assert conditions["NotEnforced"]["message"].startswith("at here: ")
+    assert "NotEnforced" in site.run("describe", "workload/shop/api").stdout
+    assert "type: NotEnforced\n    status: true\n" in site.status("shop/workload/api.yaml")
+
+
+def test_in_vain_it_names_what_is_not_healthy_and_why(site: HostSite) -> None:
+    broken = served("bad", replicas=1, command="/bin/sh", args=["-c", "exit 3"], ports=None, readinessProbe=None)
+    site.repo.commit({"shop/bad.yaml": broken})
+    said = site.run("apply", "--wait", "--timeout", "3")
+    assert said.returncode == 1
+    first, api, bad = said.stderr.splitlines()
+    assert first == "error: not everything is healthy after 3 s:"
+    assert api.startswith(f"  {API}  2 of 2 replicas updated, 0 available; api-")
+    assert api.endswith(": main: exit code 1")
+    assert bad.startswith("  workload/shop/bad@here  1 of 1 replicas updated, 0 available; bad-")
+    assert bad.endswith(": main: ended with 3 (Error)")
+    message = bad.replace("  workload/shop/bad@here  ", "not healthy at here: ")
+    assert shown(site, "bad")["conditions"][0]["message"] == message
+    assert message in site.status("shop/workload/bad.yaml"), "the last round has told it"
+
+
+@pytest.mark.parametrize("with_daemon", [False, True])
+def test_a_terminal_shows_how_far_it_is_until_it_is_over(site: HostSite, tmp_path: Path, with_daemon: bool) -> None:
+    with site.daemon() if with_daemon else nullcontext():
+        eventually(lambda: API in site.recorded() or not with_daemon, "it is applied")
+        command = [*site.command, "apply", "--wait", "--timeout", "60"]
+        with terminal(command, site.environ) as live:
+            shown = live.until(lambda screen: "0 available; api-" in screen, "how far the workload is")
+            assert shown.startswith(f"{API}  2 of 2 replicas updated, 0 available; ")
+            assert len(shown.splitlines()) == 1
+            (tmp_path / "gate").touch()
+            left = live.ended().splitlines()
+            assert live.process.returncode == 0, left
+            assert len(left) == 1, "what it showed is gone"
+            assert left[0].startswith("main: unchanged at " if with_daemon else "main: applied at ")
+            assert live.written.count("\x1b[?25l") == live.written.count("\x1b[?25h") == 1
+        assert site.healthy(API)
+
+
+def test_waiting_for_long_makes_few_runs(site: HostSite) -> None:
+    with site.daemon() as daemon:
+        eventually(lambda: API in site.recorded(), "it is applied")
+        assert site.run("apply", "--wait", "--timeout", "2").returncode == 1
+        assert 2 <= len(daemon.said("run", reason="apply")) < 20
