@@ -23,8 +23,9 @@ class Seals:
 
     def missing(self, source: str) -> list[str]:
         """Keys of secrets that ``source`` asks for and whose data is not kept: it is opened, or read, when wanted."""
+        # The plus keeps SQLite from the index by source: it would look at all that the source asks for.
         rows = self._db.all(
-            """SELECT key FROM desired d WHERE key >= 'secret/' AND key < 'secret0' AND source = ? AND
+            """SELECT key FROM desired d WHERE key >= 'secret/' AND key < 'secret0' AND +source = ? AND
             NOT EXISTS (SELECT 1 FROM seals WHERE seals.key = d.key AND seals.digest = d.digest) ORDER BY key""",
             (source,),
         )
