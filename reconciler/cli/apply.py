@@ -30,7 +30,7 @@ LATER = 2.0
 
 
 @click.command(epilog="Example: reconciler apply --wait")
-@click.option("--wait", is_flag=True, help="Go on until everything is healthy, or nothing more can be done.")
+@click.option("--wait", is_flag=True, help="Go on until all is healthy, or nothing more can be done.")
 @click.option("--timeout", type=float, default=300.0, metavar="SECONDS", help="How long to wait; default 300.")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Only what this plan says.")
 @settings_option
@@ -39,6 +39,8 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
 
     With --plan only the sources of a plan that `reconciler plan --out FILE` saved are run, and only where that plan
     is still what a run would do; else it says what moved and does nothing.
+
+    While --wait waits, a terminal shows what is not healthy yet, and how far it is.
 
     While a daemon holds the state directory, it is asked for the run. Exits with 1 where anything was refused,
     failed or waits, and where --wait waited in vain.
@@ -67,7 +69,7 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     code = _tell(settings, reports)
     with closing(read_records(settings)) as records:
         _tell_unwritten(records, reports)
-        if wait and code == 0 and _worth_waiting(records, reports) is not None:
+        if wait and _worth_waiting(records, reports) is not None:
             complain(f"not everything is healthy after {timeout:g} s:")
             click.echo(indent("\n".join(unwell_lines(records)), "  "), err=True)
             return 1
