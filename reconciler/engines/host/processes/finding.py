@@ -11,6 +11,7 @@ from reconciler.engines.host.processes import cgroups, proc
 from reconciler.engines.host.processes.ends import lives
 from reconciler.engines.host.processes.executing import KILLED
 from reconciler.engines.host.processes.folders import Begun, Folders
+from reconciler.engines.host.processes.hierarchies import groups_of
 from reconciler.engines.host.processes.marker import Marking
 from reconciler.engines.host.processes.spawning import is_wrapper
 from reconciler.engines.host.processes.sweeping import is_ours
@@ -83,5 +84,5 @@ def _unrecorded(each: proc.Proc, environment: bytes, marking: Marking, clock: Cl
     if marker is None or each.pid != each.session or not is_wrapper(each.pid):
         return None
     started = clock.monotonic() - proc.age(each)
-    groups = cgroups.of(each.pid)
+    groups = groups_of(each.pid)
     return Begun(marker.place, marker.version, marker.stamp, marker.index, each.pid, each.start, "", started, groups)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from signal import SIGKILL
 from typing import Any
@@ -18,6 +17,7 @@ from reconciler.engines.host.processes import cgroups, ends, using
 from reconciler.engines.host.processes.executing import KILLED, execute
 from reconciler.engines.host.processes.finding import Found, look_around, running_of, signal_program
 from reconciler.engines.host.processes.folders import Begun, Folders
+from reconciler.engines.host.processes.hierarchies import Hierarchy, find, mounts, name_for
 from reconciler.engines.host.processes.lacking import lacks
 from reconciler.engines.host.processes.marker import Marking
 from reconciler.engines.host.processes.spawning import group_name, spawn
@@ -49,7 +49,7 @@ class ProcessRuntime:
         self._marking = Marking(root, location)
         self._sweeper = Sweeper(self._marking)
         self._ends = ends.Ends()
-        self._limits: cgroups.Hierarchy | None = None
+        self._limits: Hierarchy | None = None
         self._known: dict[Place, _Known] = {}
         self._killed: set[Place] = set()
         self._locks: defaultdict[Place, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -60,16 +60,22 @@ class ProcessRuntime:
         """Find what runs, by what was recorded and by what processes say; end what has lost its wrapper."""
         self._on_end = on_end
         if self._limited:
-            name = f"{cgroups.PREFIX}{blake2b(bytes(self._marking.root), digest_size=6).hexdigest()}"
-            self._limits = await asyncio.to_thread(lambda: cgroups.find(name, cgroups.mounts()))
+            name = name_for(self._marking.root)
+            self._limits = await asyncio.to_thread(lambda: find(name, mounts()))
         found: Found = await asyncio.to_thread(look_around, self._folders, self._marking, self._clock)
         for begun in found.alive:
             cgroups.thaw(begun.groups)
             self._keep(begun)
         lost = [Target(self._marking.text(begun.place), groups=begun.groups) for begun in found.over]
         lost += [Target(marker) for marker in found.strays]
+        known = {Path(group).name for begun in [*found.alive, *found.over] for group in begun.groups}
+        groups = self._limits.groups() if self._limits else {}
+        forgotten = [groups[name] for name in sorted(groups.keys() - known)]
+        lost += [Target("", groups=each) for each in forgotten]
         # Where one cannot be ended, removing its replica will say so.
         await asyncio.gather(*map(self._sweeper.sweep, lost), return_exceptions=True)
+        for each in forgotten:
+            await asyncio.to_thread(cgroups.remove, each)
         for begun in found.over:
             self._known[begun.place] = _Known(begun, running_of(begun, self._folders))
 
@@ -155,7 +161,7 @@ class ProcessRuntime:
             self._killed.discard(place)
 
     def _forget(self, key: Key, replica: str, groups: Sequence[str]) -> None:
-        cgroups.remove(groups, self._limits)
+        cgroups.remove(groups, self._limits.bases if self._limits else ())
         self._folders.remove(key, replica)
 
     async def _start(self, launch: Launch) -> None:

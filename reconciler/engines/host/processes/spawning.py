@@ -14,6 +14,7 @@ from importlib.resources import files
 
 from reconciler.engines.host.processes import cgroups, proc
 from reconciler.engines.host.processes.folders import Begun, Folders
+from reconciler.engines.host.processes.hierarchies import Hierarchy
 from reconciler.engines.host.processes.marker import Marking
 from reconciler.engines.host.processes.programs import User, directory_of, program_of, user_of
 from reconciler.engines.host.runtime import Launch, Place
@@ -42,7 +43,7 @@ def group_name(place: Place) -> str:
     return f"{place.replica[:80]}.{place.container[:80]}.{digest}"
 
 
-def spawn(launch: Launch, at: float, folders: Folders, marking: Marking, limits: cgroups.Hierarchy | None) -> Begun:
+def spawn(launch: Launch, at: float, folders: Folders, marking: Marking, limits: Hierarchy | None) -> Begun:
     """Start a container ``at`` this time of the monotonic clock; blocks for some milliseconds. Raises EngineError.
 
     The program begins only after its start is recorded: a daemon that dies before leaves nothing behind.
@@ -51,26 +52,33 @@ def spawn(launch: Launch, at: float, folders: Folders, marking: Marking, limits:
     directory = directory_of(launch, user)
     argv = [_shell(launch), "-c", script(), NAME, program_of(launch, user, directory), *launch.args]
     with _explained(launch.place):
-        output, code = folders.prepare(launch.place)
+        outputs = folders.prepare(launch.place)
     try:
         groups = _groups(launch, limits)
-        with _explained(launch.place):
-            wrapper = _wrapper(argv, _environment(launch, marking), directory, user, (output, code))
+        try:
+            with _explained(launch.place):
+                wrapper = _wrapper(argv, _environment(launch, marking), directory, user, outputs)
+                begun = _begun(launch, wrapper.pid, at, groups)
+                _go(wrapper, begun, folders)
+        except EngineError:
+            cgroups.remove(groups, limits.bases if limits else ())
+            raise
     finally:
-        os.close(output)
-        os.close(code)
-    begun = _begun(launch, wrapper.pid, at, groups)
+        for each in outputs:
+            os.close(each)
+    return begun
+
+
+def _go(wrapper: subprocess.Popen[bytes], begun: Begun, folders: Folders) -> None:
     try:
-        with _explained(launch.place):
-            folders.write(begun)
-            cgroups.join(groups, wrapper.pid)
-            _let_go(wrapper)
-    except EngineError:
+        folders.write(begun)
+        cgroups.join(begun.groups, wrapper.pid)
+        _let_go(wrapper)
+    except OSError:
         wrapper.communicate()
         raise
     # Its end is watched by its number: it may as well have begun in another life of the daemon.
     wrapper.returncode = 0
-    return begun
 
 
 def _let_go(wrapper: subprocess.Popen[bytes]) -> None:
@@ -94,12 +102,12 @@ def _shell(launch: Launch) -> str:
     raise EngineError(f"the variable {odd[0]} can be given only where bash is installed", reason="ProgramNotFound")
 
 
-def _groups(launch: Launch, limits: cgroups.Hierarchy | None) -> tuple[str, ...]:
+def _groups(launch: Launch, limits: Hierarchy | None) -> tuple[str, ...]:
     if limits is None:
         return ()
     name = group_name(launch.place)
     try:
-        cgroups.remove([str(base / name) for base in limits.bases], limits)
+        cgroups.remove([str(base / name) for base in limits.bases], limits.bases)
         return limits.make(name, launch.cpu, launch.memory)
     except OSError as error:
         raise EngineError(
@@ -108,15 +116,15 @@ def _groups(launch: Launch, limits: cgroups.Hierarchy | None) -> tuple[str, ...]
 
 
 def _wrapper(
-    argv: list[str], env: dict[str, str], directory: str, user: User, files: tuple[int, int]
+    argv: list[str], env: dict[str, str], directory: str, user: User, outputs: tuple[int, int]
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         argv,
         env=env,
         cwd=directory,
         stdin=subprocess.PIPE,
-        stdout=files[0],
-        stderr=files[1],
+        stdout=outputs[0],
+        stderr=outputs[1],
         start_new_session=True,
         umask=0o022,
         bufsize=0,

@@ -24,7 +24,7 @@ _MOMENTS, _MOMENT = 50, 0.001
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What to kill: all whose marker is ``marker``, or begins with it where it ends in a slash.
+    """What to kill: all whose marker is ``marker``, or begins with it where it ends in a slash; none where it is "".
 
     Besides all in the sessions of ``wrappers`` (numbers and start times) and in ``groups``, and what descends from any.
     A session is known by its wrapper only, so it counts while nobody has let go of the wrapper's number.
@@ -133,7 +133,7 @@ def _marked(
     marking: Marking, procs: dict[int, proc.Proc], targets: Collection[Target]
 ) -> tuple[dict[str, set[int]], set[int]]:
     # By marker; and those of whom it cannot be told at this moment.
-    wanted = {target.marker for target in targets}
+    wanted = {target.marker for target in targets} - {""}
     found: dict[str, set[int]] = {}
     unsure = set()
     for pid, each in procs.items():

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.processes import cgroups
+from reconciler.engines.host.processes import hierarchies
 from reconciler.engines.host.processes.runtime import ProcessRuntime
 from reconciler.engines.host.runtime import Launch, Place, Running
 from reconciler.model.key import Key, Kind
@@ -25,7 +25,7 @@ PATIENCE = 30.0
 IS_ROOT = os.geteuid() == 0
 as_root = pytest.mark.skipif(not IS_ROOT and not os.environ.get("CI"), reason="only root may do that")
 with_groups = pytest.mark.skipif(
-    cgroups.find("reconciler-test", cgroups.mounts()) is None and not (IS_ROOT and os.environ.get("CI")),
+    hierarchies.find("reconciler-test", hierarchies.mounts()) is None and not (IS_ROOT and os.environ.get("CI")),
     reason="no control groups may be made here",
 )
 both_ways = pytest.mark.parametrize(

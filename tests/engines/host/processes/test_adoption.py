@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.engines.host.processes import hierarchies
 from tests.engines.host.processes.kit import (
     KEY,
     alive,
@@ -24,6 +25,7 @@ from tests.engines.host.processes.kit import (
     place,
     shell,
     until,
+    with_groups,
 )
 
 
@@ -157,6 +159,25 @@ def test_strays_without_a_wrapper_or_a_record_are_ended(tmp_path: Path) -> None:
         async with opened(tmp_path, limited=False) as second:
             assert await second.runtime.list() == []
             assert not alive(pid)
+
+    asyncio.run(story())
+
+
+@with_groups
+def test_a_process_that_only_its_group_still_tells_of_is_ended(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, keep=True) as first:
+            await first.runtime.start(shell("exec env -i setsid sh -c 'echo $$; sleep 1000'"))
+            pid = await first.number()
+            groups = hierarchies.groups_of(pid)
+        await kill_wrapper(tmp_path)
+        shutil.rmtree(tmp_path / "run")
+        assert alive(pid)
+        async with opened(tmp_path) as second:
+            assert await second.runtime.list() == []
+            assert not alive(pid)
+            assert groups
+            assert not any(Path(group).exists() for group in groups)
 
     asyncio.run(story())
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.engines.host.processes.hierarchies import name_for
 from reconciler.engines.host.runtime import Launch
 from reconciler.errors import EngineError
 from tests.engines.host.processes.kit import as_root, launch, marked, opened, place, shell
@@ -27,6 +28,7 @@ def refused(root: Path, asked: Launch) -> EngineError:
                 await host.runtime.start(asked)
             assert marked(root) == []
             assert await host.runtime.list() == []
+            assert not list(Path("/sys/fs/cgroup").glob(f"**/{name_for(root)}/*.main.*"))
             return error.value
 
     error = asyncio.run(story())
