@@ -104,7 +104,7 @@ def _acted(container: Container, act: Start | RunPreStop | Terminate | Kill | Aw
             return replace(container, pre_stop=Hook.RUNNING)
         case Terminate() if container.termed is None:
             return replace(container, termed=now)
-        case Kill() if container.killed is None:
+        case Kill():
             return replace(container, killed=now)
     return container
 

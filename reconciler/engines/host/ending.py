@@ -25,7 +25,7 @@ def terminated(replica: Replica, now: float, timing: Timing) -> Decision:
 
 def _container(replica: str, begun: float, container: Container, now: float, timing: Timing) -> Decision:
     if container.killed is not None:
-        return Decision()
+        return due(Kill(replica, container.name), container.killed + timing.again, now)
     if container.wanted.pre_stop is not None and (container.termed is None or container.pre_stop is not Hook.NONE):
         return _hooked(replica, container, begun + timing.whole * timing.scale, now)
     if container.termed is None:

@@ -23,9 +23,10 @@ def _container(replica: str, container: Container, now: float, timing: Timing) -
         return Decision()
     if container.termed is None:
         return Decision((Terminate(replica, container.name),))
+    kill = Kill(replica, container.name)
     if container.killed is not None:
-        return Decision()
-    return due(Kill(replica, container.name), container.termed + timing.grace * timing.scale, now)
+        return due(kill, container.killed + timing.again, now)
+    return due(kill, container.termed + timing.grace * timing.scale, now)
 
 
 def due(act: Act, at: float, now: float) -> Decision:

@@ -9,14 +9,16 @@ class Timing(msgspec.Struct, frozen=True):
     """The termination sequence (document 1), every time in it multiplied by ``scale``, and the waits of restarts.
 
     Without a preStop hook of the user SIGTERM comes after ``drain`` and SIGKILL ``grace`` after it; with one SIGKILL
-    comes ``whole`` after the beginning. An ended container waits ``backoff_base``, then twice as long each time up to
-    ``backoff_cap``; one that ran for ``backoff_reset`` begins anew.
+    comes ``whole`` after the beginning. What still runs ``again`` after SIGKILL has it once more. An ended container
+    waits ``backoff_base``, then twice as long each time up to ``backoff_cap``; one that ran for ``backoff_reset``
+    begins anew.
     """
 
     scale: float = 1.0
     drain: float = 45.0
     grace: float = 45.0
     whole: float = 90.0
+    again: float = 10.0
     backoff_base: float = 10.0
     backoff_cap: float = 300.0
     backoff_reset: float = 600.0

@@ -60,12 +60,16 @@ Tell = Callable[[Place, Kind, bool, str], None]
 
 
 class Programs:
-    """The containers that run on a machine that there is not; they go on whatever becomes of the daemon."""
+    """The containers that run on a machine that there is not; they go on whatever becomes of the daemon.
+
+    So many SIGKILLs as ``unkillable`` says fail.
+    """
 
     def __init__(self, clock: QuickClock) -> None:
         self.clock = clock
         self.running: dict[Place, Program] = {}
         self.told: list[Told] = []
+        self.unkillable = 0
         self.on_end: OnEnd | None = None
         self.tell: Tell | None = None
         self._count = 0
@@ -148,8 +152,11 @@ class FakeRuntime:
         programs, program = self._programs, self._programs.running.get(place)
         programs.note("kill" if number == signal.SIGKILL else "terminate", place.replica, place.container)
         await asyncio.sleep(0)
+        killed = number == signal.SIGKILL
+        if killed and programs.unkillable:
+            programs.unkillable -= 1
+            raise EngineError(f"{place.container} cannot be killed", reason="StillRunning")
         if program is not None and program.alive:
-            killed = number == signal.SIGKILL
             wait = 0.0 if killed else BEHAVIOURS[program.launch.image].obeys
             programs.later(wait, lambda: programs.end(place, 137 if killed else 143, program))
 

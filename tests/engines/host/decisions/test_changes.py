@@ -61,9 +61,7 @@ def test_nothing_happens_to_what_does_not_run(event: str) -> None:
     assert happen(over, event) == over
 
 
-@pytest.mark.parametrize(
-    "event", ["5 start main", "5 terminate main", "5 kill main", "5 runprestop main", "5 end Deleted"]
-)
+@pytest.mark.parametrize("event", ["5 start main", "5 terminate main", "5 runprestop main", "5 end Deleted"])
 def test_twice_is_once(event: str) -> None:
     wanted = wanted_from({"hooks": ["main"]})
     assert wanted is not None

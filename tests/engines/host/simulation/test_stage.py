@@ -86,6 +86,29 @@ def test_any_schedule_is_carried_out_as_decided(schedule: Schedule) -> None:
     assert "HostTrouble" not in {each.reason for each in stage.news}
 
 
+def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
+    async def whole() -> Stage:
+        stage = Stage(tmp_path, Schedule())
+        await stage.open()
+        await stage.happen("push", "stubborn")
+        await stage.run(100)
+        stage.programs.unkillable = 2
+        await stage.happen("delete", "")
+        await stage.run(QUIET)
+        await stage.close()
+        return stage
+
+    stage = asyncio.run(whole())
+    assert [(each.at - 100, each.verb) for each in stage.programs.told if each.at > 100] == [
+        (45, "terminate"),
+        (90, "kill"),
+        (100, "kill"),
+        (110, "kill"),
+        (110, "remove"),
+    ]
+    assert [each.message for each in stage.news] == ["StillRunning: main cannot be killed"] * 2
+
+
 def test_a_week_is_carried_out_as_decided(tmp_path: Path) -> None:
     began = time.process_time()
     schedule = a_week("standard", parallel=False)
