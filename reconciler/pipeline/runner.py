@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 
 from reconciler.clock import Clock
@@ -12,7 +13,7 @@ from reconciler.engines.backoff import RetryPolicy
 from reconciler.engines.executor import Executor
 from reconciler.engines.protocol import Lasting
 from reconciler.engines.registry import ENGINES, MakeEngine, engines_for, leaving
-from reconciler.errors import SourceError
+from reconciler.errors import EngineError, SourceError
 from reconciler.model.finding import Severity
 from reconciler.model.key import Kind
 from reconciler.pipeline import report
@@ -81,7 +82,9 @@ class Runner:
         RecordsError.
         """
         for engine in self._lasting:
-            await engine.open()
+            # One that cannot is tried again, and told, at each look at its location.
+            with suppress(EngineError):
+                await engine.open()
         self._forget(set(self.records.sources.names()) - self.lines.keys())
         return len(await self.executor.replay())
 

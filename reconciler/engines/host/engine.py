@@ -30,6 +30,7 @@ from reconciler.engines.host.supply import Fixed, Supplies, Supply
 from reconciler.engines.host.timing import Timing
 from reconciler.engines.host.tokens import Tokens
 from reconciler.engines.host.tools import Tools
+from reconciler.engines.host.upkeep import Upkeep
 from reconciler.engines.protocol import News, Outcome, Result, Seen
 from reconciler.engines.site import Site
 from reconciler.engines.volumes import refused
@@ -40,12 +41,6 @@ from reconciler.planning.plan import Action, Step
 
 MOST_NEWS = 1000
 """News kept until they are asked for; older ones go."""
-
-JUMP = 5.0
-"""Seconds by which the wall clock may part from the monotonic one without a word."""
-
-COLLECT = 0.5
-"""Seconds between looks at what containers have written."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -83,9 +78,10 @@ class HostEngine:
         self._advisor = Advisor(root / "usage")
         self._news: list[News] = []
         self._changed = asyncio.Event()
-        self._epoch = clock.now() - clock.monotonic()
+        self._upkeep = Upkeep(self._collector, clock, site.location, self._tell)
         self._controller = Controller(self._tools())
         self._working: list[asyncio.Task[None]] = []
+        self._asked = False
 
     def _tools(self) -> Tools:
         return Tools(
@@ -104,18 +100,19 @@ class HostEngine:
 
     async def open(self) -> None:
         """Take over what a former daemon left running, and go on with what is recorded. Raises EngineError."""
+        self._asked = True
         if self._working:
             return
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         await self._controller.open()
         for record in self._records_here():
             if record.key.kind is Kind.WORKLOAD:
-                self._want(self._stocked(record.key, record.body, record.version, record.digest))
+                self._renew(record)
             else:
                 self._volumes[record.key] = _seen(record)
         self._controller.end_others()
         self._wardrobe.sweep(self._controller.known())
-        self._working = [asyncio.create_task(self._collect()), asyncio.create_task(self._scale())]
+        self._working = [asyncio.create_task(self._upkeep.follow()), asyncio.create_task(self._scale())]
 
     async def close(self) -> None:
         """Let go of everything; what runs goes on."""
@@ -133,7 +130,16 @@ class HostEngine:
         """Replace what was started with variables, secrets or restarts that are not the newest any more."""
         for record in self._records_here() if self._working else ():
             if record.key.kind is Kind.WORKLOAD and record.key in self._controller.keepers:
-                self._want(self._stocked(record.key, record.body, record.version, record.digest))
+                self._renew(record)
+
+    def _renew(self, record: Record) -> None:
+        """Let a workload be as it is recorded, with all that it is given; what stands in the way hurts no other."""
+        try:
+            supply = self._stocked(record.key, record.body, record.version, record.digest)
+        except EngineError as error:
+            self._tell(News(record.key, "Warning", "HostTrouble", f"{error.reason}: {error}"))
+        else:
+            self._want(supply)
 
     def news(self) -> list[News]:
         """What happened since this was asked last."""
@@ -148,7 +154,9 @@ class HostEngine:
             yield
 
     async def observe(self) -> list[Seen]:
-        """What there is: the workloads that are kept, on their way out too, and the volumes."""
+        """What there is: the workloads that are kept, on their way out too, and the volumes. Raises EngineError."""
+        if self._asked:
+            await self.open()
         if not self._working:
             return [_seen(record) for record in self._records_here()]
         kept = [self._shown(key) for key in sorted(self._controller.keepers)]
@@ -240,7 +248,7 @@ class HostEngine:
         )
         advised = self._advisor.recommended(supply.wanted)
         lacking = (*self._runtime.lacks(supply.wanted), *self._wardrobe.lacking(supply))
-        return Circumstances(place, self._site.clock.monotonic(), self._epoch, trouble, lacking, advised)
+        return Circumstances(place, self._site.clock.monotonic(), self._upkeep.epoch, trouble, lacking, advised)
 
     def _records_here(self) -> list[Record]:
         kinds = () if self._site.leaving else (Kind.WORKLOAD, Kind.VOLUMESET)
@@ -262,25 +270,6 @@ class HostEngine:
                 if keeper is not None and keeper.wanted is not None:
                     self._advisor.learn(supply.wanted, self._cpu.used(key), self._site.clock.monotonic())
                     self._want(supply)
-
-    def _mind_the_clock(self) -> None:
-        """Say where the wall clock was set. Nothing goes by it here: all waits are those of the monotonic clock."""
-        epoch = self._site.clock.now() - self._site.clock.monotonic()
-        if abs(epoch - self._epoch) > JUMP:
-            message = f"the clock of this host was set by {epoch - self._epoch:+.0f} s; no wait or probe goes by it"
-            self._tell(News(Key(Kind.LOCATION, "", self._site.location), "Warning", "ClockJumped", message))
-            self._epoch = epoch
-
-    async def _collect(self) -> None:
-        """Take up what containers write, and say once where it cannot be stored."""
-        trouble = ""
-        while True:
-            done = await self._collector.collect()
-            if done.trouble and done.trouble != trouble:
-                self._tell(News(Key(Kind.LOCATION, "", self._site.location), "Warning", "LogsNotStored", done.trouble))
-            trouble = done.trouble
-            self._mind_the_clock()
-            await self._site.clock.sleep(0.0 if done.behind else COLLECT)
 
 
 def _terminating(step: Step) -> Outcome:

@@ -1,0 +1,46 @@
+"""What goes on at a location whatever is wanted there: logs are taken up, and the clock is minded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reconciler.clock import Clock
+from reconciler.engines.host.logs.collector import Collector
+from reconciler.engines.protocol import News
+from reconciler.model.key import Key, Kind
+
+COLLECT = 0.5
+"""Seconds between looks at what containers have written."""
+
+JUMP = 5.0
+"""Seconds by which the wall clock may part from the monotonic one without a word."""
+
+
+class Upkeep:
+    """``epoch`` is the wall clock minus the monotonic one, in seconds, as it was before the clock was set last."""
+
+    def __init__(self, collector: Collector, clock: Clock, location: str, tell: Callable[[News], None]) -> None:
+        self._collector = collector
+        self._clock = clock
+        self._key = Key(Kind.LOCATION, "", location)
+        self._tell = tell
+        self.epoch = clock.now() - clock.monotonic()
+
+    async def follow(self) -> None:
+        """Go on until cancelled; what stands in the way of storing logs is told once."""
+        trouble = ""
+        while True:
+            done = await self._collector.collect()
+            if done.trouble and done.trouble != trouble:
+                self._tell(News(self._key, "Warning", "LogsNotStored", done.trouble))
+            trouble = done.trouble
+            self.mind_the_clock()
+            await self._clock.sleep(0.0 if done.behind else COLLECT)
+
+    def mind_the_clock(self) -> None:
+        """Say where the wall clock was set. Nothing goes by it here: all waits are those of the monotonic clock."""
+        epoch = self._clock.now() - self._clock.monotonic()
+        if abs(epoch - self.epoch) > JUMP:
+            message = f"the clock of this host was set by {epoch - self.epoch:+.0f} s; no wait or probe goes by it"
+            self._tell(News(self._key, "Warning", "ClockJumped", message))
+            self.epoch = epoch

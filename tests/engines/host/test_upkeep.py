@@ -1,0 +1,32 @@
+"""What goes on at a location besides its workloads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reconciler.engines.host.logs.collector import Collector
+from reconciler.engines.host.upkeep import Upkeep
+from reconciler.engines.protocol import News
+from tests.fakeclock import FakeClock
+
+
+class SetClock(FakeClock):
+    """A clock that somebody sets: only the wall clock follows."""
+
+    ahead = 0.0
+
+    def now(self) -> float:
+        """What the wall clock shows."""
+        return super().now() + self.ahead
+
+
+def test_a_clock_that_is_set_is_told_once(tmp_path: Path) -> None:
+    clock = SetClock()
+    told: list[News] = []
+    upkeep = Upkeep(Collector(tmp_path, "here", clock), clock, "here", told.append)
+    for ahead in (0.0, 2.0, 3600.0, 3600.0, -60.0):
+        clock.ahead = ahead
+        upkeep.mind_the_clock()
+    assert [(str(each.key), each.reason) for each in told] == [("location/here", "ClockJumped")] * 2
+    assert "+3600 s" in told[0].message
+    assert "-3660 s" in told[1].message
