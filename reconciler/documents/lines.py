@@ -21,7 +21,7 @@ DEEPEST = 62
 NODES = 2
 """Nodes that a byte can stand for at most: ``a:`` is a mapping, a key and its null."""
 
-_SECRET = b"kind: secret"
+_SECRET = re.compile(rb"kind: +[\"']?secret").search
 """In a file with such a line there may be values that are not to be kept, as lines are."""
 
 _IN_FIELD = 2
@@ -61,7 +61,7 @@ def values(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> list[tupl
     Values are those that the composer makes of the same file, which then has no fault.
     """
     bound = min(limits.nodes // NODES, limits.document_bytes)
-    if len(raw) > bound or limits.depth < DEEPEST or not raw.isascii() or _SECRET in raw:
+    if len(raw) > bound or limits.depth < DEEPEST or not raw.isascii() or _SECRET(raw):
         return None
     found = []
     number = 0

@@ -95,8 +95,9 @@ def test_the_limits_are_the_parsers_to_keep() -> None:
     assert depths == list(range(1, max(depths) + 1))
 
 
-def test_lines_of_secrets_are_not_kept() -> None:
-    assert quick(b"kind: secret\nname: a\ndata: hunter2\n") is None
+@pytest.mark.parametrize("kind", ["secret", " secret", '"secret"', "'secret'"])
+def test_lines_of_secrets_are_not_kept(kind: str) -> None:
+    assert quick(f"kind: {kind}\nname: a\ndata: hunter2\n".encode()) is None
     assert quick(b"kind: workload\nname: a\n") is not None
 
 
