@@ -240,7 +240,11 @@ class World:
         if behaviour.ready is not None:
             self._later(place, behaviour.ready, self._probe, True)
         self._later(place, behaviour.unready, self._probe, False)
-        self._later(place, behaviour.lives, self._end, 1)
+        if behaviour.lives:
+            self._later(place, behaviour.lives, self._end, 1)
+        else:
+            self._end(place, self._runs[place], 1)
+            return
         self._later(place, behaviour.dead, self._not_alive)
         if behaviour.post_start is not None:
             self._later(place, behaviour.post_start, self._hooked, "post_start")
