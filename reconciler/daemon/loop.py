@@ -28,8 +28,8 @@ JITTER = 0.1
 """Polls come up to this part of their interval later, so that many hosts do not ask at once."""
 RESTART = "restart"
 """Reason to look again at what was asked for of replicas that run."""
-BACKGROUND = frozenset({"poll", "ref", RESTART})
-"""Reasons that ask for a look and not for a run."""
+BACKGROUND = frozenset({"poll", "ref", "apply", RESTART})
+"""Reasons that ask for a look and not for a run; what `reconciler apply` asks for was answered before it."""
 STATUS = "/status"
 """Woken in the place of a source (whose name has no slash) when only status is to be written."""
 DRIFT = "/drift"
@@ -112,7 +112,7 @@ class Daemon:
             log().error("records", reason=error.reason, message=str(error))
 
     async def _work(self, wakes: Mapping[str | None, set[str]]) -> None:
-        """One round: every source that was woken, then what operators asked for, then status and timers."""
+        """One round: what operators asked for, then every source that was woken, then status and timers."""
         self.watchdog.progress()
         began = self.clock.now()
         try:
@@ -120,10 +120,10 @@ class Daemon:
                 await self._recover()
             if RESTART in wakes.get(None, ()):
                 self.runner.refresh()
-            for name in self._woken(wakes):
-                await self._look(name, wakes.get(name, set()) | wakes.get(None, set()))
             for request in self.runner.records.requests.open():
                 await self._answer(request)
+            for name in self._woken(wakes):
+                await self._look(name, wakes.get(name, set()) | wakes.get(None, set()))
             for name in sorted(self.runner.stirred):
                 self.wakes.add(name, "poll")
             if DRIFT in wakes or "sync" in wakes.get(None, ()):
