@@ -62,7 +62,9 @@ class Notes:
         known = self._known.get(place, {})
         fresh = [each for each in answer if known.get(str(each.key)) != each]
         there = {str(each.key): each for each in answer}
-        self._known[place] = {key: each for key, each in there.items() if self._records.applied.exists(key)}
+        self._known[place] = {
+            key: each for key, each in there.items() if key in known or self._records.applied.exists(key)
+        }
         return fresh
 
     def _news(self, engine: Engine) -> list[News]:

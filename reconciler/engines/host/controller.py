@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.engines.host.changes import not_alive, probed, settled
 from reconciler.engines.host.keeper import Keeper
+from reconciler.engines.host.pace import Pace
 from reconciler.engines.host.probes import Kind
 from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
 from reconciler.engines.host.runtime import Place, Running
@@ -25,6 +26,7 @@ class Controller:
     def __init__(self, tools: Tools) -> None:
         self.keepers: dict[Key, Keeper] = {}
         self._tools = tools
+        self._pace = Pace()
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._kept: dict[Key, list[Replica]] = {}
         self._strangers: dict[Key, list[Running]] = {}
@@ -114,7 +116,7 @@ class Controller:
 
     def _keeper(self, key: Key) -> Keeper:
         if key not in self.keepers:
-            keeper = self.keepers[key] = Keeper(key, self._tools)
+            keeper = self.keepers[key] = Keeper(key, self._tools, self._pace)
             self._tasks[key] = asyncio.create_task(self._keep(keeper), name=f"keep {key}")
         return self.keepers[key]
 

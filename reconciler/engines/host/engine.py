@@ -53,7 +53,7 @@ class HostEngine:
     """
 
     name = "host"
-    parallel = 64
+    parallel = 16
     prompt = False
     drifts = True
 

@@ -11,10 +11,11 @@ import msgspec
 from reconciler.clock import iso
 from reconciler.engines import words
 from reconciler.engines.backoff import RetryPolicy, longest_wait
-from reconciler.engines.host.acts import Act, Create, End, Kill, Remove, RunPreStop, Start, Terminate, soonest
+from reconciler.engines.host.acts import Act, Await, Create, End, Kill, Remove, RunPreStop, Start, Terminate, soonest
 from reconciler.engines.host.changes import HookName, begun, ended, hooked, made
 from reconciler.engines.host.decide import decide
 from reconciler.engines.host.hooks import Hooks
+from reconciler.engines.host.pace import Pace
 from reconciler.engines.host.replica import Ended, Hook, Phase, Replica, container_of
 from reconciler.engines.host.runtime import Place
 from reconciler.engines.host.standing import upcoming
@@ -33,16 +34,20 @@ LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 EVERY = 10
 """Of the ends of a container in a row, the first is told and then every tenth."""
 
+AT_ONCE = 10
+"""Acts that are carried out of one decision; about the rest it is decided anew, by what has happened meanwhile."""
+
 
 class Keeper:
     """Keeps one workload as it is wanted. Everything happens in the event loop; ``follow`` is its one task."""
 
-    def __init__(self, key: Key, tools: Tools) -> None:
+    def __init__(self, key: Key, tools: Tools, pace: Pace) -> None:
         self.key = key
         self.wanted: Wanted | None = None
         self.replicas: dict[str, Replica] = {}
         self.trouble = ""
         self._tools = tools
+        self._pace = pace
         self._stirred = asyncio.Event()
         self._hooks = Hooks(tools.runtime, tools.timing, self._hooked)
         self._failures = 0
@@ -91,10 +96,13 @@ class Keeper:
 
     async def _turn(self) -> float | None:
         """Decide once and carry it out; when to decide again, 0 for at once."""
+        await self._pace.turn()
         now = self._tools.clock.monotonic()
         decision = decide(self.wanted, tuple(self.replicas.values()), now, self._tools.timing)
+        acts = decision.acts[:AT_ONCE]
         try:
-            for act in decision.acts:
+            self._take_out([act for act in acts if isinstance(act, End)])
+            for act in acts:
                 await self._carry(act)
             self._tools.pool.publish(self.key, self.replicas.values())
         except EngineError as error:
@@ -115,17 +123,22 @@ class Keeper:
             await self._remove(self.replicas[act.replica])
         elif isinstance(act, Start):
             await self._start(act)
-        elif act.replica in self.replicas:
+        elif act.replica in self.replicas and not isinstance(act, End):
             await self._end(act)
 
-    async def _end(self, act: Act) -> None:
-        """Steps towards the end of a replica or of a container of it; the pool hears of it first."""
-        assert not isinstance(act, Create | Remove | Start)
+    def _take_out(self, ends: list[End]) -> None:
+        """Begin the ends of replicas: the pool hears of it before anything else is done."""
+        try:
+            for end in ends:
+                self._set(begun(self.replicas[end.replica], end, self._tools.clock.monotonic()))
+        finally:
+            if ends:
+                self._tools.pool.publish(self.key, self.replicas.values())
+
+    async def _end(self, act: RunPreStop | Terminate | Kill | Await) -> None:
+        """A step towards the end of a container."""
         replica = begun(self.replicas[act.replica], act, self._tools.clock.monotonic())
         self._set(replica)
-        if isinstance(act, End):
-            self._tools.pool.publish(self.key, self.replicas.values())
-            return
         place = Place(self.key, act.replica, act.container)
         if isinstance(act, RunPreStop):
             self._hooks.run(place, "pre_stop", container_of(replica, act.container).wanted.pre_stop)
@@ -136,7 +149,8 @@ class Keeper:
             await self._tools.runtime.signal(place, signal.SIGKILL)
 
     def _create(self, act: Create) -> None:
-        assert self.wanted is not None
+        if self.wanted is None:
+            return
         tools, now = self._tools, self._tools.clock.monotonic()
         name = self._name(act.index)
         replica = made(self.wanted, act.index, name, now, iso(tools.clock.now()))

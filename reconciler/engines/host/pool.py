@@ -33,6 +33,7 @@ class Pool:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._ready: dict[Key, tuple[Endpoint, ...]] = {}
+        self._written: dict[Key, tuple[Endpoint, ...]] = {}
         self._listeners: list[Listener] = []
 
     def ready(self, key: Key) -> tuple[Endpoint, ...]:
@@ -46,18 +47,20 @@ class Pool:
     def publish(self, key: Key, replicas: Iterable[Replica]) -> None:
         """Let the pool of ``key`` be the ready ones of ``replicas``. Raises EngineError where it cannot be written."""
         ready = tuple(_endpoint(each) for each in sorted(replicas, key=_name) if each.ready and each.ports)
-        if key in self._ready and ready == self._ready[key]:
-            return
-        self._ready[key] = ready
-        for listener in self._listeners:
-            listener(key, ready)
-        path = self._directory / key.gvc / f"{key.name}.json"
-        write_whole(path, msgspec.json.encode({"replicas": ready}), 0o644)
+        if ready != self._ready.get(key):
+            self._ready[key] = ready
+            for listener in self._listeners:
+                listener(key, ready)
+        if ready != self._written.get(key):
+            path = self._directory / key.gvc / f"{key.name}.json"
+            write_whole(path, msgspec.json.encode({"replicas": ready}), 0o644)
+            self._written[key] = ready
 
     def drop(self, key: Key) -> None:
         """Forget a workload that is gone."""
         self.publish(key, ())
         self._ready.pop(key, None)
+        self._written.pop(key, None)
         (self._directory / key.gvc / f"{key.name}.json").unlink(missing_ok=True)
 
 

@@ -6,6 +6,7 @@ import errno
 import socket
 from collections.abc import Collection, Sequence
 from hashlib import blake2b
+from itertools import chain
 
 from reconciler.errors import EngineError
 
@@ -28,7 +29,7 @@ def free_ports(
     EngineError, reason NoFreePort.
     """
     start = int.from_bytes(blake2b(spread.encode(), digest_size=4).digest(), "big") % max(len(among), 1)
-    candidates = iter((*among[start:], *among[:start]))
+    candidates = chain(among[start:], among[:start])
     found: dict[int, int] = {}
     for number in declared:
         free = (port for port in candidates if port not in taken and port not in BLOCKED and bindable(port, new=True))
