@@ -85,8 +85,8 @@ class Programs:
         self.told.append(Told(self.clock.monotonic(), verb, replica, container))
 
     def places(self) -> list[Place]:
-        """Where something runs, in the order of the starts."""
-        return [place for place, program in self.running.items() if program.alive]
+        """Where something runs, in order of the names."""
+        return sorted(place for place, program in self.running.items() if program.alive)
 
     def end(self, place: Place, code: int, program: Program | None = None) -> None:
         """The container ends; where ``program`` is given, only if it is still that one."""
@@ -267,7 +267,7 @@ class FakeOutfit:
         place = Place(replica.key, replica.name, container)
         return Launch(place, replica.version, replica.stamp, replica.index, "", (), {}, image=image)
 
-    def clear(self, replica: Replica) -> None:
+    async def clear(self, replica: Replica) -> None:
         """There is nothing to clear."""
 
 

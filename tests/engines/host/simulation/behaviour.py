@@ -72,3 +72,11 @@ def containers_of(name: str) -> tuple[WantedContainer, ...]:
         )
         for container in behaviour.containers
     )
+
+
+class Run(msgspec.Struct, eq=False):
+    """The truth about a container that runs; ``greets`` while its postStart hook does."""
+
+    ready: bool
+    greets: bool
+    dead: bool = False

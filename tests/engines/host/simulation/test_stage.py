@@ -75,7 +75,7 @@ def test_what_is_carried_out_is_what_is_decided(case: dict[str, Any], tmp_path: 
     assert "HostTrouble" not in {each.reason for each in stage.news}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(schedules())
 def test_any_schedule_is_carried_out_as_decided(schedule: Schedule) -> None:
     events = tuple(_apart(event) for event in schedule.events)

@@ -18,7 +18,7 @@ from reconciler.engines.host.timing import Timing
 from reconciler.engines.host.wanted import Wanted
 from reconciler.model.key import Key, Kind
 from tests.engines.host.decisions.reading import line
-from tests.engines.host.simulation.behaviour import BEHAVIOURS, Behaviour, containers_of
+from tests.engines.host.simulation.behaviour import BEHAVIOURS, Behaviour, Run, containers_of
 from tests.engines.host.simulation.watch import Watch
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
@@ -30,14 +30,6 @@ TURNS = 2000
 
 Place = tuple[str, str]
 """A replica and its container."""
-
-
-class Run(msgspec.Struct, eq=False):
-    """The truth about a container that runs; ``greets`` while its postStart hook does."""
-
-    ready: bool
-    greets: bool
-    dead: bool = False
 
 
 _state = msgspec.json.Decoder(list[Replica])
@@ -106,7 +98,8 @@ class World:
             self.now = moment
             if due > moment:
                 assert self._decided().acts or self._available() != before, f"woken at {moment} for nothing"
-            while self._heap and self._heap[0][0] <= moment:
+            last = self._order
+            while self._heap and self._heap[0][0] <= moment and self._heap[0][1] <= last:
                 heapq.heappop(self._heap)[2]()
             wake = self._settle()
         self._rest_until(end)
@@ -129,8 +122,8 @@ class World:
             self._not_alive(place, self._runs[place])
 
     def places(self) -> list[Place]:
-        """Where containers run, in order."""
-        return list(self._runs)
+        """Where containers run, in order of their names."""
+        return sorted(self._runs)
 
     def restart(self, downtime: float) -> None:
         """Stop the daemon, and start it again with what it wrote down; hooks that ran meanwhile count as over."""
@@ -285,7 +278,13 @@ class World:
             self._held.append(told)
         else:
             # Probes are asked anew only once the daemon is back and has decided.
-            self._held.append(lambda: self.at(1e-8, told))
+            run = self._runs.get((name, container))
+            again = partial(self._if_still, (name, container), run, told)
+            self._held.append(lambda: self.at(0.0, again))
+
+    def _if_still(self, place: Place, run: Run | None, told: Callable[[], None]) -> None:
+        if self._runs.get(place) is run:
+            told()
 
     def _change(self, change: Callable[..., Replica], name: str, container: str, *rest: object) -> None:
         if name in self.replicas:
