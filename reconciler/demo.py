@@ -41,7 +41,7 @@ locations:
   aws-us-west-2: {engine: host}
   gcp-us-east1: {engine: host}
 # Replicas end in seconds here; left out, each has 45 seconds to finish its requests and 45 more to end.
-host: {terminationScale: 0.05}
+host: {terminationScale: 0.1}
 log: {format: console}
 """
 

@@ -70,6 +70,6 @@ then name it in the settings and start the daemon with `reconciler run`:
   org: acme
   sources:
     - {{name: main, url: {url}, branch: main}}
-  locations:
-    aws-us-west-2: {{engine: recorded}}
-    gcp-us-east1: {{engine: recorded}}"""
+  locations:                             # host: runs on this machine; recorded: nothing does
+    aws-us-west-2: {{engine: host}}
+    gcp-us-east1: {{engine: host}}"""

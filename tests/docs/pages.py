@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.docs import commands, convert, manifests, reference, rules, schemas, settings, signatures, status
+from tests.docs import commands, convert, host, manifests, reference, rules, schemas, settings, signatures, status
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOTE = "<!-- Written by `python -m tests.docs`; a change made here is lost. -->\n\n"
 MAKERS = {
     "commands.md": commands.page,
     "convert.md": convert.page,
+    "host.md": host.page,
     "manifests.md": manifests.page,
     "reference.md": reference.page,
     "rules.md": rules.page,

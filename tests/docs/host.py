@@ -1,0 +1,101 @@
+"""docs/host.md: how workloads run on the daemon's own machine; its words are in host.md.in."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from reconciler.engines.host import autoscaling, capacity, probes, standing
+from reconciler.engines.host.keeper import TROUBLE_WAIT
+from reconciler.engines.host.mounts import ELSEWHERE
+from reconciler.engines.host.ports import BLOCKED
+from reconciler.engines.host.timing import Timing
+from tests.docs.hosted import MEANINGS, ROOT, course, sentences, surges, variables, waits
+from tests.docs.tables import table
+
+TEMPLATE = Path(__file__).with_name("host.md.in")
+
+OWN_WAY = frozenset({"HOME", "HOSTNAME", "LANG", "PATH", "TMPDIR", "PORT_8080"})
+"""Variables that a manifest may set otherwise."""
+
+HOOKS = (("no hook", None), ("a hook of 10 s", 10.0), ("a hook that does not end", 1000.0))
+
+VOLUMES = (
+    (
+        "`platform://secret/…`",
+        "As [reference.md](reference.md#secrets-as-volumes) says, for its user only and not to be written. Made anew "
+        "at each start of the container; a changed secret replaces the replicas.",
+    ),
+    (
+        "`platform://volumeset/…`",
+        "The volume of the replica's place in the workload: `db-0` has the first, always. Its size, class and file "
+        "system have no effect.",
+    ),
+    (
+        "`scratch://…`",
+        "An empty directory, which containers of the replica share that mount it at the same path. Gone with the "
+        "replica.",
+    ),
+    (", ".join(f"`{each}…`" for each in ELSEWHERE), "Not there."),
+)
+
+
+def page() -> str:
+    """The text of the page. Raises KeyError where its words name what is not known here."""
+    facts = {**_numbers(), **_tables()}
+    text = TEMPLATE.read_text()
+    assert facts.keys() == set(re.findall(r"@(\w+)@", text))
+    return re.sub(r"@(\w+)@", lambda found: facts[found[1]], text)
+
+
+def _numbers() -> dict[str, str]:
+    timing = Timing()
+    known = {
+        "cpu": capacity.LEAST_CPU,
+        "percent": capacity.PERCENTILE,
+        "brisk": autoscaling.BRISK,
+        "panic": autoscaling.PANIC,
+        "settling": autoscaling.SETTLING / 60,
+        "steady": autoscaling.STEADY,
+        "steep": autoscaling.STEEP,
+        "eager": probes.EAGER,
+        "patient": probes.PATIENT,
+        "proof": standing.PROOF,
+        "grace": timing.grace,
+        "whole": timing.whole,
+        "reset": timing.backoff_reset / 60,
+        "first": TROUBLE_WAIT[0],
+        "most": TROUBLE_WAIT[1],
+    }
+    return {name: f"{number:g}" for name, number in known.items()}
+
+
+def _tables() -> dict[str, str]:
+    return {
+        "blocked": ", ".join(map(str, sorted(BLOCKED))),
+        "courses": _courses(),
+        "root": str(ROOT),
+        "sentences": "".join(f"- {line}\n" for line in sentences()),
+        "surges": table(("Replicas", "More", "Fewer"), surges(1, 2, 4, 10)),
+        "variables": _variables(),
+        "volumes": table(("Volume", "What is there"), VOLUMES),
+        "waits": ", ".join(f"{each:g}" for each in waits()),
+    }
+
+
+def _variables() -> str:
+    rows = (
+        (f"`{name}`{' *' * (name in OWN_WAY)}", MEANINGS[name], f"`{value}`") for name, value in variables().items()
+    )
+    return table(("Variable", "What it holds", "For instance"), rows)
+
+
+def _courses() -> str:
+    scaled = Timing(scale=0.1)
+    rows = ((case, *map(_seconds, (*course(hook, Timing()), *course(hook, scaled)))) for case, hook in HOOKS)
+    short = "with `terminationScale: 0.1`"
+    return table(("preStop", "SIGTERM after", "SIGKILL after", f"SIGTERM {short}", f"SIGKILL {short}"), rows)
+
+
+def _seconds(number: float | None) -> str:
+    return "never" if number is None else f"{number:g} s"

@@ -1,0 +1,139 @@
+"""What docs/host.md says about the host engine, taken from its code: variables, sentences, and the course of times."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from reconciler.engines.backoff import RetryPolicy, longest_wait
+from reconciler.engines.host.acts import Kill, RunPreStop, Terminate
+from reconciler.engines.host.building import rollout_of
+from reconciler.engines.host.builtin import Surroundings
+from reconciler.engines.host.changes import begun, hooked
+from reconciler.engines.host.ending import terminated
+from reconciler.engines.host.environment import Room, environment
+from reconciler.engines.host.processes.marker import Marking
+from reconciler.engines.host.replica import Container as Running
+from reconciler.engines.host.replica import Phase, Replica
+from reconciler.engines.host.runtime import Launch, Place
+from reconciler.engines.host.timing import Timing
+from reconciler.engines.host.vault import Revealed
+from reconciler.engines.host.wanted import WantedContainer
+from reconciler.model.key import Key, Kind
+from reconciler.model.workload import Command, Container, Port, Specification
+from tests.project.tree import modules
+
+ROOT = Path("/var/lib/reconciler/host/aws-us-west-2")
+WEB = Key(Kind.WORKLOAD, "shop", "web")
+REPLICA = "web-x7k2p"
+OWN = ROOT / "scratch/shop/web" / REPLICA / ".own/page"
+
+MEANINGS = {
+    "HOME": "An empty directory of the container's own, new at each start; the working directory where the manifest "
+    "has no `workingDir`.",
+    "HOSTNAME": "The replica's name. What the machine calls itself stays.",
+    "LANG": "As it says.",
+    "PATH": "Where its program is looked for, and what that finds.",
+    "PLATFORM_GLOBAL_ENDPOINT": "The name under which the workload is reached, below the setting `endpointDomain`.",
+    "PLATFORM_GVC": "The GVC.",
+    "PLATFORM_GVC_ALIAS": "The GVC's alias: 13 letters and digits.",
+    "PLATFORM_IMAGE": "The image as the manifest has it.",
+    "PLATFORM_LOCATION": "Provider and region of the location, by its manifest or else by its name.",
+    "PLATFORM_NAMESPACE": "Looks random, and is the same for all containers of a GVC.",
+    "PLATFORM_ORG": "The org.",
+    "PLATFORM_PROVIDER": "The provider: `byok` for a location of one's own.",
+    "PLATFORM_TOKEN": "A token that only this workload has, the same for all its replicas as long as it lives.",
+    "PLATFORM_WORKLOAD": "The workload.",
+    "PLATFORM_WORKLOAD_VERSION": "Its version.",
+    "PORT": "Where the container has to listen: what was given for its first port, or for the declared one that a "
+    "`PORT` of the manifest names. Only in containers that declare a port.",
+    "PORT_8080": "What was given for the declared port of this number, for each one of the workload.",
+    "RECONCILER_CONTAINER": "Location, GVC, workload, replica and container: by this the daemon finds its processes.",
+    "RECONCILER_POOL": "A directory with a file for each workload of the GVC, which lists its ready replicas.",
+    "RECONCILER_REPLICA": "Version, place in a stateful workload (-1 elsewhere), and what it was started with.",
+    "RECONCILER_ROOT": "The directory of the location.",
+    "RECONCILER_VOLUMES": "A directory below which each volume is at its path.",
+    "TMPDIR": "Another empty directory of the container's own, new at each start.",
+}
+"""Variable → what it holds."""
+
+
+def variables() -> dict[str, str]:
+    """What a container without variables of its own is given, in a location that is bound to this host."""
+    around = Surroundings(
+        "acme", "shop", "3zv8nzytpvojp", "aws-us-west-2", "aws", "us-west-2", "web", 2, "k5w0c3x2v8q1z", "…",
+        "platform.local",
+    )  # fmt: skip
+    page = Container("page", "//image/page:2", ports=(Port(8080),))
+    room = Room(REPLICA, {8080: 21649}, OWN / "volumes", ROOT / "pool/shop", OWN / "home", OWN / "scratch")
+    launch = Launch(Place(WEB, REPLICA, "page"), 2, "5f1c0b7a9e3d2468", -1, "python3", (), {})
+    marks = Marking(ROOT, around.location).variables(launch)
+    return dict(sorted((environment(page, around, room, _revealed) | marks).items()))
+
+
+def _revealed(key: Key) -> Revealed:
+    raise KeyError(key)
+
+
+def sentences() -> list[str]:
+    """What the condition NotEnforced can say; `…` stands for what depends on the workload."""
+    package = "reconciler/engines/host"
+    found = [*_written(f"{package}/processes/lacking.py"), *_written(f"{package}/mounts.py", "not_mounted")]
+    return [text for text in found if " " in text]
+
+
+def _written(path: str, function: str = "") -> Iterator[str]:
+    """The texts that a module, or one function of it, yields."""
+    for top in modules()[path].body:
+        if isinstance(top, ast.FunctionDef) and function in ("", top.name):
+            for node in ast.walk(top):
+                said = node.value if isinstance(node, ast.Yield) else getattr(node, "elt", None)
+                if isinstance(said, ast.Constant | ast.JoinedStr):
+                    yield _template(said)
+
+
+def _template(said: ast.Constant | ast.JoinedStr) -> str:
+    parts = said.values if isinstance(said, ast.JoinedStr) else [said]
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
+
+
+def waits() -> list[float]:
+    """Seconds until an ended container starts again, for ends in a row, up to the longest."""
+    timing = Timing()
+    found = [longest_wait(RetryPolicy(timing.backoff_base, timing.backoff_cap), 1)]
+    while found[-1] < timing.backoff_cap:
+        found.append(longest_wait(RetryPolicy(timing.backoff_base, timing.backoff_cap), len(found) + 1))
+    return found
+
+
+def surges(*replicas: int) -> list[tuple[str, str, str]]:
+    """How many replicas of a standard workload may be there more, and fewer, with the default rolloutOptions."""
+    rollouts = ((number, rollout_of(Specification(type="standard"), number)) for number in replicas)
+    return [(str(number), str(each.surge), str(each.unavailable)) for number, each in rollouts]
+
+
+def course(hook: float | None, timing: Timing) -> tuple[float | None, float]:
+    """When a container that minds nothing is sent SIGTERM (None: never) and SIGKILL, in seconds from the beginning.
+
+    ``hook`` is how long its preStop hook takes, None where it has none.
+    """
+    spec = WantedContainer("main", pre_stop=None if hook is None else Command(("drain",)))
+    replica = Replica(REPLICA, WEB, 1, "", 0.0, (Running("main", Phase.RUNNING, wanted=spec),), ending=0.0)
+    now, over, termed = 0.0, float("inf"), None
+    while True:
+        decision = terminated(replica, now, timing)
+        for act in decision.acts:
+            if isinstance(act, Kill):
+                return termed, now
+            if isinstance(act, RunPreStop):
+                over = now + (hook or 0.0)
+            if isinstance(act, Terminate):
+                termed = now
+            assert isinstance(act, RunPreStop | Terminate)
+            replica = begun(replica, act, now)
+        if not decision.acts:
+            assert decision.wake is not None
+            now = min(decision.wake, over)
+            if now == over:
+                replica, over = hooked(replica, "main", "pre_stop", "", now), float("inf")
