@@ -54,10 +54,24 @@ def test_the_unit_exposes_little(unit: Path) -> None:
     assert float(score[1]) <= EXPOSURE
 
 
+def test_the_documented_ways_to_relax_the_unit_are_understood_too(unit: Path) -> None:
+    page = (ROOT / "docs/host.md").read_text()
+    (drop_in,) = re.findall(r"^```ini\n(.*?)^```$", page, re.M | re.S)
+    single = re.findall(r"\| `([A-Z]\w+=\S+)` \|$", page, re.M)
+    assert len(single) > 3
+    folder = unit.with_name(f"{unit.name}.d")
+    folder.mkdir()
+    (folder / "50-root.conf").write_text(drop_in + "\n".join(single) + "\n")
+    answer = analyze("verify", unit)
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
 def test_a_restart_leaves_workloads_alone() -> None:
     unit = directives()
     assert unit["KillMode"] == "process"
     assert unit["OOMPolicy"] == "continue"
+    assert unit["RemoveIPC"] == "false", "secrets lie in /dev/shm"
+    assert "PrivateTmp" not in unit, "it goes when the daemon stops"
 
 
 def test_the_unit_and_the_sample_settings_name_the_same_state_directory() -> None:
