@@ -198,7 +198,7 @@ class Keeper:
             tools.probing.forget(place)
             await tools.logging.forget(place)
         await tools.runtime.remove(self.key, replica.name)
-        tools.outfit.clear(replica)
+        await tools.outfit.clear(replica)
         tools.store.remove(self.key, replica.name)
         del self.replicas[replica.name]
         tools.changed()

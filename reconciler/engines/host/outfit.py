@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from pathlib import Path
 
@@ -113,9 +114,9 @@ class Wardrobe:
         """Delete the volumes of a volume set and what is on them. Raises EngineError."""
         self._files.drop(volumeset)
 
-    def clear(self, replica: Replica) -> None:
+    async def clear(self, replica: Replica) -> None:
         """Remove what was made for a replica. Raises EngineError."""
-        self._files.clear(replica.key, replica.name)
+        await asyncio.to_thread(self._files.clear, replica.key, replica.name)
         for port in replica.ports.values():
             if _taken.get(port) == (replica.key, replica.name):
                 del _taken[port]

@@ -33,7 +33,7 @@ class Outfit(Protocol):
     def launch(self, replica: Replica, container: str) -> Launch:
         """All that is needed to start a container, with its files made."""
 
-    def clear(self, replica: Replica) -> None:
+    async def clear(self, replica: Replica) -> None:
         """Remove what was made for a replica that is over."""
 
 
