@@ -157,7 +157,8 @@ def _since(container: Container, found: Running | None, now: float) -> Container
     if found is not None and found.alive:
         if container.phase is Phase.RUNNING:
             return container
-        return replace(container, phase=Phase.RUNNING, started=found.started, ready=container.wanted.readiness is None)
+        ready = container.wanted.readiness is None
+        return Container(container.name, Phase.RUNNING, found.started, ready, wanted=container.wanted)
     if container.phase is not Phase.RUNNING:
         return container
     last = how_ended(found, now) if found is not None else Ended(-1, now, "Error", LOST)

@@ -11,14 +11,13 @@ import msgspec
 from reconciler.clock import iso
 from reconciler.engines import words
 from reconciler.engines.backoff import RetryPolicy, longest_wait
-from reconciler.engines.host.acts import Act, Await, Create, End, Kill, Remove, RunPreStop, Start, Terminate, soonest
+from reconciler.engines.host.acts import Act, Await, Create, End, Kill, Remove, RunPreStop, Start, Terminate
 from reconciler.engines.host.changes import HookName, begun, ended, hooked, made
 from reconciler.engines.host.decide import decide
 from reconciler.engines.host.hooks import Hooks
 from reconciler.engines.host.pace import Pace
 from reconciler.engines.host.replica import Ended, Hook, Phase, Replica, container_of
 from reconciler.engines.host.runtime import Place
-from reconciler.engines.host.standing import upcoming
 from reconciler.engines.host.tools import Tools
 from reconciler.engines.host.wanted import Wanted
 from reconciler.engines.protocol import News
@@ -46,6 +45,7 @@ class Keeper:
         self.wanted: Wanted | None = None
         self.replicas: dict[str, Replica] = {}
         self.trouble = ""
+        self._unwritten: set[str] = set()
         self._tools = tools
         self._pace = pace
         self._stirred = asyncio.Event()
@@ -68,7 +68,10 @@ class Keeper:
         self._stirred.set()
 
     def hear(self, name: str, change: Callable[[Replica], Replica]) -> None:
-        """Something happened to the replica ``name``: ``change`` says what has become of it."""
+        """Something happened to the replica ``name``: ``change`` says what has become of it.
+
+        It is written down in the next turn: whoever tells has nothing to do with a full disk.
+        """
         replica = self.replicas.get(name)
         if replica is not None:
             self._set(change(replica))
@@ -101,20 +104,19 @@ class Keeper:
         decision = decide(self.wanted, tuple(self.replicas.values()), now, self._tools.timing)
         acts = decision.acts[:AT_ONCE]
         try:
+            self._tools.pool.publish(self.key, self.replicas.values())
+            self._write()
             self._take_out([act for act in acts if isinstance(act, End)])
             for act in acts:
                 await self._carry(act)
+            self._write()
             self._tools.pool.publish(self.key, self.replicas.values())
         except EngineError as error:
             return self._troubled(f"{error.reason}: {error}")
         except Exception as error:  # noqa: BLE001 - a bug with one workload must not take the others down
             return self._troubled(f"EngineBug: {type(error).__name__} at {words.bug_place(error)}")
         self._fine()
-        return 0.0 if decision.acts else soonest(decision.wake, *self._available(now))
-
-    def _available(self, now: float) -> list[float]:
-        """When replicas that are ready become available, which is nothing to do but something to show."""
-        return upcoming(self.wanted, list(self.replicas.values()), now) if self.wanted is not None else []
+        return 0.0 if decision.acts else decision.wake
 
     async def _carry(self, act: Act) -> None:
         if isinstance(act, Create):
@@ -128,17 +130,17 @@ class Keeper:
 
     def _take_out(self, ends: list[End]) -> None:
         """Begin the ends of replicas: the pool hears of it before anything else is done."""
-        try:
-            for end in ends:
-                self._set(begun(self.replicas[end.replica], end, self._tools.clock.monotonic()))
-        finally:
-            if ends:
-                self._tools.pool.publish(self.key, self.replicas.values())
+        for end in ends:
+            self._set(begun(self.replicas[end.replica], end, self._tools.clock.monotonic()))
+        if ends:
+            self._tools.pool.publish(self.key, self.replicas.values())
+            self._write()
 
     async def _end(self, act: RunPreStop | Terminate | Kill | Await) -> None:
         """A step towards the end of a container."""
         replica = begun(self.replicas[act.replica], act, self._tools.clock.monotonic())
         self._set(replica)
+        self._write()
         place = Place(self.key, act.replica, act.container)
         if isinstance(act, RunPreStop):
             self._hooks.run(place, "pre_stop", container_of(replica, act.container).wanted.pre_stop)
@@ -146,6 +148,7 @@ class Keeper:
             self._tools.probing.forget(place)
             await self._tools.runtime.signal(place, signal.SIGTERM)
         elif isinstance(act, Kill):
+            self._hooks.cut(place)
             await self._tools.runtime.signal(place, signal.SIGKILL)
 
     def _create(self, act: Create) -> None:
@@ -173,6 +176,7 @@ class Keeper:
                 replica = msgspec.structs.replace(replica, ports=ports)
             launch = tools.outfit.launch(replica, act.container)
             self._set(begun(replica, act, tools.clock.monotonic()))
+            self._write()
             await tools.runtime.start(launch)
         except EngineError as error:
             message = f"{error.reason}: {error}"
@@ -180,7 +184,8 @@ class Keeper:
             self._set(ended(self.replicas[act.replica], act.container, now, -1, "NotStarted", message))
             self._tell_end(self.replicas[act.replica], act.container)
             return
-        self._watch(self.replicas[act.replica], act.container)
+        if container_of(self.replicas[act.replica], act.container).phase is Phase.RUNNING:
+            self._watch(self.replicas[act.replica], act.container)
 
     def _watch(self, replica: Replica, name: str) -> None:
         tools, container = self._tools, container_of(replica, name)
@@ -232,13 +237,18 @@ class Keeper:
             self._tools.tell(News(self.key, "Warning", "PreStopFailed", text))
 
     def _set(self, replica: Replica) -> None:
-        """Keep and write down what has become of a replica."""
-        before = self.replicas.get(replica.name)
-        if before == replica:
-            return
-        self.replicas[replica.name] = replica
-        self._tools.store.save(replica)
-        self._tools.changed()
+        """Keep what has become of a replica; nothing is done to it before it is written down."""
+        if self.replicas.get(replica.name) != replica:
+            self.replicas[replica.name] = replica
+            self._unwritten.add(replica.name)
+            self._tools.changed()
+
+    def _write(self) -> None:
+        """Write down what has changed. Raises EngineError."""
+        for name in sorted(self._unwritten):
+            if name in self.replicas:
+                self._tools.store.save(self.replicas[name])
+            self._unwritten.discard(name)
 
     def _troubled(self, message: str) -> float:
         if message != self.trouble:
