@@ -171,7 +171,7 @@ class Lookout:
                 to_heal.add(source)
         over = [row for row in known.values() if row.location not in found.unseen]
         events += [_event("DriftOver", f"nothing differs any more{at_place(row.location)}", row, now) for row in over]
-        with records.transaction():
+        with records.transaction() if changed or over else records.repeatable():
             if found.seen:
                 records.drifts.check(now)
             records.drifts.put_many(changed)

@@ -32,7 +32,7 @@ class Notes:
     def take(self, answers: Mapping[str, Sequence[Seen]], engines: Mapping[str, Engine]) -> bool:
         """Write down what is otherwise than before; whether anything is well or unwell now, or gone, that was not.
 
-        Raises RecordsError.
+        Only news cost a flush to the disk: how resources are is seen again after a power cut. Raises RecordsError.
         """
         gone = any(self._gone(place, seen) for place, seen in answers.items())
         news = [(place, each) for place in answers for each in self._news(engines[place])]
@@ -42,7 +42,7 @@ class Notes:
         records, now = self._records, self._clock.now()
         known = records.applied.get_many({each.key for each in fresh})
         turned = gone
-        with records.transaction():
+        with records.transaction() if news else records.repeatable():
             events = [Event(now, 0, str(each.key), place, each.kind, each.reason, each.message) for place, each in news]
             for seen in fresh:
                 for record in known.get(str(seen.key), ()):
