@@ -105,18 +105,21 @@ def test_hooks_run_and_tell_where_they_fail(tmp_path: Path) -> None:
         "postStart": {"exec": {"command": ["false"]}},
         "preStop": {"exec": {"command": ["sh", "-c", f"echo bye > {mark}; exit 4"]}},
     }
-    with (
-        host_site(
-            tmp_path / "site", {"shop/web.yaml": served(replicas=1, lifecycle=hooks), "shop/good.yaml": GOOD}
-        ) as site,
-        site.daemon(),
-    ):
-        wait(lambda: site.ready("web"))
+    endless = {"preStop": {"exec": {"command": ["sleep", "1000"]}}}
+    files = {
+        "shop/web.yaml": served(replicas=1, lifecycle=hooks),
+        "shop/slow.yaml": served("slow", replicas=1, lifecycle=endless),
+        "shop/good.yaml": GOOD,
+    }
+    with host_site(tmp_path / "site", files, prune={"percent": 100}) as site, site.daemon():
+        wait(lambda: site.ready("web") and site.ready("slow"))
         wait(lambda: "postStart" in site.run("get", "workload", "web", "-o", "json").stdout)
-        site.repo.commit({"shop/web.yaml": None})
+        site.repo.commit({"shop/web.yaml": None, "shop/slow.yaml": None})
         wait(mark.exists)
-        wait(lambda: "workload/shop/web@here" not in site.recorded())
+        wait(lambda: not {"workload/shop/web@here", "workload/shop/slow@here"} & site.recorded().keys())
         assert "PreStopFailed" in reasons(site)
+        told = site.run("events", "workload/shop/slow").stdout
+        assert "the preStop hook of main did not end within 1.8 s" in told
 
 
 def fill(filler: Path) -> None:

@@ -37,6 +37,13 @@ class Hooks:
             if at == place:
                 task.cancel()
 
+    def cut(self, place: Place) -> None:
+        """The container's time is up: a preStop hook that runs still has failed, and ends with it."""
+        task = self._tasks.get((place, "pre_stop"))
+        if task is not None and not task.done():
+            task.cancel()
+            self._told(place, "pre_stop", _too_long(self._limit("pre_stop")))
+
     async def close(self) -> None:
         """Stop waiting for hooks."""
         tasks = list(self._tasks.values())
@@ -45,7 +52,7 @@ class Hooks:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, place: Place, hook: HookName, command: Command | None) -> None:
-        limit = self._timing.whole * self._timing.scale if hook == "pre_stop" else self._timing.whole
+        limit = self._limit(hook)
         try:
             done = await self._runtime.exec(place, command.command if command else (), limit)
         except EngineError as error:
@@ -54,9 +61,12 @@ class Hooks:
         if done.output:
             self._written(place, hook, done.output)
         if done.timed_out:
-            self._told(place, hook, f"did not end within {limit:g} s")
+            self._told(place, hook, _too_long(limit))
         else:
             self._told(place, hook, f"ended with {done.code}; its words are in the logs" if done.code else "")
+
+    def _limit(self, hook: HookName) -> float:
+        return self._timing.whole * (self._timing.scale if hook == "pre_stop" else 1.0)
 
     def _written(self, place: Place, hook: HookName, output: str) -> None:
         lines = "".join(f"{hook}: {line}\n" for line in output.splitlines())
@@ -65,3 +75,7 @@ class Hooks:
                 file.write(lines)
         except OSError:
             return
+
+
+def _too_long(limit: float) -> str:
+    return f"did not end within {limit:g} s"

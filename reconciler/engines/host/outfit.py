@@ -55,7 +55,7 @@ class Wardrobe:
     def ports(self, wanted: Wanted, name: str) -> dict[int, int]:
         """A port of this host for each declared one. Raises EngineError, reason NoFreePort."""
         declared = [port for container in wanted.containers for port in container.ports]
-        found = free_ports(declared, _taken.keys(), f"{wanted.key}/{name}", self._among)
+        found = free_ports(declared, _taken.keys(), self._spread(wanted.key, name), self._among)
         for port in found.values():
             _taken[port] = (wanted.key, name)
         return found
@@ -66,11 +66,15 @@ class Wardrobe:
         lost = [port for port in mine if port not in replica.ports or not bindable(replica.ports[port])]
         if not lost:
             return replica.ports
-        found = free_ports(lost, _taken.keys(), f"{replica.key}/{replica.name}", self._among)
+        found = free_ports(lost, _taken.keys(), self._spread(replica.key, replica.name), self._among)
         for declared, port in found.items():
             _taken.pop(replica.ports.get(declared, 0), None)
             _taken[port] = (replica.key, replica.name)
         return {**replica.ports, **found}
+
+    def _spread(self, key: Key, name: str) -> str:
+        """Another one for each daemon: they would all try one port at a time for replicas of the same name."""
+        return f"{self._pool}/{key}/{name}"
 
     def launch(self, replica: Replica, container: str) -> Launch:
         """All that starts a container, its files made anew. Raises EngineError."""

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
+from reconciler.engines.host.files import Files
+from reconciler.engines.host.outfit import Wardrobe
 from reconciler.engines.host.ports import BLOCKED, FROM_HERE, bindable, free_ports
+from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
 from reconciler.errors import EngineError
 from reconciler.manifests.rules.ports import BLOCKED as REFUSED
+from reconciler.model.key import Key, Kind
+from reconciler.model.workload import Options
+from tests.engines.host.given.kit import vault
 
 LOCAL = range(24_000, 24_400)
 """Of this test alone, so that nobody else is in the way."""
@@ -81,6 +88,16 @@ def test_replicas_begin_to_look_in_different_places_and_each_always_in_the_same(
     first = {name: free_ports([8080], (), name, LOCAL)[8080] for name in ("a", "b", "c", "d")}
     assert len(set(first.values())) > 1
     assert free_ports([8080], (), "a", LOCAL) == {8080: first["a"]}
+
+
+def test_daemons_of_one_host_do_not_all_try_one_port_for_replicas_of_one_name(tmp_path: Path) -> None:
+    key = Key(Kind.WORKLOAD, "shop", "db")
+    container = WantedContainer("main", ports=(8080,))
+    wanted = Wanted(key, Type.STATEFUL, 1, "digest", "stamp", 1, (container,), Options())
+    roots = [tmp_path / name for name in ("one", "two")]
+    one, two = (Wardrobe(Files(root, vault({})), vault({}), root / "pool", FROM_HERE) for root in roots)
+    beside = [two.ports(wanted, name)[8080] - one.ports(wanted, name)[8080] for name in ("db-0", "db-1", "db-2")]
+    assert not all(distance == -1 for distance in beside), "each begins where the other did"
 
 
 def test_blocked_ports_are_never_given() -> None:
