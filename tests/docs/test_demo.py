@@ -74,6 +74,7 @@ def trial(place: Path, log: Path) -> Iterator[Trial]:
             first.ended(signal.SIGINT)
         process.kill()
         process.wait()
+        print(log.read_text())
         for location in ("aws-us-west-2", "gcp-us-east1"):
             asyncio.run(end(place / "state" / "host" / location, location))
 
