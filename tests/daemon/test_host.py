@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.engines.host.timing import Timing
 from tests.daemon.hostkit import HostSite, fetch, host_site, served
 from tests.daemon.kit import ROOT, eventually
 
@@ -54,7 +55,10 @@ def test_a_replica_that_is_killed_is_replaced(shop: HostSite) -> None:
         os.kill(victim, signal.SIGKILL)
         wait(lambda: victim not in shop.programs() and len(shop.programs()) == 2 and shop.healthy())
         assert len(before.keys() & shop.programs().keys()) == 1
-        assert sum(each.containers[0].restarts for each in shop.replicas("web").values()) == 1
+        (again,) = (each.containers[0] for each in shop.replicas("web").values() if each.containers[0].restarts)
+        assert again.restarts == 1
+        assert again.last is not None
+        assert again.started - again.last.at < Timing().backoff_base
         assert shop.greetings("web") == {"hello"}
 
 
@@ -70,6 +74,41 @@ def test_a_daemon_that_is_killed_finds_every_replica_again(shop: HostSite) -> No
         wait(partial(shop.healthy, "workload/shop/more@here"))
         assert before.items() <= shop.programs().items()
         assert shop.healthy()
+
+
+def test_a_daemon_that_is_killed_during_a_deletion_makes_nothing_anew(tmp_path: Path) -> None:
+    endless = {"preStop": {"exec": {"command": ["sleep", "1000"]}}}
+    files = {"shop/web.yaml": served(lifecycle=endless)}
+    with host_site(tmp_path, files, prune={"percent": 100}, host={"terminationScale": 0.04}) as site:
+        with site.daemon() as daemon:
+            wait(site.healthy)
+            before = set(site.replicas("web"))
+            site.repo.commit({"shop/web.yaml": None})
+            wait(lambda: any(each.reason == "Deleted" for each in site.replicas("web").values()))
+            daemon.kill()
+        with site.daemon():
+            seen: set[str] = set()
+
+            def is_gone() -> bool:
+                seen.update(site.replicas("web"))
+                return "workload/shop/web@here" not in site.recorded()
+
+            wait(is_gone)
+            assert seen <= before
+            assert not site.programs()
+
+
+def test_replicas_whose_records_are_lost_serve_until_new_ones_do(shop: HostSite) -> None:
+    with shop.daemon() as daemon:
+        wait(shop.healthy)
+        daemon.kill()
+    before = shop.programs()
+    for file in shop.state.glob("records.sqlite*"):
+        file.unlink()
+    with shop.daemon():
+        while not (shop.healthy() and len(shop.programs()) == 2 and not before.keys() & shop.programs().keys()):
+            assert shop.greetings("web") == {"hello"}
+            time.sleep(0.02)
 
 
 def test_a_readiness_failure_pauses_a_rollout_and_a_fix_resumes_it(shop: HostSite) -> None:
@@ -166,3 +205,17 @@ def test_health_is_noted_where_nobody_looks_for_drift(tmp_path: Path) -> None:
     files = {"shop/web.yaml": served(replicas=1)}
     with host_site(tmp_path, files, drift={"interval": "0s"}) as site, site.daemon():
         wait(site.healthy)
+
+
+def test_replicas_outlive_lost_records_and_are_taken_over(shop: HostSite) -> None:
+    with shop.daemon() as daemon:
+        wait(shop.healthy)
+        before = shop.programs()
+        daemon.kill()
+    for file in shop.state.glob("records.sqlite*"):
+        file.unlink()
+    with shop.daemon():
+        wait(lambda: not before.keys() & shop.programs().keys() and shop.healthy())
+        assert len(shop.programs()) == 2
+        events = shop.run("events", "workload/shop/web").stdout
+        assert "ended with" not in events

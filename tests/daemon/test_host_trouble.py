@@ -86,6 +86,25 @@ def test_children_that_outlive_their_parent_go_with_the_replica(tmp_path: Path) 
         assert not any("sleep 987" in command for command in site.programs().values())
 
 
+def test_a_workload_that_cannot_be_taken_up_goes_on(tmp_path: Path) -> None:
+    with host_site(tmp_path, {"shop/web.yaml": served(env={"GREETING": "well"})}) as site:
+        with site.daemon() as daemon:
+            wait(site.healthy)
+            daemon.kill()
+        before, token = site.programs(), site.state / "host" / "here" / "tokens" / "shop" / "web"
+        content = token.read_bytes()
+        token.unlink()
+        token.mkdir()
+        with site.daemon():
+            wait(lambda: {"HostTrouble", "StateFailed"} <= reasons(site))
+            assert site.greetings("web") == {"well"}
+            token.rmdir()
+            token.write_bytes(content)
+            wait(lambda: "DriftHealed" in reasons(site))
+            wait(site.healthy)
+            assert site.programs() == before
+
+
 def test_a_failing_liveness_probe_restarts_the_replica(tmp_path: Path) -> None:
     sick = SERVER.replace('os.environ.get("BROKEN")', "time.monotonic() > BORN + 3").replace(
         "class Page", "BORN = time.monotonic()\nclass Page"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
@@ -49,12 +49,13 @@ class Controller:
             if (place.key, place.replica) not in known:
                 self._strangers.setdefault(place.key, []).append(each)
 
-    def end_others(self) -> None:
-        """End the replicas that were kept for workloads which are not wanted any more.
+    def end_others(self, recorded: Collection[Key] = ()) -> None:
+        """End the replicas that were kept for workloads which are not ``recorded`` any more.
 
-        What runs without a word about it on disk stays: its workload may be wanted yet, where the records were lost.
+        Those of one that is, and could not be taken up, go on unwatched until it is wanted again. What runs without a
+        word about it on disk stays: its workload may be wanted yet, where the records were lost.
         """
-        for key in list(self._kept):
+        for key in self._kept.keys() - recorded:
             self.want(key, None)
 
     def want(self, key: Key, wanted: Wanted | None) -> None:
@@ -74,7 +75,8 @@ class Controller:
 
     def known(self) -> set[tuple[Key, str]]:
         """Key and name of every replica that there is."""
-        kept = {(key, replica.name) for key in self.keepers for replica in self.replicas(key)}
+        keys = self.keepers.keys() | self._kept.keys()
+        kept = {(key, replica.name) for key in keys for replica in self.replicas(key)}
         return kept | {(key, each.place.replica) for key, found in self._strangers.items() for each in found}
 
     def gone(self, key: Key) -> bool:

@@ -25,6 +25,7 @@ from reconciler.engines.host.pool import Pool
 from reconciler.engines.host.probing import Prober
 from reconciler.engines.host.runtime import Runtime
 from reconciler.engines.host.scaler import Scaler
+from reconciler.engines.host.standing import is_leaving
 from reconciler.engines.host.store import Store
 from reconciler.engines.host.supply import Fixed, Supplies, Supply
 from reconciler.engines.host.timing import Timing
@@ -105,12 +106,14 @@ class HostEngine:
             return
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         await self._controller.open()
-        for record in self._records_here():
+        records = self._records_here()
+        for record in records:
             if record.key.kind is Kind.WORKLOAD:
-                self._renew(record)
+                self._resume(record)
             else:
                 self._volumes[record.key] = _seen(record)
-        self._controller.end_others()
+        if records or self._site.leaving:
+            self._controller.end_others({record.key for record in records} | self._begun())
         self._wardrobe.sweep(self._controller.known())
         self._working = [asyncio.create_task(self._upkeep.follow()), asyncio.create_task(self._scale())]
 
@@ -129,7 +132,8 @@ class HostEngine:
     def refresh(self) -> None:
         """Replace what was started with variables, secrets or restarts that are not the newest any more."""
         for record in self._records_here() if self._working else ():
-            if record.key.kind is Kind.WORKLOAD and record.key in self._controller.keepers:
+            keeper = self._controller.keepers.get(record.key)
+            if keeper is not None and keeper.wanted is not None:
                 self._renew(record)
 
     def _renew(self, record: Record) -> None:
@@ -140,6 +144,17 @@ class HostEngine:
             self._tell(News(record.key, "Warning", "HostTrouble", f"{error.reason}: {error}"))
         else:
             self._want(supply)
+
+    def _begun(self) -> set[Key]:
+        """Of what a step was begun here and not recorded: it will be performed again."""
+        rows = self._site.records.journal.open()
+        return {Key.parse(row.key) for row in rows if row.location == self._site.location}
+
+    def _resume(self, record: Record) -> None:
+        """Go on with a workload where a former daemon left it; a deletion that had begun is not begun anew."""
+        self._renew(record)
+        if is_leaving(self._controller.replicas(record.key)):
+            self._controller.want(record.key, None)
 
     def news(self) -> list[News]:
         """What happened since this was asked last."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.engines.host.wanted import Wanted
@@ -30,6 +30,14 @@ def is_available(wanted: Wanted, replica: Replica, now: float) -> bool:
     """Whether the replica has been ready for long enough."""
     since = available_at(wanted, replica)
     return since is not None and since <= now
+
+
+def is_leaving(replicas: Sequence[Replica]) -> bool:
+    """Whether their workload was being deleted when this was written down, and was not wanted again since."""
+    begun = min(
+        (each.ending for each in replicas if each.ending is not None and each.reason == "Deleted"), default=None
+    )
+    return begun is not None and all(each.ending is not None or each.created < begun for each in replicas)
 
 
 def upcoming(wanted: Wanted, replicas: Iterable[Replica], now: float) -> list[float]:
