@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 _DEBOUNCE_MS = 20
-_STEP_MS = 10
+_STEP_MS = 30
+"""Between looks of the library at what the kernel told it; a daemon spends most of its idle time on them."""
 _RECHECK_SECONDS = 2.0
 
 _Identities = dict[Path, tuple[int, int]]

@@ -135,8 +135,8 @@ def share(pid: int, seconds: float) -> tuple[float, float]:
 
 
 def manifest(name: str, container: Mapping[str, object], replicas: int = 1) -> str:
-    """A standard workload of one container."""
-    scale = {"metric": "disabled", "minScale": replicas, "maxScale": replicas}
+    """A standard workload of one container, scaled by its CPU within ``replicas`` and no more."""
+    scale = {"metric": "cpu", "target": 95, "minScale": replicas, "maxScale": replicas}
     spec = {
         "type": "standard",
         "containers": [{"name": "main", "image": "none", **container}],
