@@ -53,7 +53,8 @@ def test_a_replica_that_is_killed_is_replaced(shop: HostSite) -> None:
         before = shop.programs()
         victim = min(before)
         os.kill(victim, signal.SIGKILL)
-        wait(lambda: victim not in shop.programs() and len(shop.programs()) == 2 and shop.healthy())
+        wait(lambda: victim not in shop.programs() and len(shop.programs()) == 2)
+        wait(lambda: len(shop.ready("web")) == 2 and shop.healthy())
         assert len(before.keys() & shop.programs().keys()) == 1
         (again,) = (each.containers[0] for each in shop.replicas("web").values() if each.containers[0].restarts)
         assert again.restarts == 1

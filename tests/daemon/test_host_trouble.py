@@ -43,7 +43,7 @@ def test_what_cannot_run_is_told_and_hurts_nothing_else(tmp_path: Path, wrong: d
     with host_site(tmp_path, files) as site, site.daemon() as daemon:
         wait(lambda: said in site.message(), f"it says {said}")
         wait(partial(site.healthy, "workload/shop/good@here"))
-        assert site.recorded()["workload/shop/web@here"].health == "Unhealthy"
+        wait(lambda: site.recorded()["workload/shop/web@here"].health == "Unhealthy")
         assert {"NotStarted", "ContainerEnded"} & reasons(site)
         assert not [line for line in daemon.log() if "Traceback" in str(line)]
         site.repo.commit({"shop/web.yaml": served(replicas=1, env={"GREETING": "mended"})})

@@ -64,6 +64,7 @@ def _numbers() -> dict[str, str]:
         "grace": timing.grace,
         "whole": timing.whole,
         "reset": timing.backoff_reset / 60,
+        "retry": waits("NotStarted")[0],
         "first": TROUBLE_WAIT[0],
         "most": TROUBLE_WAIT[1],
     }
@@ -79,7 +80,7 @@ def _tables() -> dict[str, str]:
         "surges": table(("Replicas", "More", "Fewer"), surges(1, 2, 4, 10)),
         "variables": _variables(),
         "volumes": table(("Volume", "What is there"), VOLUMES),
-        "waits": ", ".join(f"{each:g}" for each in waits()),
+        "waits": ", ".join(f"{each:g}" for each in waits("Error")),
     }
 
 

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler.engines.backoff import RetryPolicy, longest_wait
-from reconciler.engines.host.acts import Kill, RunPreStop, Terminate
+from reconciler.engines.host.acts import Await, Kill, RunPreStop, Terminate
 from reconciler.engines.host.building import rollout_of
 from reconciler.engines.host.builtin import Surroundings
 from reconciler.engines.host.changes import begun, hooked
@@ -15,7 +14,8 @@ from reconciler.engines.host.ending import terminated
 from reconciler.engines.host.environment import Room, environment
 from reconciler.engines.host.processes.marker import Marking
 from reconciler.engines.host.replica import Container as Running
-from reconciler.engines.host.replica import Phase, Replica
+from reconciler.engines.host.replica import Ended, Phase, Replica
+from reconciler.engines.host.restarts import kept_running
 from reconciler.engines.host.runtime import Launch, Place
 from reconciler.engines.host.timing import Timing
 from reconciler.engines.host.vault import Revealed
@@ -98,12 +98,14 @@ def _template(said: ast.Constant | ast.JoinedStr) -> str:
     return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
 
 
-def waits() -> list[float]:
-    """Seconds until an ended container starts again, for ends in a row, up to the longest."""
-    timing = Timing()
-    found = [longest_wait(RetryPolicy(timing.backoff_base, timing.backoff_cap), 1)]
-    while found[-1] < timing.backoff_cap:
-        found.append(longest_wait(RetryPolicy(timing.backoff_base, timing.backoff_cap), len(found) + 1))
+def waits(reason: str) -> list[float]:
+    """Seconds until a container that ended for ``reason`` starts again, for ends in a row, up to the longest."""
+    found: list[float] = []
+    while not found or found[-1] < Timing().backoff_cap:
+        over = Running("main", Phase.ENDED, failures=len(found), last=Ended(1, 0.0, reason))
+        (act,) = kept_running(Replica(REPLICA, WEB, 1, "", 0.0, (over,)), 0.0, Timing()).acts
+        assert isinstance(act, Await)
+        found.append(act.due)
     return found
 
 

@@ -38,5 +38,11 @@ def _await(replica: str, container: Container, timing: Timing) -> Await:
     at = container.last.at if container.last else 0.0
     lasted = at - container.started
     failures = 1 if lasted >= timing.backoff_reset else container.failures + 1
-    wait = longest_wait(RetryPolicy(timing.backoff_base, timing.backoff_cap), failures)
-    return Await(replica, container.name, at + wait, failures)
+    return Await(replica, container.name, at + _wait(container, failures, timing), failures)
+
+
+def _wait(container: Container, failures: int, timing: Timing) -> float:
+    """Seconds: none for the first end of what ran; what could not be started would only fail again at once."""
+    stillborn = container.last is not None and container.last.reason == "NotStarted"
+    waits = failures if stillborn else failures - 1
+    return longest_wait(RetryPolicy(timing.backoff_base, timing.backoff_cap), waits) if waits else 0.0

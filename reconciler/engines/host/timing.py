@@ -10,8 +10,9 @@ class Timing(msgspec.Struct, frozen=True):
 
     Without a preStop hook of the user SIGTERM comes after ``drain`` and SIGKILL ``grace`` after it; with one SIGKILL
     comes ``whole`` after the beginning. What still runs ``again`` after SIGKILL has it once more. An ended container
-    waits ``backoff_base``, then twice as long each time up to ``backoff_cap``; one that ran for ``backoff_reset``
-    begins anew.
+    starts again at once, after the next end in a row it waits ``backoff_base``, then twice as long each time up to
+    ``backoff_cap``; where it could not be started at all (NotStarted) the first wait is ``backoff_base`` already. One
+    that ran for ``backoff_reset`` begins anew.
     """
 
     scale: float = 1.0

@@ -40,7 +40,8 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Held(msgspec.Struct, forbid_unknown_fields=True):
-    """A container of a case, where it is more than one that runs: as Container, with ``ended`` for the last end."""
+    """A container of a case, where it is more than one that runs: as Container, with ``ended`` and ``reason`` for
+    the last end."""
 
     name: str = "main"
     phase: Phase = Phase.RUNNING
@@ -50,6 +51,7 @@ class _Held(msgspec.Struct, forbid_unknown_fields=True):
     failures: int = 0
     due: float = 0.0
     ended: float | None = None
+    reason: str = "Error"
     post_start: Hook = Hook.NONE
     pre_stop: Hook = Hook.NONE
     termed: float | None = None
@@ -127,7 +129,7 @@ def _container(held: _Held) -> Container:
         held.alive,
         failures=held.failures,
         due=held.due,
-        last=None if held.ended is None else Ended(1, held.ended),
+        last=None if held.ended is None else Ended(1, held.ended, held.reason),
         post_start=held.post_start,
         pre_stop=held.pre_stop,
         termed=held.termed,

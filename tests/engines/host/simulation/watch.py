@@ -14,16 +14,20 @@ from reconciler.engines.host.wanted import Wanted
 
 Replicas = Mapping[str, Replica]
 
+WAITS = (0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
+"""Seconds between the end of a container and its next start; one that could not be started skips the first."""
+
 
 Place = tuple[str, str]
 """A replica and its container."""
 
 
 class _Tries(msgspec.Struct):
-    """When a container was started last, and how many short runs in a row it had before."""
+    """When a container was started last, how many runs in a row count, and whether it has had its start at once."""
 
     started: float
     short: int = 0
+    at_once: bool = False
 
 
 class _Course(msgspec.Struct):
@@ -105,10 +109,13 @@ class Watch:
         tries = self._tries.get(place)
         if tries is not None:
             assert container.last is not None, "what runs is started"
-            lasted = container.last.at - tries.started
-            tries.short = 1 if lasted >= self._timing.backoff_reset else tries.short + 1
-            self._on_time(container.last.at + min(300.0, 10.0 * 2.0 ** (tries.short - 1)), now)
-        self._tries[place] = _Tries(now, tries.short if tries is not None else 0)
+            begun, at = tries.started, container.last.at
+            tries = _Tries(begun) if at - begun >= self._timing.backoff_reset else tries
+            soon, stillborn = now < at + WAITS[1], container.last.reason == "NotStarted"
+            assert not soon or not (stillborn or tries.at_once), f"started too soon again, at {now}"
+            self._on_time(at + WAITS[min(tries.short + stillborn, len(WAITS) - 1)], now)
+            tries = _Tries(now, tries.short + 1, tries.at_once or soon)
+        self._tries[place] = tries or _Tries(now)
 
     def _end(self, before: Replica, begun: float, act: RunPreStop | Terminate | Kill, now: float) -> None:
         container = container_of(before, act.container)
