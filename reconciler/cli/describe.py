@@ -50,7 +50,7 @@ def _known(records: Records) -> set[str]:
 def _sections(facts: Facts, records: Records, on: bool) -> Iterator[tuple[str, str]]:
     """Titles with their lines; a section without lines is left out by the caller."""
     from reconciler.cli.events import as_line
-    from reconciler.cli.show import HEALTH_COLOURS, body, columns
+    from reconciler.cli.show import HEALTH_COLOURS, body, columns, replicas
     from reconciler.status.conditions import conditions
 
     colours = HEALTH_COLOURS if on else None
@@ -59,6 +59,9 @@ def _sections(facts: Facts, records: Records, on: bool) -> Iterator[tuple[str, s
     yield "Conditions", columns(held, "  ", {"True": "green", "False": "red"} if on else None) if held else ""
     places = list(_places(facts))
     yield "Locations", columns(places, "  ", colours) if places else ""
+    found = [row for record in facts.records for row in replicas(record)]
+    states = {"ready": "green", "not ready": "yellow"} if on else None
+    yield "Replicas", columns(found, "  ", states) if found else ""
     failures = list(_failures(facts))
     yield "Failures", columns(failures, "  ") if failures else ""
     fields = {name: value for name, value in body(facts).items() if name not in ("kind", "name", "gvc")}
@@ -86,10 +89,11 @@ def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
 def _places(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
     from reconciler.cli.show import endpoint
 
-    for record in facts.records:
-        if record.location:
-            yield record.location, str(record.health), f"version {record.version}", endpoint(record)
-    for location in facts.unbound:
+    placed = [record for record in facts.records if record.location]
+    for record in placed:
+        left = "not bound here any more: nobody looks" if record.location in facts.unbound else endpoint(record)
+        yield record.location, str(record.health), f"version {record.version}", left
+    for location in sorted(set(facts.unbound) - {record.location for record in placed}):
         yield location, "-", "not bound here", ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -77,6 +77,23 @@ def endpoint(record: Record) -> str:
     """Where what ``record`` is about answers, empty where nowhere."""
     status = msgspec.json.decode(record.state).get("status")
     return str(status.get("endpoint") or "") if isinstance(status, dict) else ""
+
+
+def replicas(record: Record) -> Iterator[tuple[str, ...]]:
+    """A row for each replica, as its engine last told of it: name, place, version, state, restarts, ports, message."""
+    status = msgspec.json.decode(record.state).get("status")
+    for each in status.get("replicas", ()) if isinstance(status, dict) else ():
+        ports = " ".join(f"127.0.0.1:{given}->{declared}" for declared, given in each["ports"].items())
+        restarts = each.get("restarts", 0)
+        yield (
+            each["name"],
+            record.location,
+            f"version {each['version']}",
+            "ready" if each["ready"] else "not ready",
+            f"{restarts} restart{'' if restarts == 1 else 's'}",
+            ports,
+            " ".join(each["message"].split()),
+        )
 
 
 def _deployment(record: Record) -> dict[str, Any]:

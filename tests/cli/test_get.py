@@ -148,6 +148,25 @@ def test_describe_tells_all_that_is_known(tmp_path: Path) -> None:
     assert "image changed" not in sections[5]
 
 
+def test_describe_shows_replicas_and_where_they_answer(tmp_path: Path) -> None:
+    records = shop(tmp_path)
+    known = {"version": 2, "ready": True, "ports": {"8080": 29624, "9000": 29625}, "message": "", "restarts": 1}
+    ending = {"version": 1, "ready": False, "ports": {}, "message": "ending: Replaced"}
+    state = {"status": {"replicas": [known | {"name": "api-4bpw8"}, ending | {"name": "api-snqg6"}]}}
+    with records.transaction():
+        records.applied.put(record("workload/shop/api", {}, "aws-us-west-2", state=json.dumps(state).encode()))
+        records.applied.put(record("workload/shop/api", {}, "gcp-us-east1"))
+    said = here("describe", "workload/shop/api", cwd=tmp_path).out
+    assert said.partition("\nReplicas\n")[2].partition("\n\n")[0].splitlines() == [
+        "  api-4bpw8  aws-us-west-2  version 2  ready      1 restart   127.0.0.1:29624->8080 127.0.0.1:29625->9000",
+        "  api-snqg6  aws-us-west-2  version 1  not ready  0 restarts"
+        "                                               ending: Replaced",
+    ]
+    places = said.partition("\nLocations\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in places] == ["aws-us-west-2", "gcp-us-east1"]
+    assert places[1].endswith("not bound here any more: nobody looks")
+
+
 def test_describing_the_unknown_names_the_nearest(tmp_path: Path) -> None:
     shop(tmp_path).close()
     said = here("describe", "workload/shop/wep", cwd=tmp_path)

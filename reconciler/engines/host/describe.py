@@ -17,13 +17,17 @@ from reconciler.model.record import Health
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True):
-    """A replica: ``ports`` says where each declared port of it is on this host, which is not where it was declared."""
+    """A replica: ``ports`` says where each declared port of it is on this host, which is not where it was declared.
+
+    ``message`` says why it ends, or why it is not ready.
+    """
 
     name: str
     version: int
     ready: bool
     ports: dict[str, int]
     message: str = ""
+    restarts: int = 0
 
 
 class DeploymentCondition(msgspec.Struct, frozen=True):
@@ -145,9 +149,11 @@ def _restarts(members: list[Container], epoch: float) -> dict[str, Any]:
 
 
 def _replica(replica: Replica) -> ReplicaStatus:
-    message = f"ending: {replica.reason}" if replica.ending is not None else ""
+    fault = next((text for each in replica.containers if (text := fault_of(each))), "")
+    message = f"ending: {replica.reason}" if replica.ending is not None else fault
     ports = {str(declared): given for declared, given in sorted(replica.ports.items())}
-    return ReplicaStatus(replica.name, replica.version, replica.ready, ports, message)
+    restarts = sum(each.restarts for each in replica.containers)
+    return ReplicaStatus(replica.name, replica.version, replica.ready, ports, message, restarts)
 
 
 def _not_enforced(lacking: Iterable[str]) -> Iterable[DeploymentCondition]:

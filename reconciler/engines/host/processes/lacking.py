@@ -6,12 +6,18 @@ import os
 from collections.abc import Iterator
 
 from reconciler.engines.host.wanted import Type, Wanted
+from reconciler.model.workload import metric_of
+
+COUNTED = ("rps", "latency", "concurrency")
+"""What the number of replicas can follow that only those know who see the requests."""
 
 
 def lacks(wanted: Wanted, limited: bool) -> Iterator[str]:
     """What of ``wanted`` is not enforced, in a fixed order; ``limited``: limits can be set (document 1, Container)."""
     if wanted.type is Type.CRON:
         yield "The schedule is not followed: this engine runs no executions as yet."
+    else:
+        yield from _scale(wanted)
     yield from _programs(wanted)
     if not limited:
         yield (
@@ -23,6 +29,12 @@ def lacks(wanted: Wanted, limited: bool) -> Iterator[str]:
     yield from _names(wanted)
     if wanted.firewall:
         yield "The firewall is not enforced: the workload reaches, and is reached by, what this host is."
+
+
+def _scale(wanted: Wanted) -> Iterator[str]:
+    metric, scale = metric_of(wanted.type, wanted.options), wanted.options.autoscaling
+    if metric in COUNTED and not wanted.suspended and scale.min_scale < scale.max_scale:
+        yield f"Requests are not counted here: nothing scales by {metric}, and at least one replica stays."
 
 
 def _programs(wanted: Wanted) -> Iterator[str]:

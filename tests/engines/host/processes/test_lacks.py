@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.engines.host.processes.lacking import lacks
 from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
-from reconciler.model.workload import Options
+from reconciler.model.workload import Autoscaling, Options
 from tests.engines.host.processes.kit import IS_ROOT, KEY
 
 PLAIN = Wanted(KEY, Type.STANDARD, 1, "digest", "stamp", 1, (WantedContainer("main"),), Options())
@@ -24,6 +24,9 @@ SIDE = WantedContainer("side", image="//image/side:2")
         ({"containers": (SIDE,)}, ["Images are not used (//image/side:2)"]),
         ({"containers": (SIDE,), "dynamic_tags": True}, ["Images are not used", "supportDynamicTags"]),
         ({"type": Type.CRON}, ["schedule is not followed"]),
+        ({"type": Type.SERVERLESS}, ["nothing scales by concurrency"]),
+        ({"options": Options(Autoscaling("rps", min_scale=2, max_scale=2))}, []),
+        ({"options": Options(Autoscaling("cpu")), "suspended": True}, []),
         ({"containers": (msgspec.structs.replace(WEB, image=""),)}, ["(/cache, /data)", "api.shop.platform.local"]),
         (
             {"containers": (WEB, SIDE), "firewall": True},
