@@ -154,7 +154,10 @@ def how_ended(running: Running, now: float) -> Ended:
 
 
 def _since(container: Container, found: Running | None, now: float) -> Container:
-    """``container`` with what has happened to it while nobody watched; a hook that ran then is over."""
+    """``container`` with what has happened to it while nobody watched; a hook that ran then is over.
+
+    Of one that the runtime knows nothing of the daemon had just begun the start.
+    """
     container = replace(container, post_start=_over(container.post_start), pre_stop=_over(container.pre_stop))
     if found is not None and found.alive:
         if container.phase is Phase.RUNNING:
@@ -163,8 +166,9 @@ def _since(container: Container, found: Running | None, now: float) -> Container
         return Container(container.name, Phase.RUNNING, found.started, ready, wanted=container.wanted)
     if container.phase is not Phase.RUNNING:
         return container
-    last = how_ended(found, now) if found is not None else Ended(-1, now, "Error", LOST)
-    return replace(container, phase=Phase.ENDED, ready=False, last=last)
+    if found is None:
+        return replace(container, phase=Phase.WAITING, due=now, ready=False, post_start=Hook.NONE)
+    return replace(container, phase=Phase.ENDED, ready=False, last=how_ended(found, now))
 
 
 def _over(hook: Hook) -> Hook:

@@ -16,6 +16,8 @@ from reconciler.engines.host.runtime import Place
 from reconciler.model.key import Key
 
 _RECORD, _CODE, _OUTPUT = "record.json", "code", "output"
+_NEVER = "never"
+"""What wrappers write that were not told to go."""
 _ROOM = b"\n" * 5
 """Kept in the file of the code, so that a full disk does not keep a code from being written."""
 
@@ -87,12 +89,14 @@ class Folders(msgspec.Struct, frozen=True):
         fresh.replace(folder / _RECORD)
 
     def every(self) -> Iterator[Begun]:
-        """All starts that are recorded; what cannot be read was never followed by a program."""
+        """All starts that are recorded; what cannot be read, or was called off, was never followed by a program."""
         for path in sorted(self.top.glob(f"*/*/*/*/{_RECORD}")):
             try:
-                yield _decoder.decode(path.read_bytes())
+                begun = _decoder.decode(path.read_bytes())
             except (OSError, msgspec.DecodeError):
                 continue
+            if self._written(begun.place) != _NEVER:
+                yield begun
 
     def containers(self, key: Key, replica: str) -> list[str]:
         """The names of the containers of a replica that have directories."""
@@ -101,12 +105,15 @@ class Folders(msgspec.Struct, frozen=True):
 
     def code(self, place: Place) -> Code:
         """How the last start ended."""
-        try:
-            text = (self.of(place) / _CODE).read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError):
-            return Code(None)
+        text = self._written(place)
         number = text.removesuffix("!")
         return Code(int(number), number != text) if number.isdigit() else Code(None)
+
+    def _written(self, place: Place) -> str:
+        try:
+            return (self.of(place) / _CODE).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
 
     def write_code(self, place: Place, code: int) -> None:
         """Record how a container ended that could not do it itself; nothing where there is no room."""

@@ -1,0 +1,74 @@
+"""A daemon whose workloads really run, and that kills itself: ``python -m tests.crash.daemon_on_host [POINT:N]``.
+
+It dies at the N-th time that it comes to POINT.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from reconciler import logs
+from reconciler.daemon.service import serve
+from reconciler.engines.host.hooks import Hooks
+from reconciler.engines.host.processes.runtime import ProcessRuntime
+from reconciler.engines.host.store import Store
+from reconciler.settings import load_settings, settings_path
+from tests.crash import daemon_with_ledger
+from tests.crash.daemon_with_ledger import Death
+
+POINTS = (
+    *("save", "saved", "start", "started", "hook", "signal", "signalled", "remove", "removed", "forget"),
+    *("begin", "commit", "committed", "write"),
+)
+"""save, saved: before and after a replica is written down. start, started, signal, signalled, remove, removed: around
+what is done to a container or a replica. hook: as one has begun. forget: before a replica is taken off the disk. The
+others are those of the daemon with a ledger."""
+
+
+def lay_mines(death: Death) -> None:
+    """Tell ``death`` whenever the program comes to one of the POINTS."""
+    daemon_with_ledger.lay_mines(death)
+    _around(Store, "save", death, "save", "saved")
+    _around(Store, "remove", death, "forget", "")
+    _around(Hooks, "run", death, "", "hook")
+    for name, past in (("start", "started"), ("signal", "signalled"), ("remove", "removed")):
+        _around_waiting(ProcessRuntime, name, death, past)
+
+
+def _around(owner: type, name: str, death: Death, before: str, after: str) -> None:
+    method: Callable[..., Any] = getattr(owner, name)
+
+    def watched(self: object, *args: Any) -> Any:
+        death.at(before)
+        answer = method(self, *args)
+        death.at(after)
+        return answer
+
+    setattr(owner, name, watched)
+
+
+def _around_waiting(owner: type, name: str, death: Death, past: str) -> None:
+    method: Callable[..., Any] = getattr(owner, name)
+
+    async def watched(self: object, *args: Any) -> Any:
+        death.at(name)
+        answer = await method(self, *args)
+        death.at(past)
+        return answer
+
+    setattr(owner, name, watched)
+
+
+def main(wish: str) -> None:
+    """Run the daemon."""
+    settings = load_settings(settings_path(None))
+    logs.configure(settings.log.format, settings.log.level)
+    lay_mines(Death(wish))
+    asyncio.run(serve(settings))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "")

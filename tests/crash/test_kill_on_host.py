@@ -1,0 +1,164 @@
+"""A daemon that is killed amid rollouts, hooks and ends: what runs in the end is as if it had been left in peace."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.crash.daemon_on_host import POINTS
+from tests.crash.harness import Kill
+from tests.daemon.hostkit import HostSite, host_site, served
+from tests.daemon.kit import eventually
+
+wait = partial(eventually, patience=90.0)
+
+ONCE = """
+import fcntl, os, sys
+data = os.environ["RECONCILER_VOLUMES"] + "/data/"
+lock = open(data + "lock", "w")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    open(data + "twice", "w").close()
+    sys.exit(9)
+import http.server
+http.server.HTTPServer(("", int(os.environ["PORT"])), http.server.SimpleHTTPRequestHandler).serve_forever()
+"""
+"""Serves, and leaves a mark on its volume where another one has it open already."""
+
+VOLUMES = "kind: volumeset\nname: data\ngvc: shop\nspec: {initialCapacity: 10, performanceClass: general-purpose-ssd}\n"
+DEAF = {"command": "sh", "args": ["-c", "trap '' TERM; while :; do sleep 0.1; done"]}
+NAMES = ("web", "db", "deaf")
+PLAIN = {"ports": None, "readinessProbe": None}
+
+
+def web(version: int, replicas: int = 2) -> str:
+    """A workload each replica of which writes down that its hooks run."""
+    tell = ["echo $HOSTNAME {} >> $RECONCILER_POOL/../../marks", "sleep 0.2"]
+    hooks = {
+        name: {"exec": {"command": ["sh", "-c", "; ".join(tell).format(name)]}} for name in ("postStart", "preStop")
+    }
+    return served(replicas=replicas, env={"GREETING": f"version {version}"}, lifecycle=hooks)
+
+
+def database(version: int) -> str:
+    """A stateful workload whose replicas are never there twice."""
+    volumes = [{"uri": "platform://volumeset/data", "path": "/data"}]
+    probe = {"tcpSocket": {"port": 8080}, "periodSeconds": 1}
+    manifest = served("db", args=["-c", ONCE], env={"VERSION": str(version)}, volumes=volumes, readinessProbe=probe)
+    return manifest.replace('"type": "standard"', '"type": "stateful"')
+
+
+PHASES: Sequence[Mapping[str, str | None]] = (
+    {
+        "shop/volumes.yaml": VOLUMES,
+        "shop/web.yaml": web(1),
+        "shop/db.yaml": database(1),
+        "shop/deaf.yaml": served("deaf", **DEAF, **PLAIN),
+    },
+    {"shop/web.yaml": web(2), "shop/db.yaml": database(2)},
+    {"shop/web.yaml": web(3, replicas=3), "shop/db.yaml": database(3), "shop/deaf.yaml": None},
+)
+"""Commits, one after another: all is made; all is replaced; some is scaled, some replaced, some deleted."""
+
+
+ENDINGS: Sequence[Mapping[str, tuple[int, int]]] = (
+    {"web": (1, 2), "db": (1, 2), "deaf": (1, 2)},
+    {"web": (2, 2), "db": (2, 2), "deaf": (1, 2)},
+    {"web": (3, 3), "db": (3, 2)},
+)
+"""Of each workload the version and the number of replicas, once the commit is carried out."""
+
+
+def go_through(site: HostSite, kills: Sequence[Sequence[Kill]]) -> Counter[str]:
+    """Commit, let daemons die, let one finish, and look how it ended; returns at which points they died."""
+    died: Counter[str] = Counter()
+    for files, deaths, ending in zip(PHASES, kills, ENDINGS, strict=True):
+        site.repo.commit(files)
+        for kill in deaths:
+            died[kill.point.partition(":")[0]] += let_die(site, kill, ending)
+        with site.daemon() as daemon:
+            wait(lambda wanted=ending: settled(site, wanted), "all is as wanted")
+            assert daemon.stop() == 0
+        examine(site, ending)
+    return died
+
+
+def let_die(site: HostSite, kill: Kill, ending: Mapping[str, tuple[int, int]]) -> bool:
+    """Run a daemon until ``kill`` ends it, or until it has nothing left to do; whether it died by itself."""
+    with site.daemon(sys.executable, "-m", "tests.crash.daemon_on_host", kill.point) as daemon:
+        if not kill.point:
+            time.sleep(kill.after)
+            return False
+        wait(lambda: daemon.process.poll() is not None or settled(site, ending), "it dies or ends its work")
+        return daemon.process.poll() is not None
+
+
+def settled(site: HostSite, ending: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether everything is recorded, and runs, as it shall in the end."""
+    found = {key: each for key, each in site.recorded().items() if key.startswith("workload/")}
+    if {each.key.name: each.version for each in found.values()} != {name: each[0] for name, each in ending.items()}:
+        return False
+    replicas = [each for name in NAMES for each in site.replicas(name).values()]
+    count = Counter(each.key.name for each in replicas if each.ready and each.version == ending[each.key.name][0])
+    wanted = {name: number for name, (_, number) in ending.items()}
+    return count == wanted and len(replicas) == count.total() and all(site.healthy(key) for key in found)
+
+
+def examine(site: HostSite, ending: Mapping[str, tuple[int, int]]) -> None:
+    """What runs is what is known, nothing was there twice or began anew, and nothing is left of anything else."""
+    with site.records() as records:
+        assert records.journal.open() == []
+    replicas = [each for name in NAMES for each in site.replicas(name).values()]
+    assert [each.name for each in replicas if any(container.restarts for container in each.containers)] == []
+    assert {each.name for each in replicas if each.index >= 0} == {"db-0", "db-1"}
+    programs = [command for command in site.programs().values() if not command.startswith("sleep")]
+    assert len(programs) == len(replicas)
+    known = {f"{each.key.name}/{each.name}" for each in replicas}
+    root = site.state / "host" / "here"
+    for folder in ("run", "scratch"):
+        assert {f"{each.parent.name}/{each.name}" for each in (root / folder / "shop").glob("*/*")} <= known
+    assert {each.stem for each in (root / "pool" / "shop").iterdir()} == {*ending}
+    assert len(site.ready("web")) == ending["web"][1]
+    assert site.greetings("web") == {f"version {ending['web'][0]}"}
+    assert not list((root / "volumes").rglob("twice"))
+    hooks = Counter((root / "marks").read_text().splitlines())
+    assert [told for told, times in hooks.items() if times > 1] == []
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[HostSite]:
+    """One with nothing committed."""
+    with host_site(tmp_path, {}, prune={"percent": 100}, host={"terminationScale": 0.01}) as site:
+        yield site
+
+
+EXACT = (
+    (Kill("start:2"), Kill("committed:12")),
+    (Kill("saved:2"), Kill("signal:1"), Kill("hook:1")),
+    (Kill("forget:1"),),
+)
+
+
+def test_kills_amid_rollouts_change_nothing_about_the_end(site: HostSite) -> None:
+    assert go_through(site, EXACT).total() >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_kills_at_any_moment_change_nothing_about_the_end(site: HostSite, seed: int) -> None:
+    chance = random.Random(seed)
+
+    def kill() -> Kill:
+        if chance.random() < 0.3:
+            return Kill(after=chance.uniform(0, 2))
+        return Kill(f"{chance.choice(POINTS)}:{chance.randint(1, 12)}")
+
+    go_through(site, [[kill() for _ in range(4)] for _ in PHASES])
