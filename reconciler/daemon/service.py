@@ -60,7 +60,8 @@ class Service:
                 await watching
                 if self._next is None or self._ended:
                     return
-                self._daemon, self._next, reason = self._made(self._next), None, "settings"
+                ended, self._daemon, self._next, reason = self._daemon, self._made(self._next), None, "settings"
+                ended.wakes.hand_over(self._daemon.wakes)
         finally:
             looking.cancel()
             if self._readers is not None:

@@ -30,6 +30,13 @@ class Wakes:
         """Whether a wake-up has come that nobody has taken."""
         return bool(self._waiting)
 
+    def hand_over(self, to: Wakes) -> None:
+        """Let ``to`` have what has come and nobody here takes any more."""
+        waiting, self._waiting = self._waiting, {}
+        for source, reasons in waiting.items():
+            for reason in reasons:
+                to.add(source, reason)
+
     async def take(self) -> dict[str | None, set[str]]:
         """All wake-ups since the last call, as source → reasons; waits for the first."""
         while not self._waiting:

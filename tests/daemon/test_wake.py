@@ -112,3 +112,16 @@ def test_a_long_path_to_the_state_directory_is_no_obstacle(tmp_path: Path) -> No
         assert not wake(state)
 
     asyncio.run(scenario())
+
+
+def test_what_comes_to_a_loop_that_has_ended_is_the_next_ones() -> None:
+    async def taken() -> dict[str | None, set[str]]:
+        ended, begins = Wakes(), Wakes()
+        ended.add(None, "SIGHUP")
+        ended.add("main", "ref")
+        begins.add("main", "poll")
+        ended.hand_over(begins)
+        assert not ended.waiting()
+        return await begins.take()
+
+    assert asyncio.run(taken()) == {None: {"SIGHUP"}, "main": {"poll", "ref"}}
