@@ -71,7 +71,7 @@ def planned(container: Container, reveal: Reveal, scheme: str = PLATFORM) -> tup
 def not_mounted(container: Container) -> tuple[str, ...]:
     """A sentence for each volume that lies where this host does not get at it."""
     return tuple(
-        f"{volume.uri} is not mounted at {volume.path}: this runtime mounts neither object stores nor file shares"
+        f"{volume.uri} is not mounted at {volume.path}: this runtime mounts neither object stores nor file shares."
         for volume in container.volumes
         if _elsewhere(volume)
     )
