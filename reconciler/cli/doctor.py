@@ -52,6 +52,7 @@ def _checks(settings_file: Path) -> Iterator[Check]:
     from reconciler.pipeline.doctor.recorded import check_records
     from reconciler.pipeline.doctor.repositories import check_sources
     from reconciler.pipeline.doctor.rights import check_rights, daemon_user
+    from reconciler.pipeline.doctor.workloads import check_workloads
 
     try:
         settings = load(settings_file)
@@ -61,12 +62,13 @@ def _checks(settings_file: Path) -> Iterator[Check]:
         return
     names = ", ".join(source.name for source in settings.sources)
     yield fine("settings", f"{settings_file}: org {settings.org}, following {names}")
-    clock, who = SystemClock(), daemon_user(settings)
+    clock, who, daemon = SystemClock(), daemon_user(settings), holder(settings.state)
     yield from check_rights(settings, settings_file, who)
     yield from check_host(settings)
+    yield from check_workloads(settings, who, daemon.pid if daemon else None)
     yield from check_secrets(settings, who, clock)
     yield from check_sources(settings, who, clock)
-    yield from check_records(settings, str(holder(settings.state) or ""), clock.now())
+    yield from check_records(settings, str(daemon or ""), clock.now())
 
 
 def _counted(count: int, verdict: Verdict) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
+import socket
 import sys
 import tempfile
 import time
@@ -89,6 +91,38 @@ def test_text_says_verdict_message_and_advice_and_ends_with_a_count(desk: Desk) 
     at = next(number for number, line in enumerate(lines) if line.startswith("warning  daemon: no daemon runs; "))
     assert lines[at + 1] == "         start it: systemctl start reconciler"
     assert lines[-1].endswith("0 problems")
+
+
+def hosted(desk: Desk, **host: int) -> None:
+    """Let the location of the desk be this machine."""
+    settled(desk)
+    bound = {"locations": {"here": {"engine": "host"}, "there": {"engine": "recorded"}}, "host": host}
+    desk.settings.write_text(json.dumps(json.loads(desk.settings.read_text()) | bound))
+
+
+def test_what_the_host_engine_lacks_is_told_where_it_is_used(desk: Desk) -> None:
+    assert not [each for each in examined(desk) if each["about"] == "host engine"]
+    hosted(desk)
+    assert told(desk, "host engine", "problem") == ""
+    hosted(desk, firstPort=40_000, lastPort=41_000)
+    assert "are taken for outgoing connections too -> set host.firstPort" in told(desk, "host engine", "warning")
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        hosted(desk, firstPort=port, lastPort=port)
+        assert "1 of the 1 ports for replicas are in use" in told(desk, "host engine", "warning")
+
+
+def test_what_the_daemon_is_allowed_is_looked_at(desk: Desk) -> None:
+    hosted(desk)
+    with StateLock(desk.state):
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (800, before[1]))
+        try:
+            assert "the daemon may have only 800 open files -> raise it" in told(desk, "host engine", "warning")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_faulty_settings_are_a_problem_with_a_place(desk: Desk) -> None:
