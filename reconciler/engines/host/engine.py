@@ -83,6 +83,7 @@ class HostEngine:
         self._controller = Controller(self._tools())
         self._working: list[asyncio.Task[None]] = []
         self._asked = False
+        self._opening = asyncio.Lock()
 
     def _tools(self) -> Tools:
         return Tools(
@@ -102,14 +103,19 @@ class HostEngine:
     async def open(self) -> None:
         """Take over what a former daemon left running, and go on with what is recorded. Raises EngineError."""
         self._asked = True
-        if self._working:
-            return
+        async with self._opening:
+            if not self._working:
+                await self._take_over()
+
+    async def _take_over(self) -> None:
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
         await self._controller.open()
         records = self._records_here()
         for record in records:
             if record.key.kind is Kind.WORKLOAD:
-                self._resume(record)
+                self._renew(record)
+                if is_leaving(self._controller.replicas(record.key)):
+                    self._controller.want(record.key, None)
             else:
                 self._volumes[record.key] = _seen(record)
         if records or self._site.leaving:
@@ -147,14 +153,7 @@ class HostEngine:
 
     def _begun(self) -> set[Key]:
         """Of what a step was begun here and not recorded: it will be performed again."""
-        rows = self._site.records.journal.open()
-        return {Key.parse(row.key) for row in rows if row.location == self._site.location}
-
-    def _resume(self, record: Record) -> None:
-        """Go on with a workload where a former daemon left it; a deletion that had begun is not begun anew."""
-        self._renew(record)
-        if is_leaving(self._controller.replicas(record.key)):
-            self._controller.want(record.key, None)
+        return {Key.parse(row.key) for row in self._site.records.journal.open() if row.location == self._site.location}
 
     def news(self) -> list[News]:
         """What happened since this was asked last."""
@@ -252,15 +251,13 @@ class HostEngine:
             record = self._binding.record(key)
             state = record.state if record is not None else b"{}"
             return Seen(key, location, Health.DELETING, state, wanted.digest, wanted.version)
-        health, deployment = described(
-            keeper.wanted, tuple(keeper.replicas.values()), self._around(supply, keeper.trouble)
-        )
+        around = self._around(supply, keeper.trouble)
+        health, deployment = described(keeper.wanted, tuple(keeper.replicas.values()), around)
         return Seen(key, location, health, _encode(deployment), wanted.digest, wanted.version)
 
     def _around(self, supply: Supply, trouble: str) -> Circumstances:
-        place = Place(
-            self._site.location, supply.around.alias, supply.wanted.gvc_version, self._site.settings.endpoint_domain
-        )
+        known, domain = supply.around, self._site.settings.endpoint_domain
+        place = Place(known.location, known.alias, supply.wanted.gvc_version, domain)
         advised = self._advisor.recommended(supply.wanted)
         lacking = (*self._runtime.lacks(supply.wanted), *self._wardrobe.lacking(supply))
         return Circumstances(place, self._site.clock.monotonic(), self._upkeep.epoch, trouble, lacking, advised)

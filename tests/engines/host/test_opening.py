@@ -1,0 +1,41 @@
+"""The engine takes up what there is once, however many steps come before it has."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from reconciler.clock import SystemClock
+from reconciler.engines.host.engine import HostEngine
+from reconciler.engines.host.processes.runtime import ProcessRuntime
+from reconciler.engines.host.runtime import OnEnd
+from reconciler.engines.site import Site
+from reconciler.records.store import FILE, Records
+from reconciler.settings import Settings
+from tests.engines.host.given.kit import vault
+
+
+class Counting(ProcessRuntime):
+    """Knows how often it was opened."""
+
+    opened = 0
+
+    async def open(self, on_end: OnEnd) -> None:
+        self.opened += 1
+        await super().open(on_end)
+
+
+def test_steps_at_a_time_open_it_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        records = Records.open(tmp_path / FILE)
+        runtime = Counting(tmp_path / "here", "here", SystemClock())
+        site = Site(records, "here", Settings("acme", (), tmp_path), SystemClock(), vault({}))
+        engine = HostEngine(site, tmp_path / "here", runtime)
+        try:
+            await asyncio.gather(engine.open(), engine.open(), engine.open())
+            assert runtime.opened == 1
+        finally:
+            await engine.close()
+            records.close()
+
+    asyncio.run(story())
