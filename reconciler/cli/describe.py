@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from reconciler.status.conditions import Facts
 
 _EVENTS = 10
+_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
 @click.command(epilog="Example: reconciler describe workload/shop/api")
@@ -52,16 +54,20 @@ def _sections(facts: Facts, records: Records, on: bool) -> Iterator[tuple[str, s
     from reconciler.cli.events import as_line
     from reconciler.cli.show import HEALTH_COLOURS, body, columns, replicas
     from reconciler.status.conditions import conditions
+    from reconciler.status.deployed import NOT_ENFORCED
 
     colours = HEALTH_COLOURS if on else None
     yield "", paint(str(facts.key), "bold", on) + "\n" + columns(list(_summary(facts)), "  ", colours)
-    held = [(each.type, str(each.status), each.reason, each.message) for each in conditions(facts)]
+    lacking = list(_lacking(facts))
+    told = {NOT_ENFORCED: "some of it has no effect, see below"} if lacking else {}
+    held = [(each.type, str(each.status), each.reason, told.get(each.type, each.message)) for each in conditions(facts)]
     yield "Conditions", columns(held, "  ", {"True": "green", "False": "red"} if on else None) if held else ""
     places = list(_places(facts))
     yield "Locations", columns(places, "  ", colours) if places else ""
     found = [row for record in facts.records for row in replicas(record)]
     states = {"ready": "green", "not ready": "yellow"} if on else None
     yield "Replicas", columns(found, "  ", states) if found else ""
+    yield "No effect", columns(lacking, "  ") if lacking else ""
     failures = list(_failures(facts))
     yield "Failures", columns(failures, "  ") if failures else ""
     fields = {name: value for name, value in body(facts).items() if name not in ("kind", "name", "gvc")}
@@ -95,6 +101,18 @@ def _places(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
         yield record.location, str(record.health), f"version {record.version}", left
     for location in sorted(set(facts.unbound) - {record.location for record in placed}):
         yield location, "-", "not bound here", ""
+
+
+def _lacking(facts: Facts) -> Iterator[tuple[str, str]]:
+    """What has no effect, whole, a sentence a row, with the locations that say so."""
+    from reconciler.status.deployed import lacking_of
+
+    places: dict[str, list[str]] = {}
+    for record in facts.records:
+        for sentence in _SENTENCES.split(" ".join(lacking_of(record.state))):
+            if sentence:
+                places.setdefault(sentence, []).append(record.location)
+    yield from ((", ".join(at), sentence) for sentence, at in places.items())
 
 
 def _failures(facts: Facts) -> Iterator[tuple[str, str, str, str]]:

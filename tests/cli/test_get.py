@@ -152,7 +152,10 @@ def test_describe_shows_replicas_and_where_they_answer(tmp_path: Path) -> None:
     records = shop(tmp_path)
     known = {"version": 2, "ready": True, "ports": {"8080": 29624, "9000": 29625}, "message": "", "restarts": 1}
     ending = {"version": 1, "ready": False, "ports": {}, "message": "ending: Replaced"}
-    state = {"status": {"replicas": [known | {"name": "api-4bpw8"}, ending | {"name": "api-snqg6"}]}}
+    lacks = {"type": "NotEnforced", "status": "True", "reason": "NotEnforced", "message": "No a:1.2 here. And no b."}
+    state = {
+        "status": {"conditions": [lacks], "replicas": [known | {"name": "api-4bpw8"}, ending | {"name": "api-snqg6"}]}
+    }
     with records.transaction():
         records.applied.put(record("workload/shop/api", {}, "aws-us-west-2", state=json.dumps(state).encode()))
         records.applied.put(record("workload/shop/api", {}, "gcp-us-east1"))
@@ -161,6 +164,10 @@ def test_describe_shows_replicas_and_where_they_answer(tmp_path: Path) -> None:
         "  api-4bpw8  aws-us-west-2  version 2  ready      1 restart   127.0.0.1:29624->8080 127.0.0.1:29625->9000",
         "  api-snqg6  aws-us-west-2  version 1  not ready  0 restarts"
         "                                               ending: Replaced",
+    ]
+    assert said.partition("\nNo effect\n")[2].partition("\n\n")[0].splitlines() == [
+        "  aws-us-west-2  No a:1.2 here.",
+        "  aws-us-west-2  And no b.",
     ]
     places = said.partition("\nLocations\n")[2].partition("\n\n")[0].splitlines()
     assert [line.split()[0] for line in places] == ["aws-us-west-2", "gcp-us-east1"]
