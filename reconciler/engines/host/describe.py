@@ -10,7 +10,7 @@ import msgspec
 from reconciler.clock import iso
 from reconciler.engines.deployment import Deployment, Place, Status, Version, WorkloadStatus
 from reconciler.engines.host.progress import Progress, progress
-from reconciler.engines.host.replica import Container, Replica
+from reconciler.engines.host.replica import Container, Hook, Replica
 from reconciler.engines.host.standing import fault_of, is_current, is_failing
 from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
 from reconciler.model.record import Health
@@ -19,7 +19,7 @@ from reconciler.model.record import Health
 class ReplicaStatus(msgspec.Struct, frozen=True):
     """A replica: ``ports`` says where each declared port of it is on this host, which is not where it was declared.
 
-    ``message`` says why it ends, or why it is not ready.
+    ``message`` says why it ends, or what its being ready waits for.
     """
 
     name: str
@@ -149,11 +149,15 @@ def _restarts(members: list[Container], epoch: float) -> dict[str, Any]:
 
 
 def _replica(replica: Replica) -> ReplicaStatus:
-    fault = next((text for each in replica.containers if (text := fault_of(each))), "")
-    message = f"ending: {replica.reason}" if replica.ending is not None else fault
+    waits = next((text for each in replica.containers if (text := fault_of(each) or _greeted(each))), "")
+    message = f"ending: {replica.reason}" if replica.ending is not None else waits
     ports = {str(declared): given for declared, given in sorted(replica.ports.items())}
     restarts = sum(each.restarts for each in replica.containers)
     return ReplicaStatus(replica.name, replica.version, replica.ready, ports, message, restarts)
+
+
+def _greeted(container: Container) -> str:
+    return f"the postStart hook of {container.name} runs" if container.post_start is Hook.RUNNING else ""
 
 
 def _not_enforced(lacking: Iterable[str]) -> Iterable[DeploymentCondition]:

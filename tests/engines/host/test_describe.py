@@ -1,0 +1,35 @@
+"""A replica that is not ready says what it waits for."""
+
+from __future__ import annotations
+
+from reconciler.engines.deployment import Place
+from reconciler.engines.host.acts import End, Start
+from reconciler.engines.host.changes import begun, ended, hooked, made
+from reconciler.engines.host.describe import Circumstances, HostStatus, described
+from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
+from reconciler.model.key import Key, Kind
+from reconciler.model.workload import Command, Options
+
+HOOK = Command(("sleep", "1000"))
+WANTED = Wanted(
+    Key(Kind.WORKLOAD, "shop", "web"), Type.STANDARD, 1, "d", "s", 1, (WantedContainer("main", post_start=HOOK),),
+    Options(),
+)  # fmt: skip
+
+
+def message(replica: Replica) -> str:
+    """What is shown of it."""
+    _, deployment = described(WANTED, [replica], Circumstances(Place("here", "alias", 1, "example.net"), 10.0, 0.0))
+    assert isinstance(deployment.status, HostStatus)
+    (shown,) = deployment.status.replicas
+    assert shown.ready == replica.ready
+    return shown.message
+
+
+def test_what_a_replica_waits_for_is_said() -> None:
+    started = begun(made(WANTED, -1, "web-1", 1.0, ""), Start("web-1", "main"), 1.0)
+    assert message(started) == "the postStart hook of main runs"
+    assert message(hooked(started, "main", "post_start", "", 2.0)) == ""
+    assert message(ended(started, "main", 2.0, 5, "Error", "")) == "ended with 5 (Error)"
+    assert message(begun(started, End("web-1", "Replaced"), 2.0)) == "ending: Replaced"
