@@ -125,6 +125,13 @@ def test_what_the_daemon_is_allowed_is_looked_at(desk: Desk) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+def test_a_run_that_a_crash_cut_off_is_called_unfinished(desk: Desk) -> None:
+    records = Records.open(desk.state / FILE)
+    records.runs.start("main", "main@sha1:" + "1" * 40, "start")
+    records.close()
+    assert " ago: unfinished" in told(desk, "source main", "ok")
+
+
 def test_faulty_settings_are_a_problem_with_a_place(desk: Desk) -> None:
     desk.settings.write_text(SETTINGS.replace("state: state", "staet: state"))
     assert f"{desk.settings}:2:1: " in told(desk, "settings", "problem")

@@ -15,6 +15,7 @@ from reconciler.model.key import Kind
 from reconciler.pipeline.doctor.check import Check, ago, fine, problem, warning
 from reconciler.planning.placement import locations_of
 from reconciler.records.conditions import HOST, ScopeCondition
+from reconciler.records.runs import Run
 from reconciler.records.store import FILE, Records
 from reconciler.settings import Settings
 from reconciler.status.conditions import PINNED, SETTINGS_TAKEN, SUSPENDED
@@ -117,8 +118,12 @@ def _source(records: Records, name: str, now: float) -> Iterator[Check]:
     yield from told
     if row is not None and not told:
         last = records.runs.last(name)
-        ended = f", its last run {ago(now - (last.finished or last.started))} ago: {last.outcome}" if last else ""
+        ended = f", its last run {_when(last, now)}" if last else ""
         yield fine(about, f"{row.ref} at {row.commit[:12]} is applied{ended}")
+
+
+def _when(run: Run, now: float) -> str:
+    return f"{ago(now - (run.finished or run.started))} ago: {run.outcome or 'unfinished'}"
 
 
 def _troubles(about: str, found: dict[str, ScopeCondition], now: float) -> Iterator[Check]:
