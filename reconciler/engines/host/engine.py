@@ -152,8 +152,9 @@ class HostEngine:
             self._want(supply)
 
     def _begun(self) -> set[Key]:
-        """Of what a step was begun here and not recorded: it will be performed again."""
-        return {Key.parse(row.key) for row in self._site.records.journal.open() if row.location == self._site.location}
+        """Of what a step was begun here and not recorded: it will be performed again, unless by another engine."""
+        rows = () if self._site.leaving else self._site.records.journal.open()
+        return {Key.parse(row.key) for row in rows if row.location == self._site.location}
 
     def news(self) -> list[News]:
         """What happened since this was asked last."""

@@ -6,13 +6,19 @@ import asyncio
 from pathlib import Path
 
 from reconciler.clock import SystemClock
+from reconciler.engines.host.changes import made
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.processes.runtime import ProcessRuntime
 from reconciler.engines.host.runtime import OnEnd
+from reconciler.engines.host.store import Store
+from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
 from reconciler.engines.site import Site
+from reconciler.model.key import Key, Kind
+from reconciler.model.workload import Options
 from reconciler.records.store import FILE, Records
 from reconciler.settings import Settings
 from tests.engines.host.given.kit import vault
+from tests.engines.host.processes.kit import until
 
 
 class Counting(ProcessRuntime):
@@ -34,6 +40,28 @@ def test_steps_at_a_time_open_it_once(tmp_path: Path) -> None:
         try:
             await asyncio.gather(engine.open(), engine.open(), engine.open())
             assert runtime.opened == 1
+        finally:
+            await engine.close()
+            records.close()
+
+    asyncio.run(story())
+
+
+def test_a_location_that_is_another_engines_now_keeps_nothing_for_a_step_of_that_one(tmp_path: Path) -> None:
+    key = Key(Kind.WORKLOAD, "shop", "web")
+
+    async def story() -> None:
+        records = Records.open(tmp_path / FILE)
+        records.journal.begin(1, [(key, "here", "update", b"")])
+        wanted = Wanted(key, Type.STANDARD, 1, "digest", "stamp", 1, (WantedContainer("main"),), Options())
+        store = Store(tmp_path / "here" / "replicas")
+        store.save(made(wanted, -1, "web-1", 1.0, ""))
+        runtime = ProcessRuntime(tmp_path / "here", "here", SystemClock())
+        site = Site(records, "here", Settings("acme", (), tmp_path), SystemClock(), vault({}), leaving=True)
+        engine = HostEngine(site, tmp_path / "here", runtime)
+        try:
+            await engine.open()
+            await until(lambda: store.load() == ([], []), "the end of the replica")
         finally:
             await engine.close()
             records.close()
