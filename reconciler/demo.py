@@ -23,8 +23,8 @@ from reconciler.cli.common import coloured, complain, load, paint
 from reconciler.errors import EngineError, LockedError, ReconcilerError, UsageError
 
 if TYPE_CHECKING:
+    from reconciler.engines.host.given.vault import Revealed
     from reconciler.engines.host.runtime import Runtime
-    from reconciler.engines.host.vault import Revealed
     from reconciler.model.key import Key
     from reconciler.settings import Settings
 
@@ -176,7 +176,7 @@ async def follow(settings: Settings, say: Callable[[str], None]) -> None:
 async def end(root: Path, location: str) -> None:
     """End all that runs at a location, and forget it, so that the next start makes it anew. Raises EngineError."""
     from reconciler.clock import SystemClock
-    from reconciler.engines.host.files import Files
+    from reconciler.engines.host.given.files import Files
     from reconciler.engines.host.processes.runtime import ProcessRuntime
 
     await end_all(ProcessRuntime(root, location, SystemClock()))

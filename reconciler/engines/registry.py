@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from reconciler.clock import Clock
-from reconciler.engines.host.vault import Reveal
+from reconciler.engines.host.given.vault import Reveal
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded import RecordedEngine
 from reconciler.engines.site import Site

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reconciler.clock import Clock
-from reconciler.engines.host.vault import Reveal
+from reconciler.engines.host.given.vault import Reveal
 from reconciler.records.store import Records
 from reconciler.settings import Settings
 

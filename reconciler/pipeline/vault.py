@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.host.vault import Revealed
+from reconciler.engines.host.given.vault import Revealed
 from reconciler.errors import EngineError, ReconcilerError
 from reconciler.model.key import Key
 from reconciler.model.record import Record

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.timing import Timing
+from reconciler.engines.host.decisions.timing import Timing
 from tests.daemon.hostkit import HostSite, fetch, host_site, served
 from tests.daemon.kit import ROOT, eventually
 

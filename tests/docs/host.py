@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from reconciler.engines.host import autoscaling, capacity, probes, standing
+from reconciler.engines.host.decisions import standing
+from reconciler.engines.host.decisions.timing import Timing
+from reconciler.engines.host.given.mounts import ELSEWHERE
+from reconciler.engines.host.given.ports import BLOCKED
 from reconciler.engines.host.keeper import TROUBLE_WAIT
-from reconciler.engines.host.mounts import ELSEWHERE
-from reconciler.engines.host.ports import BLOCKED
-from reconciler.engines.host.timing import Timing
+from reconciler.engines.host.probing import probes
+from reconciler.engines.host.scaling import autoscaling, capacity
 from tests.docs.hosted import MEANINGS, ROOT, course, sentences, surges, variables, waits
 from tests.docs.tables import table
 

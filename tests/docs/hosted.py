@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reconciler.engines.host.acts import Await, Kill, RunPreStop, Terminate
-from reconciler.engines.host.building import rollout_of
-from reconciler.engines.host.builtin import Surroundings
-from reconciler.engines.host.changes import begun, hooked
-from reconciler.engines.host.ending import terminated
-from reconciler.engines.host.environment import Room, environment
+from reconciler.engines.host.decisions.changes import begun, hooked
+from reconciler.engines.host.decisions.ending import terminated
+from reconciler.engines.host.decisions.restarts import kept_running
+from reconciler.engines.host.decisions.timing import Timing
+from reconciler.engines.host.given.building import rollout_of
+from reconciler.engines.host.given.builtin import Surroundings
+from reconciler.engines.host.given.environment import Room, environment
+from reconciler.engines.host.given.vault import Revealed
 from reconciler.engines.host.processes.marker import Marking
 from reconciler.engines.host.replica import Container as Running
 from reconciler.engines.host.replica import Ended, Phase, Replica
-from reconciler.engines.host.restarts import kept_running
 from reconciler.engines.host.runtime import Launch, Place
-from reconciler.engines.host.timing import Timing
-from reconciler.engines.host.vault import Revealed
 from reconciler.engines.host.wanted import WantedContainer
 from reconciler.model.key import Key, Kind
 from reconciler.model.workload import Command, Container, Port, Specification
@@ -79,7 +79,7 @@ def _revealed(key: Key) -> Revealed:
 def sentences() -> list[str]:
     """What the condition NotEnforced can say; `…` stands for what depends on the workload."""
     package = "reconciler/engines/host"
-    found = [*_written(f"{package}/processes/lacking.py"), *_written(f"{package}/mounts.py", "not_mounted")]
+    found = [*_written(f"{package}/processes/lacking.py"), *_written(f"{package}/given/mounts.py", "not_mounted")]
     return [text for text in found if " " in text]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.vault import Revealed
+from reconciler.engines.host.given.vault import Revealed
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.pipeline.vault import Vault

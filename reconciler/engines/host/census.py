@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.engines.host.decisions.standing import fault_of
 from reconciler.engines.host.processes.ends import lives
 from reconciler.engines.host.processes.folders import Begun, Folders
 from reconciler.engines.host.processes.marker import Marking
@@ -16,7 +17,6 @@ from reconciler.engines.host.processes.proc import boot_id
 from reconciler.engines.host.processes.using import usage
 from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.engines.host.runtime import Place, Usage
-from reconciler.engines.host.standing import fault_of
 from reconciler.engines.host.store import Store
 
 

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.engines.host.changes import not_alive, probed, settled
+from reconciler.engines.host.decisions.changes import not_alive, probed, settled
 from reconciler.engines.host.keeper import Keeper
 from reconciler.engines.host.pace import Pace
-from reconciler.engines.host.probes import Kind
+from reconciler.engines.host.probing.probes import Kind
 from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
 from reconciler.engines.host.runtime import Place, Running
 from reconciler.engines.host.tools import Tools

@@ -9,9 +9,9 @@ import msgspec
 
 from reconciler.clock import iso
 from reconciler.engines.deployment import Deployment, Place, Status, Version, WorkloadStatus
-from reconciler.engines.host.progress import Progress, progress
+from reconciler.engines.host.decisions.progress import Progress, progress
+from reconciler.engines.host.decisions.standing import fault_of, is_current, is_failing
 from reconciler.engines.host.replica import Container, Hook, Replica
-from reconciler.engines.host.standing import fault_of, is_current, is_failing
 from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
 from reconciler.model.record import Health
 

@@ -13,23 +13,23 @@ import msgspec
 
 from reconciler.engines.binding import Binding
 from reconciler.engines.deployment import Place
-from reconciler.engines.host.advisor import Advisor
-from reconciler.engines.host.autoscaling import STEADY
 from reconciler.engines.host.controller import Controller
+from reconciler.engines.host.decisions.standing import is_leaving
+from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.describe import Circumstances, described
-from reconciler.engines.host.files import Files
+from reconciler.engines.host.given.files import Files
+from reconciler.engines.host.given.outfit import Wardrobe
+from reconciler.engines.host.given.supply import Fixed, Supplies, Supply
+from reconciler.engines.host.given.tokens import Tokens
 from reconciler.engines.host.logs.collector import Collector
-from reconciler.engines.host.metrics import CpuMetric
-from reconciler.engines.host.outfit import Wardrobe
 from reconciler.engines.host.pool import Pool
-from reconciler.engines.host.probing import Prober
+from reconciler.engines.host.probing.prober import Prober
 from reconciler.engines.host.runtime import Runtime
-from reconciler.engines.host.scaler import Scaler
-from reconciler.engines.host.standing import is_leaving
+from reconciler.engines.host.scaling.advisor import Advisor
+from reconciler.engines.host.scaling.autoscaling import STEADY
+from reconciler.engines.host.scaling.metrics import CpuMetric
+from reconciler.engines.host.scaling.scaler import Scaler
 from reconciler.engines.host.store import Store
-from reconciler.engines.host.supply import Fixed, Supplies, Supply
-from reconciler.engines.host.timing import Timing
-from reconciler.engines.host.tokens import Tokens
 from reconciler.engines.host.tools import Tools
 from reconciler.engines.host.upkeep import Upkeep
 from reconciler.engines.protocol import News, Outcome, Result, Seen

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from reconciler.engines.host.changes import HookName
+from reconciler.engines.host.decisions.changes import HookName
+from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.runtime import Place, Runtime
-from reconciler.engines.host.timing import Timing
 from reconciler.errors import EngineError
 from reconciler.model.workload import Command
 

@@ -12,8 +12,8 @@ from reconciler.clock import iso
 from reconciler.engines import words
 from reconciler.engines.backoff import RetryPolicy, longest_wait
 from reconciler.engines.host.acts import Act, Await, Create, End, Kill, Remove, RunPreStop, Start, Terminate
-from reconciler.engines.host.changes import HookName, begun, ended, hooked, made
-from reconciler.engines.host.decide import decide
+from reconciler.engines.host.decisions.changes import HookName, begun, ended, hooked, made
+from reconciler.engines.host.decisions.decide import decide
 from reconciler.engines.host.hooks import Hooks
 from reconciler.engines.host.pace import Pace
 from reconciler.engines.host.replica import Ended, Hook, Phase, Replica, container_of

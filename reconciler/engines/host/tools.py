@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 from reconciler.clock import Clock
+from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.pool import Pool
 from reconciler.engines.host.replica import Container, Replica
 from reconciler.engines.host.runtime import Launch, Place, Runtime
 from reconciler.engines.host.store import Store
-from reconciler.engines.host.timing import Timing
 from reconciler.engines.host.wanted import Wanted, WantedContainer
 from reconciler.engines.protocol import News
 

@@ -7,7 +7,7 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler.engines.host.files import MEMORY
+from reconciler.engines.host.given.files import MEMORY
 from reconciler.engines.host.processes.hierarchies import find, mounts, name_for
 from reconciler.pipeline.doctor.check import Check, fine, problem, warning
 from reconciler.pipeline.doctor.rights import ENTER, WRITE, Identity

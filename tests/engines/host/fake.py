@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.probes import Kind
+from reconciler.engines.host.probing.probes import Kind
 from reconciler.engines.host.replica import Container, Replica
 from reconciler.engines.host.runtime import Executed, Launch, OnEnd, Place, Running, Usage
 from reconciler.engines.host.wanted import Wanted, WantedContainer

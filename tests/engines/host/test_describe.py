@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.engines.deployment import Place
 from reconciler.engines.host.acts import End, Start
-from reconciler.engines.host.changes import begun, ended, hooked, made
+from reconciler.engines.host.decisions.changes import begun, ended, hooked, made
 from reconciler.engines.host.describe import Circumstances, HostStatus, described
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.wanted import Type, Wanted, WantedContainer

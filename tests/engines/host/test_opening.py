@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.changes import made
+from reconciler.engines.host.decisions.changes import made
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.processes.runtime import ProcessRuntime
 from reconciler.engines.host.runtime import OnEnd

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from reconciler.engines.host.acts import Act, Await, Create, Decision, End, Remove
+from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
-from reconciler.engines.host.timing import Timing
 from reconciler.engines.host.wanted import Rollout, Type, Wanted, WantedContainer
 from reconciler.model.key import Key, Kind
 from reconciler.model.workload import Command, Options, Probe

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host import changes
 from reconciler.engines.host.acts import Await, End, Kill, RunPreStop, Start, Terminate
+from reconciler.engines.host.decisions import changes
 from reconciler.engines.host.replica import Replica
 from tests.casefiles import cases
 from tests.engines.host.decisions.reading import HOOK, PROBE, wanted_from

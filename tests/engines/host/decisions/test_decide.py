@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.decide import decide
-from reconciler.engines.host.progress import progress
+from reconciler.engines.host.decisions.decide import decide
+from reconciler.engines.host.decisions.progress import progress
 from tests.casefiles import cases
 from tests.engines.host.decisions.reading import lines, replica_from, timing_from, wanted_from
 

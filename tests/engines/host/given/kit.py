@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.host.building import specification
-from reconciler.engines.host.builtin import Surroundings
-from reconciler.engines.host.vault import Reveal, Revealed
+from reconciler.engines.host.given.building import specification
+from reconciler.engines.host.given.builtin import Surroundings
+from reconciler.engines.host.given.vault import Reveal, Revealed
 from reconciler.errors import EngineError
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.normal import Dialect

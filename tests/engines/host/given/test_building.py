@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.building import Applied, wanted_of
-from reconciler.engines.host.stamp import secrets_used, stamp_of
+from reconciler.engines.host.given.building import Applied, wanted_of
+from reconciler.engines.host.given.stamp import secrets_used, stamp_of
 from reconciler.engines.host.wanted import WantedContainer
 from reconciler.model.key import Key
 from reconciler.model.workload import Probe

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.engines.host.files import MEMORY, Files, Given
-from reconciler.engines.host.mounts import not_mounted
-from reconciler.engines.host.owning import Owner
+from reconciler.engines.host.given.files import MEMORY, Files, Given
+from reconciler.engines.host.given.mounts import not_mounted
+from reconciler.engines.host.given.owning import Owner
 from reconciler.engines.host.runtime import Place
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.files import Files
-from reconciler.engines.host.outfit import Wardrobe
-from reconciler.engines.host.ports import BLOCKED, FROM_HERE, bindable, free_ports
+from reconciler.engines.host.given.files import Files
+from reconciler.engines.host.given.outfit import Wardrobe
+from reconciler.engines.host.given.ports import BLOCKED, FROM_HERE, bindable, free_ports
 from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
 from reconciler.errors import EngineError
 from reconciler.manifests.rules.ports import BLOCKED as REFUSED

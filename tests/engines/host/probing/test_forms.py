@@ -22,11 +22,11 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.asking import Answer, Asked, ask
-from reconciler.engines.host.grpchealth import serving_status
-from reconciler.engines.host.httpget import NoAnswer
-from reconciler.engines.host.probes import Kind as ProbeKind
-from reconciler.engines.host.probing import Prober
+from reconciler.engines.host.probing.asking import Answer, Asked, ask
+from reconciler.engines.host.probing.grpchealth import serving_status
+from reconciler.engines.host.probing.httpget import NoAnswer
+from reconciler.engines.host.probing.prober import Prober
+from reconciler.engines.host.probing.probes import Kind as ProbeKind
 from reconciler.engines.host.replica import Container
 from reconciler.engines.host.runtime import Executed, Place
 from reconciler.engines.host.wanted import WantedContainer

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engines.host.probes import Kind, after, initial, next_due
-from reconciler.engines.host.probing import Prober
+from reconciler.engines.host.probing.prober import Prober
+from reconciler.engines.host.probing.probes import Kind, after, initial, next_due
 from reconciler.engines.host.replica import Container
 from reconciler.engines.host.runtime import Executed, Place
 from reconciler.engines.host.wanted import WantedContainer

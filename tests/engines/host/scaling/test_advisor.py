@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.engines.host.advisor import Advisor
-from reconciler.engines.host.metrics import Used
 from reconciler.engines.host.runtime import Place
+from reconciler.engines.host.scaling.advisor import Advisor
+from reconciler.engines.host.scaling.metrics import Used
 from reconciler.engines.host.wanted import WantedContainer
 from reconciler.model.workload import Autoscaling
 from tests.engines.host.scaling.test_autoscaling import KEY, wanted_of

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engines.host.autoscaling import (
+from reconciler.engines.host.scaling.autoscaling import (
     SETTLING,
     Reading,
     ScaleState,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engines.host.capacity import SLOTS, Amount, History, applies, learned, recommended
-from reconciler.engines.host.metrics import Used
+from reconciler.engines.host.scaling.capacity import SLOTS, Amount, History, applies, learned, recommended
+from reconciler.engines.host.scaling.metrics import Used
 from reconciler.engines.host.wanted import WantedContainer
 from reconciler.model.workload import Autoscaling
 from tests.casefiles import cases

@@ -8,10 +8,10 @@ from contextlib import suppress
 import msgspec
 import pytest
 
-from reconciler.engines.host.autoscaling import Reading
-from reconciler.engines.host.metrics import CpuMetric, Used, counted_for
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtime import Place, Usage
+from reconciler.engines.host.scaling.autoscaling import Reading
+from reconciler.engines.host.scaling.metrics import CpuMetric, Used, counted_for
 from reconciler.engines.host.wanted import WantedContainer
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind

@@ -12,8 +12,8 @@ from functools import partial
 
 import msgspec
 
-from reconciler.engines.host.standing import is_available, is_current
-from reconciler.engines.host.timing import Timing
+from reconciler.engines.host.decisions.standing import is_available, is_current
+from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.wanted import Rollout, Type, Wanted
 from reconciler.model.workload import Options
 from tests.engines.host.simulation.behaviour import SOUND

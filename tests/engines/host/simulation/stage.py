@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.controller import Controller
+from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.pool import Pool
-from reconciler.engines.host.probes import Kind
+from reconciler.engines.host.probing.probes import Kind
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtime import Place
 from reconciler.engines.host.store import Store
-from reconciler.engines.host.timing import Timing
 from reconciler.engines.host.tools import Tools
 from reconciler.engines.host.wanted import Wanted
 from reconciler.engines.protocol import News

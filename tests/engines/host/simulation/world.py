@@ -9,12 +9,12 @@ from functools import partial
 
 import msgspec
 
-from reconciler.engines.host import changes
 from reconciler.engines.host.acts import Act, Create, Decision, Kill, Remove, RunPreStop, Start, Terminate
-from reconciler.engines.host.decide import decide
+from reconciler.engines.host.decisions import changes
+from reconciler.engines.host.decisions.decide import decide
+from reconciler.engines.host.decisions.standing import is_available
+from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Hook, Phase, Replica
-from reconciler.engines.host.standing import is_available
-from reconciler.engines.host.timing import Timing
 from reconciler.engines.host.wanted import Wanted
 from reconciler.model.key import Key, Kind
 from tests.engines.host.decisions.reading import line

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reconciler.clock import Clock
-from reconciler.engines.host.autoscaling import ScaleState, averaged_over, begun, scaled
-from reconciler.engines.host.metrics import MetricSource, counted_for
+from reconciler.engines.host.given.supply import Supply
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.supply import Supply
+from reconciler.engines.host.scaling.autoscaling import ScaleState, averaged_over, begun, scaled
+from reconciler.engines.host.scaling.metrics import MetricSource, counted_for
 from reconciler.engines.host.wanted import Wanted
 from reconciler.model.key import Key
 from reconciler.model.workload import metric_of

@@ -8,9 +8,9 @@ over, and 90 seconds in all. A container that does not run needs nothing, and is
 from __future__ import annotations
 
 from reconciler.engines.host.acts import Decision, Kill, Remove, RunPreStop, Terminate, soonest
+from reconciler.engines.host.decisions.restarts import due
+from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Container, Hook, Phase, Replica
-from reconciler.engines.host.restarts import due
-from reconciler.engines.host.timing import Timing
 
 
 def terminated(replica: Replica, now: float, timing: Timing) -> Decision:

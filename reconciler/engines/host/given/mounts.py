@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import msgspec
 
-from reconciler.engines.host.builtin import PLATFORM
-from reconciler.engines.host.stamp import SECRET
-from reconciler.engines.host.vault import Reveal, as_json, part_of, parts_of, secret_of, whole_of
+from reconciler.engines.host.given.builtin import PLATFORM
+from reconciler.engines.host.given.stamp import SECRET
+from reconciler.engines.host.given.vault import Reveal, as_json, part_of, parts_of, secret_of, whole_of
 from reconciler.errors import EngineError
 from reconciler.model.secret import TEXTS
 from reconciler.model.workload import Container, Volume

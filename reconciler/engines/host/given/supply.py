@@ -6,10 +6,10 @@ import msgspec
 
 from reconciler.engines.alias import make_alias
 from reconciler.engines.binding import Binding
-from reconciler.engines.host.building import Applied, specification, wanted_of
-from reconciler.engines.host.builtin import Surroundings, namespace_of, provider_and_region
-from reconciler.engines.host.stamp import secrets_used, stamp_of
-from reconciler.engines.host.tokens import Tokens
+from reconciler.engines.host.given.building import Applied, specification, wanted_of
+from reconciler.engines.host.given.builtin import Surroundings, namespace_of, provider_and_region
+from reconciler.engines.host.given.stamp import secrets_used, stamp_of
+from reconciler.engines.host.given.tokens import Tokens
 from reconciler.engines.host.wanted import Wanted
 from reconciler.model.gvc import Gvc
 from reconciler.model.key import Key, Kind

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.host.stamp import SECRET
+from reconciler.engines.host.given.stamp import SECRET
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.secret import ENCODED, Secret

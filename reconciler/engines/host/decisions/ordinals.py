@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reconciler.engines.host.acts import Act, Create, End
+from reconciler.engines.host.decisions.standing import is_available, is_current
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.standing import is_available, is_current
 from reconciler.engines.host.wanted import Wanted
 
 

@@ -13,7 +13,7 @@ from math import ceil
 
 import msgspec
 
-from reconciler.engines.host.metrics import Used
+from reconciler.engines.host.scaling.metrics import Used
 from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
 from reconciler.model.workload import metric_of
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.building import declared_ports
-from reconciler.engines.host.builtin import Surroundings, built_in
-from reconciler.engines.host.embedding import LONGEST, embedded
-from reconciler.engines.host.stamp import SECRET, variables_of
-from reconciler.engines.host.vault import Reveal, text_at
+from reconciler.engines.host.given.building import declared_ports
+from reconciler.engines.host.given.builtin import Surroundings, built_in
+from reconciler.engines.host.given.embedding import LONGEST, embedded
+from reconciler.engines.host.given.stamp import SECRET, variables_of
+from reconciler.engines.host.given.vault import Reveal, text_at
 from reconciler.errors import EngineError
 from reconciler.model.workload import Container
 

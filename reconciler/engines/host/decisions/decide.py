@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reconciler.engines.host.acts import Decision, End, soonest
-from reconciler.engines.host.ending import terminated
-from reconciler.engines.host.ordinals import ordered
+from reconciler.engines.host.decisions.ending import terminated
+from reconciler.engines.host.decisions.ordinals import ordered
+from reconciler.engines.host.decisions.restarts import kept_running
+from reconciler.engines.host.decisions.rollout import rolled
+from reconciler.engines.host.decisions.standing import upcoming
+from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.restarts import kept_running
-from reconciler.engines.host.rollout import rolled
-from reconciler.engines.host.standing import upcoming
-from reconciler.engines.host.timing import Timing
 from reconciler.engines.host.wanted import Type, Wanted
 
 

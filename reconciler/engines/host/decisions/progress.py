@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from reconciler.engines.host.decisions.standing import fault_of, is_available, is_current, is_failing
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.standing import fault_of, is_available, is_current, is_failing
 from reconciler.engines.host.wanted import Type, Wanted
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.capacity import History, applies, learned, recommended
-from reconciler.engines.host.metrics import Used
 from reconciler.engines.host.runtime import Place
+from reconciler.engines.host.scaling.capacity import History, applies, learned, recommended
+from reconciler.engines.host.scaling.metrics import Used
 from reconciler.engines.host.wanted import Wanted
 from reconciler.engines.host.writing import write_whole
 from reconciler.errors import EngineError

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Collection
 from pathlib import Path
 
-from reconciler.engines.host.building import declared_ports
-from reconciler.engines.host.environment import Room, environment
-from reconciler.engines.host.files import Files
-from reconciler.engines.host.mounts import not_mounted
-from reconciler.engines.host.owning import Owner
-from reconciler.engines.host.ports import bindable, free_ports
+from reconciler.engines.host.given.building import declared_ports
+from reconciler.engines.host.given.environment import Room, environment
+from reconciler.engines.host.given.files import Files
+from reconciler.engines.host.given.mounts import not_mounted
+from reconciler.engines.host.given.owning import Owner
+from reconciler.engines.host.given.ports import bindable, free_ports
+from reconciler.engines.host.given.supply import Supply
+from reconciler.engines.host.given.vault import Reveal
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtime import Launch, Place
-from reconciler.engines.host.supply import Supply
-from reconciler.engines.host.vault import Reveal
 from reconciler.engines.host.wanted import Wanted
 from reconciler.errors import EngineError
 from reconciler.model.key import Key

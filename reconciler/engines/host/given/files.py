@@ -12,12 +12,12 @@ from threading import Lock
 
 import msgspec
 
-from reconciler.engines.host.builtin import PLATFORM
-from reconciler.engines.host.mounts import Planned, ScratchMount, SecretMount, VolumeMount, planned
-from reconciler.engines.host.owning import Owner, give_all, make, pass_through, unreachable
-from reconciler.engines.host.removal import remove
+from reconciler.engines.host.given.builtin import PLATFORM
+from reconciler.engines.host.given.mounts import Planned, ScratchMount, SecretMount, VolumeMount, planned
+from reconciler.engines.host.given.owning import Owner, give_all, make, pass_through, unreachable
+from reconciler.engines.host.given.removal import remove
+from reconciler.engines.host.given.vault import Reveal
 from reconciler.engines.host.runtime import Mount, Place
-from reconciler.engines.host.vault import Reveal
 from reconciler.engines.host.writing import failed
 from reconciler.model.key import Key, Kind
 from reconciler.model.workload import Container

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from reconciler.engines.host.grpchealth import check
-from reconciler.engines.host.httpget import HOST, NoAnswer, get
+from reconciler.engines.host.probing.grpchealth import check
+from reconciler.engines.host.probing.httpget import HOST, NoAnswer, get
 from reconciler.engines.host.runtime import Executed, Place
 from reconciler.engines.host.wanted import WantedContainer
 from reconciler.errors import EngineError

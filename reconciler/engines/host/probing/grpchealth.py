@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from reconciler.engines.host.httpget import AGENT, HOST, NoAnswer
+from reconciler.engines.host.probing.httpget import AGENT, HOST, NoAnswer
 
 if TYPE_CHECKING:
     from h2.connection import H2Connection

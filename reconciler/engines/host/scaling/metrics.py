@@ -8,9 +8,9 @@ from typing import Protocol
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.autoscaling import Reading
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtime import Place, Usage
+from reconciler.engines.host.scaling.autoscaling import Reading
 from reconciler.engines.host.wanted import Wanted
 from reconciler.model.key import Key
 from reconciler.model.workload import metric_of

@@ -9,8 +9,8 @@ from zlib import crc32
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.asking import Asked, Executes, ask
-from reconciler.engines.host.probes import Kind, ProbeState, after, initial, next_due
+from reconciler.engines.host.probing.asking import Asked, Executes, ask
+from reconciler.engines.host.probing.probes import Kind, ProbeState, after, initial, next_due
 from reconciler.engines.host.replica import Container
 from reconciler.engines.host.runtime import Place
 from reconciler.engines.host.wanted import WantedContainer

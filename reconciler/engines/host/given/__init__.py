@@ -1,0 +1,1 @@
+"""What containers are given on this host: ports, variables, files and secrets."""

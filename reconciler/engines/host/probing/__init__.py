@@ -1,0 +1,1 @@
+"""Probes: asked of containers at their pace, and what their answers mean."""

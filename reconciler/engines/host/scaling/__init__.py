@@ -1,0 +1,1 @@
+"""How many replicas there shall be, and of what size: metrics, decisions, recommendations."""
