@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -16,6 +17,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 _PARTS = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])|([\r\n])|([^\x1b\r\n]+)")
 
 
+def heed_interrupts() -> None:
+    """What a terminal's foreground has; a test run in the background hands on that SIGINT is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """What a command writes to a terminal of 24 lines; ``code`` is how it ended."""
 
@@ -23,7 +29,9 @@ class Terminal:
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
         environ = {name: value for name, value in {**os.environ, **environ}.items() if name not in ("LINES", "COLUMNS")}
-        self.process = subprocess.Popen(command, env=environ, stdin=slave, stdout=slave, stderr=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            command, env=environ, stdin=slave, stdout=slave, stderr=subprocess.PIPE, preexec_fn=heed_interrupts
+        )
         os.close(slave)
         self.written = ""
 

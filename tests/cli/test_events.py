@@ -11,6 +11,7 @@ from pathlib import Path
 
 from reconciler.records.events import Event
 from tests.cli.commandline import AT, reconciler, shop
+from tests.cli.terminal import heed_interrupts
 
 
 def test_events_are_told_oldest_first_one_a_line(tmp_path: Path) -> None:
@@ -33,11 +34,6 @@ def test_events_of_one_resource_and_the_last_of_them(tmp_path: Path) -> None:
         "time": "2027-01-15T08:00:02Z", "run": 2, "key": "workload/shop/api", "location": "aws-us-west-2",
         "type": "Normal", "reason": "Updated", "message": "image changed", "id": 3,
     }  # fmt: skip
-
-
-def heed_interrupts() -> None:
-    """What a terminal's foreground has; a test run in the background hands on that SIGINT is ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_following_shows_what_another_process_records(tmp_path: Path) -> None:

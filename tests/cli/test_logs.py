@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.commandline import SETTINGS, reconciler
 from tests.cli.desk import Desk, golden, here
-from tests.cli.test_events import heed_interrupts
+from tests.cli.terminal import heed_interrupts
 from tests.cli.test_readers import member, only_root, ready, site
 from tests.daemon.kit import Site
 from tests.engines.host.logs.kit import Location, place
