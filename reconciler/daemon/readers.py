@@ -12,6 +12,7 @@ import grp
 import os
 import signal
 import socket
+import stat
 import sys
 from pathlib import Path
 
@@ -85,7 +86,11 @@ class Readers:
             task.cancel()
         await asyncio.gather(*self._asking, return_exceptions=True)
         (self._state / NAME).unlink(missing_ok=True)
-        self._state.chmod(0o700)
+        self._restrict(0o700)
+
+    def _restrict(self, mode: int) -> None:
+        """Close the state directory but for ``mode``, and for whom the host engine lets through to what is theirs."""
+        self._state.chmod(mode | (self._state.stat().st_mode & stat.S_IXOTH))
 
     async def _listen(self, gid: int) -> asyncio.Server:
         (self._state / NAME).unlink(missing_ok=True)
@@ -97,7 +102,7 @@ class Readers:
             os.chown(self._state / NAME, -1, gid)
             os.chown(self._state, -1, gid)
             (self._state / NAME).chmod(0o660)
-            self._state.chmod(0o710)
+            self._restrict(0o710)
             return await asyncio.start_unix_server(self._asked, sock=listener, limit=_LONGEST)
         except OSError:
             listener.close()

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
+import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -98,6 +100,17 @@ class HostSite(Site):
         """Kill whatever runs still."""
         for location in self.settings["locations"]:
             asyncio.run(end_all(ProcessRuntime(self.state / "host" / location, location, SystemClock())))
+
+
+@contextlib.contextmanager
+def open_place() -> Iterator[Path]:
+    """A directory that every user gets to."""
+    place = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
+    place.chmod(0o711)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 import urllib.request
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.decisions.timing import Timing
-from tests.daemon.hostkit import HostSite, fetch, host_site, served
+from tests.daemon.hostkit import SERVER, HostSite, fetch, host_site, open_place, served
 from tests.daemon.kit import ROOT, eventually
 
 wait = partial(eventually, patience=60.0)
@@ -220,3 +221,31 @@ def test_replicas_outlive_lost_records_and_are_taken_over(shop: HostSite) -> Non
         assert len(shop.programs()) == 2
         events = shop.run("events", "workload/shop/web").stdout
         assert "ended with" not in events
+
+
+WHO = SERVER.replace('os.environ.get("GREETING", "")', "who()").replace(
+    "class Page",
+    "def who():\n"
+    "    data = os.environ['RECONCILER_VOLUMES'] + '/data/mark'\n"
+    "    open(data, 'a').write('x')\n"
+    "    ready = os.environ['RECONCILER_POOL'] + '/web.json'\n"
+    "    return f'{os.getuid()} {os.stat(data).st_uid} {len(open(ready).read()) > 20} {os.path.exists(HOME)}'\n"
+    "HOME = os.environ['HOME']\n"
+    "class Page",
+)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs programs as somebody else")
+def test_a_workload_of_another_user_finds_what_is_its_own_and_nothing_else() -> None:
+    volumes = [{"uri": "scratch://data", "path": "/data"}]
+    web = served(replicas=1, args=["-c", WHO], volumes=volumes, securityOptions={"runAsUser": 65534})
+    with open_place() as place, host_site(place, {"shop/web.yaml": web}) as site, site.daemon():
+        wait(site.healthy)
+        assert site.greetings("web") == {"65534 65534 True True"}
+        here = site.state / "host" / "here"
+        folders = [here / name for name in ("logs", "replicas", "run", "tokens", "usage")]
+        closed = [site.state / "records.sqlite", site.state, here.parent, here, *folders]
+        for path in closed:
+            look = ["cat" if path.is_file() else "ls", str(path)]
+            told = subprocess.run(look, user=65534, group=65534, extra_groups=[], capture_output=True, check=False)
+            assert b"Permission denied" in told.stderr, path

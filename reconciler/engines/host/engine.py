@@ -19,6 +19,7 @@ from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.describe import Circumstances, described
 from reconciler.engines.host.given.files import Files
 from reconciler.engines.host.given.outfit import Wardrobe
+from reconciler.engines.host.given.owning import keep_private
 from reconciler.engines.host.given.supply import Fixed, Supplies, Supply
 from reconciler.engines.host.given.tokens import Tokens
 from reconciler.engines.host.logs.collector import Collector
@@ -108,7 +109,7 @@ class HostEngine:
                 await self._take_over()
 
     async def _take_over(self) -> None:
-        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        keep_private(self._root)
         await self._controller.open()
         records = self._records_here()
         for record in records:

@@ -53,7 +53,7 @@ class Pool:
                 listener(key, ready)
         if ready != self._written.get(key):
             path = self._directory / key.gvc / f"{key.name}.json"
-            write_whole(path, msgspec.json.encode({"replicas": ready}), 0o644)
+            write_whole(path, msgspec.json.encode({"replicas": ready}), 0o644, 0o755)
             self._written[key] = ready
 
     def drop(self, key: Key) -> None:

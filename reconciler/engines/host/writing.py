@@ -9,14 +9,14 @@ from pathlib import Path
 from reconciler.errors import EngineError
 
 
-def write_whole(path: Path, content: bytes, mode: int) -> None:
-    """Put ``content`` in the place of what is at ``path``, with its folders made where they are missing.
+def write_whole(path: Path, content: bytes, mode: int, folder: int = 0o700) -> None:
+    """Put ``content`` in the place of what is at ``path``; its folder is made with mode ``folder`` where it is missing.
 
     It outlives a kill of the daemon, not a power cut, which ends all that it is about. Raises EngineError.
     """
     part = path.with_name(f".{path.name}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=folder)
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             file.write(content)
         part.replace(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Collection
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from reconciler.engines.host.given.building import declared_ports
 from reconciler.engines.host.given.environment import Room, environment
 from reconciler.engines.host.given.files import Files
 from reconciler.engines.host.given.mounts import not_mounted
-from reconciler.engines.host.given.owning import Owner
+from reconciler.engines.host.given.owning import Owner, let_through
 from reconciler.engines.host.given.ports import bindable, free_ports
 from reconciler.engines.host.given.supply import Supply
 from reconciler.engines.host.given.vault import Reveal
@@ -41,6 +42,9 @@ class Wardrobe:
     def stock(self, supply: Supply) -> None:
         """Let replicas of this version be made."""
         wanted = supply.wanted
+        if wanted.user and os.geteuid() == 0:
+            root = self._pool.parent
+            let_through(root.parent.parent, root.parent, root)
         self._supplies.setdefault(wanted.key, {})[wanted.version, wanted.stamp] = supply
 
     def forget(self, key: Key) -> None:

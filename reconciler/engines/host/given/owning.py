@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+
+from reconciler.engines.host.writing import failed
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -60,6 +63,28 @@ def pass_through(path: Path, owner: Owner) -> None:
     """Let ``owner`` through a directory of ours on the way to its own, without a look at what else is there."""
     if owner.other:
         path.chmod(0o711)
+
+
+def keep_private(root: Path) -> None:
+    """Make the directory of a location, and in it those that are nobody's but the daemon's. Raises EngineError."""
+    try:
+        root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (root, *(root / name for name in ("logs", "replicas", "run", "tokens", "usage"))):
+            folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise failed(f"the directory {root} cannot be made", error) from None
+
+
+def let_through(*folders: Path) -> None:
+    """Let other users through directories of ours to what is theirs below; only what they know by name do they find.
+
+    Everything else in these directories is closed by modes of its own. Where it cannot be done ``unreachable`` says so.
+    """
+    for folder in folders:
+        with suppress(OSError):
+            found = folder.stat()
+            if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IXOTH:
+                folder.chmod(stat.S_IMODE(found.st_mode) | stat.S_IXOTH)
 
 
 def unreachable(path: Path, owner: Owner) -> tuple[str, ...]:
