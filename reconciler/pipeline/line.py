@@ -171,7 +171,8 @@ class Line:
         """
         plan = prepared.plan
         assert plan is not None
-        with self.records.transaction():
+        # Before a step is performed its journal row is on the disk, and all that was written before it.
+        with self.records.repeatable():
             self._forget_failures(plan)
             accept(self.records, prepared.loaded, self.name)
             if plan.held:
@@ -217,7 +218,8 @@ class Line:
         return ended
 
     def _finish(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report) -> None:
-        with self.records.transaction():
+        # Only an approval that is used up has to outlive a power cut; the rest is told again by the next run.
+        with self.records.transaction() if plan.let_go else self.records.repeatable():
             news = waits.remember(self.records, outcomes, plan.kept, self.clock.now())
             self.records.pending.add_many(self.name, news)
             settle(self.records, plan, outcomes, run, self.clock.now())
