@@ -8,6 +8,11 @@ import shutil
 import pytest
 
 
+def only_root(reason: str) -> pytest.MarkDecorator:
+    """Skips a test for anybody but root; in CI it runs, and fails, whoever runs it."""
+    return pytest.mark.skipif(os.geteuid() != 0 and not os.environ.get("CI"), reason=reason)
+
+
 def tool(name: str, package: str) -> str:
     """Path of the program ``name``. Without it the test skips and names the Debian package; in CI it fails."""
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")

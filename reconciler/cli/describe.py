@@ -105,11 +105,11 @@ def _places(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
 
 def _lacking(facts: Facts) -> Iterator[tuple[str, str]]:
     """What has no effect, whole, a sentence a row, with the locations that say so."""
-    from reconciler.status.deployed import lacking_of
+    from reconciler.status.deployed import NOT_ENFORCED, told_of
 
     places: dict[str, list[str]] = {}
     for record in facts.records:
-        for sentence in _SENTENCES.split(" ".join(lacking_of(record.state))):
+        for sentence in _SENTENCES.split(" ".join(told_of(record.state, NOT_ENFORCED))):
             if sentence:
                 places.setdefault(sentence, []).append(record.location)
     yield from ((", ".join(at), sentence) for sentence, at in places.items())

@@ -9,7 +9,7 @@ import msgspec
 from reconciler.errors import ReconcilerError
 from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
-from reconciler.status.deployed import NOT_ENFORCED, lacking_of, message_of
+from reconciler.status.deployed import CLOCK_JUMPED, NOT_ENFORCED, message_of, told_of
 from reconciler.status.health import worst
 
 READY = "Ready"
@@ -95,8 +95,9 @@ def conditions(facts: Facts) -> tuple[Condition, ...]:
 
     Ready: every record has the desired digest and is Healthy. Reconciling: more will happen without anybody doing
     anything. Stalled: it will not mend itself. Placed is False where locations of the GVC are bound by no engine
-    here (4-fields.md, section 2). NotEnforced: an engine cannot hold it to all that it asks for. Messages carry no
-    times, and no counts but of replicas on their way, so that an unchanged state stays unchanged.
+    here (4-fields.md, section 2). NotEnforced: an engine cannot hold it to all that it asks for. ClockJumped: the
+    clock was set where it runs. Messages carry no times, and no counts but of replicas on their way, so that an
+    unchanged state stays unchanged.
     """
     if not facts.exists:
         return ()
@@ -111,7 +112,7 @@ def conditions(facts: Facts) -> tuple[Condition, ...]:
     else:
         found = _wanted(facts)
     held = (Condition(SUSPENDED, True, SUSPENDED, shortened(facts.suspended)),) if facts.suspended else ()
-    return (*found, *held, *_unplaced(facts), *_not_enforced(facts.records))
+    return (*found, *held, *_unplaced(facts), *_of_engines(facts.records))
 
 
 def ready(facts: Facts) -> bool:
@@ -193,16 +194,20 @@ def _told(records: Iterable[Record], health: Health) -> str:
     return f" at {('; ' if any(message for _, message in found) else ', ').join(told)}" if told else ""
 
 
-def _not_enforced(records: Iterable[Record]) -> tuple[Condition, ...]:
-    """What has no effect where the resource runs, by engines that say so; a place each, or all where they agree."""
+def _of_engines(records: tuple[Record, ...]) -> tuple[Condition, ...]:
+    return tuple(condition for kind in (NOT_ENFORCED, CLOCK_JUMPED) for condition in _held(records, kind))
+
+
+def _held(records: tuple[Record, ...], kind: str) -> tuple[Condition, ...]:
+    """The condition ``kind`` as engines tell it; a place each, or all where they agree."""
     places: dict[str, list[str]] = {}
     for record in records:
-        for message in lacking_of(record.state):
+        for message in told_of(record.state, kind):
             places.setdefault(message, []).append(record.location)
     if not places:
         return ()
     told = "; ".join(f"at {', '.join(sorted(at))}: {message}" for message, at in sorted(places.items()))
-    return (Condition(NOT_ENFORCED, True, NOT_ENFORCED, shortened(told)),)
+    return (Condition(kind, True, kind, shortened(told)),)
 
 
 def _at_work(reason: str, message: str) -> tuple[Condition, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 NOT_ENFORCED = "NotEnforced"
-_MARK = f'"{NOT_ENFORCED}"'.encode()
+CLOCK_JUMPED = "ClockJumped"
 
 
 class _Condition(msgspec.Struct):
@@ -30,11 +30,11 @@ def message_of(state: bytes) -> str:
     return _status(state).message
 
 
-def lacking_of(state: bytes) -> list[str]:
-    """What an engine says has no effect at its location; most states are not even decoded for that."""
-    if _MARK not in state:
+def told_of(state: bytes, kind: str) -> list[str]:
+    """What an engine says in its condition ``kind``; most states are not even decoded for that."""
+    if f'"{kind}"'.encode() not in state:
         return []
-    return [each.message for each in _status(state).conditions if each.type == NOT_ENFORCED]
+    return [each.message for each in _status(state).conditions if each.type == kind]
 
 
 def _status(state: bytes) -> _Status:

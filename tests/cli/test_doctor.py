@@ -24,6 +24,7 @@ from tests.gitkit import HttpsServer
 from tests.manifests.rulecases import private
 from tests.sops.kit import MOMENT, fresh
 from tests.source.keys import Keys
+from tests.tools import only_root
 
 TOKEN = "s3cret-t0ken"
 NOBODY = 12_345
@@ -150,7 +151,7 @@ def test_a_state_directory_that_is_open_to_others_is_a_problem(desk: Desk) -> No
     assert "holds secrets, is open to others" in told(desk, "state directory", "problem")
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+@only_root("only root can give files away")
 def test_what_the_user_of_the_daemon_may_not_do_is_a_problem(open_place: Path) -> None:
     desk = Desk(open_place)
     desk.applied()

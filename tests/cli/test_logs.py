@@ -14,7 +14,7 @@ import pytest
 from tests.cli.commandline import SETTINGS, reconciler
 from tests.cli.desk import Desk, golden, here
 from tests.cli.terminal import heed_interrupts
-from tests.cli.test_readers import member, only_root, ready, site
+from tests.cli.test_readers import becoming_another, member, ready, site
 from tests.daemon.kit import Site
 from tests.engines.host.logs.kit import Location, place
 
@@ -183,7 +183,7 @@ main()
 """
 
 
-@only_root
+@becoming_another
 def test_who_may_not_look_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").write_text(SETTINGS)
     tmp_path.chmod(0o755)
@@ -195,7 +195,7 @@ def test_who_may_not_look_is_told_so(tmp_path: Path) -> None:
     assert "run the command as root" in said.stderr
 
 
-@only_root
+@becoming_another
 def test_members_of_the_readers_see_them_through_the_daemon(site: Site) -> None:
     with site.daemon() as daemon:
         ready(site, daemon)

@@ -23,6 +23,7 @@ from reconciler.daemon.readers import NAME
 from reconciler.records.store import FILE
 from tests.cli.desk import SHOP, Desk, Said, workload
 from tests.daemon.kit import Running, Site, eventually
+from tests.tools import only_root
 
 PASSWORD = "not-a-real-password"
 GROUP = "users"
@@ -46,7 +47,7 @@ main()
 """.replace("NOBODY", str(NOBODY))
 """The command of a user without rights. What it imports may lie in a home of root, so that is done before."""
 
-only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+becoming_another = only_root("only root can become another user")
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def ready(site: Site, daemon: Running) -> None:
     assert daemon.said("readers") == []
 
 
-@only_root
+@becoming_another
 @pytest.mark.parametrize(
     "words",
     [
@@ -110,7 +111,7 @@ def test_a_member_sees_what_root_sees(site: Site, words: list[str]) -> None:
         assert PASSWORD not in asked.stdout + asked.stderr
 
 
-@only_root
+@becoming_another
 def test_a_member_sees_what_a_commit_would_change_and_not_the_secret_in_it(site: Site) -> None:
     with site.daemon() as daemon:
         ready(site, daemon)
@@ -124,7 +125,7 @@ def test_a_member_sees_what_a_commit_would_change_and_not_the_secret_in_it(site:
         assert "an0ther" not in asked.stdout + asked.stderr
 
 
-@only_root
+@becoming_another
 def test_no_file_of_the_state_directory_is_open_to_a_member(site: Site) -> None:
     with site.daemon() as daemon:
         ready(site, daemon)
@@ -143,7 +144,7 @@ def test_no_file_of_the_state_directory_is_open_to_a_member(site: Site) -> None:
     assert daemon.process.wait() != 0
 
 
-@only_root
+@becoming_another
 def test_who_is_no_member_is_told_to_become_one(site: Site) -> None:
     with site.daemon() as daemon:
         ready(site, daemon)
@@ -152,7 +153,7 @@ def test_who_is_no_member_is_told_to_become_one(site: Site) -> None:
         assert f"become a member of the group {GROUP}" in asked.stderr
 
 
-@only_root
+@becoming_another
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -174,7 +175,7 @@ def test_a_member_can_change_nothing(site: Site, words: list[str], why: str) -> 
         assert site.recorded() == before
 
 
-@only_root
+@becoming_another
 def test_events_are_followed_until_the_reader_goes(site: Site) -> None:
     with site.daemon() as daemon:
         ready(site, daemon)
@@ -191,7 +192,7 @@ def test_events_are_followed_until_the_reader_goes(site: Site) -> None:
         assert daemon.process.poll() is None
 
 
-@only_root
+@becoming_another
 def test_readers_come_and_go_with_the_settings(site: Site) -> None:
     with site.daemon() as daemon:
         ready(site, daemon)
@@ -208,7 +209,7 @@ def test_readers_come_and_go_with_the_settings(site: Site) -> None:
         assert daemon.stop() == 0
 
 
-@only_root
+@becoming_another
 def test_without_a_daemon_there_are_no_answers(site: Site) -> None:
     with site.daemon() as daemon:
         ready(site, daemon)

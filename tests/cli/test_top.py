@@ -18,7 +18,7 @@ from reconciler.engines.host.store import Store
 from reconciler.model.key import Key
 from tests.cli.desk import SETTINGS, golden, here
 from tests.cli.terminal import terminal
-from tests.cli.test_readers import GROUP, member, only_root
+from tests.cli.test_readers import GROUP, becoming_another, member
 from tests.daemon.hostkit import HostSite, host_site, served
 from tests.daemon.kit import eventually
 
@@ -120,7 +120,7 @@ def test_what_replicas_use_is_what_their_processes_use_and_is_drawn_again_in_its
             assert live.written.count("\x1b[?25l") == live.written.count("\x1b[?25h") == 1
 
 
-@only_root
+@becoming_another
 def test_readers_are_shown_the_same() -> None:
     place = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
     place.chmod(0o755)

@@ -18,6 +18,7 @@ import pytest
 from reconciler.engines.host.decisions.timing import Timing
 from tests.daemon.hostkit import SERVER, HostSite, fetch, host_site, open_place, served
 from tests.daemon.kit import ROOT, eventually
+from tests.tools import only_root
 
 wait = partial(eventually, patience=60.0)
 
@@ -235,7 +236,7 @@ WHO = SERVER.replace('os.environ.get("GREETING", "")', "who()").replace(
 )
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs programs as somebody else")
+@only_root("only root runs programs as somebody else")
 def test_a_workload_of_another_user_finds_what_is_its_own_and_nothing_else() -> None:
     volumes = [{"uri": "scratch://data", "path": "/data"}]
     web = served(replicas=1, args=["-c", WHO], volumes=volumes, securityOptions={"runAsUser": 65534})

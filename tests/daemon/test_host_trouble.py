@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 
 from tests.daemon.hostkit import SERVER, HostSite, host_site, served
 from tests.daemon.kit import eventually
+from tests.tools import only_root
 
 wait = partial(eventually, patience=60.0)
 GOOD = served("good", replicas=1, env={"GREETING": "well"})
@@ -148,7 +148,7 @@ def fill(filler: Path) -> None:
             pass
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system of its own")
+@only_root("mounts a file system of its own")
 def test_a_full_disk_stops_nothing_that_runs(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()

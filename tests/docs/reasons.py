@@ -11,6 +11,8 @@ TYPES = {
     "Placed": "False: the settings of this host bind no engine to locations of the GVC. Only there where it is so.",
     "NotEnforced": "Something that its manifest asks for has no effect where it runs: the message says "
     "what, and where. It is ready all the same. Only there where it is so.",
+    "ClockJumped": "The clock of the host where it runs was set within the last hour. No wait or probe goes by it. "
+    "Only there where it is so.",
     "SourceReachable": "Of a source: its newest revision could be read.",
     "SourceStale": "Of a source: it could not be read for longer than `stale`.",
     "Suspended": "An operator wants nothing of a source, or nothing about a resource, done. Only there where it is so.",
@@ -30,6 +32,7 @@ RESOURCES = {
         "Look at the message, `reconciler top` and `reconciler logs KEY`.",
     ),
     "NotEnforced": ("What the message names has no effect where it runs.", "Nothing, or leave it out."),
+    "ClockJumped": ("The clock was set where it runs.", "Look at what sets it, if it comes again."),
     "HealthUnknown": ("Applied; nobody can tell how it is.", "Look at its location."),
     "Deleting": ("No longer in Git, and on its way out.", "Nothing."),
     "Kept": (
@@ -134,6 +137,7 @@ EVENTS = {
     "LogsNotStored": "Warning. What the containers of a location write cannot be stored.",
     "LocationUnseen": "Warning. What is at a location cannot be seen, so that nothing is concluded about it.",
     "LocationSeen": "Normal. It can be seen again.",
+    "ClockSteady": "Normal. The clock of this host was not set for an hour.",
     "ClockJumped": "Warning. The clock of this host was set; nothing at the location goes by it.",
     "EngineFailed": "Warning. A step failed. Told when the reason changes, and then every tenth time.",
     "EngineBug": "Warning. A step met a fault in this program.",

@@ -20,6 +20,7 @@ from reconciler.records.restoring import checked, restore, stock_of
 from reconciler.records.schema import MIGRATIONS
 from reconciler.records.store import Records
 from tests.records.samples import record
+from tests.tools import only_root
 
 KILLED = """
 import os, signal, sys
@@ -215,7 +216,7 @@ def test_the_records_are_not_their_own_backup(path: Path, records: Records) -> N
         restore(path, path, force=True)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root restores for others")
+@only_root("only root restores for others")
 def test_what_root_restores_belongs_to_whom_the_state_directory_belongs(path: Path, backup: Path) -> None:
     path.parent.mkdir(mode=0o700)
     os.chown(path.parent, 12_345, 12_346)

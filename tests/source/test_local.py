@@ -12,6 +12,7 @@ from reconciler.errors import SourceEmpty, SourceError, SourceGone, SourceRewrit
 from reconciler.source.repository import check_rewrite
 from tests.gitkit import Files, GitRepo, Symlink, git
 from tests.source.conftest import Opener
+from tests.tools import only_root
 
 
 def test_a_revision_names_the_commit_the_tree_at_the_path_and_who_made_it(repo: GitRepo, opener: Opener) -> None:
@@ -155,7 +156,7 @@ def test_a_damaged_tree_is_an_error(tmp_path: Path, opener: Opener) -> None:
         opener(repo.path).repository.compare("", tree)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a repository to somebody else")
+@only_root("only root can give a repository to somebody else")
 def test_a_repository_of_another_user_is_read(repo: GitRepo, opener: Opener) -> None:
     for path in [repo.path, *repo.path.rglob("*")]:
         os.chown(path, 12345, 12345)

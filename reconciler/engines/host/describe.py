@@ -49,7 +49,8 @@ class HostStatus(Status, frozen=True, rename="camel"):
 class Circumstances(msgspec.Struct, frozen=True):
     """What a description needs besides the workload: ``epoch`` is the wall clock minus the monotonic one, seconds.
 
-    ``trouble`` is why nothing can be done about it at the moment, ``lacking`` what is not enforced here.
+    ``trouble`` is why nothing can be done about it at the moment, ``lacking`` what is not enforced here,
+    ``jumped`` how the clock was set.
     """
 
     place: Place
@@ -57,6 +58,7 @@ class Circumstances(msgspec.Struct, frozen=True):
     epoch: float
     trouble: str = ""
     lacking: tuple[str, ...] = ()
+    jumped: str = ""
     recommended: dict[str, tuple[int, int]] = {}
 
 
@@ -79,7 +81,7 @@ def described(wanted: Wanted, replicas: Sequence[Replica], around: Circumstances
         message=message,
         versions=versions,
         replicas=tuple(_replica(each) for each in sorted(replicas, key=lambda each: each.name)),
-        conditions=tuple(_not_enforced(around.lacking)),
+        conditions=tuple(_conditions(around)),
     )
     canonical = f"{host}.{place.endpoint_domain}" if served else ""
     names = tuple(f"{key.name}-{index}.{key.name}" for index in range(wanted.replicas)) if wanted.stateful else ()
@@ -160,10 +162,10 @@ def _greeted(container: Container) -> str:
     return f"the postStart hook of {container.name} runs" if container.post_start is Hook.RUNNING else ""
 
 
-def _not_enforced(lacking: Iterable[str]) -> Iterable[DeploymentCondition]:
-    told = " ".join(lacking)
-    if told:
-        yield DeploymentCondition("NotEnforced", "True", "NotEnforced", told)
+def _conditions(around: Circumstances) -> Iterable[DeploymentCondition]:
+    for kind, told in (("NotEnforced", " ".join(around.lacking)), ("ClockJumped", around.jumped)):
+        if told:
+            yield DeploymentCondition(kind, "True", kind, told)
 
 
 def _memory(amount: int) -> str:

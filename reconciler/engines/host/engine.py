@@ -262,7 +262,8 @@ class HostEngine:
         place = Place(known.location, known.alias, supply.wanted.gvc_version, domain)
         advised = self._advisor.recommended(supply.wanted)
         lacking = (*self._runtime.lacks(supply.wanted), *self._wardrobe.lacking(supply))
-        return Circumstances(place, self._site.clock.monotonic(), self._upkeep.epoch, trouble, lacking, advised)
+        now, upkeep = self._site.clock.monotonic(), self._upkeep
+        return Circumstances(place, now, upkeep.epoch, trouble, lacking, upkeep.jumped, advised)
 
     def _records_here(self) -> list[Record]:
         kinds = () if self._site.leaving else (Kind.WORKLOAD, Kind.VOLUMESET)

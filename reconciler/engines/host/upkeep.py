@@ -12,6 +12,9 @@ from reconciler.model.key import Key, Kind
 COLLECT = 0.5
 """Seconds between looks at what containers have written."""
 
+TOLD = 3600.0
+"""Seconds for which a condition says that the clock was set."""
+
 JUMP = 5.0
 """Seconds by which the wall clock may part from the monotonic one without a word."""
 
@@ -25,6 +28,9 @@ class Upkeep:
         self._key = Key(Kind.LOCATION, "", location)
         self._tell = tell
         self.epoch = clock.now() - clock.monotonic()
+        self.jumped = ""
+        """How the clock was set within the last hour; "" where it was not."""
+        self._since = 0.0
 
     async def follow(self) -> None:
         """Go on until cancelled; what stands in the way of storing logs is told once."""
@@ -42,5 +48,8 @@ class Upkeep:
         epoch = self._clock.now() - self._clock.monotonic()
         if abs(epoch - self.epoch) > JUMP:
             message = f"the clock of this host was set by {epoch - self.epoch:+.0f} s; no wait or probe goes by it"
+            self.epoch, self.jumped, self._since = epoch, message, self._clock.monotonic()
             self._tell(News(self._key, "Warning", "ClockJumped", message))
-            self.epoch = epoch
+        elif self.jumped and self._clock.monotonic() - self._since >= TOLD:
+            self.jumped = ""
+            self._tell(News(self._key, "Normal", "ClockSteady", "the clock of this host was not set for an hour"))

@@ -27,6 +27,13 @@ def message(replica: Replica) -> str:
     return shown.message
 
 
+def test_a_clock_that_was_set_is_a_condition() -> None:
+    around = Circumstances(Place("here", "alias", 1, "example.net"), 10.0, 0.0, jumped="set by +60 s")
+    _, deployment = described(WANTED, [], around)
+    assert isinstance(deployment.status, HostStatus)
+    assert [(each.type, each.message) for each in deployment.status.conditions] == [("ClockJumped", "set by +60 s")]
+
+
 def test_what_a_replica_waits_for_is_said() -> None:
     started = begun(made(WANTED, -1, "web-1", 1.0, ""), Start("web-1", "main"), 1.0)
     assert message(started) == "the postStart hook of main runs"

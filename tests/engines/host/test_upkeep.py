@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from reconciler.engines.host.logs.collector import Collector
@@ -20,7 +21,7 @@ class SetClock(FakeClock):
         return super().now() + self.ahead
 
 
-def test_a_clock_that_is_set_is_told_once(tmp_path: Path) -> None:
+def test_a_clock_that_is_set_is_told_once_and_holds_for_an_hour(tmp_path: Path) -> None:
     clock = SetClock()
     told: list[News] = []
     upkeep = Upkeep(Collector(tmp_path, "here", clock), clock, "here", told.append)
@@ -30,3 +31,7 @@ def test_a_clock_that_is_set_is_told_once(tmp_path: Path) -> None:
     assert [(str(each.key), each.reason) for each in told] == [("location/here", "ClockJumped")] * 2
     assert "+3600 s" in told[0].message
     assert "-3660 s" in told[1].message
+    assert upkeep.jumped == told[1].message
+    asyncio.run(clock.advance(3600))
+    upkeep.mind_the_clock()
+    assert (upkeep.jumped, told[2].reason) == ("", "ClockSteady")

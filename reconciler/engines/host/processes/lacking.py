@@ -12,8 +12,11 @@ COUNTED = ("rps", "latency", "concurrency")
 """What the number of replicas can follow that only those know who see the requests."""
 
 
-def lacks(wanted: Wanted, limited: bool) -> Iterator[str]:
-    """What of ``wanted`` is not enforced, in a fixed order; ``limited``: limits can be set (document 1, Container)."""
+def lacks(wanted: Wanted, limited: bool, root: bool) -> Iterator[str]:
+    """What of ``wanted`` is not enforced, in a fixed order (document 1, Container).
+
+    ``limited``: limits can be set; ``root``: the daemon is root.
+    """
     if wanted.type is Type.CRON:
         yield "The schedule is not followed: this engine runs no executions as yet."
     else:
@@ -24,7 +27,8 @@ def lacks(wanted: Wanted, limited: bool) -> Iterator[str]:
             "The limits of CPU and memory are not enforced: the daemon may not make control groups with both "
             "controllers here."
         )
-    yield from _users(wanted)
+    if not root:
+        yield from _users(wanted)
     yield from _paths(wanted)
     yield from _names(wanted)
     if wanted.firewall:
@@ -45,8 +49,6 @@ def _programs(wanted: Wanted) -> Iterator[str]:
 
 
 def _users(wanted: Wanted) -> Iterator[str]:
-    if os.geteuid() == 0:
-        return
     if wanted.user is not None and wanted.user != os.geteuid():
         yield f"The user {wanted.user} is not enforced: only a daemon that runs as root may change it."
     if wanted.group and wanted.group not in (os.getegid(), *os.getgroups()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
@@ -89,7 +90,7 @@ class ProcessRuntime:
 
     def lacks(self, wanted: Wanted) -> tuple[str, ...]:
         """What processes cannot be given, a sentence each."""
-        return tuple(lacks(wanted, limited=self._limits is not None))
+        return tuple(lacks(wanted, limited=self._limits is not None, root=os.geteuid() == 0))
 
     async def start(self, launch: Launch) -> None:
         """Start a container. Raises EngineError: what is missing on this host, or that another one runs there."""

@@ -24,6 +24,7 @@ from reconciler.model.key import Key, Kind
 from tests.casefiles import cases
 from tests.crash.test_disk_full import small_disk
 from tests.engines.host.given.kit import container_of, vault
+from tests.tools import only_root
 
 CANARY = "correct-horse"
 WEB = Key(Kind.WORKLOAD, "shop", "web")
@@ -35,8 +36,10 @@ USER, GROUP = 61234, 61235
 
 OURS = Owner()
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-in_memory = pytest.mark.skipif(not MEMORY.is_mount(), reason=f"{MEMORY} is no file system in memory here")
+as_root = only_root("only root gives files away")
+in_memory = pytest.mark.skipif(
+    not MEMORY.is_mount() and not os.environ.get("CI"), reason=f"{MEMORY} is no file system in memory here"
+)
 
 
 def give(files: Files, *volumes: dict[str, str], place: Place = PLACE, owner: Owner = OURS, index: int = 1) -> Given:

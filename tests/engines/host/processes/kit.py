@@ -18,12 +18,13 @@ from reconciler.engines.host.processes import hierarchies
 from reconciler.engines.host.processes.runtime import ProcessRuntime
 from reconciler.engines.host.runtime import Launch, Place, Running
 from reconciler.model.key import Key, Kind
+from tests.tools import only_root
 
 KEY = Key(Kind.WORKLOAD, "shop", "api")
 PATIENCE = 30.0
 """Seconds that anything may take before a test gives up on it."""
 IS_ROOT = os.geteuid() == 0
-as_root = pytest.mark.skipif(not IS_ROOT and not os.environ.get("CI"), reason="only root may do that")
+as_root = only_root("only root may do that")
 with_groups = pytest.mark.skipif(
     hierarchies.find("reconciler-test", hierarchies.mounts()) is None and not (IS_ROOT and os.environ.get("CI")),
     reason="no control groups may be made here",
