@@ -71,6 +71,7 @@ class Daemon:
         self._running: tuple[str, str] | None = None
         self._fetch: asyncio.Task[None] | None = None
         self._watching: list[asyncio.Task[None]] = []
+        self._settling: asyncio.Task[None] | None = None
 
     async def follow(self, reason: str = "start") -> None:
         """Work until ``stop`` is set (the step in flight ends, or stays journaled) or ``over`` says so between rounds.
@@ -106,6 +107,8 @@ class Daemon:
         for task in self._watching:
             task.cancel()
         await self.runner.close()
+        if self._settling is not None:
+            await self._settling
         try:
             await self._flush(force=True)
         except RecordsError as error:
@@ -129,6 +132,7 @@ class Daemon:
             if DRIFT in wakes or "sync" in wakes.get(None, ()):
                 await self._check()
             await self._flush()
+            self._settle()
             self._next_attempt(began)
         except RecordsError as error:
             self._broken(error)
@@ -250,6 +254,11 @@ class Daemon:
                 due = writer.next_due()
             if due is not None:
                 self.timers.after(f"status {name}", max(due, 0.05), partial(self.wakes.add, STATUS, "status"))
+
+    def _settle(self) -> None:
+        """Tidy up behind the records now that all is told, beside whatever comes next."""
+        if self._settling is None or self._settling.done():
+            self._settling = asyncio.create_task(asyncio.to_thread(self.runner.records.settle))
 
     def _next_attempt(self, began: float) -> None:
         """Come back when a failed step is owed another try; a newer revision does not wait for that.

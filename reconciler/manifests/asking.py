@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cache
 
+from reconciler.batches import batches
 from reconciler.manifests.delta import Delta, keys_touched
 from reconciler.manifests.desired import Desired, Site
 from reconciler.manifests.rules import answer_of, quiet, rules
@@ -24,6 +25,11 @@ A policy that goes takes from the identities that it names what workloads with t
 does the same to the GVCs that find theirs by a query, without any link.
 """
 
+TOGETHER = 1000
+"""Resources about whose neighbours is asked together."""
+
+Asking = tuple[str, Site | None, tuple[Question, ...]]
+"""A key, where it is written if that is not where keys are looked up, and what its rules ask."""
 
 _PLACES = frozenset({Kind.LOCATION})
 
@@ -33,14 +39,21 @@ def answers(delta: Delta, world: Desired) -> Iterator[Finding]:
     replies = cache(answer_of)
     # Most of what there is to ask is asked by thousands alike: 0.2 s less of 100,000 workloads.
     settled = cache(lambda questions: all(quiet(question, world) for question in questions))
-    for key, site, questions in _asking(delta, world):
+    for key, site, questions in _expected(delta, world):
         for question in () if settled(questions) else questions:
             for words in replies(question.rule)(question, key, world):
                 finding = _finding(key, site or world.site(key), question, world, words)
                 yield from () if finding is None else (finding,)
 
 
-def _asking(delta: Delta, world: Desired) -> Iterator[tuple[str, Site | None, tuple[Question, ...]]]:
+def _expected(delta: Delta, world: Desired) -> Iterator[Asking]:
+    """What is asked, with what it is asked about made ready to be looked at."""
+    for batch in batches(_asking(delta, world), TOGETHER):
+        world.expect(question.target for *_, questions in batch for question in questions)
+        yield from batch
+
+
+def _asking(delta: Delta, world: Desired) -> Iterator[Asking]:
     """Keys with what is asked for them; documents with faults say where they are."""
     for key, resource in askers(delta, world):
         yield key, None, resource.questions
@@ -71,7 +84,8 @@ def _concerned(delta: Delta, world: Desired) -> set[str]:
         rippling = RIPPLES.get(key.partition("/")[0])
         if rippling is not None:
             middle.update(_of_kinds(rippling, (ref.target for ref in world.references(key))))
-            middle.update(_of_kinds(rippling, (ref.target for ref in world.references_before(key))))
+            known = delta.before.get(key)
+            middle.update(_of_kinds(rippling, (ref.target for ref in (known.references if known else ()))))
     concerned = middle - delta.added.keys()
     for key in {*changed, *middle}:
         concerned.update(world.referrers(key))

@@ -223,7 +223,8 @@ class _Assembly:
         self.delta.added[key] = resource
 
     def _elsewhere(self, key: str) -> Known | None:
-        if self.first:
+        """What is known of a declaration of ``key`` in a file that has not changed, or in another source."""
+        if self.first or key in self.delta.before:
             return None
         known = self.index.get(key)
         if known is None or (known.source == self.source and known.path in self.changed):

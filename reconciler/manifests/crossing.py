@@ -8,7 +8,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator
 
-from reconciler.manifests.asking import answers
+from reconciler.batches import batches
+from reconciler.manifests.asking import TOGETHER, answers
 from reconciler.manifests.delta import Delta
 from reconciler.manifests.desired import Desired, Site
 from reconciler.model.finding import Finding, Severity
@@ -47,15 +48,20 @@ def check(delta: Delta, world: Desired) -> list[Finding]:
 
 
 def _suspects(delta: Delta, world: Desired) -> list[str]:
-    """Keys from which every new circle is found.
+    """Keys from which every new circle is found: those that refer to something else than before.
 
     Links of one kind lead to kinds further down only (a test holds the schemas to it), so a circle has a
     ``reconciler/depends-on`` in it; where nothing but the change is known, it begins at one.
     """
-    if not world.nothing_else():
-        return sorted(delta.added)
-    bonds = ((key, (ref.bond for ref in resource.references)) for key, resource in delta.added.items())
-    return sorted(key for key, each in bonds if Bond.HEALTHY in each)
+    before = delta.before
+    fresh = [
+        (key, resource.references)
+        for key, resource in delta.added.items()
+        if (known := before.get(key)) is None or known.references != resource.references
+    ]
+    if world.nothing_else():
+        fresh = [(key, refs) for key, refs in fresh if Bond.HEALTHY in [ref.bond for ref in refs]]
+    return sorted(key for key, _ in fresh)
 
 
 class _Links:
@@ -68,8 +74,10 @@ class _Links:
 
     def missing(self, delta: Delta) -> Iterator[Finding]:
         """Links of changed resources that lead nowhere, and links of others to what is gone."""
-        for key, resource in delta.added.items():
-            yield from self._dangling(key, resource.references)
+        for batch in batches(delta.added.items(), TOGETHER):
+            self.world.expect(reference.target for _, resource in batch for reference in resource.references)
+            for key, resource in batch:
+                yield from self._dangling(key, resource.references)
         for loose in delta.loose:
             site = Site(loose.path, loose.blob, loose.position)
             yield from self._leading_nowhere(loose.key, loose.references, site)

@@ -38,6 +38,10 @@ class Known(Protocol):
     def digest(self) -> str:
         """Digest of its body."""
 
+    @property
+    def references(self) -> Sequence[Reference]:
+        """What it refers to."""
+
 
 class Index(Protocol):
     """What is known of the last good revision of every source."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import msgspec
 
 from reconciler.manifests.rules.world import World
 from reconciler.model.finding import Pointer
-from reconciler.model.resource import Reference, Resource
+from reconciler.model.resource import Resource
 
 
 class Site(msgspec.Struct, frozen=True):
@@ -27,6 +27,9 @@ class Site(msgspec.Struct, frozen=True):
 class Desired(World, Protocol):
     """The whole desired state as it would be after the change, and what exists besides."""
 
+    def expect(self, keys: Iterable[str]) -> None:
+        """Be told which keys are asked about next, so that they can be read together."""
+
     def exists(self, target: str) -> bool:
         """Whether a link to ``target`` is satisfied."""
 
@@ -41,9 +44,6 @@ class Desired(World, Protocol):
 
     def searching(self) -> Sequence[str]:
         """Keys of all GVCs that find locations by a query."""
-
-    def references_before(self, key: str) -> Sequence[Reference]:
-        """What a resource referred to in the last good revision."""
 
     def site(self, key: str) -> Site:
         """Where an existing resource is written."""

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from queue import SimpleQueue
 from threading import Thread
 
 import msgspec
 
+from reconciler.batches import batches
 from reconciler.documents.limits import LIMITS
 from reconciler.manifests.decoder import Decoded, decode
 from reconciler.manifests.normal import Dialect
@@ -46,6 +46,8 @@ _OPENING = frozenset(rule.id for rule in RULES)
 """Rules by which the same bytes may be right or wrong another day, with another identity."""
 
 Packed = tuple[FileChange, bytes]
+Read = tuple[FileChange, Decoded, bytes]
+"""A file with what it says, as it is and as it is remembered."""
 
 
 class Blobs(msgspec.Struct, frozen=True):
@@ -67,7 +69,7 @@ def decode_all(
 ) -> Iterator[tuple[FileChange, Decoded]]:
     """Every change with what its file says, in no particular order; each blob is read at most once."""
     missing: list[FileChange] = []
-    for chunk in _chunks(changes, 1000):
+    for chunk in batches(changes, 1000):
         known = cache.get([change.after for change in chunk])
         for change in chunk:
             packed = known.get(change.after)
@@ -76,8 +78,7 @@ def decode_all(
             else:
                 yield change, unpack(packed)
     with _Remembering(cache.put) as remembering:
-        for change, packed in _decode(missing, blobs, dialect):
-            decoded = unpack(packed)
+        for change, decoded, packed in _decode(missing, blobs, dialect):
             if not _holds_secrets(decoded):
                 remembering.add(change.after, packed)
             yield change, decoded
@@ -129,21 +130,24 @@ def _holds_secrets(decoded: Decoded) -> bool:
     return broken or any(fault.rule in _OPENING for fault in decoded.faults)
 
 
-def _decode(changes: list[FileChange], blobs: Blobs, dialect: Dialect) -> Iterator[Packed]:
-    too_large: list[Packed] = []
+def _decode(changes: list[FileChange], blobs: Blobs, dialect: Dialect) -> Iterator[Read]:
+    too_large: list[tuple[FileChange, Decoded]] = []
 
     def fits(change: FileChange) -> bool:
         size = blobs.size(change.after)
         if size > LIMITS.file_bytes:
-            too_large.append((change, pack(_too_large(size))))
+            too_large.append((change, _too_large(size)))
         return size <= LIMITS.file_bytes
 
     if len(changes) >= MANY:
-        yield from _side_by_side(filter(fits, changes), blobs, dialect)
+        for change, packed in _side_by_side(filter(fits, changes), blobs, dialect):
+            yield change, unpack(packed), packed
     else:
         for change in filter(fits, changes):
-            yield change, pack(decode(blobs.read(change.after), dialect))
-    yield from too_large
+            decoded = decode(blobs.read(change.after), dialect)
+            yield change, decoded, pack(decoded)
+    for change, decoded in too_large:
+        yield change, decoded, pack(decoded)
 
 
 def _too_large(size: int) -> Decoded:
@@ -153,14 +157,14 @@ def _too_large(size: int) -> Decoded:
 
 def _side_by_side(changes: Iterable[FileChange], blobs: Blobs, dialect: Dialect) -> Iterator[Packed]:
     """Batches go to whichever worker has answered, so that none waits for another; each has some to do meanwhile."""
-    batches = _chunks(changes, BATCH)
+    rest = batches(changes, BATCH)
     answers: Answers = SimpleQueue()
     workers = [_Worker(dialect, answers) for _ in range(min(os.cpu_count() or 1, MANY // BATCH))]
     try:
-        owed = sum(worker.give(next(batches, []), blobs) for _ in range(AHEAD) for worker in workers)
+        owed = sum(worker.give(next(rest, []), blobs) for _ in range(AHEAD) for worker in workers)
         while owed:
             worker, answer = answers.get()
-            owed += worker.give(next(batches, []), blobs) - 1
+            owed += worker.give(next(rest, []), blobs) - 1
             yield from worker.understood(answer)
     finally:
         for worker in workers:
@@ -228,9 +232,3 @@ class _Worker:
 
 
 Answers = SimpleQueue[tuple[_Worker, bytes | None]]
-
-
-def _chunks(changes: Iterable[FileChange], size: int) -> Iterator[list[FileChange]]:
-    rest = iter(changes)
-    while chunk := list(islice(rest, size)):
-        yield chunk

@@ -125,16 +125,24 @@ class Line:
             repository.check_signed(revision.commit, row.commit if row is not None else "")
         self._take_identity()
         self.records.blobs.use(decoder_id(self.dialect), keep=keep_cache)
-        view = self.view()
-        skip = self.settings.on_invalid == "skip"
-        loader = Loader(repository, view, skip_invalid=skip, keep_cache=keep_cache)
+        with self.records.snapshot():
+            loader = Loader(repository, self.view(), skip_invalid=self._skips, keep_cache=keep_cache)
+            prepared = self._loaded_and_planned(loader, revision, whole=whole)
+        if not expression:
+            self.refused = revision.commit if prepared.plan is None else ""
+        return prepared
+
+    @property
+    def _skips(self) -> bool:
+        """Whether files with errors stay as they were, in place of refusing the revision."""
+        return self.settings.on_invalid == "skip"
+
+    def _loaded_and_planned(self, loader: Loader, revision: Revision, *, whole: bool) -> Prepared:
         prepared = self._planned(loader, loader.load(revision, whole=whole))
-        while skip and (without := _refused_files(prepared)):
+        while self._skips and (without := _refused_files(prepared)):
             found = prepared.findings
             prepared = self._planned(loader, loader.load(revision, whole=whole, without=without))
             prepared = msgspec.structs.replace(prepared, findings=sorted({*found, *prepared.findings}))
-        if not expression:
-            self.refused = revision.commit if prepared.plan is None else ""
         return prepared
 
     def _take_identity(self) -> None:

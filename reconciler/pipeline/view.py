@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from reconciler.model.finding import Pointer, Severity
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
 from reconciler.model.resource import Reference, Resource
+from reconciler.pipeline.ahead import Ahead
 from reconciler.pipeline.decoding import Blobs, unpack
 from reconciler.pipeline.host import Host
 from reconciler.pipeline.hosted import with_hosted
@@ -89,7 +90,8 @@ class View:
         self.places = Places(self.body, self._location_manifests, self.around.locations)
         self._new_members: defaultdict[str, list[str]] = defaultdict(list)
         self._new_users: defaultdict[str, list[str]] | None = None
-        self._users: dict[str, list[str]] = {}
+        self._users: dict[tuple[str, str], list[str]] = {}
+        self._ahead = Ahead(self.records)
         self._looked: dict[tuple[str, Any], Any] = {}
         self._verdicts: dict[tuple[str, ...], bool] = {}
 
@@ -103,7 +105,7 @@ class View:
 
     def entry(self, key: str) -> Entry | Resource | None:
         """What is known of where and how ``key`` is desired; None where it is not."""
-        return self.delta.added.get(key) or (None if key in self.gone else self.records.desired.get(key))
+        return self.delta.added.get(key) or (None if key in self.gone else self._ahead.entry(key))
 
     def resource(self, key: str) -> Resource | None:
         """The desired resource ``key`` with its body; an unchanged one is decoded again from the cache or from Git.
@@ -123,7 +125,7 @@ class View:
 
     def _again(self, entry: Entry) -> Resource | None:
         """What ``entry`` stands for; None where that is a secret that can no longer be opened."""
-        packed = self.records.blobs.get_many([entry.blob]).get(entry.blob)
+        packed = self._ahead.packed(entry.blob)
         decoded = unpack(packed) if packed else self.settled(self._decoded(entry.blob), entry.blob)
         manifest = next((each for each in decoded.manifests if each.position == entry.position), None)
         faulty = any(fault.severity is Severity.ERROR for fault in decoded.faults)
@@ -156,9 +158,14 @@ class View:
         records = self.records.applied.get(key)
         if records and (ours or any(map(self._stays, records))):
             return records[0].body
-        if isinstance(entry, Entry) and self.records.blobs.get_many([entry.blob]):
+        if isinstance(entry, Entry) and self._ahead.packed(entry.blob):
             found = self._again(entry)  # another source's, not applied yet
         return found.body if isinstance(found, Resource) else None
+
+    def expect(self, keys: Iterable[str]) -> None:
+        """Read together what is about to be asked about ``keys``."""
+        if not self.nothing_else():
+            self._ahead.expect({key for key in keys if key not in self.delta.added and key not in self.gone})
 
     def nothing_else(self) -> bool:
         """Whether the difference is all that is desired, of any source."""
@@ -174,7 +181,7 @@ class View:
             return True
         if target.startswith(f"{Kind.LOCATION}/") and target.partition("/")[2] in self.around.locations:
             return True
-        if target not in self.gone and self.records.desired.get(target) is not None:
+        if target not in self.gone and self._ahead.entry(target) is not None:
             return True
         return any(map(self._stays, self.records.applied.get(target)))
 
@@ -182,25 +189,22 @@ class View:
         """Whether ``record`` is not for this source to delete, or kept."""
         return bool(record.source != self.source or self.around.keeps_all or keeps(record))
 
-    def referrers(self, target: str) -> list[str]:
-        """Keys of unchanged resources that refer to ``target``."""
+    def referrers(self, target: str, kind: str = "") -> list[str]:
+        """Keys of unchanged resources (or of those of ``kind``) that refer to ``target``."""
         added, gone = self.delta.added, self.gone
-        return [key for key in self.records.desired.referrers(target) if key not in added and key not in gone]
+        return [key for key in self.records.desired.referrers(target, kind) if key not in added and key not in gone]
 
-    def users(self, key: str) -> list[str]:
-        """Keys of all resources that refer to ``key``, in order."""
+    def users(self, key: str, kind: Kind) -> list[str]:
+        """Keys of all resources of ``kind`` that refer to ``key``, in order."""
         if self._new_users is None:
             self._new_users = defaultdict(list)
             for user, resource in self.delta.added.items():
                 for target in {reference.target for reference in resource.references}:
                     self._new_users[target].append(user)
-        if key not in self._users:
-            self._users[key] = sorted([*self._new_users.get(key, ()), *self.referrers(key)])
-        return self._users[key]
-
-    def references_before(self, key: str) -> Sequence[Reference]:
-        """What ``key`` referred to in the last good revision."""
-        return self.records.desired.references(key)
+        if (key, kind) not in self._users:
+            fresh = (user for user in self._new_users.get(key, ()) if user.startswith(f"{kind}/"))
+            self._users[key, kind] = sorted([*fresh, *self.referrers(key, kind)])
+        return self._users[key, kind]
 
     def look(self, key: str, view: type[Looked]) -> Looked | None:
         """The resource ``key`` in normal form through ``view``; None where its body is not known here."""

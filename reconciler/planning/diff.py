@@ -78,7 +78,7 @@ def _compare(shape: Shape, old: Any, new: Any, path: str, change: ChangeClass) -
     if old == new:
         return
     if isinstance(old, dict) and isinstance(new, dict):
-        for name in sorted({*old, *new}):
+        for name in sorted(name for name in {*old, *new} if old.get(name) != new.get(name)):
             child = shape.member(name) or _PLAIN
             below = _joined(path, name)
             yield from _compare(child, old.get(name), new.get(name), below, _class_at(child, below, change))

@@ -18,12 +18,17 @@ class Blobs:
 
     def get_many(self, oids: Iterable[str]) -> dict[str, bytes]:
         """What is cached of ``oids``; one that is not is left out."""
-        if not self._usable or self._db.one("SELECT 1 FROM blobs LIMIT 1") is None:
+        if not self._usable or self._is_empty():
             return {}
         asked = msgspec.json.encode(list(oids)).decode()
         return dict(
             self._db.all("SELECT oid, parsed FROM blobs WHERE oid IN (SELECT value FROM json_each(?))", (asked,))
         )
+
+    def get(self, oid: str) -> bytes | None:
+        """What is cached of ``oid``, None where nothing is."""
+        found: bytes | None = self._db.value("SELECT parsed FROM blobs WHERE oid = ?", (oid,)) if self._usable else None
+        return found
 
     def put_many(self, pairs: Iterable[tuple[str, bytes]]) -> None:
         """Cache (blob id, bytes) pairs, in order of id: the index is then walked once, which halves the cost."""
@@ -39,6 +44,10 @@ class Blobs:
         with self._db.transaction():
             self._db.write("DELETE FROM blobs")
             self._db.write("INSERT OR REPLACE INTO meta VALUES ('decoder', ?)", (decoder,))
+
+    def _is_empty(self) -> bool:
+        """Before a first load 100,000 ids need not be looked up."""
+        return self._db.one("SELECT 1 FROM blobs LIMIT 1") is None
 
     def sweep(self) -> int:
         """Drop what no desired resource comes from; returns how many."""

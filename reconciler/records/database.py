@@ -5,26 +5,28 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from reconciler.errors import RecordsError
 from reconciler.records.border import records_error
+from reconciler.records.opening import connect, create
 
 Row = tuple[Any, ...]
 Migrations = Sequence[Sequence[str]]
-
-BUSY = 5.0
-"""Seconds to wait for another process's transaction; the daemon's own last milliseconds."""
 
 WRITING = (
     "PRAGMA page_size = 8192",  # a record with its state is 2 to 3 KB: three fit, where 4096 would hold one
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
+    "PRAGMA wal_autocheckpoint = 8192",  # 64 MB: mostly ``settle`` comes before, while nobody waits
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA secure_delete = FAST",
 )
+
+SETTLED = 1000
+"""Rows changed, about a page of the log each, from which on it is worth writing them to where they belong."""
 
 
 class Database:
@@ -35,12 +37,14 @@ class Database:
         self._connection = connection
         self._depth = 0
         self._doomed = False
+        self._settled = 0
+        self._in_snapshot = False
 
     @classmethod
     def open(cls, path: Path | None, migrations: Migrations, *, read_only: bool = False) -> Database:
         """The database at ``path`` (None: in memory), brought to the newest schema. Raises RecordsError."""
         try:
-            connection = _connect(path, read_only)
+            connection = connect(path, read_only)
         except sqlite3.Error as error:
             raise records_error(error, path) from error
         except OSError as error:
@@ -90,6 +94,9 @@ class Database:
     def write(self, sql: str, args: Sequence[Any] = ()) -> sqlite3.Cursor:
         """One statement that changes something; its own transaction unless one is open."""
         self._refuse_doomed()
+        if self._in_snapshot:
+            with self._apart():
+                return self.write(sql, args)
         try:
             return self._connection.execute(sql, args)
         except sqlite3.Error as error:
@@ -102,6 +109,39 @@ class Database:
                 self._connection.executemany(sql, rows)
             except sqlite3.Error as error:
                 raise self._failed(error) from error
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """What is read within it is of one moment, whoever writes meanwhile, and is locked once and not row by row.
+
+        What is written within it is committed as ever, and from then on the moment after that is read.
+        """
+        if self._depth or self._in_snapshot:
+            yield
+            return
+        self._look_from_now()
+        try:
+            yield
+        finally:
+            self._look_no_more()
+
+    def _look_from_now(self) -> None:
+        self.write("BEGIN")
+        self._in_snapshot = True
+
+    def _look_no_more(self) -> None:
+        self._in_snapshot = False
+        if self._connection.in_transaction:
+            self._connection.execute("COMMIT")
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """Outside the snapshot."""
+        self._look_no_more()
+        try:
+            yield
+        finally:
+            self._look_from_now()
 
     @contextmanager
     def repeatable(self) -> Iterator[None]:
@@ -118,7 +158,7 @@ class Database:
                 yield
         finally:
             if alone:
-                self._connection.execute("PRAGMA synchronous = FULL")
+                self.write("PRAGMA synchronous = FULL")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -127,6 +167,10 @@ class Database:
         Once a part has failed the whole can only be rolled back, even where the caller swallows the error.
         """
         self._refuse_doomed()
+        if self._in_snapshot:
+            with self._apart(), self.transaction():
+                yield
+            return
         if self._depth == 0:
             self.write("BEGIN IMMEDIATE")
         self._depth += 1
@@ -143,12 +187,25 @@ class Database:
             if self._depth == 0 and self._doomed:
                 self._roll_back()
 
+    def settle(self) -> None:
+        """Write what stands in the log to where it belongs, where that is much; call it when nobody waits.
+
+        It has a connection of its own, so that another thread can go on with this one. What cannot be written stays
+        in the log, and the next transaction tells why.
+        """
+        changes = self._connection.total_changes
+        if self.path is None or changes - self._settled < SETTLED:
+            return
+        self._settled = changes
+        with suppress(sqlite3.Error), closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as other:
+            other.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
     def backup(self, to: Path) -> None:
         """A consistent copy at ``to`` (mode 0600), made while others read and write; whole or not at all."""
         part = to.with_name(to.name + ".part")
         try:
             part.unlink(missing_ok=True)
-            _create(part)
+            create(part)
             copy = sqlite3.connect(part, isolation_level=None)
             try:
                 self._connection.backup(copy)
@@ -218,36 +275,3 @@ def migrate(database: Database, migrations: Migrations, *, read_only: bool = Fal
             for statement in statements:
                 database.write(statement)
         database.write(f"PRAGMA user_version = {newest}")
-
-
-def _connect(path: Path | None, read_only: bool) -> sqlite3.Connection:
-    if path is None:
-        target = ":memory:"
-    elif read_only:
-        if not _is_there(path):
-            raise RecordsError(f"there are no records yet at {path}: nothing has been applied here")
-        target = f"{path.absolute().as_uri()}?mode=ro"
-    else:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _create(path)
-        target = str(path)
-    return sqlite3.connect(
-        target, timeout=BUSY, isolation_level=None, check_same_thread=False, cached_statements=256, uri=read_only
-    )
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        path.stat()
-    except PermissionError:
-        return True  # SQLite's own refusal then says what to do
-    except OSError:
-        return False
-    return True
-
-
-def _create(path: Path) -> None:
-    # Before SQLite does, so that the file, and -wal and -shm after it, are never readable by others. One that is there
-    # is not touched: closing any descriptor of it would end the locks of a connection that this process has already.
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any
 
 import msgspec
 
+from reconciler.batches import batches
 from reconciler.model.key import Kind
 from reconciler.model.resource import Bond, Reference
 from reconciler.records.border import AnyKey, below, members
@@ -53,6 +53,12 @@ class Desired:
         row = self._db.one(f"SELECT {COLUMNS} FROM desired WHERE key = ?", (str(key),))
         return None if row is None else _entry(row)
 
+    def get_many(self, keys: Iterable[AnyKey]) -> dict[str, Entry]:
+        """The entries of ``keys`` by the key's text; one that nobody asks for is left out."""
+        sql = f"SELECT {COLUMNS} FROM desired WHERE key IN (SELECT value FROM json_each(?))"
+        asked = msgspec.json.encode([str(key) for key in keys]).decode()
+        return {row[0]: _entry(row) for row in self._db.all(sql, (asked,))}
+
     def at_paths(self, source: str, paths: Iterable[str]) -> list[Entry]:
         """What the files at ``paths`` ask for, in order of path and position."""
         asked = msgspec.json.encode(list(paths)).decode()
@@ -63,11 +69,15 @@ class Desired:
         )
         return [_entry(row) for row in rows]
 
-    def referrers(self, target: AnyKey) -> list[str]:
-        """Keys of all that refer to ``target``, whatever the bond, in key order."""
-        return [
-            key for (key,) in self._db.all("SELECT key FROM referrers WHERE target = ? ORDER BY key", (str(target),))
-        ]
+    def referrers(self, target: AnyKey, kind: str = "") -> list[str]:
+        """Keys of all (or of all of ``kind``) that refer to ``target``, whatever the bond, in key order."""
+        sql = "SELECT key FROM referrers WHERE target = ?"
+        if kind:
+            first, end = below(f"{kind}/")
+            rows = self._db.all(f"{sql} AND key >= ? AND key < ? ORDER BY key", (str(target), first, end))
+        else:
+            rows = self._db.all(f"{sql} ORDER BY key", (str(target),))
+        return [key for (key,) in rows]
 
     def references(self, key: AnyKey) -> tuple[Reference, ...]:
         """What ``key`` refers to; empty where it is unknown."""
@@ -99,8 +109,7 @@ class Desired:
             gone = [(key, source) for key in removed if self._source_of(key) == source]
             self._unlink(key for key, _ in gone)
             self._db.write_many("DELETE FROM desired WHERE key = ? AND source = ?", gone)
-            rest = iter(added)
-            while batch := list(islice(rest, BATCH)):
+            for batch in batches(added, BATCH):
                 self._put({entry.key: entry for entry in batch})
 
     def scan(self, source: str | None = None) -> Iterator[tuple[str, str]]:
@@ -134,7 +143,7 @@ class Desired:
 
     def _put(self, entries: dict[str, Entry]) -> None:
         """Write what differs and nothing else: every index entry left alone is a page less to make durable."""
-        known = self._known(entries)
+        known = self.get_many(entries)
         stay = [entry for key, entry in entries.items() if key in known and _home(known[key]) == _home(entry)]
         come = [entry for key, entry in entries.items() if key not in known or _home(known[key]) != _home(entry)]
         self._db.write_many(PUT, [_row(entry) for entry in come])
@@ -142,10 +151,6 @@ class Desired:
         before, after = _links(known.values()), _links(entries.values())
         self._db.write_many("DELETE FROM referrers WHERE target = ? AND key = ?", sorted(before - after))
         self._db.write_many("INSERT INTO referrers VALUES (?, ?)", sorted(after - before))
-
-    def _known(self, keys: Iterable[str]) -> dict[str, Entry]:
-        sql = f"SELECT {COLUMNS} FROM desired WHERE key IN (SELECT value FROM json_each(?))"
-        return {row[0]: _entry(row) for row in self._db.all(sql, (msgspec.json.encode(list(keys)).decode(),))}
 
     def _unlink(self, keys: Iterable[str]) -> None:
         links = {(reference.target, key) for key in keys for reference in self.references(key)}

@@ -13,7 +13,8 @@ import msgspec
 
 from reconciler.errors import RecordsError, RefusedError
 from reconciler.records.border import records_error
-from reconciler.records.database import BUSY, Database, to_disk
+from reconciler.records.database import Database, to_disk
+from reconciler.records.opening import BUSY
 from reconciler.records.schema import MIGRATIONS
 
 TABLES = ("applied", "desired", "inventory", "journal", "meta", "runs")

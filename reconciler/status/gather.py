@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -35,6 +36,15 @@ class Gathering:
         for row in records.drifts.all():
             self._drifts.setdefault(row.key, []).append(row)
         self._places: dict[str, tuple[str, ...] | None] = {}
+        self._expected: frozenset[str] = frozenset()
+        self._entries: dict[str, Entry] = {}
+        self._applied: dict[str, tuple[Record, ...]] = {}
+
+    def expect(self, keys: Iterable[Key]) -> None:
+        """Read together what ``facts`` will be asked about next, in place of what was expected before."""
+        self._expected = frozenset(map(str, keys))
+        self._entries = self._records.desired.get_many(self._expected)
+        self._applied = self._records.applied.get_many(self._expected)
 
     def facts(self, key: Key, members: tuple[Health, ...] | None = None) -> Facts:
         """What is known of ``key``; ``exists`` is False where nothing is.
@@ -62,11 +72,13 @@ class Gathering:
         )
 
     def _entry(self, key: Key) -> Entry | None:
-        entry = self._records.desired.get(key)
+        name = str(key)
+        entry = self._entries.get(name) if name in self._expected else self._records.desired.get(name)
         return entry if entry is not None and self._source in ("", entry.source) else None
 
     def _owned(self, key: Key) -> tuple[Record, ...]:
-        records = self._records.applied.get(key)
+        name = str(key)
+        records = self._applied.get(name, ()) if name in self._expected else self._records.applied.get(name)
         if not self._source or all(record.source == self._source for record in records):
             return records
         return tuple(record for record in records if record.source == self._source)

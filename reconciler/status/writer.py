@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from reconciler.batches import batches
 from reconciler.clock import Clock
 from reconciler.errors import ReconcilerError, SourceError
 from reconciler.model.key import Key, Kind
@@ -16,6 +17,9 @@ from reconciler.status.gather import Gathering
 from reconciler.status.overview import MOST_LISTED, README_FILE, RUN_FILE, Overview, readme, run_file, unready_in
 from reconciler.status.standing import Standing
 from reconciler.status.target import Target, open_target
+
+TOGETHER = 500
+"""Resources whose facts are read together."""
 
 _OWN = frozenset({STATUS_PUSHED, STATUS_STALE})
 
@@ -87,11 +91,13 @@ class StatusWriter:
         """
         changes: dict[str, bytes | None] = {}
         gvcs = {key for key in keys if key.kind is Kind.GVC} | self._owed
-        for key in sorted(keys - gvcs):
-            facts = gathering.facts(key, ())
-            changes[status_path(key)] = _file(facts)
-            if standing.note(facts) or (first and key.gvc):
-                gvcs.add(Key(Kind.GVC, "", key.gvc))
+        for batch in batches(sorted(keys - gvcs), TOGETHER):
+            gathering.expect(batch)
+            for key in batch:
+                facts = gathering.facts(key, ())
+                changes[status_path(key)] = _file(facts)
+                if standing.note(facts) or (first and key.gvc):
+                    gvcs.add(Key(Kind.GVC, "", key.gvc))
         self._owed |= gvcs
         for key in sorted(gvcs):
             facts = gathering.facts(key, standing.members(key.name))

@@ -121,13 +121,15 @@ def commits(settings: str, times: int, files: int) -> list[tuple[float, float]]:
         await step(repository, ids[0], lambda: runner.run("main", "start"))
         runner.flush("main", force=True)
         gc.collect()
-        seconds = []
+        seconds, settling = [], []
         for commit in ids[1:]:
             run, ended = await step(repository, commit, lambda: runner.run("main", "ref"))
             assert ended.outcome == "applied", ended
             began = time.perf_counter()
             assert runner.flush("main", force=True)
             seconds.append((run, time.perf_counter() - began))
+            settling.append(asyncio.create_task(asyncio.to_thread(runner.records.settle)))  # as the daemon does
+        await asyncio.gather(*settling)
         return seconds[-times:]
 
     return asyncio.run(follow())

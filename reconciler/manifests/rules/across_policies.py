@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.manifests.rules.across_secrets import readings
 from reconciler.manifests.rules.env import asking
 from reconciler.manifests.rules.registry import Words, answer, rule
-from reconciler.manifests.rules.targets import SECRET, identity_of, place_of, users_of_kind
+from reconciler.manifests.rules.targets import SECRET, identity_of, place_of
 from reconciler.manifests.rules.world import World
 from reconciler.model.finding import Ask
 from reconciler.model.gvc import Gvc
@@ -101,7 +101,7 @@ def _may(identity: str, secret: str, world: World) -> bool:
 def _found(identity: str, secret: str, world: World) -> bool:
     if world.look(identity, Identity) is None or world.look(secret, Secret) is None or world.unsure(Kind.POLICY):
         return True
-    return any(_grants(policy, identity, secret, world) for policy in users_of_kind(world, identity, Kind.POLICY))
+    return any(_grants(policy, identity, secret, world) for policy in world.users(identity, Kind.POLICY))
 
 
 def _grants(key: str, identity: str, secret: str, world: World) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.manifests.rules.registry import Words, alike, answer, rule, warning
-from reconciler.manifests.rules.targets import VOLUMESET, identity_of, linked, place_of, users_of_kind
+from reconciler.manifests.rules.targets import VOLUMESET, identity_of, linked, place_of
 from reconciler.manifests.rules.world import World
 from reconciler.model.finding import Ask
 from reconciler.model.gvc import Gvc
@@ -84,7 +84,7 @@ def own_volumes(workload: Workload) -> Iterator[Ask]:
 @answer("volumeset-shared")
 def other_users(question: Question, subject: str, world: World) -> Iterator[Words]:
     """The other workloads that mount the set."""
-    others = [key for key in users_of_kind(world, question.target, Kind.WORKLOAD) if key != subject]
+    others = [key for key in world.users(question.target, Kind.WORKLOAD) if key != subject]
     mounting = [key for key in others if _mounts(world, key, question.target)]
     if mounting:
         yield (f"{question.target} is mounted by {', '.join(mounting)} too",
@@ -153,4 +153,4 @@ def reachable(question: Question, subject: str, world: World) -> Iterator[Words]
 
 
 def _domains(world: World, *keys: str) -> bool:
-    return any(users_of_kind(world, key, Kind.DOMAIN) for key in keys)
+    return any(world.users(key, Kind.DOMAIN) for key in keys)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TypeVar
 
 from reconciler.manifests.links import LinkError, parse_link
 from reconciler.manifests.rules.world import World
-from reconciler.model.key import Kind
 from reconciler.model.resource import OPEN_GVC
 from reconciler.model.workload import Workload
 
@@ -55,12 +53,6 @@ def linked(world: World, subject: str, target: str, view: type[View]) -> View | 
     if found is None or any(reference.target == target for reference in world.references(subject)):
         return found
     return None
-
-
-def users_of_kind(world: World, key: str, kind: Kind) -> Sequence[str]:
-    """Keys of all resources of ``kind`` that refer to ``key``; few of very many are found at once."""
-    users = world.users(key)
-    return users[bisect_left(users, f"{kind}/") : bisect_left(users, f"{kind}0")]
 
 
 def nearest(word: str, known: Iterable[str], otherwise: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+from reconciler.model.key import Kind
 from reconciler.model.resource import Reference
 
 View = TypeVar("View")
@@ -16,8 +17,8 @@ class World(Protocol):
     def look(self, key: str, view: type[View]) -> View | None:
         """The resource ``key`` in normal form, as ``view``; None where its body is not known here."""
 
-    def users(self, key: str) -> Sequence[str]:
-        """Keys of all resources that refer to ``key``, in order."""
+    def users(self, key: str, kind: Kind) -> Sequence[str]:
+        """Keys of all resources of ``kind`` that refer to ``key``, in order."""
 
     def references(self, key: str) -> Sequence[Reference]:
         """What a resource refers to; empty where there is none."""

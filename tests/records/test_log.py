@@ -1,0 +1,81 @@
+"""The log beside the file: brought in while nobody waits, and what is read of one moment while others write."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+from contextlib import closing, suppress
+from pathlib import Path
+
+from reconciler.records.database import SETTLED
+from reconciler.records.store import Records
+
+
+def blobs_in(path: Path, tmp_path: Path) -> int:
+    """How many there are in the file alone, without its log; copied by another process, or our locks would be lost."""
+    alone = tmp_path / "alone.sqlite"
+    subprocess.run(["cp", path, alone], check=True)
+    with closing(sqlite3.connect(alone)) as copy:
+        there = copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'blobs'").fetchone()
+        return int(copy.execute("SELECT count(*) FROM blobs").fetchone()[0]) if there else 0
+
+
+def hold(records: Records) -> None:
+    records.pins.put("main", "c1", "HEAD", "", "ada")
+
+
+def held(records: Records) -> bool:
+    return records.pins.get("main") is not None
+
+
+def test_settling_brings_much_that_was_written_into_the_file(path: Path, records: Records, tmp_path: Path) -> None:
+    records.settle()
+    records.blobs.put_many([("first", b"one")])
+    records.settle()
+    few = blobs_in(path, tmp_path)
+    records.blobs.put_many([(f"{number:040x}", b"more") for number in range(SETTLED)])
+    records.settle()
+    assert (few, blobs_in(path, tmp_path)) == (0, SETTLED + 1)
+
+
+def test_settling_waits_for_nobody_and_is_made_up_for(path: Path, records: Records, tmp_path: Path) -> None:
+    many = [(f"{number:040x}", b"more") for number in range(SETTLED)]
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM blobs").fetchone()
+        records.blobs.put_many(many)
+        records.settle()
+        held_up = blobs_in(path, tmp_path)
+    records.blobs.put_many(many)
+    records.settle()
+    assert (held_up, blobs_in(path, tmp_path)) == (0, SETTLED)
+
+
+def test_a_snapshot_reads_one_moment_whoever_writes(path: Path, records: Records) -> None:
+    with closing(Records.open(path)) as other, records.snapshot():
+        assert not held(records)
+        hold(other)
+        assert not held(records)
+    assert held(records)
+
+
+def test_what_is_written_in_a_snapshot_is_committed_and_the_next_moment_is_read(path: Path, records: Records) -> None:
+    with closing(Records.open(path)) as other, records.snapshot():
+        assert not held(records)
+        hold(other)
+        records.blobs.put_many([("first", b"one")])
+        assert other.blobs.get("first") == b"one"
+        assert held(records)
+        records.pins.remove("main")
+        assert not held(other)
+
+
+def test_a_write_that_fails_in_a_snapshot_leaves_it_readable(records: Records) -> None:
+    with records.snapshot():
+        with suppress(ZeroDivisionError), records.transaction():
+            hold(records)
+            _ = 1 / 0
+        assert not held(records)
+        with records.snapshot(), records.transaction(), records.snapshot():
+            hold(records)
+    assert held(records)
