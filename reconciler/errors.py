@@ -85,6 +85,12 @@ class SourceRewritten(SourceError):
     reason = "SourceRewritten"
 
 
+class PushRaced(SourceError):
+    """Somebody else moved the remote's ref first: fetch it, build on it, push again."""
+
+    reason = "PushRaced"
+
+
 class SourceUnverified(SourceError):
     """The commit or tag is not signed, or not by whom the settings trust; nothing of it is read."""
 

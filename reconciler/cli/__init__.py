@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from importlib import import_module
@@ -14,6 +15,10 @@ import click
 from reconciler import __version__
 from reconciler.cli.common import AskDaemon, complain
 from reconciler.errors import ReconcilerError, UsageError
+
+YOUNG = 50_000
+"""New objects from which on some are looked through for garbage. Of those that imports make, none is; with the usual
+700 a command of a fifth of a second looks two hundred times."""
 
 COMMANDS = {
     "init": "Make a new repository of manifests from the shipped example.",
@@ -86,7 +91,10 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit; a command returns its exit code, None being 0."""
-    sys.exit(_run())
+    gc.set_threshold(YOUNG)
+    code = _run()
+    gc.freeze()  # at the end the interpreter looks for garbage once more, in memory that is about to be given back
+    sys.exit(code)
 
 
 def _run() -> int:

@@ -143,10 +143,10 @@ def parse_key(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """``; did you mean X?`` where one of ``words`` is close to ``word``, else nothing."""
-    from difflib import get_close_matches
+    from reconciler.model.likeness import most_like
 
-    close = get_close_matches(word, list(words), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = most_like(word, words)
+    return f"; did you mean {close}?" if close else ""
 
 
 def operator() -> str:

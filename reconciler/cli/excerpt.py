@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from unicodedata import category, east_asian_width
 
 from reconciler.documents.masking import lines_of, visible_lines
-from reconciler.documents.spans import spans
 from reconciler.model.finding import Finding
 
 if TYPE_CHECKING:
@@ -39,6 +38,8 @@ class Excerpts:
         if not finding.line:
             return None
         if finding.path != self._path:
+            from reconciler.documents.spans import spans
+
             raw = self._read(finding.path)
             self._path, self._lines, self._ends = finding.path, self._visible(raw), spans(raw)
         if finding.line > len(self._lines):

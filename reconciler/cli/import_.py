@@ -29,7 +29,7 @@ def command(files: tuple[str, ...], scheme: str, org: str, out: Path | None, for
     from reconciler.convert.exported import normalise
     from reconciler.convert.reading import read_all
     from reconciler.convert.remarks import findings
-    from reconciler.documents.reader import TEXT_FIELDS
+    from reconciler.documents.lines import TEXT_FIELDS
     from reconciler.model.finding import has_errors
 
     if not re.fullmatch("[a-z][a-z0-9]*", scheme):

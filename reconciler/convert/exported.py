@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from reconciler.manifests.links import BUILT_IN
 from reconciler.manifests.normal import Dialect
 from reconciler.model.finding import Pointer
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+from reconciler.model.likeness import most_like
 
 _HEAD = ("kind", "name", "description", "gvc", "tags")
 _LISTS = frozenset({"list", "queryresult"})
@@ -95,8 +95,8 @@ class _Importing:
             message = "this is a Kubernetes resource, not a manifest"
             self._say("import-not-a-manifest", found.source, place, message, "use `reconciler convert`")
         elif kind is None:
-            near = difflib.get_close_matches(str(written).lower(), KINDS, 1)
-            hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(KINDS)}"
+            near = most_like(str(written).lower(), KINDS)
+            hint = f"did you mean {near}?" if near else f"one of {', '.join(KINDS)}"
             self._say("import-not-a-manifest", found.source, place, "the platform has no such kind", hint)
         else:
             return kind

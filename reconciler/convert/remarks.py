@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from reconciler.convert.rules import RULEBOOK
-from reconciler.documents.places import Locator
+from reconciler.documents.locating import Locator
 from reconciler.model.finding import Finding, Pointer, Severity
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Never
+
+import msgspec
 
 from reconciler.documents.events import Event, NodeEvent
 from reconciler.documents.sink import Sink
 
 
-@dataclass(slots=True)
-class Anchor:
+class Anchor(msgspec.Struct):
     """A value with a name: how many nodes it has and how many levels, everything in it counted as written out.
 
     ``text`` is the source of a plain scalar, which means what it would mean where the alias stands.
@@ -23,8 +23,7 @@ class Anchor:
     complete: bool = True
 
 
-@dataclass(slots=True)
-class _Opened:
+class _Opened(msgspec.Struct):
     anchor: Anchor
     depth: int
     deepest: int

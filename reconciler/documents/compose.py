@@ -22,6 +22,7 @@ from reconciler.documents.events import (
 )
 from reconciler.documents.limits import Limits
 from reconciler.documents.merges import MERGE, Merges
+from reconciler.documents.reading import UNREAD
 from reconciler.documents.scalars import MERGE_KEY, NUMERIC, WORDS, Problem, literal, plain
 from reconciler.documents.sink import Sink
 from reconciler.documents.tags import collection, tagged
@@ -39,9 +40,6 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 # How many containers are open while the members of a top-level field are read: what holds the root, and the root.
 _IN_FIELD = 2
-
-UNREAD = "\0"
-"""How a text or a key begins that stands for one which cannot be read; no other holds this character."""
 
 _ESCAPED_CONTROL = Problem(
     "control-character", "this text has a control character in it", "remove the escape; only tab and newline are taken"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from typing import Any
 
 from reconciler.documents.dialect import Breach
 from reconciler.documents.places import Places, Pointer
 from reconciler.documents.repair import repaired
 from reconciler.model.finding import Fault
+from reconciler.model.likeness import most_like
 
 QUOTED = 60
 _KINDS = {
@@ -243,7 +243,7 @@ def _nearest(word: str, among: list[str]) -> str:
     if len(word) > QUOTED:
         return ""
     same = [item for item in among if item.lower() == word.lower()]
-    return next(iter(same or get_close_matches(word, among, 1)), "")
+    return same[0] if same else most_like(word, among)
 
 
 def _types(breach: Breach) -> list[str]:

@@ -6,6 +6,7 @@ import re
 
 from yaml import Mark, MarkedYAMLError, YAMLError
 
+from reconciler.documents.position import position, start_of_line
 from reconciler.model.finding import Fault
 
 # Keyed by the parser's own words; {begin} is the line where what it was reading begins.
@@ -76,8 +77,6 @@ _WORDING: dict[str, tuple[str, str]] = {
     "found unknown directive name": ("this directive is not known", "remove the line, or quote the text"),
     "found incompatible YAML document": ("this version of YAML is not known", "remove the %YAML line"),
 }
-# What ends a line for the parser; counted one by one, since a file may consist of them.
-_BREAKS = "\n\r\x85\u2028\u2029"
 _FROM_THE_BEGINNING = {"found unexpected end of stream", "found unexpected document indicator"}
 _NO_TOKEN = "found character that cannot start any token"
 _NO_TAG = {"found undefined tag handle", "did not find expected tag URI", "did not find expected '!'"}
@@ -95,12 +94,6 @@ def explain(error: YAMLError, raw: bytes) -> Fault:
     line, column = position(text, found.start() if found else 0)
     message = "this file has a character that is neither printable nor a tab or line break"
     return Fault("control-character", message, line, column, "remove it; as part of a value it has no meaning here")
-
-
-def position(text: str, index: int) -> tuple[int, int]:
-    """Line and column, counted from 1, of the character at ``index``."""
-    before = sum(text.count(each, 0, index) for each in _BREAKS) - text.count("\r\n", 0, index)
-    return before + 1, index - _start_of_line(text, index) + 1
 
 
 def _explain(problem: str, at: Mark, began: Mark, text: str) -> Fault:
@@ -124,9 +117,5 @@ def _explain(problem: str, at: Mark, began: Mark, text: str) -> Fault:
 
 def _around(text: str, index: int) -> tuple[str, str]:
     """The indentation of the line of the character at ``index``, and that character."""
-    line = text[_start_of_line(text, index) :].partition("\n")[0]
+    line = text[start_of_line(text, index) :].partition("\n")[0]
     return line[: len(line) - len(line.lstrip())], text[index : index + 1]
-
-
-def _start_of_line(text: str, index: int) -> int:
-    return 1 + max(text.rfind(each, 0, index) for each in _BREAKS)

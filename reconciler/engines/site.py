@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.given.vault import Reveal
@@ -10,8 +10,7 @@ from reconciler.records.store import Records
 from reconciler.settings import Settings
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(msgspec.Struct, frozen=True):
     """What the engine of one location (``""``: of resources without a place) is made with.
 
     One that is ``leaving`` ends what it ran there: the location is another engine's now.

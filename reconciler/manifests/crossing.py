@@ -5,7 +5,6 @@ Only what a change touches and what refers to it is looked at.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator
 
 from reconciler.batches import batches
@@ -14,6 +13,7 @@ from reconciler.manifests.delta import Delta
 from reconciler.manifests.desired import Desired, Site
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Key
+from reconciler.model.likeness import most_like
 from reconciler.model.resource import Bond, Reference, pointer_parts
 from reconciler.model.rule import refused
 
@@ -132,8 +132,7 @@ def nearest(target: str, keys: Iterable[str]) -> str:
     by_name: dict[str, str] = {}
     for key in sorted(keys, key=lambda key: key.rpartition("/")[0] != place):
         by_name.setdefault(key.rpartition("/")[2], key)
-    found = difflib.get_close_matches(name, by_name, 1, 0.7)
-    return by_name[found[0]] if found else ""
+    return by_name.get(most_like(name, by_name, 0.7), "")
 
 
 def _cycles(keys: Iterable[str], world: Desired) -> Iterator[Finding]:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
 import msgspec
 
 from reconciler.documents.ignoring import MARK, Ignored, comments
-from reconciler.documents.reader import Document, read
+from reconciler.documents.reader import read
+from reconciler.documents.reading import Document, Reading
 from reconciler.manifests.document import Decoding, Site
 from reconciler.manifests.normal import Dialect, Former
 from reconciler.manifests.shape import shape_of
 from reconciler.model.finding import Fault, Severity
 from reconciler.model.key import Kind
+from reconciler.model.likeness import most_like
 from reconciler.model.resource import Manifest, Question, Reference
 from reconciler.model.rule import Rule, refused
-from reconciler.sops.opening import MARK as ENCRYPTED
-from reconciler.sops.opening import open_all
+from reconciler.sops.outcome import MARK as ENCRYPTED
+from reconciler.sops.outcome import Opened
 from reconciler.sops.rules import RULES as SECRET_RULES
 
 MOST_FAULTS = 500
@@ -117,7 +118,7 @@ def decode(raw: bytes, dialect: Dialect) -> Decoded:
     owned: list[tuple[Document, str]] = []
     broken: list[Broken] = []
     site = Site(raw)
-    opened = open_all(raw, reading, dialect.keyring) if ENCRYPTED in raw else {}
+    opened = _opened(raw, reading, dialect) if ENCRYPTED in raw else {}
     for document in reading.documents:
         one = Decoding(site, document, dialect, opened.get(document.index))
         manifest = one.manifest()
@@ -147,6 +148,12 @@ def decode(raw: bytes, dialect: Dialect) -> Decoded:
     return Decoded(tuple(manifests), told, len(reading.documents), tuple(broken))
 
 
+def _opened(raw: bytes, reading: Reading, dialect: Dialect) -> dict[int, Opened]:
+    from reconciler.sops.opening import open_all
+
+    return open_all(raw, reading, dialect.keyring)
+
+
 def _respelled(fault: Fault, prefix: str) -> Fault:
     """``fault`` as people say it who write ``prefix`` where others write platform://."""
     message, hint = (text.replace("platform://", prefix) for text in (fault.message, fault.suggestion))
@@ -174,8 +181,8 @@ def _idle_comments(raw: bytes) -> Iterator[Fault]:
             message = f"this comment does not say why `{comment.rule}` does not matter here"
         else:
             continue
-        near = difflib.get_close_matches(comment.rule[:60], mild, 1)
-        name = comment.rule if comment.rule in mild else near[0] if near else "RULE"
+        near = most_like(comment.rule[:60], mild) or "RULE"
+        name = comment.rule if comment.rule in mild else near
         yield Fault("ignore-comment", message, comment.line, comment.column,
                     f"write `# reconciler: ignore {name} REASON`", Severity.WARNING)  # fmt: skip
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from reconciler.documents.places import Locator, Places
-from reconciler.documents.reader import Document, unread
+from reconciler.documents.locating import Locator
+from reconciler.documents.places import Places
+from reconciler.documents.reading import Document, unread
 from reconciler.documents.validation import MOST, checker
 from reconciler.manifests import kinds
 from reconciler.manifests.judging import Torn, judge, mended, missing, torn_by, within
@@ -20,9 +20,10 @@ from reconciler.manifests.secrets import masked, seal_of
 from reconciler.manifests.shape import secret_shape, shape_of
 from reconciler.model.finding import Fault, Pointer, Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+from reconciler.model.likeness import most_like
 from reconciler.model.resource import OPEN_GVC, Manifest, Question, Reference, pointer_parts
 from reconciler.sops.metadata import FIELD
-from reconciler.sops.opening import LOCKED, Opened, Trouble
+from reconciler.sops.outcome import LOCKED, Opened, Trouble
 
 if TYPE_CHECKING:
     from reconciler.documents.dialect import Breach
@@ -173,8 +174,8 @@ class Decoding:
         else:
             # Of several words, the others may have slipped out of a secret.
             text = written if isinstance(written, str) and len(written.split()) == 1 else ""
-            near = difflib.get_close_matches(text.lower(), list(KINDS), 1, 0.7)
-            hint = f"did you mean {near[0]}?" if near else f"one of {_listed()}"
+            near = most_like(text.lower(), KINDS, 0.7)
+            hint = f"did you mean {near}?" if near else f"one of {_listed()}"
             if "apiVersion" in value:
                 hint = "this is a manifest of Kubernetes: `reconciler convert FILE` turns it into ours"
             message = f"unknown kind {text[:60]!r}" if text else "the kind of a manifest is one word"

@@ -11,7 +11,7 @@ from reconciler.model.key import KINDS, Key, Kind
 from reconciler.model.resource import OPEN_GVC
 from reconciler.model.secret import TEXTS, host_places
 from reconciler.sops.metadata import FIELD
-from reconciler.sops.opening import Opened, Trouble
+from reconciler.sops.outcome import Opened, Trouble
 from reconciler.sops.rules import ENCRYPTED_KIND, PLAIN_TEXT
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import NamedTuple
 
 import msgspec
 
 from reconciler.model.expression import ExpressionError, compiled
+from reconciler.model.likeness import most_like
 
 LABELS = ("gvc", "workload", "location", "replica", "container")
 """What streams are told apart by."""
@@ -153,8 +153,8 @@ class _Reading:
         self._skip()
         name = self._match(_NAME, f"a label is missing here: {', '.join(LABELS)}")
         if name not in LABELS:
-            close = get_close_matches(name, LABELS, n=1)
-            advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(LABELS)}"
+            close = most_like(name, LABELS)
+            advice = f"did you mean {close}?" if close else f"there are {', '.join(LABELS)}"
             raise QueryError(f"there is no label {name}; {advice}", self._at - len(name))
         self._skip()
         op = self._match(_MATCHING, "after a label comes one of = != =~ !~")

@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.documents.places import locate
+from reconciler.documents.locating import locate
 from reconciler.documents.reader import read
 from reconciler.errors import SourceError
 from reconciler.manifests.assembly import resource_of

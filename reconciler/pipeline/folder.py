@@ -18,7 +18,8 @@ from reconciler.manifests.decoder import Decoded
 from reconciler.manifests.normal import Dialect
 from reconciler.model.finding import Finding
 from reconciler.model.revision import FileChange
-from reconciler.pipeline.decoding import Blobs, Cache, decode_all
+from reconciler.pipeline.decoding import decode_all
+from reconciler.pipeline.remembered import Blobs, Cache
 from reconciler.pipeline.sources import Read
 from reconciler.pipeline.view import Surroundings, View
 from reconciler.records.store import Records

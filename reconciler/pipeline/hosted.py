@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.documents.places import Locator
+from reconciler.documents.locating import Locator
 from reconciler.manifests.decoder import Decoded
 from reconciler.manifests.judging import judge
 from reconciler.manifests.secrets import masked, seal_of

@@ -22,8 +22,9 @@ from reconciler.manifests.normal import Dialect
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.resource import Resource
 from reconciler.model.revision import FileChange, Revision
-from reconciler.pipeline.decoding import Blobs, Cache, decode_all
+from reconciler.pipeline.decoding import decode_all
 from reconciler.pipeline.elsewhere import with_hosted_files
+from reconciler.pipeline.remembered import Blobs, Cache
 from reconciler.pipeline.view import View
 from reconciler.records.desired import Entry
 from reconciler.records.sources import SourceRow

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from reconciler.documents.ignoring import Ignored
-from reconciler.documents.places import Locator
+from reconciler.documents.locating import Locator
 from reconciler.errors import SourceError, UsageError
 from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.crossing import similar_keys
@@ -25,10 +25,10 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
 from reconciler.model.resource import Reference, Resource
 from reconciler.pipeline.ahead import Ahead
-from reconciler.pipeline.decoding import Blobs, unpack
 from reconciler.pipeline.host import Host
 from reconciler.pipeline.hosted import with_hosted
 from reconciler.pipeline.locations import Places
+from reconciler.pipeline.remembered import Blobs, unpack
 from reconciler.planning.policy import keeps
 from reconciler.records.desired import Entry
 from reconciler.records.store import Records

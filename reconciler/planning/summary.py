@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from difflib import unified_diff
 from itertools import groupby
 from typing import Any
 
@@ -102,6 +101,8 @@ def differences(before: Any, after: Any) -> Iterator[tuple[str, str]]:
         yield from (("-", line) for line in old if line not in new)
         yield from (("+", line) for line in new if line not in old)
     elif max(len(old), len(new)) > 1:
+        from difflib import unified_diff  # only long texts need it
+
         unified = list(unified_diff(old, new, lineterm="", n=1))
         yield from ((line[0], line[1:]) for line in unified[2:] if line[0] in "+- ")
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from reconciler.documents.places import Places, locate
+from reconciler.documents.locating import locate
 from reconciler.documents.reader import read
 from reconciler.documents.schemas import load_schema
 from reconciler.documents.validation import checker
 from reconciler.errors import UsageError
-from reconciler.model.finding import Fault, Finding
+from reconciler.model.finding import Fault, Finding, Pointer
 from reconciler.model.rule import refused
 from reconciler.settings.shapes import Settings, StatusSettings, is_local
 
@@ -40,6 +40,10 @@ RULES = (
     ),
 )
 """What can be wrong with settings besides their fields."""
+
+
+Wrong = tuple[str, str, Pointer, str]
+"""A rule, what is wrong, at which value, and what to do."""
 
 
 class SettingsError(UsageError):
@@ -79,9 +83,9 @@ def load_settings(path: Path) -> Settings:
     if not check.valid(value):
         raise SettingsError(path, raw, check.faults(value, locate(raw, reading.documents[0].index)))
     base = path.absolute().parent
-    places = locate(raw, reading.documents[0].index)
-    if faults := [*_repeated_names(value["sources"], places), *_shared_branches(value["sources"], base, places)]:
-        raise SettingsError(path, raw, faults)
+    if wrong := [*_repeated_names(value["sources"]), *_shared_branches(value["sources"], base)]:
+        places = locate(raw, reading.documents[0].index)
+        raise SettingsError(path, raw, [Fault(rule, what, *places.of(at), advice) for rule, what, at, advice in wrong])
     return _typed(value, base)
 
 
@@ -122,18 +126,16 @@ def _in_seconds(schema: dict[str, Any], value: Any) -> Any:
     return seconds(value) if schema.get("x-duration") else value
 
 
-def _repeated_names(sources: list[dict[str, Any]], places: Places) -> Iterator[Fault]:
+def _repeated_names(sources: list[dict[str, Any]]) -> Iterator[Wrong]:
     seen: set[str] = set()
     for position, source in enumerate(sources):
         if source["name"] in seen:
-            line, column = places.of(("sources", position, "name"))
-            yield Fault(
-                "duplicate-name", f"two sources are named `{source['name']}`", line, column, "give each its own"
-            )
+            at = ("sources", position, "name")
+            yield "duplicate-name", f"two sources are named `{source['name']}`", at, "give each its own"
         seen.add(source["name"])
 
 
-def _shared_branches(sources: list[dict[str, Any]], base: Path, places: Places) -> Iterator[Fault]:
+def _shared_branches(sources: list[dict[str, Any]], base: Path) -> Iterator[Wrong]:
     """Status branches that two sources of one repository would write in turn, or that one of them follows."""
     followed = {
         (_repository(source["url"], base), source.get("branch") or "main"): source["name"]
@@ -146,16 +148,14 @@ def _shared_branches(sources: list[dict[str, Any]], base: Path, places: Places) 
         if source.get("readOnly") or not (is_local(source["url"]) or status.get("push", True)):
             continue
         mark = (_repository(source["url"], base), status.get("branch", StatusSettings().branch))
-        line, column = places.of(
-            ("sources", position, "status", "branch") if "branch" in status else ("sources", position)
-        )
+        at: Pointer = ("sources", position, "status", "branch") if "branch" in status else ("sources", position)
         advice = f"give `{name}` another, such as `status: {{branch: {StatusSettings().branch}-{name}}}`"
         if mark in followed:
             what = f"the status of source `{name}` cannot go to `{mark[1]}`, the branch that `{followed[mark]}` follows"
-            yield Fault("status-branch", what, line, column, advice)
+            yield "status-branch", what, at, advice
         elif mark in written:
             what = f"sources `{written[mark]}` and `{name}` would write their status to one branch, `{mark[1]}`"
-            yield Fault("status-branch", what, line, column, advice)
+            yield "status-branch", what, at, advice
         written.setdefault(mark, name)
 
 

@@ -10,45 +10,22 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reconciler.documents.reader import TEXT_FIELDS, Document, Reading
+from reconciler.documents.lines import TEXT_FIELDS
+from reconciler.documents.reading import Document, Reading
 from reconciler.model.finding import Pointer
 from reconciler.sops.keyring import Keyring, Unopened, data_key
 from reconciler.sops.leaves import Leaf, Part, hashed, parts
 from reconciler.sops.metadata import FIELD, FormatError, Metadata, metadata_of, path_of
+from reconciler.sops.outcome import KEY_WRONG, LOCKED, MAC_BROKEN, METADATA, Opened, Trouble
 from reconciler.sops.sealing import Broken, Value, as_bytes, bound_to, opened, parsed
-
-MARK = b"sops"
-"""Without these bytes a file holds no encrypted document."""
 
 ONLY_ENCRYPTED = bytes.fromhex("8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdadec8176f27d69")
 """What the MAC over encrypted values alone begins with: the SHA-256 of ``sops``."""
 
-LOCKED, KEY_WRONG, MAC_BROKEN, METADATA = "secret-locked", "secret-key-wrong", "secret-mac-broken", "secret-metadata"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _FREE = "data"
 """The field whose texts may hold anything."""
 _RESTORE = "take the file as it was from Git, and change it with reconciler secret edit"
-
-
-class Trouble(NamedTuple):
-    """What is wrong at a value of an encrypted document."""
-
-    rule: str
-    at: Pointer
-    message: str
-    suggestion: str = ""
-
-
-class Opened(msgspec.Struct, frozen=True):
-    """An encrypted document without its ``sops``.
-
-    ``encrypted`` leads to what is encrypted in the file; where it is ``locked``, that stands in ``value`` as it is.
-    """
-
-    value: dict[str, Any]
-    encrypted: frozenset[Pointer] = frozenset()
-    locked: bool = False
-    troubles: tuple[Trouble, ...] = ()
 
 
 class Group(msgspec.Struct):

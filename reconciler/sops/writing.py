@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from reconciler.documents.reader import Reading, read
+from reconciler.documents.reader import read
+from reconciler.documents.reading import Reading
 from reconciler.documents.writer import after_key, written
 from reconciler.sops.comments import Comment, comments
 from reconciler.sops.keyring import Keyring, Unopened, data_key, new_key, wrapped

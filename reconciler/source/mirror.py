@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.errors import SourceError, SourceGone
+from reconciler.errors import PushRaced, SourceError, SourceGone
 from reconciler.source.address import Address, wanted_ref
 from reconciler.source.command import Answer, Remote
 
@@ -16,12 +16,6 @@ _FETCH = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-writ
 _NO_REF = "couldn't find remote ref"
 _NO_COMMIT = ("not our ref", "expected 'acknowledgments'", "unadvertised object", _NO_REF)
 _RACED = ("(stale info)", "(fetch first)", "(non-fast-forward)", "failed to update ref", "cannot lock ref")
-
-
-class PushRaced(SourceError):
-    """Somebody else moved the remote's ref first: fetch it, build on it, push again."""
-
-    reason = "PushRaced"
 
 
 class Mirror:

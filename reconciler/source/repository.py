@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pygit2
 from pygit2.enums import ObjectType
 
 from reconciler.errors import SourceError, SourceGone, SourceRewritten
+from reconciler.model.likeness import most_like
 from reconciler.model.revision import FileChange, Revision
 from reconciler.source.address import wanted_ref
 from reconciler.source.comparison import CONTROL, Comparison, is_manifest, judge
@@ -199,9 +199,9 @@ class Repository:
         refs = self._ask(lambda: list(self._git.references))  # the repository may be going away this moment
         known = sorted(ref.removeprefix(f"refs/{kind}/") for ref in refs if f"/{kind}/" in ref)
         noun = {"heads": "branch", "tags": "tag"}.get(kind, kind)
-        near = difflib.get_close_matches(short, known, 1)
+        near = most_like(short, known)
         if near:
-            return f"{noun} {short!r} is not there; did you mean {near[0]!r}?"
+            return f"{noun} {short!r} is not there; did you mean {near!r}?"
         there = ", ".join(known[:5]) if known else f"no {noun} at all"
         return f"{noun} {short!r} is not there; the repository has {there}"
 

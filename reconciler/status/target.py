@@ -6,12 +6,15 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from reconciler.errors import SourceError
-from reconciler.source.mirror import Mirror, PushRaced
+from reconciler.errors import PushRaced, SourceError
 from reconciler.source.open import Source
 from reconciler.status.branch import StatusBranch, prepare_bare
 from reconciler.status.trees import Changes
+
+if TYPE_CHECKING:
+    from reconciler.source.mirror import Mirror
 
 _TRIES = 5
 _PAUSE = 0.2

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
+AS_INSTALLED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""Who installs a program has it compiled, and is not made to wait for that at each start."""
 
 
 class Measured(NamedTuple):
@@ -42,7 +44,7 @@ def run(
         began = time.perf_counter()
         child = subprocess.Popen(
             [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-            env={**os.environ, **(env or {})}, cwd=cwd,
+            env={**AS_INSTALLED, **(env or {})}, cwd=cwd,
         )  # fmt: skip
         # Not child.wait(): only wait4 tells what this one child, and what it waited for, has used.
         _, status, used = os.wait4(child.pid, 0)

@@ -30,7 +30,7 @@ GROUP = "users"
 NOBODY = 12_345
 
 AS_READER = """
-import getpass, importlib, os, pkgutil, sys, unicodedata
+import difflib, getpass, importlib, os, pkgutil, sys, unicodedata
 from pathlib import Path
 import reconciler
 for module in pkgutil.walk_packages(reconciler.__path__, "reconciler."):

@@ -9,7 +9,8 @@ import pytest
 
 from reconciler.convert.exported import normalise
 from reconciler.convert.reading import read_all
-from reconciler.documents.reader import TEXT_FIELDS, read
+from reconciler.documents.lines import TEXT_FIELDS
+from reconciler.documents.reader import read
 from reconciler.documents.writer import stream, written
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.normal import Dialect

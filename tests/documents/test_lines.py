@@ -15,8 +15,7 @@ import pytest
 
 from reconciler.documents.compose import Composer
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.lines import DEEPEST, values
-from reconciler.documents.reader import TEXT_FIELDS
+from reconciler.documents.lines import DEEPEST, TEXT_FIELDS, values
 from tests.bench.generate import workload
 
 FILES = int(os.environ.get("LINES_FILES") or 4_000)
@@ -39,16 +38,27 @@ PLAIN = {
     "tags below the root": "spec:\n  tags:\n    a: 1.10\n",
     "documents": "# a\n---\na: 1\n---\n# nothing\n---\nb: 2\n---\n",
     "nothing": "\n# a\n",
+    "braces": "a: {b: 1, c: x, d: true, e: null, f: ~, g: 30s}\nh: {}\ni:\n  - {j: k}  # l\n  - {}\n",
+    "a key for braces": "- a: {b: c}\n  d: 1\n- a: {b: c}\n",
+    "tags in braces below the root": "tags:\n  a:\n    b: {c: 1}\n",
 }
 
 OTHER = (
-    "a: |\n  b\n", "a: >-\n  b\n", "a: [b]\n", "a: {b: 1}\n", "a: &b c\n", "a: *b\n", "a: !c d\n", "<<: a\n", "? a\n",
+    "a: |\n  b\n", "a: >-\n  b\n", "a: [b]\n", "a: &b c\n", "a: *b\n", "a: !c d\n", "<<: a\n", "? a\n",
     "a: b\n  c\n", "a:\n  b\n", 'a: "b\n  c"\n', 'a: "\\n"\n', "a: 'it''s'\n", "a: b: c\n", "a: b:\n", '"a": 1\n',
     "a b: 1\n", "1: a\n", "no: a\n", "a: no\n", "a: 012\n", "a: .nan\n", "a: 1\na: 2\n", "a:\n- b: 1\n  b: 2\n",
     "- - a\n", "-\n  a: 1\n", "a\n", "a: b\n  c: 1\n", "a: 1\n b: 2\n", "  a: 1\nb: 2\n", "a:\n    b: 1\n  c: 2\n",
     "a: 1\n- b\n", "- a\nb: 1\n", "a:\n  b: 1\n  - c\n", "a:\n  - b\n  c: 1\n", "- a: 1\n b: 2\n", "a:\tb\n",
     "a: 1\r\n", "a: é\n", "a: 1\n...\n", "--- # a\na: 1\n", "%YAML 1.2\n---\na: 1\n", "a: `b\n", "a: -\n", "# a\x07\n",
 )  # fmt: skip
+
+BRACES = (
+    "{b: }", "{b}", "{b: {c: d}}", "{b: [c]}", "{ b: c }", "{b: c,d: e}", "{b:c}", "{b: c:d}", "{b: c d}", "{b: 'c'}",
+    "{b: c\n  }", "{b: c} d", "{b: c}d", "{b: c, b: d}", "{no: b}", "{b: no}", "{b: 012}", "{b: c, }", "{<<: b}",
+    "{b: -c}", "{b: c-}", "{b: #c}", "{b: c#}", "{b: ?c}", "{b:  c}", "{b: c,  d: e}", "{b: \"c\"}", "{b: &c}",
+    "{b: .nan}",
+)  # fmt: skip
+"""Mappings in braces that are not plain."""
 
 
 def quick(raw: bytes) -> str | None:
@@ -73,6 +83,17 @@ def test_plain_files_are_read_as_the_parser_reads_them(text: str) -> None:
 def test_whatever_is_not_plain_is_left_to_the_parser(text: str) -> None:
     assert quick(text.encode()) is None
     assert quick(f"z:\n  - y: 1\n---\n{text}".encode()) is None
+
+
+@pytest.mark.parametrize("braces", BRACES)
+def test_braces_that_are_not_plain_are_left_to_the_parser(braces: str) -> None:
+    assert quick(f"a: {braces}\n".encode()) is None
+    assert quick(f"- {braces}\n".encode()) is None
+
+
+def test_tags_in_braces_stay_as_written() -> None:
+    for raw in (b"tags: {a: 1}\n", b"  tags: {a: 1}\n", b"tags:\n  a: {b: 1}\n", b"tags:\n- {a: 1}\n", b"{a: b}\n"):
+        assert quick(raw) is None
 
 
 def test_what_the_benchmarks_read_and_what_users_begin_with_is_plain_or_the_same() -> None:
@@ -102,11 +123,11 @@ def test_lines_of_secrets_are_not_kept(kind: str) -> None:
 
 
 def test_no_two_readings_share_what_can_be_changed() -> None:
-    raw = b"a:\n  - b:\nc:\n  d: 1\n"
+    raw = b"a:\n  - b:\nc:\n  d: 1\ne: {f: 1}\n"
     first, second = (values(raw, LIMITS, TEXT_FIELDS) for _ in range(2))
     assert first is not None
-    first[0][1]["a"][0]["b"] = first[0][1]["c"]["d"] = "changed"
-    assert second == [(1, {"a": [{"b": None}], "c": {"d": 1}})] == values(raw, LIMITS, TEXT_FIELDS)
+    first[0][1]["a"][0]["b"] = first[0][1]["c"]["d"] = first[0][1]["e"]["f"] = "changed"
+    assert second == [(1, {"a": [{"b": None}], "c": {"d": 1}, "e": {"f": 1}})] == values(raw, LIMITS, TEXT_FIELDS)
 
 
 def test_of_many_made_up_files_each_is_read_as_the_parser_reads_it_or_left() -> None:
@@ -122,10 +143,11 @@ def test_of_many_made_up_files_each_is_read_as_the_parser_reads_it_or_left() -> 
 
 
 KEYS = ("a", "b", "c", "d", "tags", "x/y.z", "A-b", "no")
-COMMON = ("x", "1", "true", "", "null", '"q"', "a b", "1.5")
+COMMON = ("x", "1", "true", "", "null", '"q"', "a b", "1.5", "{}", "{a: 1, tags: x}")
 SCALARS = (
-    *COMMON, "-1", "0x1F", "012", "12:30", "'s'", "''", "a: b", "a #c", "a#c", "a:b", "a  b", "a:", "[x]", "- x", "|",
-    "&a", "-", "---", "...", "$(X)", "x  ", "  x", '"a" b', "<<", "? x", ": x", "+1", "1e3", "a :b", "'it''s'", ".",
+    *COMMON, *BRACES, "-1", "0x1F", "012", "12:30", "'s'", "''", "a: b", "a #c", "a#c", "a:b", "a  b", "a:", "[x]",
+    "- x", "|", "&a", "-", "---", "...", "$(X)", "x  ", "  x", '"a" b', "<<", "? x", ": x", "+1", "1e3", "a :b",
+    "'it''s'", ".",
 )  # fmt: skip
 LINES = ("- x", "- a: 1", "- a:", "b: 1", "b:", "", "# c", "---", "x")
 SIGNS = ":# -\\\"'\t[{&*!|>%~,?0."

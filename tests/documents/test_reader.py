@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.documents.reader import read, unread
+from reconciler.documents.reader import read
+from reconciler.documents.reading import unread
 from reconciler.documents.rules import RULES
 from reconciler.model.finding import Fault
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.documents.limits import Limits
-from reconciler.documents.places import Places, Pointer, locate
+from reconciler.documents.locating import locate
+from reconciler.documents.places import Places, Pointer
 from reconciler.documents.reader import read
 
 RAW = b"""# the first line is a comment

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.documents.places import Places, locate
+from reconciler.documents.locating import locate
+from reconciler.documents.places import Places
 from reconciler.documents.reader import read
 from reconciler.documents.schemas import shipped
 from reconciler.documents.validation import RULES, checker

@@ -11,9 +11,11 @@ from typing import Any
 from reconciler.documents import lines
 from reconciler.documents.compose import Composer
 from reconciler.documents.limits import LIMITS, Limits
+from reconciler.documents.lines import TEXT_FIELDS
+from reconciler.documents.locating import Locator
 from reconciler.documents.masking import visible_lines
-from reconciler.documents.places import Locator
-from reconciler.documents.reader import TEXT_FIELDS, Document, read
+from reconciler.documents.reader import read
+from reconciler.documents.reading import Document
 from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.decoder import Decoded, decode
 from reconciler.manifests.normal import Dialect

@@ -14,7 +14,8 @@ from reconciler.manifests.delta import Delta
 from reconciler.manifests.normal import Dialect
 from reconciler.model.finding import Finding, has_errors
 from reconciler.model.revision import FileChange
-from reconciler.pipeline.decoding import Blobs, Cache, decode_all
+from reconciler.pipeline.decoding import decode_all
+from reconciler.pipeline.remembered import Blobs, Cache
 from reconciler.pipeline.view import Surroundings, View
 from reconciler.records.desired import Entry
 from reconciler.records.store import Records

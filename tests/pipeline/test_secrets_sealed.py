@@ -13,10 +13,11 @@ from reconciler.manifests.decoder import Decoded
 from reconciler.manifests.normal import Dialect
 from reconciler.model.revision import FileChange
 from reconciler.pipeline.compare import compare
-from reconciler.pipeline.decoding import MANY, Blobs, Cache, decode_all
+from reconciler.pipeline.decoding import MANY, decode_all
 from reconciler.pipeline.elsewhere import HostWatch
 from reconciler.pipeline.folder import check
 from reconciler.pipeline.host import Host, HostFault, keyring_of
+from reconciler.pipeline.remembered import Blobs, Cache
 from reconciler.pipeline.view import Surroundings
 from reconciler.records.store import Records
 from reconciler.settings import SecretSettings

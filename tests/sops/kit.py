@@ -12,7 +12,8 @@ import pytest
 
 from reconciler.documents.reader import read
 from reconciler.sops.keyring import Keyring
-from reconciler.sops.opening import Opened, open_all
+from reconciler.sops.opening import open_all
+from reconciler.sops.outcome import Opened
 
 CASES = Path(__file__).parent.parent / "cases" / "sops"
 FILES = sorted((CASES / "files").glob("*.yaml"))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import SourceError, SourceGone, SourceUnreachable
+from reconciler.errors import PushRaced, SourceError, SourceGone, SourceUnreachable
 from reconciler.settings import Credentials
-from reconciler.source.mirror import Mirror, PushRaced
+from reconciler.source.mirror import Mirror
 from reconciler.source.open import Source
 from tests.gitkit import SSHD, GitRepo, HttpsServer, SshServer
 from tests.source.conftest import Opener

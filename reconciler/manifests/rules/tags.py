@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 from reconciler.manifests.rules.registry import warning
 from reconciler.manifests.rules.wording import quoted
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
+from reconciler.model.likeness import most_like
 from reconciler.model.view import Envelope
 
 _OWN = "reconciler/"
@@ -42,8 +42,8 @@ def unheard(resource: Envelope) -> Iterator[Flaw]:
             yield Flaw(("tags", tag), f"{quoted(str(text))} has no effect here", f"write {_either(taken, str(text))}")
         elif taken is None and tag.startswith(_OWN) and tag not in _KNOWN:
             told += 1
-            near = get_close_matches(tag[:60], _KNOWN, 1)
-            hint = f"did you mean `{near[0]}`?" if near else f"tags of this kind are {', '.join(_KNOWN)}"
+            near = most_like(tag[:60], _KNOWN)
+            hint = f"did you mean `{near}`?" if near else f"tags of this kind are {', '.join(_KNOWN)}"
             yield Flaw(("tags", tag), f"nobody reads the tag {quoted(tag)}", hint, on_key=True)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import TypeVar
 
 from reconciler.manifests.links import LinkError, parse_link
 from reconciler.manifests.rules.world import World
+from reconciler.model.likeness import most_like
 from reconciler.model.resource import OPEN_GVC
 from reconciler.model.workload import Workload
 
@@ -62,7 +62,7 @@ def nearest(word: str, known: Iterable[str], otherwise: str) -> str:
     """
     names = sorted(known)
     alike = [name for name in names[:1000] if name[:1] == word[:1] or name[-1:] == word[-1:]]
-    near = difflib.get_close_matches(word[:100], alike[:MOST_LOOKED_AT], 1)
+    near = most_like(word[:100], alike[:MOST_LOOKED_AT])
     if near:
-        return f"did you mean {near[0]}?"
+        return f"did you mean {near}?"
     return f"{otherwise} {', '.join(names[:MOST_LISTED])}{', …' if len(names) > MOST_LISTED else ''}" if names else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
 
@@ -15,6 +14,7 @@ from reconciler.manifests.rules.world import World
 from reconciler.model.finding import Ask, Flaw
 from reconciler.model.gvc import Gvc
 from reconciler.model.key import Kind
+from reconciler.model.likeness import most_like
 from reconciler.model.resource import OPEN_GVC, Question
 from reconciler.model.workload import Variable, Workload
 
@@ -141,11 +141,11 @@ def _unset(name: str, hint: str) -> Words:
 def _nearest(name: str, env: Iterable[Variable]) -> str:
     """What was probably meant by ``name``; "" where nothing comes near."""
     if name.startswith(_OWN):
-        near = get_close_matches(name[len(_OWN) : 60], _NAMES.split(), 1, 0.7)
-        return f"use $({_OWN}{near[0]})" if near else f"use one of {_OWN}{f', {_OWN}'.join(_NAMES.split())}"
+        near = most_like(name[len(_OWN) : 60], _NAMES.split(), 0.7)
+        return f"use $({_OWN}{near})" if near else f"use one of {_OWN}{f', {_OWN}'.join(_NAMES.split())}"
     known = (variable.name for variable in env if abs(len(variable.name) - len(name)) <= 2)
-    near = get_close_matches(name, islice(known, 20), 1, 0.75) if len(name) <= 120 else []
-    return f"use $({near[0]})" if near else ""
+    near = most_like(name, islice(known, 20), 0.75) if len(name) <= 120 else ""
+    return f"use $({near})" if near else ""
 
 
 def _circular(circle: list[str]) -> Words:
