@@ -20,7 +20,7 @@ from reconciler.model.revision import FileChange
 from reconciler.pipeline.remembered import Blobs, Cache, Read, holds_secrets, pack, unpack
 from reconciler.pipeline.worker import frame, read_frame
 
-MOST = 15
+MOST = 9
 """Processes at most: so many have something to do where it is worth starting any."""
 BATCH = 100
 CHUNK = 5000

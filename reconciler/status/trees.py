@@ -12,8 +12,8 @@ from pygit2.enums import FileMode
 
 from reconciler.errors import SourceError
 
-Changes = Mapping[str, bytes | None]
-"""Content by path; None takes the file away."""
+File = tuple[str, bytes | None]
+"""A path and its content; None takes the file away."""
 
 Nested = dict[str, "bytes | Nested | None"]
 
@@ -28,13 +28,32 @@ _PIPE = subprocess.PIPE
 _IMPORT_REF = "refs/reconciler/import"
 
 
+class Unfolding:
+    """Many files that are made while the first of them are written already; who asks again gets the same."""
+
+    def __init__(self, files: Iterator[File]) -> None:
+        self._files = files
+        self._made: list[File] = []
+
+    def items(self) -> Iterator[File]:
+        """Every file, those that were made before first."""
+        yield from self._made
+        for file in self._files:
+            self._made.append(file)
+            yield file
+
+
+Changes = Mapping[str, bytes | None] | Unfolding
+"""Files by path."""
+
+
 def rewritten(git: pygit2.Repository, tree: pygit2.Tree | None, changes: Changes) -> pygit2.Oid:
     """Id of ``tree`` (None: empty) with ``changes`` applied; all other entries stay as they are.
 
     A file in the way of a directory gives way to it and the reverse; to take away a path that is a directory, or is
     not there, changes nothing. Raises SourceError where Git refuses.
     """
-    if len(changes) > FEW:
+    if isinstance(changes, Unfolding) or len(changes) > FEW:
         return _imported(git, tree, changes)
     return _applied(git, tree, _nested(changes)) or git.TreeBuilder().write()
 

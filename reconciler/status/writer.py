@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from reconciler.batches import batches
 from reconciler.clock import Clock
@@ -17,8 +17,9 @@ from reconciler.status.gather import Gathering
 from reconciler.status.overview import MOST_LISTED, README_FILE, RUN_FILE, Overview, readme, run_file, unready_in
 from reconciler.status.standing import Standing
 from reconciler.status.target import Target, open_target
+from reconciler.status.trees import FEW, File, Unfolding
 
-TOGETHER = 500
+TOGETHER = 250
 """Resources whose facts are read together."""
 
 _OWN = frozenset({STATUS_PUSHED, STATUS_STALE})
@@ -73,10 +74,15 @@ class StatusWriter:
         gathering = Gathering(self._records, self._settings, name)
         standing, first = self._standing_now(gathering, everything)
         keys = {Key.parse(key) for key in (self._all_keys() if everything else taken.keys)}
-        changes = self._files(keys, gathering, standing, first)
-        listed = [gathering.facts(key) for key in standing.first(MOST_LISTED)]
-        whole = _with(overview, standing.unready, listed)
-        changes |= {RUN_FILE: run_file(whole), README_FILE: readme(whole)}
+
+        def files() -> Iterator[File]:
+            yield from self._files(keys, gathering, standing, first)
+            listed = [gathering.facts(key) for key in standing.first(MOST_LISTED)]
+            whole = _with(overview, standing.unready, listed)
+            yield from ((RUN_FILE, run_file(whole)), (README_FILE, readme(whole)))
+
+        # Of many, the first are written while the last are made.
+        changes = Unfolding(files()) if len(keys) > FEW else dict(files())
         self._target.write(changes, self._message(overview, keys), int(self._clock.now()))
         self._owed.clear()
         self._told = overview
@@ -84,26 +90,23 @@ class StatusWriter:
             self._records.pending.clear(name, taken.keys, taken.upto)
             self._arrived()
 
-    def _files(self, keys: set[Key], gathering: Gathering, standing: Standing, first: bool) -> dict[str, bytes | None]:
-        """Status files by path. A GVC is as healthy as its members, so it follows where theirs changes.
+    def _files(self, keys: set[Key], gathering: Gathering, standing: Standing, first: bool) -> Iterator[File]:
+        """Status files. A GVC is as healthy as its members, so it follows where theirs changes.
 
         What the last process wrote is not known when this one begins (``first``), so then it follows in any case.
         """
-        changes: dict[str, bytes | None] = {}
-        gvcs = {key for key in keys if key.kind is Kind.GVC} | self._owed
-        for batch in batches(sorted(keys - gvcs), TOGETHER):
+        self._owed |= {key for key in keys if key.kind is Kind.GVC}
+        for batch in batches(sorted(keys - self._owed), TOGETHER):
             gathering.expect(batch)
             for key in batch:
                 facts = gathering.facts(key, ())
-                changes[status_path(key)] = _file(facts)
+                yield status_path(key), _file(facts)
                 if standing.note(facts) or (first and key.gvc):
-                    gvcs.add(Key(Kind.GVC, "", key.gvc))
-        self._owed |= gvcs
-        for key in sorted(gvcs):
+                    self._owed.add(Key(Kind.GVC, "", key.gvc))
+        for key in sorted(self._owed):
             facts = gathering.facts(key, standing.members(key.name))
-            changes[status_path(key)] = _file(facts)
+            yield status_path(key), _file(facts)
             standing.note(facts)
-        return changes
 
     def _standing_now(self, gathering: Gathering, everything: bool) -> tuple[Standing, bool]:
         """What is known of how resources stand, and whether it was only now read."""

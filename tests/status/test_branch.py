@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from reconciler.errors import SourceError
 from reconciler.status import branch as branch_module
 from reconciler.status.branch import StatusBranch, commit_status
-from reconciler.status.trees import FEW
+from reconciler.status.trees import FEW, File, Unfolding
 from tests.gitkit import GitRepo
 
 BRANCH = "reconciler/status"
@@ -137,6 +138,22 @@ def test_two_writers_both_land(repo: GitRepo) -> None:
         writer.join(30)
     assert len(names(repo)) == 60
     assert repo.git("rev-list", "--count", BRANCH) == "60"
+
+
+def test_files_that_are_made_on_the_way_land_though_another_writer_was_faster(repo: GitRepo) -> None:
+    made: list[str] = []
+
+    def files() -> Iterator[File]:
+        for n in range(FEW + 50):
+            if n == FEW:
+                commit(repo, {"other.yaml": b"1\n"})
+            made.append(f"g/{n}.yaml")
+            yield made[-1], b"1\n"
+
+    StatusBranch(repo.path, BRANCH).commit(Unfolding(files()), "many", 1)
+    assert names(repo) == {*made, "other.yaml"}
+    assert len(made) == FEW + 50
+    assert repo.git("rev-list", "--count", BRANCH) == "2"
 
 
 def test_a_writer_with_git_itself_is_built_upon(repo: GitRepo) -> None:

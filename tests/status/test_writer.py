@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from reconciler.source.address import Address
 from reconciler.source.mirror import Mirror
 from reconciler.source.open import Source, open_source
 from reconciler.status import waits
+from reconciler.status.trees import FEW
 from reconciler.status.writer import StatusWriter
 from tests.fakeclock import FakeClock
 from tests.gitkit import GitRepo
@@ -275,6 +277,29 @@ def test_a_branch_that_cannot_be_written_is_a_condition_and_tried_again(world: W
     assert writer.flush(force=True)
     assert world.conditions()["StatusStale"] == (False, "Written")
     assert world.conditions()["StatusPushed"] == (True, "Written")
+
+
+def test_many_files_that_git_did_not_take_are_brought_again_with_what_follows_from_them(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = world.shop(FEW + 50)
+    writer = world.writer()
+    assert writer.flush()
+    for key in keys[1:]:
+        world.seen(key, Health.UNHEALTHY)
+    broken = tmp_path / "bin" / "git"
+    broken.parent.mkdir()
+    broken.write_text("#!/bin/sh\nhead -c 4000 >/dev/null\necho fatal: out of order >&2\nexit 128\n")
+    broken.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", f"{broken.parent}:{os.environ['PATH']}")
+        assert not writer.flush(force=True)
+    assert world.conditions()["StatusPushed"] == (False, "SourceFailed")
+    assert writer.flush(force=True)
+    names = ("_org/gvc/shop.yaml", "shop/workload/w0.yaml", f"shop/workload/w{FEW + 49}.yaml")
+    told = [value(world.repo.git("show", f"{BRANCH}:{name}"))["health"] for name in names]
+    assert told == ["Unhealthy"] * 3
+    assert value(world.repo.git("show", f"{BRANCH}:reconciler.yaml"))["notReady"] == len(keys) - 1
 
 
 def test_the_branch_that_is_followed_is_never_written(tmp_path: Path, records: Records) -> None:
