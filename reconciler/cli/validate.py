@@ -52,7 +52,7 @@ def _folder(path: Path, settings_file: Path, org: str) -> Checked:
     from reconciler.manifests.normal import Dialect
     from reconciler.pipeline.folder import check
     from reconciler.pipeline.host import keyring_of
-    from reconciler.pipeline.view import Surroundings
+    from reconciler.pipeline.surroundings import Surroundings
 
     key = b"only looked at, never kept"
     settings = load_or_none(settings_file)

@@ -257,7 +257,7 @@ class Daemon:
 
     def _settle(self) -> None:
         """Tidy up behind the records now that all is told, beside whatever comes next."""
-        if self._settling is None or self._settling.done():
+        if self.runner.records.unsettled() and (self._settling is None or self._settling.done()):
             self._settling = asyncio.create_task(asyncio.to_thread(self.runner.records.settle))
 
     def _next_attempt(self, began: float) -> None:

@@ -14,7 +14,8 @@ from reconciler.pipeline.blame import blamed
 from reconciler.pipeline.line import Line, Prepared
 from reconciler.pipeline.loading import accept
 from reconciler.pipeline.sources import Read
-from reconciler.pipeline.view import Surroundings, View
+from reconciler.pipeline.surroundings import Surroundings
+from reconciler.pipeline.view import View
 from reconciler.planning.blame import Blames
 from reconciler.planning.plan import Plan
 from reconciler.records.store import Records

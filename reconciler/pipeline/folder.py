@@ -21,7 +21,8 @@ from reconciler.model.revision import FileChange
 from reconciler.pipeline.decoding import decode_all
 from reconciler.pipeline.remembered import Blobs, Cache
 from reconciler.pipeline.sources import Read
-from reconciler.pipeline.view import Surroundings, View
+from reconciler.pipeline.surroundings import Surroundings
+from reconciler.pipeline.view import View
 from reconciler.records.store import Records
 from reconciler.source.comparison import Comparison, judge
 from reconciler.source.selection import IGNORE_FILE, Selection

@@ -21,7 +21,8 @@ from reconciler.pipeline.loading import Loaded, Loader, accept, blobs_of, decode
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.scoping import scope_of, unsettled_keys
 from reconciler.pipeline.sources import Read, reader
-from reconciler.pipeline.view import Surroundings, View
+from reconciler.pipeline.surroundings import Surroundings
+from reconciler.pipeline.view import Bodies, View
 from reconciler.planning.blame import Blames
 from reconciler.planning.plan import Plan
 from reconciler.planning.planner import make_plan
@@ -72,6 +73,7 @@ class Line:
         self.dialect = dialect_of(settings, records.secret_key)
         self.host: Host | None = Host.of(settings)
         self.around = Surroundings.of(settings)
+        self._bodies: Bodies = {}
         self.unsettled: set[str] | None = None
         self.refused = ""
         self.restless = False
@@ -153,7 +155,9 @@ class Line:
     def view(self) -> View:
         """The desired state as it is indexed, ready to lay a difference over. Raises SourceGone."""
         blobs = blobs_of(self.source.repository)
-        return View(self.name, self.records, blobs, self.dialect, self.around, self.host)
+        view = View(self.name, self.records, blobs, self.dialect, self.around, self.host)
+        view.bodies = self._bodies
+        return view
 
     def scope(self, view: View, loaded: Loaded) -> Scope:
         """The planner's input for a loaded revision."""

@@ -15,7 +15,8 @@ from reconciler.model.key import Key
 from reconciler.model.record import Record
 from reconciler.pipeline.host import Host, dialect_of
 from reconciler.pipeline.loading import blobs_of
-from reconciler.pipeline.view import Surroundings, View
+from reconciler.pipeline.surroundings import Surroundings
+from reconciler.pipeline.view import View
 from reconciler.records.desired import Entry
 from reconciler.records.store import Records
 from reconciler.settings import Settings

@@ -11,13 +11,13 @@ import msgspec
 
 from reconciler.documents.ignoring import Ignored
 from reconciler.documents.locating import Locator
-from reconciler.errors import SourceError, UsageError
+from reconciler.errors import SourceError
 from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.crossing import similar_keys
 from reconciler.manifests.decoder import Decoded, decode
 from reconciler.manifests.delta import Delta
 from reconciler.manifests.desired import Site
-from reconciler.manifests.links import BUILT_IN, LinkError, parse_link
+from reconciler.manifests.links import BUILT_IN
 from reconciler.manifests.normal import Dialect
 from reconciler.manifests.sealed import NAMELESS
 from reconciler.model.finding import Pointer, Severity
@@ -29,40 +29,24 @@ from reconciler.pipeline.host import Host
 from reconciler.pipeline.hosted import with_hosted
 from reconciler.pipeline.locations import Places
 from reconciler.pipeline.remembered import Blobs, unpack
+from reconciler.pipeline.surroundings import Surroundings
 from reconciler.planning.policy import keeps
 from reconciler.records.desired import Entry
 from reconciler.records.store import Records
-from reconciler.settings import Settings
 
 Looked = TypeVar("Looked")
+
+Bodies = dict[tuple[str, str, int], bytes]
+"""A key, a blob and the position in it, and the body that stands there; the values of secrets are not in it."""
 
 FILES_OPEN = 32
 """Files kept for finding places in them; a file with many faults is parsed once for all of them."""
 
+BODIES = 512
+"""Bodies of neighbours that are kept from run to run: most files change near where others did."""
+
 LOOKED_AT = 4096
 """Resources kept as rules see them; of the 100,000 of a first load most are looked at for their own questions only."""
-
-
-class Surroundings(msgspec.Struct, frozen=True):
-    """What exists without a manifest: locations that the settings bind, and links listed as external.
-
-    ``keeps_all`` says that nothing is ever pruned. ``unknown`` stands for "there are no settings here": any location
-    and any other org's resource may exist.
-    """
-
-    locations: frozenset[str] = frozenset()
-    external: frozenset[str] = frozenset()
-    keeps_all: bool = False
-    unknown: bool = False
-
-    @classmethod
-    def of(cls, settings: Settings, org: str = "") -> Surroundings:
-        """What ``settings`` say of them; ``org`` where another than theirs is meant. Raises UsageError."""
-        try:
-            external = frozenset(parse_link(text, org or settings.org, "").target for text in settings.external)
-        except LinkError as error:
-            raise UsageError(f"external: {error}") from None
-        return cls(frozenset(settings.locations), external, keeps_all=not settings.prune.enabled)
 
 
 class View:
@@ -79,6 +63,7 @@ class View:
         self.dialect = dialect
         self.around = around
         self.host = host
+        self.bodies: Bodies = {}
         self.delta = Delta()
         self.gone: frozenset[str] = frozenset()
         self._locators: dict[str, Locator] = {}
@@ -118,20 +103,24 @@ class View:
             return found
         if found.source != self.source:
             return None
-        resource = self._again(found)
+        resource, _ = self._again(found)
         if resource is None:
             raise SourceError(f"{key} can no longer be opened ({found.path}:{found.line}); see `reconciler validate`")
         return resource
 
-    def _again(self, entry: Entry) -> Resource | None:
-        """What ``entry`` stands for; None where that is a secret that can no longer be opened."""
+    def _again(self, entry: Entry) -> tuple[Resource | None, bool]:
+        """What ``entry`` stands for, None where that is a secret that can no longer be opened; and whether it lasts.
+
+        What stands on this host may be another tomorrow, in the same file.
+        """
         packed = self._ahead.packed(entry.blob)
-        decoded = unpack(packed) if packed else self.settled(self._decoded(entry.blob), entry.blob)
+        said = unpack(packed) if packed else self._decoded(entry.blob)
+        decoded = said if packed else self.settled(said, entry.blob)
         manifest = next((each for each in decoded.manifests if each.position == entry.position), None)
         faulty = any(fault.severity is Severity.ERROR for fault in decoded.faults)
         if manifest is None or (faulty and manifest.kind is Kind.SECRET):
-            return None
-        return resource_of(manifest, Key.parse(entry.key).gvc, entry.path, entry.blob)
+            return None, False
+        return resource_of(manifest, Key.parse(entry.key).gvc, entry.path, entry.blob), decoded is said
 
     def _decoded(self, blob: str) -> Decoded:
         return decode(self.blobs.read(blob), self.dialect)
@@ -151,16 +140,29 @@ class View:
     def neighbour(self, key: str) -> bytes | None:
         """What ``key`` is like as a neighbour: as desired, or as recorded where it is another source's or is kept."""
         entry = self.entry(key)
-        ours = isinstance(entry, Entry) and entry.source == self.source
-        found = self._again(entry) if isinstance(entry, Entry) and ours else entry
-        if isinstance(found, Resource):
-            return found.body
+        if isinstance(entry, Resource):
+            return entry.body
+        ours = entry is not None and entry.source == self.source
+        body = self._body_again(entry) if entry is not None and ours else None
+        if body is not None:
+            return body
         records = self.records.applied.get(key)
         if records and (ours or any(map(self._stays, records))):
             return records[0].body
-        if isinstance(entry, Entry) and self._ahead.packed(entry.blob):
-            found = self._again(entry)  # another source's, not applied yet
-        return found.body if isinstance(found, Resource) else None
+        if entry is not None and self._ahead.packed(entry.blob):
+            return self._body_again(entry)  # another source's, not applied yet
+        return None
+
+    def _body_again(self, entry: Entry) -> bytes | None:
+        at = (entry.key, entry.blob, entry.position)
+        if at not in self.bodies:
+            resource, lasting = self._again(entry)
+            if resource is None or not lasting:
+                return None if resource is None else resource.body
+            if len(self.bodies) >= BODIES:
+                self.bodies.clear()
+            self.bodies[at] = resource.body
+        return self.bodies[at]
 
     def expect(self, keys: Iterable[str]) -> None:
         """Read together what is about to be asked about ``keys``."""

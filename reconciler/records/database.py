@@ -187,16 +187,19 @@ class Database:
             if self._depth == 0 and self._doomed:
                 self._roll_back()
 
+    def unsettled(self) -> bool:
+        """Whether so much stands in the log that ``settle`` is worth its while."""
+        return self.path is not None and self._connection.total_changes - self._settled >= SETTLED
+
     def settle(self) -> None:
-        """Write what stands in the log to where it belongs, where that is much; call it when nobody waits.
+        """Write what stands in the log to where it belongs; call it when nobody waits.
 
         It has a connection of its own, so that another thread can go on with this one. What cannot be written stays
         in the log, and the next transaction tells why.
         """
-        changes = self._connection.total_changes
-        if self.path is None or changes - self._settled < SETTLED:
+        if self.path is None:
             return
-        self._settled = changes
+        self._settled = self._connection.total_changes
         with suppress(sqlite3.Error), closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as other:
             other.execute("PRAGMA wal_checkpoint(PASSIVE)")
 

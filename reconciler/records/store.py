@@ -105,8 +105,12 @@ class Records:
         """A transaction of its own that a power cut may take: only for what is then done again by itself."""
         return self._database.repeatable()
 
+    def unsettled(self) -> bool:
+        """Whether it is time to ``settle``."""
+        return self._database.unsettled()
+
     def settle(self) -> None:
-        """Tidy up behind much that was written; from any thread, while no other one closes the records."""
+        """Tidy up behind what was written; from any thread, while no other one closes the records."""
         self._database.settle()
 
     def data_version(self) -> int:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pygit2
+from pygit2.enums import ObjectType
 
 from reconciler.errors import SourceError
 from reconciler.source.libgit import open_git
@@ -113,8 +114,10 @@ class StatusBranch:
         count = self._count(parent) if parent is not None else 0
         kept = [parent.id] if parent is not None and count < HISTORY else []
         text = f"{message} [skip ci]\n\n{_TRAILER}: {count + 1 if kept else 1}\n"
-        author = pygit2.Signature("reconciler", "reconciler@localhost", at, 0)
-        return str(self._git.create_commit(None, author, author, text, tree, kept))
+        who = f"reconciler <reconciler@localhost> {at} +0000"
+        parents = "".join(f"parent {parent}\n" for parent in kept)
+        commit = f"tree {tree}\n{parents}author {who}\ncommitter {who}\n\n{text}"
+        return str(self._git.write(ObjectType.COMMIT, commit.encode()))  # libgit2 would read the tree once more
 
     def _count(self, commit: pygit2.Commit) -> int:
         """Length of the history, told by the newest commit of ours; only commits of others are walked over."""

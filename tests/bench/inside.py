@@ -42,11 +42,13 @@ class Pauses:
 
 def opened(settings_file: str) -> Any:
     """A runner over the settings, as the daemon makes it."""
+    from reconciler.cli import YOUNG
     from reconciler.clock import SystemClock
     from reconciler.pipeline.runner import Runner
     from reconciler.records.store import FILE, Records
     from reconciler.settings import load_settings
 
+    gc.set_threshold(YOUNG)
     settings = load_settings(Path(settings_file))
     return Runner(settings, Records.open(settings.state / FILE), SystemClock())
 
@@ -128,7 +130,8 @@ def commits(settings: str, times: int, files: int) -> list[tuple[float, float]]:
             began = time.perf_counter()
             assert runner.flush("main", force=True)
             seconds.append((run, time.perf_counter() - began))
-            settling.append(asyncio.create_task(asyncio.to_thread(runner.records.settle)))  # as the daemon does
+            if runner.records.unsettled():  # as the daemon does
+                settling.append(asyncio.create_task(asyncio.to_thread(runner.records.settle)))
         await asyncio.gather(*settling)
         return seconds[-times:]
 

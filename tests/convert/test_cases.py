@@ -17,7 +17,7 @@ from reconciler.documents.writer import written
 from reconciler.manifests.normal import Dialect
 from reconciler.model.finding import Severity
 from reconciler.pipeline.folder import check
-from reconciler.pipeline.view import Surroundings
+from reconciler.pipeline.surroundings import Surroundings
 from tests.casefiles import CASES
 from tests.cli.desk import Said, here
 

@@ -16,7 +16,8 @@ from reconciler.model.finding import Finding, has_errors
 from reconciler.model.revision import FileChange
 from reconciler.pipeline.decoding import decode_all
 from reconciler.pipeline.remembered import Blobs, Cache
-from reconciler.pipeline.view import Surroundings, View
+from reconciler.pipeline.surroundings import Surroundings
+from reconciler.pipeline.view import View
 from reconciler.records.desired import Entry
 from reconciler.records.store import Records
 

@@ -22,7 +22,7 @@ from reconciler.manifests.normal import Dialect
 from reconciler.model.finding import Finding
 from reconciler.pipeline.folder import check
 from reconciler.pipeline.sources import Read
-from reconciler.pipeline.view import Surroundings
+from reconciler.pipeline.surroundings import Surroundings
 from reconciler.settings import SecretSettings, SettingsError, load_settings
 from tests.gitkit import File, Submodule, Symlink
 from tests.pipeline.way import Way

@@ -18,7 +18,7 @@ from reconciler.pipeline.elsewhere import HostWatch
 from reconciler.pipeline.folder import check
 from reconciler.pipeline.host import Host, HostFault, keyring_of
 from reconciler.pipeline.remembered import Blobs, Cache
-from reconciler.pipeline.view import Surroundings
+from reconciler.pipeline.surroundings import Surroundings
 from reconciler.records.store import Records
 from reconciler.settings import SecretSettings
 from reconciler.sops.keyring import Keyring

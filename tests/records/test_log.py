@@ -29,12 +29,13 @@ def held(records: Records) -> bool:
 
 
 def test_settling_brings_much_that_was_written_into_the_file(path: Path, records: Records, tmp_path: Path) -> None:
-    records.settle()
     records.blobs.put_many([("first", b"one")])
-    records.settle()
+    assert not records.unsettled()
     few = blobs_in(path, tmp_path)
     records.blobs.put_many([(f"{number:040x}", b"more") for number in range(SETTLED)])
+    assert records.unsettled()
     records.settle()
+    assert not records.unsettled()
     assert (few, blobs_in(path, tmp_path)) == (0, SETTLED + 1)
 
 

@@ -1,0 +1,31 @@
+"""What exists without a manifest."""
+
+from __future__ import annotations
+
+import msgspec
+
+from reconciler.errors import UsageError
+from reconciler.manifests.links import LinkError, parse_link
+from reconciler.settings import Settings
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What exists without a manifest: locations that the settings bind, and links listed as external.
+
+    ``keeps_all`` says that nothing is ever pruned. ``unknown`` stands for "there are no settings here": any location
+    and any other org's resource may exist.
+    """
+
+    locations: frozenset[str] = frozenset()
+    external: frozenset[str] = frozenset()
+    keeps_all: bool = False
+    unknown: bool = False
+
+    @classmethod
+    def of(cls, settings: Settings, org: str = "") -> Surroundings:
+        """What ``settings`` say of them; ``org`` where another than theirs is meant. Raises UsageError."""
+        try:
+            external = frozenset(parse_link(text, org or settings.org, "").target for text in settings.external)
+        except LinkError as error:
+            raise UsageError(f"external: {error}") from None
+        return cls(frozenset(settings.locations), external, keeps_all=not settings.prune.enabled)
