@@ -113,13 +113,14 @@ def paths(settings: str, times: int) -> list[float]:
     return seconds
 
 
-def commits(settings: str, times: int, files: int) -> list[tuple[float, float]]:
-    """Seconds of the run, and of writing the status, for each of several commits of ``files`` files."""
+def commits(settings: str, times: int, files: int, seed: int = 0) -> list[tuple[float, float]]:
+    """Seconds of the run, and of writing the status, for each of several commits of ``files`` files; ``seed`` says
+    which."""
 
     async def follow() -> list[tuple[float, float]]:
         runner = opened(settings)
         repository = runner.lines["main"].source.settings.url
-        ids = made(repository, times + (WARM_UP if files == 1 else 1), files, files * 1000)
+        ids = made(repository, times + (WARM_UP if files == 1 else 1), files, files * 1000 + seed)
         await step(repository, ids[0], lambda: runner.run("main", "start"))
         runner.flush("main", force=True)
         gc.collect()
