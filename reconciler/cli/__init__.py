@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import gc
 import os
@@ -18,7 +19,7 @@ from reconciler.errors import ReconcilerError, UsageError
 
 YOUNG = 50_000
 """New objects from which on some are looked through for garbage. Of those that imports make, none is; with the usual
-700 a command of a fifth of a second looks two hundred times."""
+700 a command of a fifth of a second looks two hundred times. The daemon goes back to that."""
 
 COMMANDS = {
     "init": "Make a new repository of manifests from the shipped example.",
@@ -91,10 +92,14 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit; a command returns its exit code, None being 0."""
+    usual = gc.get_threshold()
     gc.set_threshold(YOUNG)
-    code = _run()
-    gc.freeze()  # at the end the interpreter looks for garbage once more, in memory that is about to be given back
-    sys.exit(code)
+    # At its end the interpreter would look for garbage once more, in memory that is about to be given back.
+    atexit.register(gc.freeze)
+    try:
+        sys.exit(_run())
+    finally:
+        gc.set_threshold(*usual)
 
 
 def _run() -> int:

@@ -8,6 +8,9 @@ import click
 
 from reconciler.cli.common import load, settings_option
 
+USUAL = (700, 10, 10)
+"""How often garbage is looked for, as the interpreter begins with it: what lives long is not to hold files open."""
+
 
 @click.command(epilog="Example: reconciler run --settings /etc/reconciler/settings.yaml")
 @settings_option
@@ -18,10 +21,12 @@ def command(settings_file: Path) -> None:
     said, and the former ones go on. Only one daemon works on a state directory.
     """
     import asyncio
+    import gc
 
     from reconciler import logs
     from reconciler.daemon.service import serve
 
     settings = load(settings_file)
+    gc.set_threshold(*USUAL)
     logs.configure(settings.log.format, settings.log.level)
     asyncio.run(serve(settings, file=settings_file))

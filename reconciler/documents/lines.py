@@ -82,7 +82,7 @@ def values(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> list[tupl
     number = 0
     text = f"\n{raw.decode()}"
     parts = text.split("\n---\n")
-    # A mapping in braces is made anew each time: what is read may be changed.
+    # Lines that were met before are one and the same value; a mapping in braces is made anew, so that none is shared.
     look = _line if "{" not in text else _line.__wrapped__
     if len(parts) > limits.documents:
         return None

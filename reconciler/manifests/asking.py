@@ -85,7 +85,8 @@ def _concerned(delta: Delta, world: Desired) -> set[str]:
         if rippling is not None:
             middle.update(_of_kinds(rippling, (ref.target for ref in world.references(key))))
             known = delta.before.get(key)
-            middle.update(_of_kinds(rippling, (ref.target for ref in (known.references if known else ()))))
+            before = world.references_before(key) if known is None else known.references
+            middle.update(_of_kinds(rippling, (ref.target for ref in before)))
     concerned = middle - delta.added.keys()
     for key in {*changed, *middle}:
         concerned.update(world.referrers(key))

@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.manifests.rules.world import World
 from reconciler.model.finding import Pointer
-from reconciler.model.resource import Resource
+from reconciler.model.resource import Reference, Resource
 
 
 class Site(msgspec.Struct, frozen=True):
@@ -44,6 +44,9 @@ class Desired(World, Protocol):
 
     def searching(self) -> Sequence[str]:
         """Keys of all GVCs that find locations by a query."""
+
+    def references_before(self, key: str) -> Sequence[Reference]:
+        """What a resource referred to in the last good revision."""
 
     def site(self, key: str) -> Site:
         """Where an existing resource is written."""

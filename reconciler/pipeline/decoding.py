@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from reconciler.batches import batches
 from reconciler.documents.limits import LIMITS
@@ -10,13 +10,13 @@ from reconciler.manifests.decoder import Decoded, decode
 from reconciler.manifests.normal import Dialect
 from reconciler.model.finding import Fault
 from reconciler.model.revision import FileChange
-from reconciler.pipeline.remembered import Blobs, Cache, Read, holds_secrets, pack, unpack
+from reconciler.pipeline.remembered import AllSaid, Blobs, Cache, Said, holds_secrets, pack, unpack
 
 MANY = 900
 """Files from which on starting processes (0.1 s, as long as reading 500 files) pays."""
 
 
-def decode_all(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Dialect) -> Iterator[Read]:
+def decode_all(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Dialect) -> AllSaid:
     """Every change with what its file says, in no particular order; each blob is read at most once."""
     missing: list[FileChange] = []
     for chunk in batches(changes, 1000):
@@ -30,20 +30,24 @@ def decode_all(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialec
     yield from _many(missing, blobs, cache, dialect) if len(missing) >= MANY else _few(missing, blobs, cache, dialect)
 
 
-def _few(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Dialect) -> Iterator[Read]:
+def _few(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Dialect) -> AllSaid:
     fresh = []
     for change in changes:
-        decoded = _too_large(change, blobs) or decode(blobs.read(change.after), dialect)
+        if (large := _too_large(change, blobs)) is not None:
+            yield change, large
+            continue
+        decoded = decode(blobs.read(change.after), dialect)
         if not holds_secrets(decoded):
             fresh.append((change.after, pack(decoded)))
         yield change, decoded
-    cache.put(fresh)
+    if fresh:
+        cache.put(fresh)
 
 
-def _many(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Dialect) -> Iterator[Read]:
+def _many(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Dialect) -> AllSaid:
     from reconciler.pipeline.side_by_side import decode_side_by_side
 
-    large: list[Read] = []
+    large: list[Said] = []
 
     def fits(change: FileChange) -> bool:
         found = _too_large(change, blobs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -132,8 +132,10 @@ class Loader:
 
     def _decoded(self, wanted: Sequence[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
         view = self.view
-        for change, decoded in decode_all(wanted, view.blobs, self.cache, view.dialect):
-            yield change, view.settled(decoded, change.after)
+        # Closed here where a consumer raises: nothing is to be written to the cache any more when the snapshot ends.
+        with closing(decode_all(wanted, view.blobs, self.cache, view.dialect)) as every:
+            for change, decoded in every:
+                yield change, view.settled(decoded, change.after)
 
     def _against_index(self, files: Sequence[FileChange]) -> list[FileChange]:
         """Every file of the tree and every file that the index knows, as one list of changes."""

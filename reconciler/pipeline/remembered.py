@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import msgspec
 
@@ -17,8 +17,11 @@ unpack = msgspec.msgpack.Decoder(Decoded).decode
 _OPENING = frozenset(rule.id for rule in RULES)
 """Rules by which the same bytes may be right or wrong another day, with another identity."""
 
-Read = tuple[FileChange, Decoded]
+Said = tuple[FileChange, Decoded]
 """A file and what it says."""
+
+AllSaid = Generator[Said, None, None]
+"""What is to be closed by who goes no further: it writes to the cache on the way."""
 
 
 class Blobs(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ import msgspec
 from reconciler.batches import batches
 from reconciler.manifests.normal import Dialect
 from reconciler.model.revision import FileChange
-from reconciler.pipeline.remembered import Blobs, Cache, Read, holds_secrets, pack, unpack
+from reconciler.pipeline.remembered import AllSaid, Blobs, Cache, holds_secrets, pack, unpack
 from reconciler.pipeline.worker import frame, read_frame
 
 MOST = 9
@@ -40,7 +40,7 @@ Packed = tuple[FileChange, bytes]
 """A file and what it says, packed."""
 
 
-def decode_side_by_side(changes: Iterable[FileChange], blobs: Blobs, cache: Cache, dialect: Dialect) -> Iterator[Read]:
+def decode_side_by_side(changes: Iterable[FileChange], blobs: Blobs, cache: Cache, dialect: Dialect) -> AllSaid:
     """Every change with what its file says, put into the cache on the way where it has no secrets."""
     with _Remembering(cache.put) as remembering:
         for change, packed in _decode(changes, blobs, dialect):
@@ -82,7 +82,7 @@ class _Remembering:
         """Everything is written; after an error only what is being written already."""
         with self._pool:
             self._written()
-        if kind is None:
+        if kind is None and self._fresh:
             self._put(self._fresh)
 
 

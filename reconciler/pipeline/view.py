@@ -208,6 +208,10 @@ class View:
             self._users[key, kind] = sorted([*fresh, *self.referrers(key, kind)])
         return self._users[key, kind]
 
+    def references_before(self, key: str) -> Sequence[Reference]:
+        """What ``key`` referred to in the last good revision."""
+        return self.records.desired.references(key)
+
     def look(self, key: str, view: type[Looked]) -> Looked | None:
         """The resource ``key`` in normal form through ``view``; None where its body is not known here."""
         if (key, view) not in self._looked:

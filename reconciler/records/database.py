@@ -39,6 +39,7 @@ class Database:
         self._doomed = False
         self._settled = 0
         self._in_snapshot = False
+        self._wants_snapshot = False
 
     @classmethod
     def open(cls, path: Path | None, migrations: Migrations, *, read_only: bool = False) -> Database:
@@ -114,15 +115,18 @@ class Database:
     def snapshot(self) -> Iterator[None]:
         """What is read within it is of one moment, whoever writes meanwhile, and is locked once and not row by row.
 
-        What is written within it is committed as ever, and from then on the moment after that is read.
+        What is written within it is committed as ever, and from then on the moment after that is read, once no
+        ``stream`` is open any more.
         """
-        if self._depth or self._in_snapshot:
+        if self._depth or self._wants_snapshot:
             yield
             return
         self._look_from_now()
+        self._wants_snapshot = True
         try:
             yield
         finally:
+            self._wants_snapshot = False
             self._look_no_more()
 
     def _look_from_now(self) -> None:
@@ -131,8 +135,14 @@ class Database:
 
     def _look_no_more(self) -> None:
         self._in_snapshot = False
-        if self._connection.in_transaction:
-            self._connection.execute("COMMIT")
+        try:
+            # Another thread's transaction, begun apart from the snapshot, is that thread's to end.
+            if not self._depth and self._connection.in_transaction:
+                self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            with suppress(sqlite3.Error):
+                self._roll_back()
+            raise self._failed(error) from error
 
     @contextmanager
     def _apart(self) -> Iterator[None]:
@@ -141,7 +151,8 @@ class Database:
         try:
             yield
         finally:
-            self._look_from_now()
+            if self._wants_snapshot:
+                self._look_from_now()
 
     @contextmanager
     def repeatable(self) -> Iterator[None]:

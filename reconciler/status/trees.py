@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import pygit2
 from pygit2.enums import FileMode
 
-from reconciler.errors import SourceError
+from reconciler.errors import ReconcilerError, SourceError
 
 File = tuple[str, bytes | None]
 """A path and its content; None takes the file away."""
@@ -34,13 +34,23 @@ class Unfolding:
     def __init__(self, files: Iterator[File]) -> None:
         self._files = files
         self._made: list[File] = []
+        self._failed: Exception | None = None
 
     def items(self) -> Iterator[File]:
-        """Every file, those that were made before first."""
+        """Every file, those that were made before first. Raises what making them raises, and nothing that Git does."""
         yield from self._made
-        for file in self._files:
-            self._made.append(file)
-            yield file
+        if self._failed is not None:
+            raise self._failed
+        try:
+            for file in self._files:
+                self._made.append(file)
+                yield file
+        except ReconcilerError as error:
+            self._failed = error
+            raise
+        except Exception as error:
+            self._failed = RuntimeError("a status file cannot be made")
+            raise self._failed from error
 
 
 Changes = Mapping[str, bytes | None] | Unfolding
@@ -112,14 +122,25 @@ def _imported(git: pygit2.Repository, tree: pygit2.Tree | None, changes: Changes
     with importer:
         assert importer.stdin is not None
         # A fast-import that stops early is told by its exit status; until the end of its input it says next to nothing.
-        with contextlib.suppress(BrokenPipeError):
-            importer.stdin.writelines(_stream(tree, changes))
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                importer.stdin.writelines(_stream(tree, changes))
+        except BaseException:
+            _given_up(git, importer)
+            raise
         said, complained = importer.communicate()
     if importer.returncode:
         fatal = [line for line in complained.decode(errors="replace").splitlines() if line.startswith("fatal")]
         raise SourceError(f"git fast-import failed in {git.path}: {'; '.join(fatal)}")
     git.references.delete(_IMPORT_REF)
     return pygit2.Oid(hex=said.split()[2].decode())
+
+
+def _given_up(git: pygit2.Repository, importer: subprocess.Popen[bytes]) -> None:
+    """Let ``importer`` end as if that were all: cut off it would leave half a pack lying about."""
+    importer.communicate(b"done\n")
+    with contextlib.suppress(KeyError):
+        git.references.delete(_IMPORT_REF)
 
 
 def _stream(tree: pygit2.Tree | None, changes: Changes) -> Iterator[bytes]:

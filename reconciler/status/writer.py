@@ -40,6 +40,7 @@ class StatusWriter:
         self._target: Target | None = None
         self._standing: Standing | None = None
         self._owed: set[Key] = set()
+        self._first = True
         self._told: Overview | None = None
         self._tried: float | None = None
 
@@ -72,11 +73,11 @@ class StatusWriter:
         overview = self._overview()
         taken = self._records.pending.take(name)
         gathering = Gathering(self._records, self._settings, name)
-        standing, first = self._standing_now(gathering, everything)
+        standing = self._standing_now(gathering, everything)
         keys = {Key.parse(key) for key in (self._all_keys() if everything else taken.keys)}
 
         def files() -> Iterator[File]:
-            yield from self._files(keys, gathering, standing, first)
+            yield from self._files(keys, gathering, standing)
             listed = [gathering.facts(key) for key in standing.first(MOST_LISTED)]
             whole = _with(overview, standing.unready, listed)
             yield from ((RUN_FILE, run_file(whole)), (README_FILE, readme(whole)))
@@ -85,15 +86,16 @@ class StatusWriter:
         changes = Unfolding(files()) if len(keys) > FEW else dict(files())
         self._target.write(changes, self._message(overview, keys), int(self._clock.now()))
         self._owed.clear()
+        self._first = False
         self._told = overview
         with self._records.repeatable():
             self._records.pending.clear(name, taken.keys, taken.upto)
             self._arrived()
 
-    def _files(self, keys: set[Key], gathering: Gathering, standing: Standing, first: bool) -> Iterator[File]:
+    def _files(self, keys: set[Key], gathering: Gathering, standing: Standing) -> Iterator[File]:
         """Status files. A GVC is as healthy as its members, so it follows where theirs changes.
 
-        What the last process wrote is not known when this one begins (``first``), so then it follows in any case.
+        What the last process wrote is not known until this one has written, so until then it follows in any case.
         """
         self._owed |= {key for key in keys if key.kind is Kind.GVC}
         for batch in batches(sorted(keys - self._owed), TOGETHER):
@@ -101,23 +103,23 @@ class StatusWriter:
             for key in batch:
                 facts = gathering.facts(key, ())
                 yield status_path(key), _file(facts)
-                if standing.note(facts) or (first and key.gvc):
+                if standing.note(facts) or (self._first and key.gvc):
                     self._owed.add(Key(Kind.GVC, "", key.gvc))
         for key in sorted(self._owed):
             facts = gathering.facts(key, standing.members(key.name))
             yield status_path(key), _file(facts)
             standing.note(facts)
 
-    def _standing_now(self, gathering: Gathering, everything: bool) -> tuple[Standing, bool]:
-        """What is known of how resources stand, and whether it was only now read."""
+    def _standing_now(self, gathering: Gathering, everything: bool) -> Standing:
+        """What is known of how resources stand."""
         if self._standing is not None:
-            return self._standing, False
+            return self._standing
         assert self._target is not None
         if everything or unready_in(self._target.read(RUN_FILE)) == 0:
             self._standing = Standing()
         else:
             self._standing = Standing.of_records(self._records, self._source.name, gathering)
-        return self._standing, True
+        return self._standing
 
     def _all_keys(self) -> Iterable[str]:
         name = self._source.name

@@ -42,13 +42,11 @@ class Pauses:
 
 def opened(settings_file: str) -> Any:
     """A runner over the settings, as the daemon makes it."""
-    from reconciler.cli import YOUNG
     from reconciler.clock import SystemClock
     from reconciler.pipeline.runner import Runner
     from reconciler.records.store import FILE, Records
     from reconciler.settings import load_settings
 
-    gc.set_threshold(YOUNG)
     settings = load_settings(Path(settings_file))
     return Runner(settings, Records.open(settings.state / FILE), SystemClock())
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 import subprocess
+import threading
 from contextlib import closing, suppress
 from pathlib import Path
 
+import pytest
+
+from reconciler.errors import RecordsError
 from reconciler.records.database import SETTLED
 from reconciler.records.store import Records
 
@@ -80,3 +84,29 @@ def test_a_write_that_fails_in_a_snapshot_leaves_it_readable(records: Records) -
         with records.snapshot(), records.transaction(), records.snapshot():
             hold(records)
     assert held(records)
+
+
+def test_a_snapshot_that_ends_amid_another_threads_transaction_commits_no_half_of_it(records: Records) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with suppress(ZeroDivisionError), records.transaction():
+            hold(records)
+            begun.set()
+            ended.wait(10)
+            _ = 1 / 0
+
+    writer = threading.Thread(target=write)
+    with records.snapshot():
+        writer.start()
+        begun.wait(10)
+    ended.set()
+    writer.join(10)
+    assert not held(records)
+    hold(records)
+    assert held(records)
+
+
+def test_records_closed_in_a_snapshot_say_so_as_ever(records: Records) -> None:
+    with pytest.raises(RecordsError), records.snapshot():
+        records.close()

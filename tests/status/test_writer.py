@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from reconciler.documents.reader import read
 from reconciler.engines.protocol import Outcome, Result
+from reconciler.errors import RecordsError
 from reconciler.model.key import Key
 from reconciler.model.record import Health
 from reconciler.planning.plan import Kept, StepId
@@ -23,8 +25,9 @@ from reconciler.source.address import Address
 from reconciler.source.mirror import Mirror
 from reconciler.source.open import Source, open_source
 from reconciler.status import waits
+from reconciler.status.gather import Gathering
 from reconciler.status.trees import FEW
-from reconciler.status.writer import StatusWriter
+from reconciler.status.writer import TOGETHER, StatusWriter
 from tests.fakeclock import FakeClock
 from tests.gitkit import GitRepo
 from tests.status.samples import entry, failure, record
@@ -287,12 +290,9 @@ def test_many_files_that_git_did_not_take_are_brought_again_with_what_follows_fr
     assert writer.flush()
     for key in keys[1:]:
         world.seen(key, Health.UNHEALTHY)
-    broken = tmp_path / "bin" / "git"
-    broken.parent.mkdir()
-    broken.write_text("#!/bin/sh\nhead -c 4000 >/dev/null\necho fatal: out of order >&2\nexit 128\n")
-    broken.chmod(0o755)
+    broken = programs(tmp_path, "#!/bin/sh\nhead -c 4000 >/dev/null\necho fatal: out of order >&2\nexit 128\n")
     with monkeypatch.context() as patch:
-        patch.setenv("PATH", f"{broken.parent}:{os.environ['PATH']}")
+        patch.setenv("PATH", f"{broken}:{os.environ['PATH']}")
         assert not writer.flush(force=True)
     assert world.conditions()["StatusPushed"] == (False, "SourceFailed")
     assert writer.flush(force=True)
@@ -300,6 +300,56 @@ def test_many_files_that_git_did_not_take_are_brought_again_with_what_follows_fr
     told = [value(world.repo.git("show", f"{BRANCH}:{name}"))["health"] for name in names]
     assert told == ["Unhealthy"] * 3
     assert value(world.repo.git("show", f"{BRANCH}:reconciler.yaml"))["notReady"] == len(keys) - 1
+
+
+@pytest.mark.parametrize("git", ["#!/bin/sh\nexit 128\n", ""], ids=["a git that fails", "no git"])
+def test_what_a_writer_before_this_one_wrote_is_put_right_though_the_first_try_fails(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, git: str
+) -> None:
+    keys = world.shop(FEW + 50)
+    for key in keys[1:]:
+        world.seen(key, Health.UNHEALTHY)
+    assert world.writer().flush()
+    for key in keys[1:]:
+        world.seen(key, Health.HEALTHY)
+    restarted = world.writer()
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(programs(tmp_path, git)))
+        assert not restarted.flush(force=True)
+    assert restarted.flush(force=True)
+    assert value(world.repo.git("show", f"{BRANCH}:_org/gvc/shop.yaml"))["health"] == "Healthy"
+
+
+def test_records_that_fail_while_files_are_made_leave_nothing_half_made_in_the_repository(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.shop(FEW + 2 * TOGETHER)
+    read, times = Gathering.expect, count()
+
+    def failing(gathering: Gathering, keys: Iterable[Key]) -> None:
+        if next(times) == 1:
+            raise RecordsError("the disk is full")
+        read(gathering, keys)
+
+    writer = world.writer()
+    with monkeypatch.context() as patch:
+        patch.setattr(Gathering, "expect", failing)
+        with pytest.raises(RecordsError, match="the disk is full"):
+            writer.flush()
+    left = [path.name for path in world.repo.path.rglob("*") if "tmp" in path.name or "crash" in path.name]
+    assert left == []
+    assert world.repo.git("for-each-ref", "--format=%(refname)") == "refs/heads/main"
+    assert writer.flush(force=True)
+
+
+def programs(tmp_path: Path, git: str) -> Path:
+    """A directory with the program ``git``, or (``""``) without any."""
+    found = tmp_path / "bin"
+    found.mkdir()
+    if git:
+        (found / "git").write_text(git)
+        (found / "git").chmod(0o755)
+    return found
 
 
 def test_the_branch_that_is_followed_is_never_written(tmp_path: Path, records: Records) -> None:
