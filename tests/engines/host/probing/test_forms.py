@@ -308,9 +308,11 @@ def test_a_prober_finds_a_server_soon_after_it_listens_and_tells_when_it_is_gone
                 assert await told.get() == (PLACE, ProbeKind.READINESS, True, "")
         async with asyncio.timeout(30):
             gone = sorted([await told.get(), await told.get()])
-        assert gone == [
-            (PLACE, kind, False, "connection refused") for kind in (ProbeKind.LIVENESS, ProbeKind.READINESS)
+        assert [each[:3] for each in gone] == [
+            (PLACE, kind, False) for kind in (ProbeKind.LIVENESS, ProbeKind.READINESS)
         ]
+        # A probe that was waiting to be accepted when the server closed is told otherwise than one that came later.
+        assert {each[3] for each in gone} <= {"connection refused", "connection reset by peer"}
         await prober.close()
 
     asyncio.run(scenario())
