@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any, TextIO
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -17,6 +18,21 @@ _SECRET_NAME = re.compile(
 )
 _CREDENTIALS = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/@\s'\"]+@")
 _MASK = "***"
+
+
+class _Forgiving:
+    """A stream that loses what cannot be written: nobody reads it any more, or its disk is full. The work goes on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def configure(format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:  # noqa: A002
@@ -41,7 +57,7 @@ def configure(format: str = "auto", level: str = "info", stream: TextIO | None =
             people if console else structlog.processors.JSONRenderer(ensure_ascii=False, default=str),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(out),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Forgiving(out))),
         cache_logger_on_first_use=False,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 
@@ -46,6 +47,19 @@ def test_a_terminal_gets_json_where_the_settings_say_so() -> None:
     configure("json", "info", stream)
     log().warning("run")
     assert json.loads(stream.getvalue())["level"] == "warning"
+
+
+def test_a_log_that_nobody_reads_any_more_stops_nothing() -> None:
+    reading, writing = os.pipe()
+    stream = os.fdopen(writing, "w", buffering=1)
+    configure("json", "info", stream)
+    log().info("heard")
+    assert b"heard" in os.read(reading, 1000)
+    os.close(reading)
+    log().info("unheard")
+    log().error("unheard too")
+    with pytest.raises(BrokenPipeError):
+        stream.close()
 
 
 def test_lines_below_the_level_are_left_out() -> None:

@@ -17,6 +17,9 @@ from reconciler import __version__
 from reconciler.cli.common import AskDaemon, complain
 from reconciler.errors import ReconcilerError, UsageError
 
+USUAL = gc.get_threshold()
+"""How often garbage is looked for, as the interpreter begins with it."""
+
 YOUNG = 50_000
 """New objects from which on some are looked through for garbage. Of those that imports make, none is; with the usual
 700 a command of a fifth of a second looks two hundred times. The daemon goes back to that."""
@@ -92,14 +95,13 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit; a command returns its exit code, None being 0."""
-    usual = gc.get_threshold()
     gc.set_threshold(YOUNG)
     # At its end the interpreter would look for garbage once more, in memory that is about to be given back.
     atexit.register(gc.freeze)
     try:
         sys.exit(_run())
     finally:
-        gc.set_threshold(*usual)
+        gc.set_threshold(*USUAL)
 
 
 def _run() -> int:

@@ -8,9 +8,6 @@ import click
 
 from reconciler.cli.common import load, settings_option
 
-USUAL = (700, 10, 10)
-"""How often garbage is looked for, as the interpreter begins with it: what lives long is not to hold files open."""
-
 
 @click.command(epilog="Example: reconciler run --settings /etc/reconciler/settings.yaml")
 @settings_option
@@ -24,9 +21,10 @@ def command(settings_file: Path) -> None:
     import gc
 
     from reconciler import logs
+    from reconciler.cli import USUAL
     from reconciler.daemon.service import serve
 
     settings = load(settings_file)
-    gc.set_threshold(*USUAL)
+    gc.set_threshold(*USUAL)  # what lives long is not to hold files open in garbage
     logs.configure(settings.log.format, settings.log.level)
     asyncio.run(serve(settings, file=settings_file))
