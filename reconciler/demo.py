@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli import cli
-from reconciler.cli.common import coloured, complain, load, paint
+from reconciler.cli.options import coloured, complain, load, paint
 from reconciler.errors import EngineError, LockedError, ReconcilerError, UsageError
 
 if TYPE_CHECKING:
-    from reconciler.engines.host.given.vault import Revealed
-    from reconciler.engines.host.runtime import Runtime
+    from reconciler.engines.host.provisioning.secrets import Revealed
+    from reconciler.engines.host.runtimes.protocol import Runtime
     from reconciler.model.key import Key
     from reconciler.settings import Settings
 
@@ -176,8 +176,8 @@ async def follow(settings: Settings, say: Callable[[str], None]) -> None:
 async def end(root: Path, location: str) -> None:
     """End all that runs at a location, and forget it, so that the next start makes it anew. Raises EngineError."""
     from reconciler.clock import SystemClock
-    from reconciler.engines.host.given.files import Files
-    from reconciler.engines.host.processes.runtime import ProcessRuntime
+    from reconciler.engines.host.provisioning.files import Files
+    from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 
     await end_all(ProcessRuntime(root, location, SystemClock()))
     Files(root, _unopened).sweep(())

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from reconciler.documents.schemas import SCHEMA_NAMES, load_schema
+from reconciler.documents.schema.loader import SCHEMA_NAMES, load_schema
 from tests.casefiles import CASES
 
 ROOT = Path(__file__).parent.parent

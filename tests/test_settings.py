@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from reconciler.documents.schemas import load_schema
+from reconciler.documents.schema.loader import load_schema
 from reconciler.errors import UsageError
 from reconciler.settings import DEFAULT_PATH, Settings, is_local, load_settings, seconds, settings_path
 from tests.documents.tree import full

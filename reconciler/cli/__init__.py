@@ -14,7 +14,7 @@ from keyword import iskeyword
 import click
 
 from reconciler import __version__
-from reconciler.cli.common import AskDaemon, complain
+from reconciler.cli.options import AskDaemon, complain
 from reconciler.errors import ReconcilerError, UsageError
 
 USUAL = gc.get_threshold()
@@ -56,7 +56,7 @@ COMMANDS = {
     "convert": "Make manifests out of Kubernetes YAML.",
     "import": "Tidy manifests that the platform exported.",
 }
-"""Subcommand to its line in the help; the module of the same name here (``import_``) holds ``command``."""
+"""Subcommand to its line in the help; the module of the same name in ``commands`` (``import_``) holds ``command``."""
 
 
 class LazyGroup(click.Group):
@@ -70,7 +70,7 @@ class LazyGroup(click.Group):
         """The subcommand ``cmd_name``, or None."""
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"reconciler.cli.{cmd_name}{'_' * iskeyword(cmd_name)}").command
+        command = import_module(f"reconciler.cli.commands.{cmd_name}{'_' * iskeyword(cmd_name)}").command
         assert isinstance(command, click.Command)
         return command
 
@@ -128,7 +128,7 @@ def _carried_out() -> object:
     try:
         return cli.main(prog_name="reconciler", standalone_mode=False)
     except AskDaemon as asked:
-        from reconciler.cli.relay import relay
+        from reconciler.cli.read_client import relay
 
         return relay(asked.state, asked.group, sys.argv[1:])
 
@@ -140,8 +140,8 @@ def _tell(error: ReconcilerError) -> None:
     if not isinstance(error, SettingsError):
         complain(str(error))
         return
-    from reconciler.cli.excerpt import Excerpts
-    from reconciler.cli.findings import counted, more, print_findings
+    from reconciler.cli.output.excerpt import Excerpts
+    from reconciler.cli.output.findings import counted, more, print_findings
 
     complain(f"{counted(error.findings)} in the settings {error.path}")
     print_findings(error.findings, Excerpts(lambda _: error.raw, secrets=False), sys.stderr)

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from reconciler.convert.bundle import Item
+from reconciler.convert.kubernetes.bundle import Item
 from reconciler.model.key import Kind
-from reconciler.planning.scope import APPLY_ORDER
+from reconciler.planning.inputs import APPLY_ORDER
 
 Body = dict[str, Any]
 

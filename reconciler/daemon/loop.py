@@ -9,20 +9,20 @@ from functools import partial
 import msgspec
 
 from reconciler.clock import Clock, Timers
-from reconciler.daemon.noticing import Pause, watch_engine
-from reconciler.daemon.notify import Notifier, Watchdog
-from reconciler.daemon.outage import Outages
-from reconciler.daemon.telling import Teller
+from reconciler.daemon.debounce import Pause, watch_engine
+from reconciler.daemon.run_log import Teller
+from reconciler.daemon.source_backoff import Outages
+from reconciler.daemon.systemd import Notifier, Watchdog
 from reconciler.daemon.wake import Wakes
 from reconciler.engines.protocol import Watched
 from reconciler.errors import RecordsError, SourceError
 from reconciler.logs import log
-from reconciler.pipeline.elsewhere import HostWatch
 from reconciler.pipeline.report import Report, packed
-from reconciler.pipeline.reviewed import Reviewed
 from reconciler.pipeline.runner import Runner
-from reconciler.records.requests import Request
-from reconciler.source.open import Source
+from reconciler.pipeline.saved_plan import Reviewed
+from reconciler.pipeline.secret_watch import HostWatch
+from reconciler.records.tables.requests import Request
+from reconciler.source.source import Source
 
 JITTER = 0.1
 """Polls come up to this part of their interval later, so that many hosts do not ask at once."""

@@ -10,9 +10,9 @@ from reconciler.clock import Clock
 from reconciler.errors import ReconcilerError, RecordsError, UsageError
 from reconciler.logs import log
 from reconciler.pipeline.runner import Runner
-from reconciler.records.conditions import HOST
-from reconciler.records.events import Event
 from reconciler.records.store import Records
+from reconciler.records.tables.conditions import HOST
+from reconciler.records.tables.events import Event
 from reconciler.settings import Settings, load_settings
 from reconciler.status.conditions import SETTINGS_TAKEN, shortened
 

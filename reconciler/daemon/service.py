@@ -11,12 +11,12 @@ from reconciler import logs
 from reconciler.clock import Clock, SystemClock
 from reconciler.daemon.lock import StateLock
 from reconciler.daemon.loop import STATUS, Daemon
-from reconciler.daemon.notify import Notifier
-from reconciler.daemon.readers import Readers
+from reconciler.daemon.read_server import Readers
+from reconciler.daemon.ref_watch import watch_refs
 from reconciler.daemon.reload import LOOK, Reload
+from reconciler.daemon.systemd import Notifier
 from reconciler.daemon.timers import SchedulerTimers
 from reconciler.daemon.wake import WakeSocket
-from reconciler.daemon.watch import watch_refs
 from reconciler.engines.registry import ENGINES, MakeEngine
 from reconciler.errors import SourceError
 from reconciler.logs import log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 
 from reconciler.documents.limits import Limits
-from reconciler.documents.position import position
+from reconciler.documents.line_column import position
 from reconciler.model.finding import Fault
 
 _BYTE_ORDERS = {

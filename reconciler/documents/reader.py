@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from reconciler.documents.encoding import refuse
+from reconciler.documents.fast_path import TEXT_FIELDS, values
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.lines import TEXT_FIELDS, values
-from reconciler.documents.reading import Document, Reading
+from reconciler.documents.types import Document, Reading
 
 
 def read(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT_FIELDS) -> Reading:
@@ -20,6 +20,6 @@ def read(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT
     plain = values(raw, limits, text_fields)
     if plain is not None:
         return Reading([Document(value, index, line) for index, (line, value) in enumerate(plain)], [])
-    from reconciler.documents.parsing import parsed  # 12 ms of every command, which plain files need not
+    from reconciler.documents.parser import parsed  # 12 ms of every command, which plain files need not
 
     return parsed(raw, limits, text_fields)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.effective import Container, WorkloadSpec, replicas_at
+from reconciler.engines.workload_view import Container, WorkloadSpec, replicas_at
 from reconciler.model.key import Key
 
 

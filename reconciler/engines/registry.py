@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from reconciler.clock import Clock
-from reconciler.engines.host.given.vault import Reveal
+from reconciler.engines.context import Site
+from reconciler.engines.host.provisioning.secrets import Reveal
 from reconciler.engines.protocol import Engine
-from reconciler.engines.recorded import RecordedEngine
-from reconciler.engines.site import Site
+from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import UsageError
 from reconciler.records.store import Records
 from reconciler.settings import Settings
@@ -22,7 +22,7 @@ def _recorded(site: Site) -> Engine:
 
 def _host(site: Site) -> Engine:
     from reconciler.engines.host.engine import HostEngine
-    from reconciler.engines.host.processes.runtime import ProcessRuntime
+    from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 
     root = site.settings.state / "host" / site.location
     return HostEngine(site, root, ProcessRuntime(root, site.location, site.clock))

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.documents.rules import RULES as READING
+from reconciler.manifests.change_set import Delta, Index, Known, Loose
 from reconciler.manifests.decoder import Broken, Decoded, formed_again
-from reconciler.manifests.delta import Delta, Index, Known, Loose
-from reconciler.manifests.rules.wording import quoted
+from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.resource import OPEN_GVC, Manifest, Question, Reference, Resource

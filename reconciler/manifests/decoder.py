@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reconciler.documents.ignoring import MARK, Ignored, comments
+from reconciler.documents.ignore_comments import MARK, Ignored, comments
 from reconciler.documents.reader import read
-from reconciler.documents.reading import Document, Reading
+from reconciler.documents.types import Document, Reading
 from reconciler.manifests.document import Decoding, Site
-from reconciler.manifests.normal import Dialect, Former
-from reconciler.manifests.shape import shape_of
+from reconciler.manifests.field_schema import shape_of
+from reconciler.manifests.normalize import Dialect, Former
 from reconciler.model.finding import Fault, Severity
 from reconciler.model.key import Kind
-from reconciler.model.likeness import most_like
 from reconciler.model.resource import Manifest, Question, Reference
 from reconciler.model.rule import Rule, refused
-from reconciler.sops.outcome import MARK as ENCRYPTED
-from reconciler.sops.outcome import Opened
+from reconciler.model.suggest import most_like
+from reconciler.sops.result import MARK as ENCRYPTED
+from reconciler.sops.result import Opened
 from reconciler.sops.rules import RULES as SECRET_RULES
 
 MOST_FAULTS = 500
@@ -149,7 +149,7 @@ def decode(raw: bytes, dialect: Dialect) -> Decoded:
 
 
 def _opened(raw: bytes, reading: Reading, dialect: Dialect) -> dict[int, Opened]:
-    from reconciler.sops.opening import open_all
+    from reconciler.sops.decrypt import open_all
 
     return open_all(raw, reading, dialect.keyring)
 

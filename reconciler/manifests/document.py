@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from reconciler.documents.locating import Locator
-from reconciler.documents.places import Places
-from reconciler.documents.reading import Document, unread
-from reconciler.documents.validation import MOST, checker
-from reconciler.manifests import kinds
-from reconciler.manifests.judging import Torn, judge, mended, missing, torn_by, within
-from reconciler.manifests.normal import Dialect, Former, depends_on, respelled, whole_numbers
-from reconciler.manifests.sealed import held_wrong, hidden_in, is_readable, known_name, place_of, seen
-from reconciler.manifests.secrets import masked, seal_of
-from reconciler.manifests.shape import secret_shape, shape_of
+from reconciler.documents.locator import Locator
+from reconciler.documents.positions import Places
+from reconciler.documents.schema.validator import MOST, checker
+from reconciler.documents.types import Document, unread
+from reconciler.manifests import defaults
+from reconciler.manifests.encrypted import held_wrong, hidden_in, is_readable, known_name, place_of, seen
+from reconciler.manifests.field_schema import secret_shape, shape_of
+from reconciler.manifests.normalize import Dialect, Former, depends_on, respelled, whole_numbers
+from reconciler.manifests.rule_check import Torn, judge, mended, missing, torn_by, within
+from reconciler.manifests.secret_values import masked, seal_of
 from reconciler.model.finding import Fault, Pointer, Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
-from reconciler.model.likeness import most_like
 from reconciler.model.resource import OPEN_GVC, Manifest, Question, Reference, pointer_parts
+from reconciler.model.suggest import most_like
 from reconciler.sops.metadata import FIELD
-from reconciler.sops.outcome import LOCKED, Opened, Trouble
+from reconciler.sops.result import LOCKED, Opened, Trouble
 
 if TYPE_CHECKING:
-    from reconciler.documents.dialect import Breach
+    from reconciler.documents.schema.dialect import Breach
 
 SERVER_OWNED = frozenset({"id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys"})
 """Fields that an exported manifest carries and nobody can ask for (4-fields.md, section 1)."""
@@ -202,8 +202,8 @@ class Decoding:
             content = former.form(secret_shape(value["type"]), value["data"])
             seal = seal_of(content) if self.opened is None or not self.opened.locked else b""
             value = {**value, "data": masked(content, self.dialect.secret_key)}
-        body = former.form(shape_of(str(kind)), kinds.prepare(kind, value))
-        kinds.complete(kind, body, self.dialect)
+        body = former.form(shape_of(str(kind)), defaults.prepare(kind, value))
+        defaults.complete(kind, body, self.dialect)
         if gvc:
             body["gvc"] = gvc
             former.references.append(Reference(f"gvc/{gvc}", "/gvc"))
@@ -240,7 +240,7 @@ class Decoding:
         prefix = f"{self.dialect.scheme.upper()}_"
         if prefix == "PLATFORM_":
             return
-        for pointer, name in kinds.variables(kind, value):
+        for pointer, name in defaults.variables(kind, value):
             if name.startswith(prefix):
                 self._fault("env-reserved", pointer, f"`{name}` is refused: the platform sets names beginning {prefix}")
 

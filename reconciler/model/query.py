@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.model.view import View
+from reconciler.model.kinds.base import View
 
 UNARY = frozenset({"exists", "!exists"})
 """Operators that compare with nothing."""

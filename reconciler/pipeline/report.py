@@ -11,7 +11,7 @@ from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import ReconcilerError
 from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.planning.plan import Action, Plan
-from reconciler.planning.summary import sentence
+from reconciler.render.summary import sentence
 
 DONE = {Action.CREATE: "created", Action.UPDATE: "updated", Action.REPLACE: "replaced", Action.DELETE: "deleted"}
 MOST_LINES = 50

@@ -9,27 +9,27 @@ from contextlib import suppress
 from functools import partial
 
 from reconciler.clock import Clock
-from reconciler.engines.backoff import RetryPolicy
-from reconciler.engines.executor import Executor
+from reconciler.drift.monitor import Lookout
+from reconciler.engines.execution.executor import Executor
+from reconciler.engines.execution.retry import RetryPolicy
 from reconciler.engines.protocol import Lasting
 from reconciler.engines.registry import ENGINES, MakeEngine, engines_for, leaving
 from reconciler.errors import EngineError, SourceError
 from reconciler.model.finding import Severity
 from reconciler.model.key import Kind
 from reconciler.pipeline import report
-from reconciler.pipeline.drift import Lookout
-from reconciler.pipeline.line import Line, Prepared
 from reconciler.pipeline.report import DONE, Report
-from reconciler.pipeline.reviewed import Reviewed
-from reconciler.pipeline.vault import Vault
+from reconciler.pipeline.saved_plan import Reviewed
+from reconciler.pipeline.secret_store import Vault
+from reconciler.pipeline.source_pipeline import Line, Prepared
 from reconciler.planning.plan import Plan
-from reconciler.records.events import Event
 from reconciler.records.store import Records
-from reconciler.records.suspensions import source_target
+from reconciler.records.tables.events import Event
+from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
 from reconciler.status.conditions import PINNED, READY, SUSPENDED, Condition
-from reconciler.status.waits import pinned_by, suspended_by, tell_again
-from reconciler.status.writer import StatusWriter
+from reconciler.status.publisher import StatusWriter
+from reconciler.status.waiting import pinned_by, suspended_by, tell_again
 
 SHARED = frozenset({Kind.GVC, Kind.LOCATION, Kind.SECRET})
 """What is recorded without a place and reaches an engine with the workloads that use it."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from reconciler.manifests.secrets import shown
-from reconciler.manifests.shape import Shape, shape_of
+from reconciler.manifests.field_schema import Shape, shape_of
+from reconciler.manifests.secret_values import shown
 from reconciler.model.key import Kind
 from reconciler.planning.plan import COST, ChangeClass, FieldChange
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import msgspec
 
-from reconciler.model.drifting import Ignore
+from reconciler.model.drift_policy import Ignore
 from reconciler.model.key import Key
 from reconciler.model.record import Record
 from reconciler.planning.diff import diff

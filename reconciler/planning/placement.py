@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reconciler.model.matching import matches
+from reconciler.model.query_match import matches
 
 Body = Mapping[str, Any]
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from reconciler.planning.order import ordered
+from reconciler.planning.graph import ordered
+from reconciler.planning.inputs import Refusal, Scope
 from reconciler.planning.plan import Action, Hold, Kept, Plan, Step
 from reconciler.planning.policy import held, kept_of, renames_in
-from reconciler.planning.scope import Refusal, Scope
 from reconciler.planning.steps import steps_for
 
 

@@ -11,9 +11,9 @@ import msgspec
 from reconciler.manifests.links import BUILT_IN
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
+from reconciler.planning.inputs import Scope
 from reconciler.planning.plan import Action, Hold, Rename, Step
-from reconciler.planning.references import recorded_targets
-from reconciler.planning.scope import Scope
+from reconciler.planning.recorded_references import recorded_targets
 
 PROTECTED = "platform/protected"
 PRUNE = "reconciler/prune"

@@ -13,9 +13,9 @@ from reconciler.model.resource import Resource
 from reconciler.model.rule import refused
 from reconciler.planning.diff import cost, diff
 from reconciler.planning.drift import Deviation
+from reconciler.planning.inputs import Refusal, Scope
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Step, StepId
 from reconciler.planning.policy import PROTECTED
-from reconciler.planning.scope import Refusal, Scope
 
 ALLOW_REPLACE = "reconciler/allow-replace"
 

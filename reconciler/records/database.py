@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.errors import RecordsError
-from reconciler.records.border import records_error
-from reconciler.records.opening import connect, create
+from reconciler.records.connection import connect, create
+from reconciler.records.sql import records_error
 
 Row = tuple[Any, ...]
 Migrations = Sequence[Sequence[str]]

@@ -9,27 +9,27 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from reconciler.errors import RecordsError
-from reconciler.records.applied import Applied
-from reconciler.records.approvals import Approvals
-from reconciler.records.blobs import Blobs
-from reconciler.records.conditions import Conditions
 from reconciler.records.database import Database
-from reconciler.records.desired import Desired
-from reconciler.records.drifts import Drifts
-from reconciler.records.events import Events
-from reconciler.records.failures import Failures
-from reconciler.records.heals import Heals
-from reconciler.records.journal import Journal
-from reconciler.records.orphans import Orphans
-from reconciler.records.pending import Pending
-from reconciler.records.pins import Pins
-from reconciler.records.requests import Requests
-from reconciler.records.restarts import Restarts
-from reconciler.records.runs import Runs
-from reconciler.records.schema import MIGRATIONS
-from reconciler.records.seals import Seals
-from reconciler.records.sources import Sources
-from reconciler.records.suspensions import Suspensions
+from reconciler.records.migrations import MIGRATIONS
+from reconciler.records.tables.applied import Applied
+from reconciler.records.tables.approvals import Approvals
+from reconciler.records.tables.conditions import Conditions
+from reconciler.records.tables.desired import Desired
+from reconciler.records.tables.document_cache import Blobs
+from reconciler.records.tables.drift import Drifts
+from reconciler.records.tables.events import Events
+from reconciler.records.tables.failures import Failures
+from reconciler.records.tables.heal_counts import Heals
+from reconciler.records.tables.journal import Journal
+from reconciler.records.tables.orphans import Orphans
+from reconciler.records.tables.pins import Pins
+from reconciler.records.tables.requests import Requests
+from reconciler.records.tables.restarts import Restarts
+from reconciler.records.tables.runs import Runs
+from reconciler.records.tables.secret_data import Seals
+from reconciler.records.tables.sources import Sources
+from reconciler.records.tables.status_queue import Pending
+from reconciler.records.tables.suspensions import Suspensions
 
 FILE = "records.sqlite"
 """Name of the file in the state directory."""

@@ -1,6 +1,6 @@
 """The operator's one YAML file (design: Settings)."""
 
-from reconciler.settings.loading import (
+from reconciler.settings.loader import (
     DEFAULT_PATH,
     ENVIRONMENT,
     RULES,
@@ -9,7 +9,7 @@ from reconciler.settings.loading import (
     seconds,
     settings_path,
 )
-from reconciler.settings.shapes import (
+from reconciler.settings.types import (
     Credentials,
     EventSettings,
     HostSettings,

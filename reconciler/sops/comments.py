@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from reconciler.model.finding import Pointer
-from reconciler.sops.leaves import Part, Span
+from reconciler.sops.layout import Part, Span
 
 _COMMENT = re.compile(r"(?:^|(?<=\s))#([^\r\n]*)", re.MULTILINE)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.model.finding import Severity
 from reconciler.model.rule import Rule, refused
-from reconciler.sops.outcome import KEY_WRONG, LOCKED, MAC_BROKEN, METADATA
+from reconciler.sops.result import KEY_WRONG, LOCKED, MAC_BROKEN, METADATA
 
 PLAIN_TEXT, ENCRYPTED_KIND = "secret-plain-text", "encrypted-kind"
 FILE_MISSING, FILE_UNSAFE = "secret-file-missing", "secret-file-unsafe"

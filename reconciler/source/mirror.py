@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.errors import PushRaced, SourceError, SourceGone
-from reconciler.source.address import Address, wanted_ref
-from reconciler.source.command import Answer, Remote
+from reconciler.source.remote import Answer, Remote
+from reconciler.source.url import Address, wanted_ref
 
 if TYPE_CHECKING:
     from reconciler.settings import SourceSettings

@@ -12,13 +12,13 @@ import pygit2
 from pygit2.enums import ObjectType
 
 from reconciler.errors import SourceError, SourceGone, SourceRewritten
-from reconciler.model.likeness import most_like
 from reconciler.model.revision import FileChange, Revision
-from reconciler.source.address import wanted_ref
-from reconciler.source.comparison import CONTROL, Comparison, is_manifest, judge
+from reconciler.model.suggest import most_like
+from reconciler.source.changes import CONTROL, Comparison, is_manifest, judge
+from reconciler.source.file_filter import IGNORE_FILE, Selection
 from reconciler.source.libgit import open_git
-from reconciler.source.selection import IGNORE_FILE, Selection
-from reconciler.source.walk import Walk, parse_tree
+from reconciler.source.tree_diff import Walk, parse_tree
+from reconciler.source.url import wanted_ref
 
 if TYPE_CHECKING:
     from reconciler.settings import SourceSettings

@@ -16,7 +16,7 @@ import pygit2
 from pygit2.enums import ObjectType, SortMode
 
 from reconciler.errors import SourceUnverified
-from reconciler.source.command import Answer, answered
+from reconciler.source.remote import Answer, answered
 
 if TYPE_CHECKING:
     from reconciler.settings import SourceSettings, VerifySettings

@@ -9,8 +9,8 @@ import msgspec
 from reconciler.errors import ReconcilerError
 from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
-from reconciler.status.deployed import CLOCK_JUMPED, NOT_ENFORCED, message_of, told_of
-from reconciler.status.health import worst
+from reconciler.status.engine_state import CLOCK_JUMPED, NOT_ENFORCED, message_of, told_of
+from reconciler.status.rollup import worst
 
 READY = "Ready"
 RECONCILING = "Reconciling"

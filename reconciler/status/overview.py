@@ -10,9 +10,9 @@ import msgspec
 from reconciler.model.key import Kind
 from reconciler.model.record import Health
 from reconciler.status.conditions import Condition, Facts, conditions
-from reconciler.status.files import conditions_block, status_path
-from reconciler.status.health import worst
-from reconciler.status.yamltext import printable, quoted, word
+from reconciler.status.render import conditions_block, status_path
+from reconciler.status.rollup import worst
+from reconciler.status.yaml_text import printable, quoted, word
 
 RUN_FILE = "reconciler.yaml"
 README_FILE = "README.md"

@@ -141,7 +141,7 @@ def ingest(directory: str, lines: int) -> dict[str, float]:
     """Seconds to collect ``lines`` lines of 100 bytes that a container wrote; one look at 100 files without news."""
     from reconciler.clock import SystemClock
     from reconciler.engines.host.logs.collector import Collector
-    from reconciler.engines.host.runtime import Place
+    from reconciler.engines.host.runtimes.protocol import Place
     from reconciler.model.key import Key
 
     web = Key.parse("workload/shop/web")

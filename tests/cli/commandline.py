@@ -11,9 +11,9 @@ from pathlib import Path
 
 from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
-from reconciler.records.desired import Entry
-from reconciler.records.events import Event
 from reconciler.records.store import FILE, Records
+from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.events import Event
 
 SETTINGS = """\
 org: acme

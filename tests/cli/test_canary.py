@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.cli.annotations import workflow_commands
-from reconciler.cli.excerpt import Excerpts
-from reconciler.cli.findings import findings_document, findings_text, markdown_findings
-from reconciler.cli.sarif import sarif
-from reconciler.pipeline.folder import check
+from reconciler.cli.output.excerpt import Excerpts
+from reconciler.cli.output.findings import findings_document, findings_text, markdown_findings
+from reconciler.render.github import workflow_commands
+from reconciler.render.sarif import sarif
+from reconciler.review.folder import check
 from tests.casefiles import cases
 from tests.manifests.rulecases import AROUND, DIALECT
 

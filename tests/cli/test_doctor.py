@@ -18,7 +18,7 @@ import pytest
 
 from reconciler.daemon.lock import StateLock
 from reconciler.records.store import FILE, Records
-from reconciler.sops.writing import Manner, encrypt
+from reconciler.sops.encrypt import Manner, encrypt
 from tests.cli.desk import SECRET, SETTINGS, Desk, workload
 from tests.gitkit import HttpsServer
 from tests.manifests.rulecases import private

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from reconciler.daemon.lock import StateLock
+from reconciler.engines.context import Site
 from reconciler.engines.protocol import Engine
-from reconciler.engines.recorded import RecordedEngine
-from reconciler.engines.site import Site
+from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import FILE, Records
 from reconciler.settings import load_settings

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from reconciler.records.events import Event
+from reconciler.records.tables.events import Event
 from tests.cli.commandline import AT, reconciler, shop
 from tests.cli.terminal import heed_interrupts
 

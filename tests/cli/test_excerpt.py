@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.cli.excerpt import HIDDEN, WIDTH, Excerpts, underlined
+from reconciler.cli.output.excerpt import HIDDEN, WIDTH, Excerpts, underlined
 from reconciler.model.finding import Finding, Severity
 
 

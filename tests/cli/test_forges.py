@@ -9,11 +9,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from reconciler.cli.annotations import workflow_commands
-from reconciler.cli.codequality import report
-from reconciler.cli.sarif import sarif
 from reconciler.model.finding import Finding, Severity
-from reconciler.pipeline.rulebook import rulebook
+from reconciler.render.github import workflow_commands
+from reconciler.render.gitlab import report
+from reconciler.render.sarif import sarif
+from reconciler.rulebook import rulebook
 from tests.cli.desk import SETTINGS, Desk, Said, here, workload
 from tests.cli.test_validate import FAULTY, lay
 from tests.manifests.rulecases import Case, case_files, found_in

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import reconciler.cli
+import reconciler.cli.commands
 from reconciler import __version__
 from reconciler.cli import COMMANDS
 from tests.cli.commandline import cpu_seconds
@@ -18,7 +18,9 @@ from tests.cli.commandline import reconciler as run
 from tests.cli.desk import Desk
 
 WRITTEN = sorted(
-    stem for path in Path(reconciler.cli.__file__).parent.glob("*.py") if (stem := path.stem.rstrip("_")) in COMMANDS
+    stem
+    for path in Path(reconciler.cli.commands.__file__).parent.glob("*.py")
+    if (stem := path.stem.rstrip("_")) in COMMANDS
 )
 
 

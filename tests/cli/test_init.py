@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from reconciler.documents.schemas import shipped
+from reconciler.documents.schema.loader import shipped
 from tests.cli.commandline import reconciler
 
 

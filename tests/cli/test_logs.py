@@ -173,7 +173,7 @@ AS_NOBODY = """
 import os, sys
 from pathlib import Path
 import reconciler.engines.host.logs.search
-from reconciler.cli import logs, main
+from reconciler.cli.commands import logs; from reconciler.cli import main
 from reconciler.settings import load_settings
 load_settings(Path("settings.yaml"))
 os.setgroups([])

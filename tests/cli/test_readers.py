@@ -18,8 +18,8 @@ import click
 import pytest
 
 from reconciler.cli import cli
-from reconciler.cli.served import READING, refusal
-from reconciler.daemon.readers import NAME
+from reconciler.cli.read_commands import READING, refusal
+from reconciler.daemon.read_server import NAME
 from reconciler.records.store import FILE
 from tests.cli.desk import SHOP, Desk, Said, workload
 from tests.daemon.kit import Running, Site, eventually

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.pipeline.rulebook import rulebook
+from reconciler.rulebook import rulebook
 from tests.cli.desk import Said, golden, here
 
 

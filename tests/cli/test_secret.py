@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.sops.keyring import Keyring
-from reconciler.sops.writing import disclose
+from reconciler.sops.encrypt import disclose
+from reconciler.sops.keys import Keyring
 from tests.cli.commandline import reconciler as run
 from tests.sops.kit import fresh, needs_sops, sops
 

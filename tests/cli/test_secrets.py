@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.sops.writing import Manner, encrypt
+from reconciler.sops.encrypt import Manner, encrypt
 from tests.cli.desk import SECRET, SETTINGS, Desk
 from tests.cli.test_plan import CHANGED
 from tests.gitkit import File

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.replica import Container, Ended, Phase, Replica
-from reconciler.engines.host.store import Store
+from reconciler.engines.host.replica_store import Store
 from reconciler.model.key import Key
 from tests.cli.desk import SETTINGS, golden, here
 from tests.cli.terminal import terminal

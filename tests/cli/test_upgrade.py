@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.records.schema import MIGRATIONS
+from reconciler.records.migrations import MIGRATIONS
 from reconciler.records.store import FILE
 from tests.casefiles import CASES
 from tests.cli.desk import Desk, workload

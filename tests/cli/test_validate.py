@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.documents.schemas import shipped
+from reconciler.documents.schema.loader import shipped
 from tests.cli.desk import GVC, SETTINGS, SHOP, Desk, Said, golden, here, workload
 from tests.gitkit import GitRepo
 

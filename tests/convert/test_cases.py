@@ -14,10 +14,10 @@ import pytest
 from reconciler.convert.rules import RULEBOOK
 from reconciler.documents.reader import read
 from reconciler.documents.writer import written
-from reconciler.manifests.normal import Dialect
+from reconciler.manifests.normalize import Dialect
 from reconciler.model.finding import Severity
-from reconciler.pipeline.folder import check
-from reconciler.pipeline.surroundings import Surroundings
+from reconciler.pipeline.externals import Surroundings
+from reconciler.review.folder import check
 from tests.casefiles import CASES
 from tests.cli.desk import Said, here
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.convert.exported import normalise
-from reconciler.convert.reading import read_all
-from reconciler.documents.lines import TEXT_FIELDS
+from reconciler.convert.export.convert import normalise
+from reconciler.convert.reader import read_all
+from reconciler.documents.fast_path import TEXT_FIELDS
 from reconciler.documents.reader import read
 from reconciler.documents.writer import stream, written
 from reconciler.manifests.decoder import decode
-from reconciler.manifests.normal import Dialect
+from reconciler.manifests.normalize import Dialect
 from reconciler.model.resource import Manifest
 from tests.casefiles import CASES
 from tests.convert.test_nothing_is_lost import mutated

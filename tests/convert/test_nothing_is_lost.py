@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.convert.bundle import Source
-from reconciler.convert.kubernetes import convert
-from reconciler.convert.reading import read_all
-from reconciler.convert.remarks import Remark, findings
+from reconciler.convert.kubernetes.bundle import Source
+from reconciler.convert.kubernetes.convert import convert
+from reconciler.convert.notes import Remark, findings
+from reconciler.convert.reader import read_all
 from reconciler.documents.reader import read
 from reconciler.documents.writer import stream
 from reconciler.model.finding import Pointer

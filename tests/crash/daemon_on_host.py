@@ -12,9 +12,9 @@ from typing import Any
 
 from reconciler import logs
 from reconciler.daemon.service import serve
-from reconciler.engines.host.hooks import Hooks
-from reconciler.engines.host.processes.runtime import ProcessRuntime
-from reconciler.engines.host.store import Store
+from reconciler.engines.host.lifecycle_hooks import Hooks
+from reconciler.engines.host.replica_store import Store
+from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.settings import load_settings, settings_path
 from tests.crash import daemon_with_ledger
 from tests.crash.daemon_with_ledger import Death

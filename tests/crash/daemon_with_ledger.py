@@ -16,15 +16,15 @@ from typing import Any
 
 from reconciler import logs
 from reconciler.daemon.service import serve
+from reconciler.engines.context import Site
+from reconciler.engines.execution.recorder import Recorder
 from reconciler.engines.protocol import Engine, Outcome, Seen
-from reconciler.engines.recorded import RecordedEngine
-from reconciler.engines.recording import Recorder
-from reconciler.engines.site import Site
+from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.model.key import Key
 from reconciler.planning.plan import Step
 from reconciler.records.database import Database
 from reconciler.settings import load_settings, settings_path
-from reconciler.status.branch import StatusBranch
+from reconciler.status.branch.branch import StatusBranch
 
 POINTS = ("begin", "commit", "committed", "perform", "half", "performed", "write", "move", "moved")
 """begin: steps stand in a journal that is not committed. commit, committed: before and after any transaction's end.

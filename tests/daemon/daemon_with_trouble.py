@@ -11,9 +11,9 @@ from pathlib import Path
 
 from reconciler import logs
 from reconciler.daemon.service import serve
+from reconciler.engines.context import Site
 from reconciler.engines.protocol import Engine, Outcome
-from reconciler.engines.recorded import RecordedEngine
-from reconciler.engines.site import Site
+from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import EngineError
 from reconciler.planning.plan import Step
 from reconciler.settings import load_settings, settings_path

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from reconciler import logs
 from reconciler.daemon.service import serve
+from reconciler.engines.context import Site
 from reconciler.engines.protocol import Engine
-from reconciler.engines.recorded import RecordedEngine
-from reconciler.engines.site import Site
+from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.settings import load_settings, settings_path
 from tests.engines.ledger import LedgerEngine
 

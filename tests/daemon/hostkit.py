@@ -15,9 +15,9 @@ from typing import Any
 
 from reconciler.clock import SystemClock
 from reconciler.demo import end_all
-from reconciler.engines.host.processes.runtime import ProcessRuntime
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.store import Store
+from reconciler.engines.host.replica_store import Store
+from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from tests.daemon.kit import Site
 from tests.gitkit import File
 

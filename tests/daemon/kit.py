@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from reconciler.errors import RecordsError
 from reconciler.model.record import Record
-from reconciler.records.conditions import ScopeCondition
 from reconciler.records.store import FILE, Records
+from reconciler.records.tables.conditions import ScopeCondition
 from tests.gitkit import File, GitRepo
 
 Answer = TypeVar("Answer")

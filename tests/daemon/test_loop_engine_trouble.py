@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.daemon.loop import Daemon
-from reconciler.daemon.notify import Notifier
+from reconciler.daemon.systemd import Notifier
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import Records
 from reconciler.settings import load_settings

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.daemon.notify import Notifier, Watchdog
+from reconciler.daemon.systemd import Notifier, Watchdog
 
 
 class StoppedClock(SystemClock):

@@ -14,8 +14,8 @@ import pytest
 
 from reconciler import logs
 from reconciler.daemon.loop import Daemon
-from reconciler.daemon.notify import Notifier
-from reconciler.daemon.outage import Outages
+from reconciler.daemon.source_backoff import Outages
+from reconciler.daemon.systemd import Notifier
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import Records
 from reconciler.settings import Credentials, LocationSettings, RetrySettings, Settings, SourceSettings

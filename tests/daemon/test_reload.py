@@ -11,8 +11,8 @@ import pytest
 
 from reconciler.daemon.reload import Reload
 from reconciler.pipeline.runner import Runner
-from reconciler.records.conditions import HOST
 from reconciler.records.store import Records
+from reconciler.records.tables.conditions import HOST
 from reconciler.settings import Settings, load_settings
 from tests.daemon.kit import Running, ServiceManager, Site, eventually, workload
 from tests.fakeclock import FakeClock

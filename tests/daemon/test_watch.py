@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.daemon import watch
-from reconciler.daemon.watch import watch_refs
+from reconciler.daemon import ref_watch
+from reconciler.daemon.ref_watch import watch_refs
 
 STATUS = "refs/heads/reconciler/status"
 
@@ -138,7 +138,7 @@ def test_of_several_repositories_the_one_that_moved_is_named(tmp_path: Path) -> 
 def test_a_repository_that_goes_and_comes_again_is_watched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr(ref_watch, "_RECHECK_SECONDS", 0.05)
     directory = new_repository(tmp_path / "r") / ".git"
 
     async def scenario() -> None:
@@ -158,7 +158,7 @@ def test_a_repository_that_goes_and_comes_again_is_watched_again(
 def test_a_repository_that_is_not_there_yet_is_watched_from_when_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr(ref_watch, "_RECHECK_SECONDS", 0.05)
 
     async def scenario() -> None:
         async with watching(tmp_path / "r" / ".git") as calls:

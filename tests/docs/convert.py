@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.convert import kubernetes, leftovers
+from reconciler.convert.kubernetes import convert, unused_fields
 from reconciler.convert.rules import RULEBOOK
 from tests.docs.tables import table
 
@@ -77,11 +77,13 @@ def page() -> str:
         table(("Field", "Here"), FIELDS),
         AROUND,
         "\n## Kinds without a counterpart\n\nLeft out with a warning, as is any kind that is not listed.\n\n",
-        table(("Kind", "Instead"), sorted(kubernetes.INSTEAD.items())),
+        table(("Kind", "Instead"), sorted(convert.INSTEAD.items())),
         "\n## Fields without a counterpart\n\nLeft out with a warning, as is any field that is not listed.\n\n",
-        table(("Field", "Instead"), ((f"`{name}`", instead) for name, instead in sorted(leftovers.INSTEAD.items()))),
+        table(
+            ("Field", "Instead"), ((f"`{name}`", instead) for name, instead in sorted(unused_fields.INSTEAD.items()))
+        ),
         "\n## Fields left out without a word\n\nWith these values they say what the platform does anyway.\n\n",
-        table(("Field", "Values"), ((f"`{name}`", _values(name)) for name in sorted(leftovers.SAME_HERE))),
+        table(("Field", "Values"), ((f"`{name}`", _values(name)) for name in sorted(unused_fields.SAME_HERE))),
         "\n## What they say\n\n",
         table(
             ("Rule", "Severity", "What", "Why"),
@@ -92,9 +94,9 @@ def page() -> str:
 
 
 def _values(name: str) -> str:
-    accepted = leftovers.SAME_HERE[name]
-    if leftovers.ANY in accepted:
-        return leftovers.ANY
+    accepted = unused_fields.SAME_HERE[name]
+    if unused_fields.ANY in accepted:
+        return unused_fields.ANY
     numbers = [value for value in accepted if isinstance(value, int) and not isinstance(value, bool)]
     if len(numbers) > 2:
         return f"{numbers[0]} to {numbers[-1]}"

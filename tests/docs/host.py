@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from reconciler.engines.host.decisions import standing
+from reconciler.engines.host.autoscaling import capacity, decide
+from reconciler.engines.host.decisions import availability
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.given.mounts import ELSEWHERE
-from reconciler.engines.host.given.ports import BLOCKED
-from reconciler.engines.host.keeper import TROUBLE_WAIT
-from reconciler.engines.host.probing import probes
-from reconciler.engines.host.scaling import autoscaling, capacity
+from reconciler.engines.host.probes import state
+from reconciler.engines.host.provisioning.mounts import ELSEWHERE
+from reconciler.engines.host.provisioning.ports import BLOCKED
+from reconciler.engines.host.workload_controller import TROUBLE_WAIT
 from tests.docs.hosted import MEANINGS, ROOT, course, sentences, surges, variables, waits
 from tests.docs.tables import table
 
@@ -55,14 +55,14 @@ def _numbers() -> dict[str, str]:
     known = {
         "cpu": capacity.LEAST_CPU,
         "percent": capacity.PERCENTILE,
-        "brisk": autoscaling.BRISK,
-        "panic": autoscaling.PANIC,
-        "settling": autoscaling.SETTLING / 60,
-        "steady": autoscaling.STEADY,
-        "steep": autoscaling.STEEP,
-        "eager": probes.EAGER,
-        "patient": probes.PATIENT,
-        "proof": standing.PROOF,
+        "brisk": decide.BRISK,
+        "panic": decide.PANIC,
+        "settling": decide.SETTLING / 60,
+        "steady": decide.STEADY,
+        "steep": decide.STEEP,
+        "eager": state.EAGER,
+        "patient": state.PATIENT,
+        "proof": availability.PROOF,
         "grace": timing.grace,
         "whole": timing.whole,
         "reset": timing.backoff_reset / 60,

@@ -6,22 +6,22 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler.engines.host.acts import Await, Kill, RunPreStop, Terminate
-from reconciler.engines.host.decisions.changes import begun, hooked
-from reconciler.engines.host.decisions.ending import terminated
+from reconciler.engines.host.decisions.actions import Await, Kill, RunPreStop, Terminate
 from reconciler.engines.host.decisions.restarts import kept_running
+from reconciler.engines.host.decisions.termination import terminated
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.given.building import rollout_of
-from reconciler.engines.host.given.builtin import Surroundings
-from reconciler.engines.host.given.environment import Room, environment
-from reconciler.engines.host.given.vault import Revealed
-from reconciler.engines.host.processes.marker import Marking
+from reconciler.engines.host.decisions.transitions import begun, hooked
+from reconciler.engines.host.provisioning.environment import Room, environment
+from reconciler.engines.host.provisioning.platform_env import Surroundings
+from reconciler.engines.host.provisioning.secrets import Revealed
+from reconciler.engines.host.provisioning.spec_builder import rollout_of
 from reconciler.engines.host.replica import Container as Running
 from reconciler.engines.host.replica import Ended, Phase, Replica
-from reconciler.engines.host.runtime import Launch, Place
-from reconciler.engines.host.wanted import WantedContainer
+from reconciler.engines.host.runtimes.process.labels import Marking
+from reconciler.engines.host.runtimes.protocol import Launch, Place
+from reconciler.engines.host.spec import WantedContainer
 from reconciler.model.key import Key, Kind
-from reconciler.model.workload import Command, Container, Port, Specification
+from reconciler.model.kinds.workload import Command, Container, Port, Specification
 from tests.project.tree import modules
 
 ROOT = Path("/var/lib/reconciler/host/aws-us-west-2")
@@ -79,7 +79,10 @@ def _revealed(key: Key) -> Revealed:
 def sentences() -> list[str]:
     """What the condition NotEnforced can say; `…` stands for what depends on the workload."""
     package = "reconciler/engines/host"
-    found = [*_written(f"{package}/processes/lacking.py"), *_written(f"{package}/given/mounts.py", "not_mounted")]
+    found = [
+        *_written(f"{package}/runtimes/process/limitations.py"),
+        *_written(f"{package}/provisioning/mounts.py", "not_mounted"),
+    ]
     return [text for text in found if " " in text]
 
 

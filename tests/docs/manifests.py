@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.documents.schemas import KIND_NAMES, load_schema
+from reconciler.documents.schema.loader import KIND_NAMES, load_schema
 from reconciler.model.key import GVC_SCOPED
 from tests.docs.tables import Schema, default, fields, says, table, takes
 

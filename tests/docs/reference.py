@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from reconciler.documents.schemas import load_schema
-from reconciler.manifests.rules.buckets import HOSTS
+from reconciler.documents.schema.loader import load_schema
+from reconciler.manifests.rules.container.buckets import HOSTS
 from reconciler.model.key import Kind
-from reconciler.model.permissions import PERMISSIONS, expanded
+from reconciler.model.kinds.permissions import PERMISSIONS, expanded
 from tests.docs.tables import table
 
 HEAD = """\

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from reconciler.cli.examples import examples_of
+from reconciler.cli.output.rule_examples import examples_of
 from reconciler.model.rule import Rule
-from reconciler.pipeline.rulebook import sections
+from reconciler.rulebook import sections
 
 HEAD = """\
 # Rules

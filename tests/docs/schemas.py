@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.documents.schemas import SCHEMA_NAMES, load_schema
+from reconciler.documents.schema.loader import SCHEMA_NAMES, load_schema
 from tests.docs.tables import table
 
 MEANINGS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.documents.schemas import load_schema
+from reconciler.documents.schema.loader import load_schema
 from tests.docs.tables import default, fields, says, table, takes
 
 HEAD = """\

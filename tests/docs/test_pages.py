@@ -12,13 +12,13 @@ from types import ModuleType
 import pytest
 
 from reconciler.cli import COMMANDS
-from reconciler.documents.schemas import SCHEMA_NAMES
-from reconciler.documents.schemas import load_schema as schema_named
-from reconciler.manifests.rules.buckets import HOSTS
+from reconciler.documents.schema.loader import SCHEMA_NAMES
+from reconciler.documents.schema.loader import load_schema as schema_named
+from reconciler.manifests.rules.container.buckets import HOSTS
 from reconciler.model.record import Health
 from reconciler.model.rule import Rule
-from reconciler.pipeline.rulebook import rulebook, sections
-from reconciler.records.events import Event
+from reconciler.records.tables.events import Event
+from reconciler.rulebook import rulebook, sections
 from tests.docs import reasons, reference, schemas
 from tests.docs.literals import words
 from tests.docs.pages import DOCS, MAKERS, pages
@@ -30,7 +30,8 @@ NO_BOOK = ("reconciler.convert", "reconciler.cli.__main__", "reconciler.demo")
 FAULTY = {"Fault", "Finding", "Problem", "Refusal", "_fault", "add", "end"}
 """What is called to tell of a fault."""
 
-TELLERS = tuple(f"reconciler/{part}" for part in ("errors", "engines", "pipeline", "status", "source", "daemon"))
+PARTS = "errors engines pipeline operations review doctor drift decode secrets status source daemon"
+TELLERS = tuple(f"reconciler/{part}" for part in PARTS.split())
 NO_REASONS = {
     "Answer": "a type",
     "Form": "a type",

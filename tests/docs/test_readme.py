@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli import COMMANDS
-from reconciler.documents.schemas import load_schema
+from reconciler.documents.schema.loader import load_schema
 from tests.docs.shell import blocks, typed
 from tests.project.tree import ROOT
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.documents.compose import Composer
+from reconciler.documents.composer import Composer
+from reconciler.documents.fast_path import DEEPEST, TEXT_FIELDS, values
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.lines import DEEPEST, TEXT_FIELDS, values
 from tests.bench.generate import workload
 
 FILES = int(os.environ.get("LINES_FILES") or 4_000)

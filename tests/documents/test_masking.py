@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.documents.masking import lines_of, visible_lines
+from reconciler.documents.redaction import lines_of, visible_lines
 from tests.casefiles import cases
 
 CANARY = "canary"

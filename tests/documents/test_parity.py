@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.documents import dialect
-from reconciler.documents.places import Places
+from reconciler.documents.positions import Places
 from reconciler.documents.reader import read
-from reconciler.documents.schemas import KIND_NAMES
-from reconciler.documents.validation import MOST, checker
+from reconciler.documents.schema import dialect
+from reconciler.documents.schema.loader import KIND_NAMES
+from reconciler.documents.schema.validator import MOST, checker
 from reconciler.manifests.decoder import decode
-from reconciler.manifests.normal import Dialect
+from reconciler.manifests.normalize import Dialect
 from tests.documents.tree import full
 from tests.manifests.rulecases import Case, case_files
 from tests.mutate import Pool, examples, mutated

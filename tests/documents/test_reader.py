@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from reconciler.documents.reader import read
-from reconciler.documents.reading import unread
 from reconciler.documents.rules import RULES
+from reconciler.documents.types import unread
 from reconciler.model.finding import Fault
 
 FOLDER = Path(__file__).parent.parent / "cases" / "reading"

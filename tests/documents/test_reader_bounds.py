@@ -8,7 +8,7 @@ import time
 import pytest
 
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.locating import locate
+from reconciler.documents.locator import locate
 from reconciler.documents.reader import read
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.documents.limits import Limits
-from reconciler.documents.locating import locate
-from reconciler.documents.places import Places, Pointer
+from reconciler.documents.locator import locate
+from reconciler.documents.positions import Places, Pointer
 from reconciler.documents.reader import read
 
 RAW = b"""# the first line is a comment

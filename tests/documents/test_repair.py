@@ -9,9 +9,9 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from reconciler.documents.dialect import compiled
-from reconciler.documents.repair import LONGEST, repaired
-from reconciler.documents.schemas import KIND_NAMES, load_schema
+from reconciler.documents.schema.dialect import compiled
+from reconciler.documents.schema.loader import KIND_NAMES, load_schema
+from reconciler.documents.schema.suggestions import LONGEST, repaired
 from tests.casefiles import CASES
 from tests.documents.tree import fields
 from tests.mutate import LETTERS, SCALARS

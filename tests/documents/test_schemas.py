@@ -11,14 +11,14 @@ import jsonschema_rs
 import pytest
 from referencing import Registry, Resource
 
-from reconciler.documents.dialect import Dialect
-from reconciler.documents.phrasing import PHRASED
-from reconciler.documents.schemas import KIND_NAMES, SCHEMA_NAMES, load_schema, schema_path, shipped
+from reconciler.documents.schema.dialect import Dialect
+from reconciler.documents.schema.loader import KIND_NAMES, SCHEMA_NAMES, load_schema, schema_path, shipped
+from reconciler.documents.schema.messages import PHRASED
 from reconciler.manifests.rules import rules
 from reconciler.manifests.rules.schema import SCHEMA_RULES
 from reconciler.model.key import GVC_SCOPED, KINDS
-from reconciler.pipeline.rulebook import rulebook
 from reconciler.planning.plan import ChangeClass
+from reconciler.rulebook import rulebook
 from tests.documents.tree import fields, full, met, nodes
 
 CONDITIONAL = {"if", "then", "else", "allOf", "properties", "items", "propertyNames", "const"}

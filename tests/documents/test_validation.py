@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.documents.locating import locate
-from reconciler.documents.places import Places
+from reconciler.documents.locator import locate
+from reconciler.documents.positions import Places
 from reconciler.documents.reader import read
-from reconciler.documents.schemas import shipped
-from reconciler.documents.validation import RULES, checker
+from reconciler.documents.schema.loader import shipped
+from reconciler.documents.schema.validator import RULES, checker
 from reconciler.model.finding import Fault, Severity
 from tests.documents.tree import CASES
 

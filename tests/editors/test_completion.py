@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.documents.schemas import load_schema
+from reconciler.documents.schema.loader import load_schema
 from tests.editors.server import LanguageServer
 from tests.project.tree import ROOT
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.clock import Clock
-from reconciler.engines.backoff import RetryPolicy
-from reconciler.engines.executor import Executor
+from reconciler.engines.execution.executor import Executor
+from reconciler.engines.execution.retry import RetryPolicy
 from reconciler.engines.protocol import Engine, Outcome
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action, Hold, Plan, Step, StepId

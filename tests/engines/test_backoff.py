@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engines.backoff import RetryPolicy, longest_wait, wait_after
+from reconciler.engines.execution.retry import RetryPolicy, longest_wait, wait_after
 
 
 def test_waits_double_up_to_the_cap() -> None:

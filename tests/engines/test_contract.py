@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from reconciler.clock import SystemClock
+from reconciler.engines.context import Site
 from reconciler.engines.host.engine import HostEngine
-from reconciler.engines.host.processes.runtime import ProcessRuntime
+from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.engines.protocol import Engine
-from reconciler.engines.recorded import RecordedEngine
-from reconciler.engines.site import Site
+from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.settings import HostSettings, Settings
 from tests.engines.contract import PROMISES, Factory, Subject, subject_of
 from tests.engines.ledger import LedgerEngine

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.engines.recording import Job
+from reconciler.engines.execution.recorder import Job
 from reconciler.planning.plan import Action
 from tests.engines.ledger import Crash, LedgerEngine
 from tests.engines.plans import Bench, ends, plan, step

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.engines.execution.scheduler import Blocked, Order
 from reconciler.engines.protocol import Result
-from reconciler.engines.ready import Blocked, Order
 from reconciler.planning.plan import Hold, Step
 from tests.engines.plans import step
 

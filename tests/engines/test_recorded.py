@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.alias import make_alias
-from reconciler.engines.recorded import RecordedEngine
+from reconciler.engines.names import make_alias
+from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.engines.volumes import read_volumes
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.record import Health
 from reconciler.model.resource import Reference
 from reconciler.planning.plan import Action, Step
-from reconciler.records.desired import Entry
+from reconciler.records.tables.desired import Entry
 from tests.engines.plans import Bench, ends, plan, step
 from tests.fakeclock import FakeClock
 

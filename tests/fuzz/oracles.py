@@ -8,21 +8,21 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from reconciler.documents import lines
-from reconciler.documents.compose import Composer
+from reconciler.documents import fast_path
+from reconciler.documents.composer import Composer
+from reconciler.documents.fast_path import TEXT_FIELDS
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.lines import TEXT_FIELDS
-from reconciler.documents.locating import Locator
-from reconciler.documents.masking import visible_lines
+from reconciler.documents.locator import Locator
 from reconciler.documents.reader import read
-from reconciler.documents.reading import Document
+from reconciler.documents.redaction import visible_lines
+from reconciler.documents.types import Document
 from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.decoder import Decoded, decode
-from reconciler.manifests.normal import Dialect
+from reconciler.manifests.normalize import Dialect
 from reconciler.model.finding import Fault, Finding, Severity
 from reconciler.model.key import GVC_SCOPED
 from reconciler.model.resource import OPEN_GVC, Manifest
-from reconciler.pipeline.rulebook import rulebook
+from reconciler.rulebook import rulebook
 from tests.fuzz.canary import CANARY, broken, is_only_secret
 from tests.fuzz.world import checked, shown, stepped
 from tests.mutate import places
@@ -70,7 +70,7 @@ def reading(raw: bytes) -> None:
 
 
 def _short(raw: bytes) -> None:
-    plain = lines.values(raw, LIMITS, TEXT_FIELDS)
+    plain = fast_path.values(raw, LIMITS, TEXT_FIELDS)
     if plain is None:
         return
     composer = Composer(raw, LIMITS, TEXT_FIELDS, key_lines=True)

@@ -7,19 +7,19 @@ import json
 from collections.abc import Iterable, Iterator
 from functools import cache
 
-from reconciler.manifests import crossing
+from reconciler.decode.cache import Blobs, Cache
+from reconciler.decode.decode import decode_all
+from reconciler.manifests import reference_check
 from reconciler.manifests.assembly import assemble
+from reconciler.manifests.change_set import Delta
 from reconciler.manifests.decoder import Decoded
-from reconciler.manifests.delta import Delta
-from reconciler.manifests.normal import Dialect
+from reconciler.manifests.normalize import Dialect
 from reconciler.model.finding import Finding, has_errors
 from reconciler.model.revision import FileChange
-from reconciler.pipeline.decoding import decode_all
-from reconciler.pipeline.remembered import Blobs, Cache
-from reconciler.pipeline.surroundings import Surroundings
-from reconciler.pipeline.view import View
-from reconciler.records.desired import Entry
+from reconciler.pipeline.desired_view import View
+from reconciler.pipeline.externals import Surroundings
 from reconciler.records.store import Records
+from reconciler.records.tables.desired import Entry
 
 PATH = "shop/all.yaml"
 SOURCE = "main"
@@ -54,7 +54,7 @@ class World:
         delta = assemble(SOURCE, changed, decoded, self._records.desired)
         view = View(SOURCE, self._records, blobs, DIALECT, AROUND)
         view.overlay(delta)
-        return delta, sorted([*delta.findings, *crossing.check(delta, view)])
+        return delta, sorted([*delta.findings, *reference_check.check(delta, view)])
 
     def accept(self, files: Files, delta: Delta) -> None:
         """Make ``files``, which made the difference ``delta``, the last good revision."""
@@ -98,10 +98,10 @@ def stepped(before: Files, after: Files) -> tuple[list[Finding], list[Finding]] 
 
 def shown(findings: list[Finding], raw: bytes) -> str:
     """The findings in every form in which people and programs get them."""
-    from reconciler.cli.annotations import workflow_commands
-    from reconciler.cli.excerpt import Excerpts
-    from reconciler.cli.findings import findings_text, markdown_findings
-    from reconciler.cli.sarif import sarif
+    from reconciler.cli.output.excerpt import Excerpts
+    from reconciler.cli.output.findings import findings_text, markdown_findings
+    from reconciler.render.github import workflow_commands
+    from reconciler.render.sarif import sarif
 
     told = findings_text(findings, Excerpts(lambda _: raw))
     return told + markdown_findings(findings, "Refused") + workflow_commands(findings) + json.dumps(sarif(findings))

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from reconciler.cli.excerpt import Excerpts
-from reconciler.cli.findings import findings_text
-from reconciler.manifests.normal import Dialect
+from reconciler.cli.output.excerpt import Excerpts
+from reconciler.cli.output.findings import findings_text
+from reconciler.manifests.normalize import Dialect
 from reconciler.model.finding import Finding
-from reconciler.pipeline.folder import check
-from reconciler.pipeline.sources import Read
-from reconciler.pipeline.surroundings import Surroundings
+from reconciler.pipeline.externals import Surroundings
+from reconciler.pipeline.file_reader import Read
+from reconciler.review.folder import check
 from reconciler.settings import SecretSettings, SettingsError, load_settings
 from tests.gitkit import File, Submodule, Symlink
 from tests.pipeline.way import Way

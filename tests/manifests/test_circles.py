@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 
-from reconciler.manifests.shape import Shape, shape_of
+from reconciler.manifests.field_schema import Shape, shape_of
 from reconciler.model.key import GVC_SCOPED, Kind
 
 

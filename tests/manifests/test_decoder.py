@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.documents.schemas import KIND_NAMES
+from reconciler.documents.schema.loader import KIND_NAMES
 from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.decoder import Decoded, decode
-from reconciler.manifests.normal import Dialect
+from reconciler.manifests.normalize import Dialect
 from reconciler.manifests.rules import rules
 from reconciler.model.finding import Fault, Severity
 from reconciler.model.key import GVC_SCOPED, Kind

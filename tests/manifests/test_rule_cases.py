@@ -45,7 +45,7 @@ def test_a_failing_example_is_told_in_words(path: Path, tmp_path: Path) -> None:
 
 
 def test_every_rule_has_an_example_that_fails_and_one_that_passes() -> None:
-    from reconciler.pipeline.rulebook import rulebook
+    from reconciler.rulebook import rulebook
 
     found = {(path.parent.name, path.name.startswith("fails")) for path in FILES}
     assert {(rule, fails) for rule in rulebook() for fails in (True, False)} == found

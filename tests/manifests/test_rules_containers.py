@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from reconciler.manifests.decoder import decode
-from reconciler.manifests.judging import judge
-from reconciler.manifests.normal import Dialect
-from reconciler.manifests.rules.variables import embedded
+from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.rule_check import judge
+from reconciler.manifests.rules.container.variables import embedded
 from reconciler.model.key import Kind
 from reconciler.model.resource import OPEN_GVC
 from tests.mutate import Pool, examples, mutated

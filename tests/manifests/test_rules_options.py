@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.manifests.judging import judge
+from reconciler.manifests.rule_check import judge
 from reconciler.model.key import Kind
-from reconciler.pipeline.folder import check
+from reconciler.review.folder import check
 from tests.casefiles import cases
 from tests.manifests.rulecases import AROUND, DIALECT
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model.expression import LONGEST, ExpressionError, compiled
-from reconciler.model.logql import LABELS, LogQuery, Matcher, QueryError, parse
+from reconciler.logql.query import LABELS, LogQuery, Matcher, QueryError, parse
+from reconciler.logql.regex import LONGEST, ExpressionError, compiled
 from tests.casefiles import cases
 
 STREAMS = {

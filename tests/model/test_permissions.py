@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.model.key import Kind
-from reconciler.model.permissions import MANAGE, PERMISSIONS, expanded
+from reconciler.model.kinds.permissions import MANAGE, PERMISSIONS, expanded
 
 
 def test_every_kind_has_permissions_and_implies_only_its_own() -> None:

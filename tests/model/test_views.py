@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.manifests.rules import AREAS, rules_of
 from reconciler.model.key import Kind
-from reconciler.model.view import View
+from reconciler.model.kinds.base import View
 from tests.project.tree import ROOT
 
 Schema = dict[str, Any]

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
+from reconciler.drift.monitor import Lookout
 from reconciler.model.key import Key
-from reconciler.pipeline.drift import Lookout
-from reconciler.pipeline.operations import Operations
+from reconciler.operations.commands import Operations
 from reconciler.planning.drift import said, unpacked
 from reconciler.status.conditions import conditions
-from reconciler.status.gather import Gathering
+from reconciler.status.facts import Gathering
 from tests.engines.ledger import LedgerEngine
 from tests.gitkit import File
 from tests.pipeline.way import BASE, Way

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.pipeline import blame
-from reconciler.pipeline.blame import blamed
 from reconciler.planning.blame import pointer_of, shown
-from reconciler.planning.document import document
+from reconciler.render.json import document
+from reconciler.review import blame
+from reconciler.review.blame import blamed
 from tests.gitkit import GitRepo
 from tests.pipeline.meddling import KEY, Meddled
 from tests.pipeline.way import BASE, Way, placed

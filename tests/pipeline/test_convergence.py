@@ -125,10 +125,10 @@ PLAN_ONCE = """
 import json, sys
 from pathlib import Path
 from reconciler.clock import SystemClock
-from reconciler.pipeline.line import Line
-from reconciler.planning.document import document
-from reconciler.planning.markdown import markdown
-from reconciler.planning.render import text
+from reconciler.pipeline.source_pipeline import Line
+from reconciler.render.json import document
+from reconciler.render.markdown import markdown
+from reconciler.render.text import text
 from reconciler.records.store import Records
 from reconciler.settings import load_settings
 settings = load_settings(Path(sys.argv[1]) / "settings.yaml")

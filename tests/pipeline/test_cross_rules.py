@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.manifests.asking import askers
+from reconciler.manifests.cross_check import askers
 from reconciler.model.finding import Severity
-from reconciler.pipeline.line import Prepared
+from reconciler.pipeline.source_pipeline import Prepared
 from reconciler.records.store import Records
 from tests.gitkit import File, GitRepo
 from tests.pipeline.test_convergence import MANY, few

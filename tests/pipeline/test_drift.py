@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.engines.protocol import Seen
 from reconciler.errors import EngineError
-from reconciler.model.drifting import DriftPolicy, Ignore
+from reconciler.model.drift_policy import DriftPolicy, Ignore
 from reconciler.model.key import Key
 from reconciler.model.record import Failure
 from reconciler.settings import LocationSettings

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.clock import SystemClock
+from reconciler.decode import decode
 from reconciler.model.finding import Finding, Severity, has_errors
-from reconciler.pipeline import decoding
-from reconciler.pipeline.line import Line, Prepared
-from reconciler.pipeline.loading import accept
+from reconciler.pipeline.load import accept
+from reconciler.pipeline.source_pipeline import Line, Prepared
 from reconciler.records.store import Records
 from tests.gitkit import File, GitRepo
 from tests.pipeline.test_convergence import MANY, few
@@ -125,7 +125,7 @@ def test_sound_states_come_to_the_same_too(repo: GitRepo, tmp_path: Path, states
 
 
 def test_many_files_read_side_by_side_come_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "MANY", 400)
+    monkeypatch.setattr(decode, "MANY", 400)
     gvc = f"kind: gvc\nname: x\n{PLACEMENT}\n"
     identities: Files = {f"x/{number:03d}.yaml": f"kind: identity\nname: i{number}\n" for number in range(500)}
     first = dict(list(identities.items())[:300])
@@ -133,7 +133,7 @@ def test_many_files_read_side_by_side_come_to_the_same(tmp_path: Path, monkeypat
     accept(way.records, way.prepare().loaded, "main")
     way.commit({**identities, "x/bad.yaml": "kind: identity\nnam: x\n"})
     records, fresh = from_nothing(way)
-    assert fresh.loaded.delta.documents > decoding.MANY
+    assert fresh.loaded.delta.documents > decode.MANY
     same(way, way.prepare(), fresh, records)
     way.commit({"x/bad.yaml": None})
     records, fresh = from_nothing(way)

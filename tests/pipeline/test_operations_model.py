@@ -15,16 +15,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from reconciler.engines.context import Site
 from reconciler.engines.protocol import Engine, Outcome
-from reconciler.engines.recorded import RecordedEngine
-from reconciler.engines.site import Site
+from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import RefusedError, SourceError
 from reconciler.model.key import Key, Kind
-from reconciler.pipeline.operations import Operations
+from reconciler.operations.commands import Operations
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.runner import Runner
+from reconciler.planning.inputs import PrunePolicy
 from reconciler.planning.plan import Step
-from reconciler.planning.scope import PrunePolicy
 from reconciler.records.store import FILE, Records
 from reconciler.settings import LocationSettings, Settings, SourceSettings
 from tests.fakeclock import FakeClock

@@ -8,21 +8,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.decode.cache import Blobs, Cache
+from reconciler.decode.decode import MANY, decode_all
 from reconciler.errors import SourceError
 from reconciler.manifests.decoder import Decoded
-from reconciler.manifests.normal import Dialect
+from reconciler.manifests.normalize import Dialect
 from reconciler.model.revision import FileChange
-from reconciler.pipeline.compare import compare
-from reconciler.pipeline.decoding import MANY, decode_all
-from reconciler.pipeline.elsewhere import HostWatch
-from reconciler.pipeline.folder import check
-from reconciler.pipeline.host import Host, HostFault, keyring_of
-from reconciler.pipeline.remembered import Blobs, Cache
-from reconciler.pipeline.surroundings import Surroundings
+from reconciler.pipeline.externals import Surroundings
+from reconciler.pipeline.secret_watch import HostWatch
 from reconciler.records.store import Records
+from reconciler.review.compare import compare
+from reconciler.review.folder import check
+from reconciler.secrets.host_files import Host, HostFault, keyring_of
 from reconciler.settings import SecretSettings
-from reconciler.sops.keyring import Keyring
-from reconciler.sops.writing import Manner, disclose, encrypt, rotate, seal_again
+from reconciler.sops.encrypt import Manner, disclose, encrypt, rotate, seal_again
+from reconciler.sops.keys import Keyring
 from tests.manifests.rulecases import private
 from tests.pipeline.way import BASE, Way, shown
 from tests.sops.kit import MOMENT, fresh
@@ -314,7 +314,7 @@ def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
 def test_a_host_without_credentials_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
     settings = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path)).settings
-    from reconciler.model.secret import HostPlace
+    from reconciler.model.kinds.secret import HostPlace
 
     with pytest.raises(HostFault, match="systemd handed no credentials"):
         Host.of(settings).text(HostPlace("credential", "db"))

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from reconciler.engines.protocol import Outcome
-from reconciler.engines.recorded import RecordedEngine
+from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import EngineError
 from reconciler.model.record import Failure
-from reconciler.pipeline import line, loading
+from reconciler.pipeline import load, source_pipeline
 from reconciler.pipeline.runner import Runner
 from reconciler.planning.plan import Step
 from tests.pipeline.way import BASE, Way
@@ -73,7 +73,7 @@ def _owe(way: Way, failure: Failure, due: float) -> None:
 def test_documents_that_nothing_comes_from_any_more_leave_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line, "SWEEP", 3)
+    monkeypatch.setattr(source_pipeline, "SWEEP", 3)
     way = Way(tmp_path, GOOD)
     way.applied()
     blobs = []
@@ -98,8 +98,8 @@ def test_another_build_of_the_rules_looks_at_everything_again(tmp_path: Path, mo
     way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/id.yaml": "kind: identity\nname: web\n"})
     way.applied()
     assert way.prepare().loaded.delta.added == {}
-    ours = loading._build()
-    monkeypatch.setattr(loading, "_build", lambda: f"another than {ours}")
+    ours = load._build()
+    monkeypatch.setattr(load, "_build", lambda: f"another than {ours}")
     assert way.fresh_line().prepare(keep_cache=True).loaded.delta.documents == 2
     way.records.blobs.put_many([("0" * 40, b"no longer understood")])
     monkeypatch.undo()
@@ -108,6 +108,6 @@ def test_another_build_of_the_rules_looks_at_everything_again(tmp_path: Path, mo
 
 
 def test_a_build_has_one_name_whoever_asks() -> None:
-    asking = [sys.executable, "-c", "from reconciler.pipeline.loading import _build; print(_build())"]
+    asking = [sys.executable, "-c", "from reconciler.pipeline.load import _build; print(_build())"]
     names = {subprocess.run(asking, capture_output=True, text=True, check=True).stdout.strip() for _ in range(2)}
-    assert names == {loading._build()}
+    assert names == {load._build()}

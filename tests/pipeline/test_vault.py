@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.given.vault import Revealed
+from reconciler.engines.host.provisioning.secrets import Revealed
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from reconciler.pipeline.vault import Vault
+from reconciler.pipeline.secret_store import Vault
 from reconciler.records.store import Records
 from reconciler.settings import SecretSettings
-from reconciler.sops.writing import Manner, encrypt
+from reconciler.sops.encrypt import Manner, encrypt
 from tests.manifests.rulecases import private
 from tests.pipeline.way import Way
 from tests.sops.kit import MOMENT, fresh

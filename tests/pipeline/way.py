@@ -9,15 +9,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from reconciler.engines.backoff import RetryPolicy
-from reconciler.engines.executor import Executor
+from reconciler.engines.execution.executor import Executor
+from reconciler.engines.execution.retry import RetryPolicy
 from reconciler.engines.protocol import Engine, Outcome
-from reconciler.engines.recorded import RecordedEngine
+from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.model.finding import Finding
 from reconciler.model.record import Record
-from reconciler.pipeline.line import Line, Prepared
-from reconciler.pipeline.loading import accept
+from reconciler.pipeline.load import accept
 from reconciler.pipeline.report import Report
+from reconciler.pipeline.source_pipeline import Line, Prepared
 from reconciler.planning.plan import Plan, Step, StepId
 from reconciler.records.store import Records
 from reconciler.settings import LocationSettings, Settings, SourceSettings

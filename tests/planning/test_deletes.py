@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.planning.inputs import PrunePolicy
 from reconciler.planning.plan import Action, Hold, Plan
-from reconciler.planning.scope import PrunePolicy
 from reconciler.settings import PruneSettings
 from tests.gitkit import File
 from tests.pipeline.way import BASE, Way, placed

@@ -8,8 +8,8 @@ import pytest
 
 from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.decoder import decode
-from reconciler.manifests.normal import Dialect
-from reconciler.model.drifting import Ignore
+from reconciler.manifests.normalize import Dialect
+from reconciler.model.drift_policy import Ignore
 from reconciler.model.key import PLACED, Key
 from reconciler.model.record import Health, Record
 from reconciler.model.resource import Resource

@@ -8,9 +8,9 @@ import pytest
 
 from reconciler.model.key import Key, Kind
 from reconciler.model.resource import Bond, Reference, Resource
-from reconciler.planning.order import ordered
+from reconciler.planning.graph import ordered
+from reconciler.planning.inputs import Scope
 from reconciler.planning.plan import Action, Plan, Step, StepId
-from reconciler.planning.scope import Scope
 from tests.engines.ledger import LedgerEngine
 from tests.pipeline.way import BASE, Way, placed
 from tests.planning.test_deletes import FREE, VOLUMES, identity, shop, stateful, workload

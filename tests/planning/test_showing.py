@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from reconciler.model.key import Key
-from reconciler.planning.document import document
-from reconciler.planning.markdown import markdown
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Plan, Step
-from reconciler.planning.render import text
-from reconciler.planning.summary import one_line
+from reconciler.render.json import document
+from reconciler.render.markdown import markdown
+from reconciler.render.summary import one_line
+from reconciler.render.text import text
 from tests.casefiles import CASES
 from tests.pipeline.way import BASE, Way
 from tests.planning.test_deletes import VOLUMES, identity, stateful, workload

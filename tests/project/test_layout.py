@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.documents.schemas import SCHEMA_NAMES, shipped
+from reconciler.documents.schema.loader import SCHEMA_NAMES, shipped
 from tests.project.tree import ROOT
 
 TOP = {

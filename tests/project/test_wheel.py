@@ -13,10 +13,10 @@ import pytest
 from tests.project.tree import ROOT
 
 SHIPPED = """
-from reconciler.documents.schemas import SCHEMA_NAMES, load_schema, shipped
+from reconciler.documents.schema.loader import SCHEMA_NAMES, load_schema, shipped
 for name in SCHEMA_NAMES:
     assert load_schema(name), name
-from reconciler.engines.host.processes.spawning import script
+from reconciler.engines.host.runtimes.process.spawn import script
 assert "exec" in script()
 print(load_schema("workload")["title"])
 print(shipped("examples/repo"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
 from reconciler.model.resource import Reference
-from reconciler.records.desired import Entry
-from reconciler.records.events import Event
+from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.events import Event
 
 
 def record(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health
-from reconciler.records.applied import WORST_FIRST
 from reconciler.records.store import Records
+from reconciler.records.tables.applied import WORST_FIRST
 from tests.records.samples import record
 
 

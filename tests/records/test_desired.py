@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.records.desired import Entry
 from reconciler.records.store import Records
+from reconciler.records.tables.desired import Entry
 from tests.records.samples import entry
 
 SHOP = (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reconciler.records.drifts import DriftRow
-from reconciler.records.heals import HOUR
 from reconciler.records.store import Records
+from reconciler.records.tables.drift import DriftRow
+from reconciler.records.tables.heal_counts import HOUR
 
 KEY = "workload/shop/web"
 AT = 1_800_000_000.0

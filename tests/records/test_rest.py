@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.model.key import Key
-from reconciler.records import requests, runs
-from reconciler.records.sources import SourceRow
 from reconciler.records.store import Records
+from reconciler.records.tables import requests, runs
+from reconciler.records.tables.sources import SourceRow
 from tests.records.samples import entry, event, failure, record
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from reconciler.daemon.lock import StateLock
 from reconciler.errors import DiskFull, RecordsError, RefusedError
-from reconciler.records.restoring import checked, restore, stock_of
-from reconciler.records.schema import MIGRATIONS
+from reconciler.records.backup import checked, restore, stock_of
+from reconciler.records.migrations import MIGRATIONS
 from reconciler.records.store import Records
 from tests.records.samples import record
 from tests.tools import only_root
@@ -25,7 +25,7 @@ from tests.tools import only_root
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from reconciler.records.restoring import restore
+from reconciler.records.backup import restore
 
 left = int(sys.argv[3])
 def dies(event, _):

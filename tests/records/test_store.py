@@ -15,10 +15,10 @@ import pytest
 from reconciler.errors import DiskFull, RecordsError
 from reconciler.model.resource import Bond, Reference
 from reconciler.records.database import Database, migrate
-from reconciler.records.desired import Entry
-from reconciler.records.schema import MIGRATIONS
-from reconciler.records.sources import SourceRow
+from reconciler.records.migrations import MIGRATIONS
 from reconciler.records.store import Records
+from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.sources import SourceRow
 from tests.records.samples import entry, event, failure, record
 
 

@@ -11,9 +11,9 @@ import pyrage
 import pytest
 
 from reconciler.documents.reader import read
-from reconciler.sops.keyring import Keyring
-from reconciler.sops.opening import open_all
-from reconciler.sops.outcome import Opened
+from reconciler.sops.decrypt import open_all
+from reconciler.sops.keys import Keyring
+from reconciler.sops.result import Opened
 
 CASES = Path(__file__).parent.parent / "cases" / "sops"
 FILES = sorted((CASES / "files").glob("*.yaml"))

@@ -9,10 +9,10 @@ import pytest
 
 from reconciler.documents.writer import written
 from reconciler.manifests.decoder import decode
-from reconciler.manifests.normal import Dialect
+from reconciler.manifests.normalize import Dialect
+from reconciler.sops.cipher import Broken, bound_to, closed, opened, parsed
+from reconciler.sops.decrypt import Group, Revealed, mac_of
 from reconciler.sops.metadata import FormatError, covering, metadata_of
-from reconciler.sops.opening import Group, Revealed, mac_of
-from reconciler.sops.sealing import Broken, bound_to, closed, opened, parsed
 from tests.sops.kit import CASES, FILES, keyring
 from tests.sops.kit import opened as documents
 
@@ -96,8 +96,8 @@ def test_a_control_character_is_only_taken_in_data() -> None:
 def resealed(field: str, mac: str = "") -> bytes:
     """A secret whose ``field`` holds DEL, encrypted as SOPS would do it, under the right ``mac`` or another one."""
     from reconciler.documents.reader import read
-    from reconciler.sops.keyring import new_key, wrapped
-    from reconciler.sops.leaves import parts
+    from reconciler.sops.keys import new_key, wrapped
+    from reconciler.sops.layout import parts
     from reconciler.sops.metadata import Metadata
 
     recipient = (CASES / "identity.txt").read_text().split("public key: ")[1].split("\n")[0]

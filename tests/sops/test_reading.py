@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.documents.reader import read
-from reconciler.sops.outcome import KEY_WRONG, LOCKED, MAC_BROKEN, METADATA
+from reconciler.sops.result import KEY_WRONG, LOCKED, MAC_BROKEN, METADATA
 from tests.sops.kit import CASES, FILES, keyring, opened
 
 OURS = [path for path in FILES if path.stem not in ("for-ssh", "two-groups")]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from reconciler.documents.reader import read
 from reconciler.documents.writer import written
-from reconciler.sops.keyring import Keyring, KeyringError
-from reconciler.sops.writing import Manner, WritingError, disclose, encrypt, rotate, seal_again
+from reconciler.sops.encrypt import Manner, WritingError, disclose, encrypt, rotate, seal_again
+from reconciler.sops.keys import Keyring, KeyringError
 from tests.sops.kit import CASES, FILES, MOMENT, fresh, needs_sops, opened, sops
 
 LATER = "2027-01-02T03:04:05Z"

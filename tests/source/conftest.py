@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.settings import SourceSettings
-from reconciler.source.open import Source, open_source
+from reconciler.source.source import Source, open_source
 from tests.gitkit import Files, GitRepo
 
 Opener = Callable[..., Source]

@@ -13,7 +13,7 @@ import pytest
 from reconciler.errors import PushRaced, SourceError, SourceGone, SourceUnreachable
 from reconciler.settings import Credentials
 from reconciler.source.mirror import Mirror
-from reconciler.source.open import Source
+from reconciler.source.source import Source
 from tests.gitkit import SSHD, GitRepo, HttpsServer, SshServer
 from tests.source.conftest import Opener
 
@@ -159,7 +159,7 @@ def test_no_process_shows_the_token(server: HttpsServer, https: Opener, monkeypa
         shown.append(f"{command} {options['env']}")
         return begin(command, **options)  # type: ignore[call-overload, no-any-return]
 
-    monkeypatch.setattr("reconciler.source.command.subprocess.Popen", noted)
+    monkeypatch.setattr("reconciler.source.remote.subprocess.Popen", noted)
     https().refresh()
     assert shown
     assert not [line for line in shown if TOKEN in line]

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.errors import SourceUnverified, UsageError
 from reconciler.settings import VerifySettings
-from reconciler.source.open import Source
+from reconciler.source.source import Source
 from tests.gitkit import GitRepo
 from tests.source.conftest import Opener
 from tests.source.keys import Keys

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from reconciler.errors import SourceError
 from reconciler.model.finding import Finding
 from reconciler.model.revision import FileChange
-from reconciler.source import walk
-from reconciler.source.open import Source
-from reconciler.source.selection import Selection
-from reconciler.source.walk import Walk
+from reconciler.source import tree_diff
+from reconciler.source.file_filter import Selection
+from reconciler.source.source import Source
+from reconciler.source.tree_diff import Walk
 from tests.gitkit import File, GitRepo, Submodule, Symlink, git
 from tests.source.conftest import Opener
 
@@ -229,7 +229,7 @@ def test_trees_that_spell_more_files_than_there_are_atoms_are_refused(
         lines = "".join(f"{entry} {inner}\t{name:04}.yaml\n" for name in range(200))
         inner, entry = git(repo.path, "mktree", stdin=lines.encode()), "040000 tree"
     repository = opener(repo.path).repository
-    monkeypatch.setattr(walk, "MOST_ENTRIES", 5000)
+    monkeypatch.setattr(tree_diff, "MOST_ENTRIES", 5000)
     with pytest.raises(SourceError, match="more than 5,000 files"):
         repository.compare("", inner)
     repo.commit({"/".join(["d"] * 80) + "/a.yaml": "a"})

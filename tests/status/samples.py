@@ -7,7 +7,7 @@ from typing import Any
 
 from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
-from reconciler.records.desired import Entry
+from reconciler.records.tables.desired import Entry
 
 API = Key.parse("workload/shop/api")
 SHOP = Key.parse("gvc/shop")

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reconciler.errors import SourceError
-from reconciler.status import branch as branch_module
-from reconciler.status.branch import StatusBranch, commit_status
-from reconciler.status.trees import FEW, File, Unfolding
+from reconciler.status.branch import branch as branch_module
+from reconciler.status.branch.branch import StatusBranch, commit_status
+from reconciler.status.branch.trees import FEW, File, Unfolding
 from tests.gitkit import GitRepo
 
 BRANCH = "reconciler/status"
@@ -115,7 +115,7 @@ def test_changes_one_after_the_other_give_what_a_dict_gives(
 ) -> None:
     repo = GitRepo.create(tmp_path_factory.mktemp("model"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("reconciler.status.trees.FEW", -1 if packed else FEW)
+        patch.setattr("reconciler.status.branch.trees.FEW", -1 if packed else FEW)
         wanted: dict[str, bytes] = {}
         for changes in rounds:
             wanted = model(wanted, changes)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reconciler.errors import SourceUnreachable
 from reconciler.model.record import Health
 from reconciler.status.conditions import Condition, Facts, Wait, conditions, of_error, ready, shortened
-from reconciler.status.health import worst
+from reconciler.status.rollup import worst
 from tests.status.samples import API, SHOP, failure, record
 
 HELD = Wait("ApprovalRequired", "waits for approval: reconciler approve abc")

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.documents.reader import read
-from reconciler.documents.validation import checker
+from reconciler.documents.schema.validator import checker
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.record import Health
 from reconciler.status.conditions import Condition, Facts, Wait, conditions
-from reconciler.status.files import resource_file, status_path
 from reconciler.status.overview import Overview, readme, run_file, unready_in
+from reconciler.status.render import resource_file, status_path
 from tests.status.samples import API, COMMIT, SHOP, deployment, failure, record
 
 GOLDEN = Path(__file__).parent / "golden"

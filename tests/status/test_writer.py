@@ -18,16 +18,16 @@ from reconciler.errors import RecordsError
 from reconciler.model.key import Key
 from reconciler.model.record import Health
 from reconciler.planning.plan import Kept, StepId
-from reconciler.records.sources import SourceRow
 from reconciler.records.store import Records
+from reconciler.records.tables.sources import SourceRow
 from reconciler.settings import LocationSettings, Settings, SourceSettings, StatusSettings
-from reconciler.source.address import Address
 from reconciler.source.mirror import Mirror
-from reconciler.source.open import Source, open_source
-from reconciler.status import waits
-from reconciler.status.gather import Gathering
-from reconciler.status.trees import FEW
-from reconciler.status.writer import TOGETHER, StatusWriter
+from reconciler.source.source import Source, open_source
+from reconciler.source.url import Address
+from reconciler.status import waiting
+from reconciler.status.branch.trees import FEW
+from reconciler.status.facts import Gathering
+from reconciler.status.publisher import TOGETHER, StatusWriter
 from tests.fakeclock import FakeClock
 from tests.gitkit import GitRepo
 from tests.status.samples import entry, failure, record
@@ -204,9 +204,9 @@ def test_a_step_that_waits_says_for_what_until_it_is_done(world: World) -> None:
     world.records.desired.replace("main", ["workload/shop/w0", "workload/shop/w1"], [])
     outcome = Outcome(StepId(Key.parse("workload/shop/w0"), "here"), Result.WAITING, "ApprovalRequired", "approve abc")
     kept = Kept(Key.parse("workload/shop/w1"), "the tag platform/protected keeps it")
-    changed = waits.remember(world.records, [outcome], [kept], 1.0)
+    changed = waiting.remember(world.records, [outcome], [kept], 1.0)
     assert [str(key) for key in changed] == ["workload/shop/w0", "workload/shop/w1"]
-    assert waits.remember(world.records, [outcome], [kept], 2.0) == []
+    assert waiting.remember(world.records, [outcome], [kept], 2.0) == []
     world.writer().flush()
     ready = {name: value(text)["conditions"][0] for name, text in world.files().items() if "workload" in name}
     assert ready["shop/workload/w0.yaml"]["reason"] == "ApprovalRequired"
@@ -214,8 +214,8 @@ def test_a_step_that_waits_says_for_what_until_it_is_done(world: World) -> None:
     assert value(world.files()["reconciler.yaml"])["notReady"] == 1
 
     done = msgspec.structs.replace(outcome, result=Result.APPLIED)
-    waits.remember(world.records, [done], [], 3.0)
-    assert waits.recall(world.records, outcome.id.key) is None
+    waiting.remember(world.records, [done], [], 3.0)
+    assert waiting.recall(world.records, outcome.id.key) is None
 
 
 def test_a_location_that_nothing_is_bound_to_is_told(world: World) -> None:

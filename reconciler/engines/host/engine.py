@@ -11,30 +11,30 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.binding import Binding
+from reconciler.engines.context import Site
 from reconciler.engines.deployment import Place
-from reconciler.engines.host.controller import Controller
-from reconciler.engines.host.decisions.standing import is_leaving
+from reconciler.engines.host.autoscaling.autoscaler import Scaler
+from reconciler.engines.host.autoscaling.decide import STEADY
+from reconciler.engines.host.autoscaling.metrics import CpuMetric
+from reconciler.engines.host.autoscaling.recommender import Advisor
+from reconciler.engines.host.decisions.availability import is_leaving
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.describe import Circumstances, described
-from reconciler.engines.host.given.files import Files
-from reconciler.engines.host.given.outfit import Wardrobe
-from reconciler.engines.host.given.owning import keep_private
-from reconciler.engines.host.given.supply import Fixed, Supplies, Supply
-from reconciler.engines.host.given.tokens import Tokens
+from reconciler.engines.host.endpoints import Pool
+from reconciler.engines.host.housekeeping import Upkeep
+from reconciler.engines.host.location_controller import Controller
 from reconciler.engines.host.logs.collector import Collector
-from reconciler.engines.host.pool import Pool
-from reconciler.engines.host.probing.prober import Prober
-from reconciler.engines.host.runtime import Runtime
-from reconciler.engines.host.scaling.advisor import Advisor
-from reconciler.engines.host.scaling.autoscaling import STEADY
-from reconciler.engines.host.scaling.metrics import CpuMetric
-from reconciler.engines.host.scaling.scaler import Scaler
-from reconciler.engines.host.store import Store
-from reconciler.engines.host.tools import Tools
-from reconciler.engines.host.upkeep import Upkeep
+from reconciler.engines.host.probes.prober import Prober
+from reconciler.engines.host.provisioning.files import Files
+from reconciler.engines.host.provisioning.ownership import keep_private
+from reconciler.engines.host.provisioning.provisioner import Wardrobe
+from reconciler.engines.host.provisioning.template import Fixed, Supplies, Supply
+from reconciler.engines.host.provisioning.tokens import Tokens
+from reconciler.engines.host.replica_store import Store
+from reconciler.engines.host.runtimes.protocol import Runtime
+from reconciler.engines.host.services import Tools
+from reconciler.engines.host.status import Circumstances, described
 from reconciler.engines.protocol import News, Outcome, Result, Seen
-from reconciler.engines.site import Site
+from reconciler.engines.volume_claims import Binding
 from reconciler.engines.volumes import refused
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from reconciler.engines.host.wanted import WantedContainer
+from reconciler.engines.host.spec import WantedContainer
 from reconciler.model.key import Key
 
 

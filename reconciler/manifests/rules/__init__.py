@@ -6,44 +6,59 @@ from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
+from reconciler.manifests.rules.context import World
 from reconciler.manifests.rules.registry import ANSWERS, CHECKS, QUIET, RULES, Answer, Entry
-from reconciler.manifests.rules.world import World
 from reconciler.model.key import Kind
+from reconciler.model.kinds.base import Envelope
 from reconciler.model.resource import Question
 from reconciler.model.rule import Rule
-from reconciler.model.view import Envelope
 
 
 class Area(NamedTuple):
-    """Where a kind's view is (module and class) and which modules beside this one hold its rules."""
+    """Where a kind's view is (module and class) and which modules below this one hold its rules."""
 
     view: tuple[str, str]
     modules: tuple[str, ...]
 
 
-_ENV = ("env", "variables")
+_ENV = ("container.env", "container.variables")
 _CONTAINERS = (
-    "containers", "images", "resources", "ports", "probes", "lifecycle", "secrets_used", "mounts", "buckets",
-)  # fmt: skip
-_OPTIONS = ("options", "autoscaling", "cron", "rollout", "security", "firewall")
-_NEIGHBOURS = ("across_secrets", "across_policies", "across_workloads")
+    "container.containers",
+    "container.images",
+    "container.resources",
+    "container.ports",
+    "container.probes",
+    "container.lifecycle",
+    "container.secrets",
+    "container.mounts",
+    "container.buckets",
+)
+_OPTIONS = (
+    "workload.options",
+    "workload.autoscaling",
+    "workload.cron",
+    "workload.rollout",
+    "workload.security",
+    "workload.firewall",
+)
+_NEIGHBOURS = ("cross.secrets", "cross.policies", "cross.workloads")
 
 AREAS: dict[Kind, Area] = {
-    Kind.ORG: Area(("org", "Org"), ("across_secrets",)),
-    Kind.CLOUDACCOUNT: Area(("cloudaccount", "CloudAccount"), ("across_secrets",)),
-    Kind.DOMAIN: Area(("domain", "Domain"), ("domains", "across_domains", "across_secrets")),
-    Kind.GROUP: Area(("group", "Group"), ("builtin", "queries")),
-    Kind.IDENTITY: Area(("identity", "Identity"), ("identities",)),
-    Kind.LOCATION: Area(("location", "Location"), ("locations",)),
-    Kind.POLICY: Area(("policy", "Policy"), ("policies", "builtin", "queries")),
-    Kind.SECRET: Area(("secret", "Secret"), ("secrets",)),
-    Kind.VOLUMESET: Area(("volumeset", "VolumeSet"), ("volumesets", "cron")),
-    Kind.GVC: Area(("gvc", "Gvc"), (*_ENV, "gvcs", "queries", "across_secrets", "across_gvcs")),
+    Kind.ORG: Area(("org", "Org"), ("cross.secrets",)),
+    Kind.CLOUDACCOUNT: Area(("cloudaccount", "CloudAccount"), ("cross.secrets",)),
+    Kind.DOMAIN: Area(("domain", "Domain"), ("kind.domains", "cross.domains", "cross.secrets")),
+    Kind.GROUP: Area(("group", "Group"), ("kind.builtin", "kind.queries")),
+    Kind.IDENTITY: Area(("identity", "Identity"), ("kind.identities",)),
+    Kind.LOCATION: Area(("location", "Location"), ("kind.locations",)),
+    Kind.POLICY: Area(("policy", "Policy"), ("kind.policies", "kind.builtin", "kind.queries")),
+    Kind.SECRET: Area(("secret", "Secret"), ("kind.secrets",)),
+    Kind.VOLUMESET: Area(("volumeset", "VolumeSet"), ("kind.volumesets", "workload.cron")),
+    Kind.GVC: Area(("gvc", "Gvc"), (*_ENV, "kind.gvcs", "kind.queries", "cross.secrets", "cross.gvcs")),
     Kind.WORKLOAD: Area(("workload", "Workload"), (*_CONTAINERS, *_ENV, *_OPTIONS, *_NEIGHBOURS)),
 }
 """Loaded when the first manifest of the kind is read. A kind that is not here has no rules of its own."""
 
-EVERYWHERE = ("tags",)
+EVERYWHERE = ("kind.tags",)
 """Modules whose rules hold for every kind."""
 
 
@@ -83,7 +98,7 @@ def rules() -> dict[str, Rule]:
 
 def _view(area: Area) -> type[Envelope]:
     module, name = area.view
-    view: type[Envelope] = getattr(import_module(f"reconciler.model.{module}"), name)
+    view: type[Envelope] = getattr(import_module(f"reconciler.model.kinds.{module}"), name)
     return view
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from reconciler.manifests.rules.world import World
+from reconciler.manifests.rules.context import World
 from reconciler.model.finding import Ask, Flaw, Severity
 from reconciler.model.key import Kind
 from reconciler.model.resource import Question

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.probing.probes import Kind
+from reconciler.engines.host.probes.state import Kind
 from reconciler.engines.host.replica import Container, Replica
-from reconciler.engines.host.runtime import Executed, Launch, OnEnd, Place, Running, Usage
-from reconciler.engines.host.wanted import Wanted, WantedContainer
+from reconciler.engines.host.runtimes.protocol import Executed, Launch, OnEnd, Place, Running, Usage
+from reconciler.engines.host.spec import Wanted, WantedContainer
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from tests.engines.host.simulation.behaviour import BEHAVIOURS, POST_START
@@ -111,7 +111,7 @@ class Programs:
 
 
 class FakeRuntime:
-    """The protocol of runtime.py over ``programs``; several may follow each other over the same ones."""
+    """The protocol of runtimes/protocol.py over ``programs``; several may follow each other over the same ones."""
 
     name = "fake"
 
@@ -205,7 +205,7 @@ class FakeRuntime:
 
 
 class FakeProbing:
-    """The protocol Probing of tools.py: verdicts come when the behaviour says so."""
+    """The protocol Probing of services.py: verdicts come when the behaviour says so."""
 
     def __init__(self, programs: Programs, tell: Tell) -> None:
         self._programs = programs
@@ -248,7 +248,7 @@ class FakeProbing:
 
 
 class FakeOutfit:
-    """The protocol Outfit of tools.py: containers are given nothing but their behaviour."""
+    """The protocol Outfit of services.py: containers are given nothing but their behaviour."""
 
     def ports(self, wanted: Wanted, name: str) -> dict[int, int]:
         """One port, so that the pool has something to show."""
@@ -272,7 +272,7 @@ class FakeOutfit:
 
 
 class FakeLogging:
-    """The protocol Logging of tools.py: nobody reads."""
+    """The protocol Logging of services.py: nobody reads."""
 
     def follow(self, place: Place, path: Path) -> None:
         """Nothing is followed."""

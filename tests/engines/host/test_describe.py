@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from reconciler.engines.deployment import Place
-from reconciler.engines.host.acts import End, Start
-from reconciler.engines.host.decisions.changes import begun, ended, hooked, made
-from reconciler.engines.host.describe import Circumstances, HostStatus, described
+from reconciler.engines.host.decisions.actions import End, Start
+from reconciler.engines.host.decisions.transitions import begun, ended, hooked, made
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
+from reconciler.engines.host.spec import Type, Wanted, WantedContainer
+from reconciler.engines.host.status import Circumstances, HostStatus, described
 from reconciler.model.key import Key, Kind
-from reconciler.model.workload import Command, Options
+from reconciler.model.kinds.workload import Command, Options
 
 HOOK = Command(("sleep", "1000"))
 WANTED = Wanted(

@@ -6,15 +6,15 @@ import asyncio
 from pathlib import Path
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.decisions.changes import made
+from reconciler.engines.context import Site
+from reconciler.engines.host.decisions.transitions import made
 from reconciler.engines.host.engine import HostEngine
-from reconciler.engines.host.processes.runtime import ProcessRuntime
-from reconciler.engines.host.runtime import OnEnd
-from reconciler.engines.host.store import Store
-from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
-from reconciler.engines.site import Site
+from reconciler.engines.host.replica_store import Store
+from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
+from reconciler.engines.host.runtimes.protocol import OnEnd
+from reconciler.engines.host.spec import Type, Wanted, WantedContainer
 from reconciler.model.key import Key, Kind
-from reconciler.model.workload import Options
+from reconciler.model.kinds.workload import Options
 from reconciler.records.store import FILE, Records
 from reconciler.settings import Settings
 from tests.engines.host.given.kit import vault

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.pace import Pace
-from reconciler.engines.host.pool import Pool
+from reconciler.engines.host.endpoints import Pool
+from reconciler.engines.host.fair_turn import Pace
 from reconciler.engines.host.replica import Replica
 from reconciler.errors import EngineError
 from reconciler.model.key import Key

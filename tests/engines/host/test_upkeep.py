@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from reconciler.engines.host.housekeeping import Upkeep
 from reconciler.engines.host.logs.collector import Collector
-from reconciler.engines.host.upkeep import Upkeep
 from reconciler.engines.protocol import News
 from tests.fakeclock import FakeClock
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reconciler.engines.host.acts import Decision, End, soonest
-from reconciler.engines.host.decisions.ending import terminated
-from reconciler.engines.host.decisions.ordinals import ordered
+from reconciler.engines.host.decisions.actions import Decision, End, soonest
+from reconciler.engines.host.decisions.availability import upcoming
 from reconciler.engines.host.decisions.restarts import kept_running
 from reconciler.engines.host.decisions.rollout import rolled
-from reconciler.engines.host.decisions.standing import upcoming
+from reconciler.engines.host.decisions.stateful import ordered
+from reconciler.engines.host.decisions.termination import terminated
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.wanted import Type, Wanted
+from reconciler.engines.host.spec import Type, Wanted
 
 
 def decide(wanted: Wanted | None, replicas: Sequence[Replica], now: float, timing: Timing) -> Decision:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from reconciler.engines.host.decisions.standing import fault_of, is_available, is_current, is_failing
+from reconciler.engines.host.decisions.availability import fault_of, is_available, is_current, is_failing
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.wanted import Type, Wanted
+from reconciler.engines.host.spec import Type, Wanted
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reconciler.engines.backoff import RetryPolicy, longest_wait
-from reconciler.engines.host.acts import Act, Await, Decision, Kill, Start, Terminate, soonest
+from reconciler.engines.execution.retry import RetryPolicy, longest_wait
+from reconciler.engines.host.decisions.actions import Act, Await, Decision, Kill, Start, Terminate, soonest
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Container, Phase, Replica
 

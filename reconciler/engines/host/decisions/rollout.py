@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reconciler.engines.host.acts import Act, Create, End
-from reconciler.engines.host.decisions.standing import is_available, is_current, is_failing
+from reconciler.engines.host.decisions.actions import Act, Create, End
+from reconciler.engines.host.decisions.availability import is_available, is_current, is_failing
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.wanted import Wanted
+from reconciler.engines.host.spec import Wanted
 
 
 def rolled(wanted: Wanted, live: Sequence[Replica], now: float) -> tuple[Act, ...]:

@@ -11,11 +11,11 @@ from threading import Lock
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.logs.freeing import Free, punched
-from reconciler.engines.host.logs.output import Output
-from reconciler.engines.host.logs.room import make_room
+from reconciler.engines.host.logs.hole_punch import Free, punched
+from reconciler.engines.host.logs.retention import make_room
+from reconciler.engines.host.logs.tail import Output
 from reconciler.engines.host.logs.writer import Writer
-from reconciler.engines.host.runtime import Place
+from reconciler.engines.host.runtimes.protocol import Place
 
 BUDGET = 1 << 30
 """Bytes of all segments of a location."""

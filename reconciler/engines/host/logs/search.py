@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.engines.host.logs.chunks import Block, lines_of
+from reconciler.engines.host.logs.blocks import Block, lines_of
 from reconciler.engines.host.logs.segments import Segment, Stream, backward, forward, segments, sound_end, streams
-from reconciler.model.logql import LogQuery
+from reconciler.logql.query import LogQuery
 
 Choose = Callable[[Mapping[str, str]], bool]
 """Whether a stream with these labels is wanted."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.logs.chunks import SMALLEST, TAIL, Block, all_in, size_before, size_of, unpacked
+from reconciler.engines.host.logs.blocks import SMALLEST, TAIL, Block, all_in, size_before, size_of, unpacked
 
 HOST, LOGS = "host", "logs"
 """Below the state directory: ``host/<location>/logs``."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.logs.chunks import Block, block, packed
+from reconciler.engines.host.logs.blocks import Block, block, packed
 from reconciler.engines.host.logs.segments import Segment, backward, segment, segments, sound_end
 
 LARGEST = 8 << 20

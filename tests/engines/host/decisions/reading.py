@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.host.acts import Act, Await, Create, Decision, End, Remove
+from reconciler.engines.host.decisions.actions import Act, Await, Create, Decision, End, Remove
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
-from reconciler.engines.host.wanted import Rollout, Type, Wanted, WantedContainer
+from reconciler.engines.host.spec import Rollout, Type, Wanted, WantedContainer
 from reconciler.model.key import Key, Kind
-from reconciler.model.workload import Command, Options, Probe
+from reconciler.model.kinds.workload import Command, Options, Probe
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 HOOK = Command(("sh", "-c", "true"))

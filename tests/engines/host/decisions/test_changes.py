@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.acts import Await, End, Kill, RunPreStop, Start, Terminate
-from reconciler.engines.host.decisions import changes
+from reconciler.engines.host.decisions import transitions
+from reconciler.engines.host.decisions.actions import Await, End, Kill, RunPreStop, Start, Terminate
 from reconciler.engines.host.replica import Replica
 from tests.casefiles import cases
 from tests.engines.host.decisions.reading import HOOK, PROBE, wanted_from
@@ -22,27 +22,27 @@ def happen(replica: Replica, event: str) -> Replica:
     at, verb, name, rest = (*event.split(maxsplit=3), "", "")[:4]
     now = float(at)
     if verb == "end":
-        return changes.begun(replica, End(replica.name, name), now)
+        return transitions.begun(replica, End(replica.name, name), now)
     if verb == "await":
         due, failures = rest.split()
-        return changes.begun(replica, Await(replica.name, name, float(due), int(failures)), now)
+        return transitions.begun(replica, Await(replica.name, name, float(due), int(failures)), now)
     if verb in ACTS:
-        return changes.begun(replica, ACTS[verb](replica.name, name), now)
+        return transitions.begun(replica, ACTS[verb](replica.name, name), now)
     if verb == "ended":
         code, reason, message = (*rest.split(maxsplit=2), "")[:3]
-        return changes.ended(replica, name, now, int(code), reason, message)
+        return transitions.ended(replica, name, now, int(code), reason, message)
     if verb in ("ready", "unready"):
-        return changes.probed(replica, name, verb == "ready", now, rest)
+        return transitions.probed(replica, name, verb == "ready", now, rest)
     if verb == "dead":
-        return changes.not_alive(replica, name, now, rest)
-    return changes.hooked(replica, name, "pre_stop" if verb == "pre_stop" else "post_start", rest, now)
+        return transitions.not_alive(replica, name, now, rest)
+    return transitions.hooked(replica, name, "pre_stop" if verb == "pre_stop" else "post_start", rest, now)
 
 
 @pytest.mark.parametrize("case", cases("host/changes.yaml"))
 def test_what_becomes_of_a_replica(case: dict[str, Any]) -> None:
     wanted = wanted_from(case.get("wanted", {}))
     assert wanted is not None
-    replica = changes.made(wanted, case.get("index", -1), "web-a", 0.0, "2026-01-01T00:00:00Z")
+    replica = transitions.made(wanted, case.get("index", -1), "web-a", 0.0, "2026-01-01T00:00:00Z")
     after = reduce(happen, case["happens"], replica)
     shown = msgspec.to_builtins(after)
     main = next(each for each in shown["containers"] if each["name"] == "main")
@@ -55,7 +55,7 @@ def test_what_becomes_of_a_replica(case: dict[str, Any]) -> None:
 def test_nothing_happens_to_what_does_not_run(event: str) -> None:
     wanted = wanted_from({"hooks": ["main"]})
     assert wanted is not None
-    waiting = changes.made(wanted, -1, "web-a", 0.0, "")
+    waiting = transitions.made(wanted, -1, "web-a", 0.0, "")
     over = reduce(happen, ["1 start main", "2 ended main 0 Completed"], waiting)
     assert happen(waiting, event) == waiting
     assert happen(over, event) == over
@@ -65,7 +65,7 @@ def test_nothing_happens_to_what_does_not_run(event: str) -> None:
 def test_twice_is_once(event: str) -> None:
     wanted = wanted_from({"hooks": ["main"]})
     assert wanted is not None
-    started = happen(changes.made(wanted, -1, "web-a", 0.0, ""), "1 start main")
+    started = happen(transitions.made(wanted, -1, "web-a", 0.0, ""), "1 start main")
     once = happen(started, event)
     assert happen(once, event.replace("5", "6", 1)) == once
 
@@ -74,13 +74,13 @@ def test_a_container_that_is_not_there_is_an_error() -> None:
     wanted = wanted_from({})
     assert wanted is not None
     with pytest.raises(KeyError):
-        happen(changes.made(wanted, -1, "web-a", 0.0, ""), "5 ready side")
+        happen(transitions.made(wanted, -1, "web-a", 0.0, ""), "5 ready side")
 
 
 def test_a_replica_keeps_what_it_was_made_from() -> None:
     wanted = wanted_from({"hooks": ["main"], "probed": ["main"], "type": "stateful", "stamp": "s"})
     assert wanted is not None
-    replica = changes.made(wanted, 3, "web-3", 7.0, "2026-01-01T00:00:00Z")
+    replica = transitions.made(wanted, 3, "web-3", 7.0, "2026-01-01T00:00:00Z")
     assert (replica.key, replica.version, replica.stamp, replica.index) == (wanted.key, 2, "s", 3)
     assert (replica.containers[0].wanted.pre_stop, replica.containers[0].wanted.readiness) == (HOOK, PROBE)
     assert happen(replica, "8 start main").containers[0].wanted == wanted.containers[0]

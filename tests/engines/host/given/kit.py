@@ -7,16 +7,16 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.host.given.building import specification
-from reconciler.engines.host.given.builtin import Surroundings
-from reconciler.engines.host.given.vault import Reveal, Revealed
+from reconciler.engines.host.provisioning.platform_env import Surroundings
+from reconciler.engines.host.provisioning.secrets import Reveal, Revealed
+from reconciler.engines.host.provisioning.spec_builder import specification
 from reconciler.errors import EngineError
 from reconciler.manifests.decoder import decode
-from reconciler.manifests.normal import Dialect
-from reconciler.model.gvc import Gvc
+from reconciler.manifests.normalize import Dialect
 from reconciler.model.key import Key
+from reconciler.model.kinds.gvc import Gvc
+from reconciler.model.kinds.workload import Container, Specification, Variable
 from reconciler.model.resource import Manifest
-from reconciler.model.workload import Container, Specification, Variable
 
 LOCATIONS = ["//location/aws-us-west-2"]
 

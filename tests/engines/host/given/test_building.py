@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.given.building import Applied, wanted_of
-from reconciler.engines.host.given.stamp import secrets_used, stamp_of
-from reconciler.engines.host.wanted import WantedContainer
+from reconciler.engines.host.provisioning.revision_hash import secrets_used, stamp_of
+from reconciler.engines.host.provisioning.spec_builder import Applied, wanted_of
+from reconciler.engines.host.spec import WantedContainer
 from reconciler.model.key import Key
-from reconciler.model.workload import Probe
+from reconciler.model.kinds.workload import Probe
 from tests.casefiles import cases
 from tests.engines.host.given.kit import body, spec_of, variables
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engines.host.given.builtin import namespace_of, provider_and_region
-from reconciler.engines.host.given.embedding import embedded
-from reconciler.engines.host.given.environment import Room, environment
+from reconciler.engines.host.provisioning.environment import Room, environment
+from reconciler.engines.host.provisioning.platform_env import namespace_of, provider_and_region
+from reconciler.engines.host.provisioning.variable_expansion import embedded
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from tests.casefiles import cases

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.engines.host.given.files import MEMORY, Files, Given
-from reconciler.engines.host.given.mounts import not_mounted
-from reconciler.engines.host.given.owning import Owner
-from reconciler.engines.host.runtime import Place
+from reconciler.engines.host.provisioning.files import MEMORY, Files, Given
+from reconciler.engines.host.provisioning.mounts import not_mounted
+from reconciler.engines.host.provisioning.ownership import Owner
+from reconciler.engines.host.runtimes.protocol import Place
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from tests.casefiles import cases

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.given.files import Files
-from reconciler.engines.host.given.outfit import Wardrobe
-from reconciler.engines.host.given.ports import BLOCKED, FROM_HERE, bindable, free_ports
-from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
+from reconciler.engines.host.provisioning.files import Files
+from reconciler.engines.host.provisioning.ports import BLOCKED, FROM_HERE, bindable, free_ports
+from reconciler.engines.host.provisioning.provisioner import Wardrobe
+from reconciler.engines.host.spec import Type, Wanted, WantedContainer
 from reconciler.errors import EngineError
-from reconciler.manifests.rules.ports import BLOCKED as REFUSED
+from reconciler.manifests.rules.container.ports import BLOCKED as REFUSED
 from reconciler.model.key import Key, Kind
-from reconciler.model.workload import Options
+from reconciler.model.kinds.workload import Options
 from tests.engines.host.given.kit import vault
 
 LOCAL = range(24_000, 24_400)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.engines.host.given.files import MEMORY
-from reconciler.engines.host.given.removal import remove
+from reconciler.engines.host.provisioning.files import MEMORY
+from reconciler.engines.host.provisioning.removal import remove
 
 
 def test_links_are_removed_and_what_they_lead_to_stays(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.given.tokens import Tokens
+from reconciler.engines.host.provisioning.tokens import Tokens
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 

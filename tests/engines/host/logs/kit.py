@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.engines.host.logs.collector import BUDGET, Collected, Collector
-from reconciler.engines.host.logs.freeing import Free, punched
+from reconciler.engines.host.logs.hole_punch import Free, punched
 from reconciler.engines.host.logs.search import ALWAYS, Line, Search, Span, pick
 from reconciler.engines.host.logs.segments import roots
-from reconciler.engines.host.runtime import Place
+from reconciler.engines.host.runtimes.protocol import Place
+from reconciler.logql.query import parse
 from reconciler.model.key import Key
-from reconciler.model.logql import parse
 from tests.fakeclock import FakeClock
 
 EVERYTHING = '{gvc=~".+"}'

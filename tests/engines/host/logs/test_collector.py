@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.logs import collector, output, writer
-from reconciler.engines.host.logs.freeing import punched
+from reconciler.engines.host.logs import collector, tail, writer
+from reconciler.engines.host.logs.hole_punch import punched
 from tests.engines.host.logs.kit import Location, place
 from tests.fakeclock import START
 
@@ -51,7 +51,7 @@ def test_a_line_ends_at_its_line_break(location: Location, written: bytes, lines
 def test_the_begin_of_a_line_waits_for_its_end(location: Location) -> None:
     location.taken("one\nbeg")
     assert location.lines() == ["one"]
-    location.wait(output.PATIENCE - 1)
+    location.wait(tail.PATIENCE - 1)
     location.taken("in")
     assert location.lines() == ["one"]
     location.taken("ning\n")
@@ -60,13 +60,13 @@ def test_the_begin_of_a_line_waits_for_its_end(location: Location) -> None:
 
 def test_the_begin_of_a_line_does_not_wait_for_ever(location: Location) -> None:
     location.taken("prompt> ")
-    location.wait(output.PATIENCE)
+    location.wait(tail.PATIENCE)
     location.collect()
     assert location.lines() == ["prompt> "]
     location.taken("\nnext\n")
     assert location.lines() == ["prompt> ", "next"]
     location.taken("half")
-    location.wait(output.PATIENCE)
+    location.wait(tail.PATIENCE)
     location.collect()
     location.restarted()
     location.taken("\nlast\n")
@@ -75,7 +75,7 @@ def test_the_begin_of_a_line_does_not_wait_for_ever(location: Location) -> None:
 
 def test_a_begin_that_waited_does_not_take_the_next_one_with_it(location: Location) -> None:
     location.taken("slow")
-    location.wait(output.PATIENCE)
+    location.wait(tail.PATIENCE)
     location.taken(" line\nanother beg")
     assert location.lines() == ["slow line"]
     location.taken("in\n")
@@ -85,7 +85,7 @@ def test_a_begin_that_waited_does_not_take_the_next_one_with_it(location: Locati
 @pytest.mark.parametrize("length", [65_536, 65_537, 150_000, 700_000])
 def test_a_very_long_line_comes_in_parts(location: Location, length: int) -> None:
     location.taken("x" * length)
-    location.wait(output.PATIENCE)
+    location.wait(tail.PATIENCE)
     location.collect()
     location.taken("\nafter\n")
     parts = location.lines()
@@ -103,7 +103,7 @@ def test_what_is_stored_is_freed_and_the_file_goes_on(location: Location) -> Non
     for number in range(3):
         location.taken(f"{number:0999}\n" * 1000)
     assert there.stat().st_size == 3_001_000
-    assert on_disk(there) <= output.FREED_AT + 4096
+    assert on_disk(there) <= tail.FREED_AT + 4096
     location.restarted()
     location.taken("last\n")
     assert len(location.lines()) == 3002

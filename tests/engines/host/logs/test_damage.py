@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.engines.host.logs.chunks import all_in
+from reconciler.engines.host.logs.blocks import all_in
 from reconciler.engines.host.logs.collector import AGAIN
 from tests.crash.test_disk_full import small_disk
 from tests.engines.host.logs.kit import Location, place
@@ -40,7 +40,7 @@ COLLECTOR = """
 import asyncio, sys, time
 from pathlib import Path
 from reconciler.clock import SystemClock
-from reconciler.engines.host.logs import output
+from reconciler.engines.host.logs import tail as output
 from reconciler.engines.host.logs.collector import Collector
 from tests.engines.host.logs.kit import place
 output.FREED_AT = 20_000

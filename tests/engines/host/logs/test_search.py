@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.engines.host.logs.chunks import Block, all_in, block, packed, unpacked
+from reconciler.engines.host.logs.blocks import Block, all_in, block, packed, unpacked
 from reconciler.engines.host.logs.search import Search, Span, pick
 from reconciler.engines.host.logs.segments import roots
-from reconciler.model.logql import parse
+from reconciler.logql.query import parse
 from tests.engines.host.logs.kit import EVERYTHING, Location, place, texts
 from tests.fakeclock import START
 

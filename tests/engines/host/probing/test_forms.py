@@ -22,17 +22,17 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.probing.asking import Answer, Asked, ask
-from reconciler.engines.host.probing.grpchealth import serving_status
-from reconciler.engines.host.probing.httpget import NoAnswer
-from reconciler.engines.host.probing.prober import Prober
-from reconciler.engines.host.probing.probes import Kind as ProbeKind
+from reconciler.engines.host.probes.checks import Answer, Asked, ask
+from reconciler.engines.host.probes.grpc import serving_status
+from reconciler.engines.host.probes.http import NoAnswer
+from reconciler.engines.host.probes.prober import Prober
+from reconciler.engines.host.probes.state import Kind as ProbeKind
 from reconciler.engines.host.replica import Container
-from reconciler.engines.host.runtime import Executed, Place
-from reconciler.engines.host.wanted import WantedContainer
+from reconciler.engines.host.runtimes.protocol import Executed, Place
+from reconciler.engines.host.spec import WantedContainer
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
-from reconciler.model.workload import Probe
+from reconciler.model.kinds.workload import Probe
 from tests.casefiles import cases
 from tests.engines.host.probing.servers import certificate, closed_port, health_server, site, speaker
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engines.host.probing.prober import Prober
-from reconciler.engines.host.probing.probes import Kind, after, initial, next_due
+from reconciler.engines.host.probes.prober import Prober
+from reconciler.engines.host.probes.state import Kind, after, initial, next_due
 from reconciler.engines.host.replica import Container
-from reconciler.engines.host.runtime import Executed, Place
-from reconciler.engines.host.wanted import WantedContainer
+from reconciler.engines.host.runtimes.protocol import Executed, Place
+from reconciler.engines.host.spec import WantedContainer
 from reconciler.errors import EngineError
 from reconciler.model import key
-from reconciler.model.workload import Command, Probe
+from reconciler.model.kinds.workload import Command, Probe
 from tests.casefiles import cases
 from tests.fakeclock import FakeClock
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.engines.host.processes import hierarchies
+from reconciler.engines.host.runtimes.process import cgroup_tree
 from tests.engines.host.processes.kit import (
     KEY,
     alive,
@@ -128,7 +128,7 @@ def test_a_lost_state_directory_leads_to_adoption(tmp_path: Path, limited: bool)
 
 FORGED = """
 import os, sys
-from reconciler.engines.host.processes.spawning import NAME, script
+from reconciler.engines.host.runtimes.process.spawn import NAME, script
 os.setsid()
 os.execve("/bin/sh", ["sh", "-c", script(), NAME, "true"], {**os.environ, "RECONCILER_CONTAINER": sys.argv[1]})
 """
@@ -169,7 +169,7 @@ def test_a_process_that_only_its_group_still_tells_of_is_ended(tmp_path: Path) -
         async with opened(tmp_path, keep=True) as first:
             await first.runtime.start(shell("exec env -i setsid sh -c 'echo $$; sleep 1000'"))
             pid = await first.number()
-            groups = hierarchies.groups_of(pid)
+            groups = cgroup_tree.groups_of(pid)
         await kill_wrapper(tmp_path)
         shutil.rmtree(tmp_path / "run")
         assert alive(pid)
@@ -250,7 +250,7 @@ def test_two_daemons_with_locations_of_one_name_leave_each_other_alone(tmp_path:
 DAEMON = """
 import asyncio, os, sys
 from pathlib import Path
-from reconciler.engines.host.processes import spawning
+from reconciler.engines.host.runtimes.process import spawn as spawning
 from tests.engines.host.processes.kit import opened, shell
 
 async def story():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.processes import proc
+from reconciler.engines.host.runtimes.process import procfs
 from tests.engines.host.processes.kit import (
     KEY,
     alive,
@@ -190,7 +190,7 @@ def test_a_hundred_replicas_come_and_go_and_leave_nothing(tmp_path: Path, limite
 def children_of_this() -> list[int]:
     """The children of this very process, dead ones too."""
     found = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
-    seen = [each for pid in found if (each := proc.look(pid)) is not None]
+    seen = [each for pid in found if (each := procfs.look(pid)) is not None]
     return sorted(each.pid for each in seen if each.parent == os.getpid())
 
 

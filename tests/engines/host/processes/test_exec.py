@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.engines.host.processes.executing import KEPT
+from reconciler.engines.host.runtimes.process.exec import KEPT
 from reconciler.errors import EngineError
 from tests.engines.host.processes.kit import alive, both_ways, launch, marked, opened, place, shell, until
 

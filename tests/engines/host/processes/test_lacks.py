@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.processes.lacking import lacks
-from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
-from reconciler.model.workload import Autoscaling, Options
+from reconciler.engines.host.runtimes.process.limitations import lacks
+from reconciler.engines.host.spec import Type, Wanted, WantedContainer
+from reconciler.model.kinds.workload import Autoscaling, Options
 from tests.engines.host.processes.kit import KEY
 
 PLAIN = Wanted(KEY, Type.STANDARD, 1, "digest", "stamp", 1, (WantedContainer("main"),), Options())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.processes import cgroups, hierarchies
+from reconciler.engines.host.runtimes.process import cgroup_tree, cgroups
 from tests.engines.host.processes.kit import (
     KEY,
     both_ways,
@@ -62,7 +62,7 @@ def test_the_share_of_the_cpu_is_limited_for_all_that_runs_in_a_container(tmp_pa
             await host.number()
             beside = asyncio.create_task(host.runtime.exec(place(), ["sleep", "1000"], 900))
             await until(lambda: len(marked(tmp_path)) == 3, "the program beside")
-            groups = {group for pid in marked(tmp_path) for group in hierarchies.groups_of(pid)}
+            groups = {group for pid in marked(tmp_path) for group in cgroup_tree.groups_of(pid)}
             texts = {
                 path.name: path.read_text().strip()
                 for group in groups
@@ -115,7 +115,7 @@ def tree(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def unified(root: Path, own: str, **files: str) -> list[hierarchies.Mounted]:
+def unified(root: Path, own: str, **files: str) -> list[cgroup_tree.Mounted]:
     """A host with version 2, the daemon in ``own``; the top and what is above the daemon is divided."""
     lines = f"30 24 0:27 / {root}/fs rw,relatime - cgroup2 cgroup2 rw\n"
     tree(root, {"proc/self/cgroup": f"0::{own}\n", "proc/self/mountinfo": lines})
@@ -126,7 +126,7 @@ def unified(root: Path, own: str, **files: str) -> list[hierarchies.Mounted]:
             **{name.replace("__", "/").replace("_", "."): text for name, text in files.items()},
         },
     )
-    return hierarchies.mounts(root / "proc")
+    return cgroup_tree.mounts(root / "proc")
 
 
 DIVIDED = {"cgroup.procs": "", "cgroup.subtree_control": "cpu memory pids"}
@@ -138,9 +138,9 @@ def divided(root: Path, *groups: str) -> None:
         tree(root / "fs" / group, DIVIDED)
 
 
-def base(root: Path, found: list[hierarchies.Mounted]) -> str | None:
+def base(root: Path, found: list[cgroup_tree.Mounted]) -> str | None:
     """Where groups would be made, below the top."""
-    hierarchy = hierarchies.find("reconciler-x", found)
+    hierarchy = cgroup_tree.find("reconciler-x", found)
     return None if hierarchy is None else str(hierarchy.bases[0].relative_to(root / "fs"))
 
 
@@ -182,7 +182,7 @@ def test_a_hierarchy_without_both_controllers_is_none(tmp_path: Path) -> None:
     assert base(tmp_path, unified(tmp_path, "/", cgroup_controllers="hugetlb")) is None
 
 
-def version_1(root: Path, own: str) -> list[hierarchies.Mounted]:
+def version_1(root: Path, own: str) -> list[cgroup_tree.Mounted]:
     """A host with version 1 for what is limited, and version 2 for the service manager alone."""
     line = "3{0} 24 0:2{0} / {1}/{2} rw - cgroup cgroup rw,{2}\n"
     lines = "".join(line.format(number, root, name) for number, name in enumerate(("cpu,cpuacct", "memory", "pids")))
@@ -191,12 +191,12 @@ def version_1(root: Path, own: str) -> list[hierarchies.Mounted]:
     tree(root, {"proc/self/cgroup": belongs, "proc/self/mountinfo": lines, "unified/cgroup.controllers": ""})
     for name in ("cpu,cpuacct", "memory"):
         (root / name / own.strip("/")).mkdir(parents=True, exist_ok=True)
-    return hierarchies.mounts(root / "proc")
+    return cgroup_tree.mounts(root / "proc")
 
 
 @pytest.mark.parametrize("own", ["/", "/docker/1234"])
 def test_version_1_has_groups_below_those_of_the_daemon(tmp_path: Path, own: str) -> None:
-    hierarchy = hierarchies.find("reconciler-x", version_1(tmp_path, own))
+    hierarchy = cgroup_tree.find("reconciler-x", version_1(tmp_path, own))
     assert hierarchy is not None
     inside = own.strip("/")
     assert hierarchy.bases == (
@@ -208,9 +208,9 @@ def test_version_1_has_groups_below_those_of_the_daemon(tmp_path: Path, own: str
 def test_a_hierarchy_that_may_not_be_written_to_is_none(tmp_path: Path) -> None:
     found = version_1(tmp_path, "/docker/1234")
     (tmp_path / "memory/docker/1234").rmdir()
-    assert hierarchies.find("reconciler-x", found) is None
+    assert cgroup_tree.find("reconciler-x", found) is None
 
 
 def test_a_host_without_any_hierarchy_has_none(tmp_path: Path) -> None:
-    assert hierarchies.mounts(tmp_path / "proc") == []
-    assert hierarchies.find("reconciler-x", []) is None
+    assert cgroup_tree.mounts(tmp_path / "proc") == []
+    assert cgroup_tree.find("reconciler-x", []) is None

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.engines.host.processes.hierarchies import name_for
-from reconciler.engines.host.runtime import Launch
+from reconciler.engines.host.runtimes.process.cgroup_tree import name_for
+from reconciler.engines.host.runtimes.protocol import Launch
 from reconciler.errors import EngineError
 from tests.engines.host.processes.kit import as_root, launch, marked, opened, place, shell
 

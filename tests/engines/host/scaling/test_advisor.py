@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.engines.host.runtime import Place
-from reconciler.engines.host.scaling.advisor import Advisor
-from reconciler.engines.host.scaling.metrics import Used
-from reconciler.engines.host.wanted import WantedContainer
-from reconciler.model.workload import Autoscaling
+from reconciler.engines.host.autoscaling.metrics import Used
+from reconciler.engines.host.autoscaling.recommender import Advisor
+from reconciler.engines.host.runtimes.protocol import Place
+from reconciler.engines.host.spec import WantedContainer
+from reconciler.model.kinds.workload import Autoscaling
 from tests.engines.host.scaling.test_autoscaling import KEY, wanted_of
 
 MIB = 2**20

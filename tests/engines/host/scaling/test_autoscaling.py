@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engines.host.scaling.autoscaling import (
+from reconciler.engines.host.autoscaling.decide import (
     SETTLING,
     Reading,
     ScaleState,
@@ -22,9 +22,9 @@ from reconciler.engines.host.scaling.autoscaling import (
     scaled,
     weighed,
 )
-from reconciler.engines.host.wanted import Type, Wanted, WantedContainer
+from reconciler.engines.host.spec import Type, Wanted, WantedContainer
 from reconciler.model.key import Key, Kind
-from reconciler.model.workload import Autoscaling, Options
+from reconciler.model.kinds.workload import Autoscaling, Options
 from tests.casefiles import cases
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")

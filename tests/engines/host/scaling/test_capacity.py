@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engines.host.scaling.capacity import SLOTS, Amount, History, applies, learned, recommended
-from reconciler.engines.host.scaling.metrics import Used
-from reconciler.engines.host.wanted import WantedContainer
-from reconciler.model.workload import Autoscaling
+from reconciler.engines.host.autoscaling.capacity import SLOTS, Amount, History, applies, learned, recommended
+from reconciler.engines.host.autoscaling.metrics import Used
+from reconciler.engines.host.spec import WantedContainer
+from reconciler.model.kinds.workload import Autoscaling
 from tests.casefiles import cases
 from tests.engines.host.scaling.test_autoscaling import wanted_of
 

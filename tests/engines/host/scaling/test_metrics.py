@@ -8,14 +8,14 @@ from contextlib import suppress
 import msgspec
 import pytest
 
+from reconciler.engines.host.autoscaling.decide import Reading
+from reconciler.engines.host.autoscaling.metrics import CpuMetric, Used, counted_for
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.runtime import Place, Usage
-from reconciler.engines.host.scaling.autoscaling import Reading
-from reconciler.engines.host.scaling.metrics import CpuMetric, Used, counted_for
-from reconciler.engines.host.wanted import WantedContainer
+from reconciler.engines.host.runtimes.protocol import Place, Usage
+from reconciler.engines.host.spec import WantedContainer
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
-from reconciler.model.workload import Autoscaling
+from reconciler.model.kinds.workload import Autoscaling
 from tests.engines.host.scaling.test_autoscaling import KEY, wanted_of
 from tests.fakeclock import FakeClock
 

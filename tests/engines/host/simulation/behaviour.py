@@ -6,8 +6,8 @@ import math
 
 import msgspec
 
-from reconciler.engines.host.wanted import WantedContainer
-from reconciler.model.workload import Command, Probe
+from reconciler.engines.host.spec import WantedContainer
+from reconciler.model.kinds.workload import Command, Probe
 
 NEVER = math.inf
 POST_START = Command(("greet",))

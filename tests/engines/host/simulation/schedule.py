@@ -12,10 +12,10 @@ from functools import partial
 
 import msgspec
 
-from reconciler.engines.host.decisions.standing import is_available, is_current
+from reconciler.engines.host.decisions.availability import is_available, is_current
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.wanted import Rollout, Type, Wanted
-from reconciler.model.workload import Options
+from reconciler.engines.host.spec import Rollout, Type, Wanted
+from reconciler.model.kinds.workload import Options
 from tests.engines.host.simulation.behaviour import SOUND
 from tests.engines.host.simulation.world import KEY, World
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.controller import Controller
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.pool import Pool
-from reconciler.engines.host.probing.probes import Kind
+from reconciler.engines.host.endpoints import Pool
+from reconciler.engines.host.location_controller import Controller
+from reconciler.engines.host.probes.state import Kind
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.runtime import Place
-from reconciler.engines.host.store import Store
-from reconciler.engines.host.tools import Tools
-from reconciler.engines.host.wanted import Wanted
+from reconciler.engines.host.replica_store import Store
+from reconciler.engines.host.runtimes.protocol import Place
+from reconciler.engines.host.services import Tools
+from reconciler.engines.host.spec import Wanted
 from reconciler.engines.protocol import News
 from tests.engines.host.fake import FakeLogging, FakeOutfit, FakeProbing, FakeRuntime, Programs, QuickClock
 from tests.engines.host.simulation.behaviour import containers_of

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from reconciler.engines.host.acts import Act, Create, Decision, End, Kill, RunPreStop, Start, Terminate
-from reconciler.engines.host.decisions.standing import is_available, is_current
+from reconciler.engines.host.decisions.actions import Act, Create, Decision, End, Kill, RunPreStop, Start, Terminate
+from reconciler.engines.host.decisions.availability import is_available, is_current
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Hook, Phase, Replica, container_of
-from reconciler.engines.host.wanted import Wanted
+from reconciler.engines.host.spec import Wanted
 
 Replicas = Mapping[str, Replica]
 

@@ -9,13 +9,13 @@ from functools import partial
 
 import msgspec
 
-from reconciler.engines.host.acts import Act, Create, Decision, Kill, Remove, RunPreStop, Start, Terminate
-from reconciler.engines.host.decisions import changes
+from reconciler.engines.host.decisions import transitions as changes
+from reconciler.engines.host.decisions.actions import Act, Create, Decision, Kill, Remove, RunPreStop, Start, Terminate
+from reconciler.engines.host.decisions.availability import is_available
 from reconciler.engines.host.decisions.decide import decide
-from reconciler.engines.host.decisions.standing import is_available
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Hook, Phase, Replica
-from reconciler.engines.host.wanted import Wanted
+from reconciler.engines.host.spec import Wanted
 from reconciler.model.key import Key, Kind
 from tests.engines.host.decisions.reading import line
 from tests.engines.host.simulation.behaviour import BEHAVIOURS, Behaviour, Run, containers_of

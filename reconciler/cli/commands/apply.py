@@ -1,0 +1,230 @@
+"""`reconciler apply`: one run, here or by the daemon that holds the lock."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+from textwrap import indent
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from reconciler.cli.options import complain, load, operator, settings_option
+from reconciler.errors import LockedError, RefusedError
+
+if TYPE_CHECKING:
+    from reconciler.pipeline.report import Report
+    from reconciler.pipeline.runner import Runner
+    from reconciler.pipeline.saved_plan import Reviewed
+    from reconciler.records.store import Records
+    from reconciler.settings import Settings
+
+    Plans = dict[str, Reviewed] | None
+
+SOON = 0.1
+"""Seconds between looks at what is to become healthy."""
+LATER = 2.0
+"""Seconds between two runs where nothing has changed, at most: each takes twice as long to come as the one before."""
+
+
+@click.command(epilog="Example: reconciler apply --wait")
+@click.option("--wait", is_flag=True, help="Go on until all is healthy, or nothing more can be done.")
+@click.option("--timeout", type=float, default=300.0, metavar="SECONDS", help="How long to wait; default 300.")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path), metavar="FILE", help="Only what this plan says.")
+@settings_option
+def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | None) -> int:
+    """Do one run of every source and exit; the status branch is written by then.
+
+    With --plan only the sources of a plan that `reconciler plan --out FILE` saved are run, and only where that plan
+    is still what a run would do; else it says what moved and does nothing.
+
+    While --wait waits, a terminal shows what is not healthy yet, and how far it is.
+
+    While a daemon holds the state directory, it is asked for the run. Exits with 1 where anything was refused,
+    failed or waits, and where --wait waited in vain.
+    """
+    import asyncio
+
+    from reconciler.cli.options import read_records
+    from reconciler.cli.output.wait_display import shown, unwell_lines
+    from reconciler.daemon.lock import StateLock
+
+    settings = load(settings_file)
+    plans = _reviewed(settings, plan_file)
+    deadline = time.monotonic() + timeout
+    lock = StateLock(settings.state)
+    try:
+        lock.acquire("reconciler apply")
+    except LockedError:
+        with shown(settings, wait):
+            reports = _ask(settings, wait, deadline, plans)
+    else:
+        try:
+            with shown(settings, wait):
+                reports = asyncio.run(_here(settings, wait, deadline, plans))
+        finally:
+            lock.release()
+    code = _tell(settings, reports)
+    with closing(read_records(settings)) as records:
+        _tell_unwritten(records, reports)
+        if wait and _worth_waiting(records, reports) is not None:
+            complain(f"not everything is healthy after {timeout:g} s:")
+            click.echo(indent("\n".join(unwell_lines(records)), "  "), err=True)
+            return 1
+    return code
+
+
+def _reviewed(settings: Settings, plan_file: Path | None) -> Plans:
+    """The plans to go by, by source; None for whatever a run would do."""
+    from reconciler.cli.options import chosen
+    from reconciler.pipeline.saved_plan import read_reviewed
+
+    if plan_file is None:
+        return None
+    plans = read_reviewed(plan_file)
+    for name in plans:
+        chosen(settings, name)
+    return plans
+
+
+async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -> list[Report]:
+    import asyncio
+
+    from reconciler.clock import SystemClock
+    from reconciler.pipeline.runner import Runner
+    from reconciler.records.store import FILE, Records
+
+    records = Records.open(settings.state / FILE)
+    runner = Runner(settings, records, SystemClock())
+    try:
+        await runner.open()
+        await runner.lookout.check()
+        reports, turns = await _round(runner, plans), Turns(records)
+        while wait and _worth_more(records, reports, deadline):
+            await asyncio.sleep(SOON)
+            astray = await runner.lookout.check()
+            if turns.due(sooner=bool(astray) or runner.lookout.noted):
+                reports = _told_last(reports, await _round(runner))
+        _write_status(runner)
+        return reports
+    finally:
+        await runner.close()
+        records.close()
+
+
+async def _round(runner: Runner, plans: Plans = None) -> list[Report]:
+    if plans is None:
+        reports = [await runner.run(name, "apply") for name in runner.lines]
+    else:
+        reports = [await runner.run(name, "apply", reviewed=plan) for name, plan in plans.items()]
+    again = sorted(runner.stirred)
+    # What another source has mended since is not worth telling.
+    reports = [report for report in reports if report.good or report.source not in again]
+    reports += [await runner.run(name, "apply") for name in again]
+    _write_status(runner)
+    return reports
+
+
+def _write_status(runner: Runner) -> None:
+    for name in runner.lines:
+        runner.flush(name, force=True)
+
+
+def _worth_waiting(records: Records, reports: list[Report]) -> float | None:
+    """When to look again, since time alone can help; None where it cannot."""
+    from reconciler.status.progress import in_motion
+
+    if any(report.outcome in ("refused", "unreadable") for report in reports):
+        return None
+    return in_motion(records)
+
+
+def _worth_more(records: Records, reports: list[Report], deadline: float) -> bool:
+    """Whether to go on waiting: it is of some use, and there is time left."""
+    return _worth_waiting(records, reports) is not None and time.monotonic() < deadline
+
+
+def _told_last(before: list[Report], after: list[Report]) -> list[Report]:
+    """The reports of ``after``; that nothing was left to do is less than what was done ``before``."""
+    done = {report.source: report for report in before if report.good}
+    return [done.get(report.source, report) if report.outcome == "unchanged" else report for report in after]
+
+
+class Turns:
+    """When the next run is due while the ones before have left something to wait for."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._pause = SOON
+        self._next = time.monotonic() + self._pause
+
+    def due(self, *, sooner: bool = False) -> bool:
+        """Whether to run again now: ``sooner`` says that something has changed. A failed step has its own time."""
+        from reconciler.status.progress import in_motion
+
+        now, motion = time.monotonic(), in_motion(self._records)
+        if motion is not None and not sooner and (now < self._next or motion > time.time()):
+            return False
+        self._pause = min(2 * self._pause, LATER)
+        self._next = now + self._pause
+        return True
+
+
+def _ask(settings: Settings, wait: bool, deadline: float, plans: Plans) -> list[Report]:
+    """Ask the daemon for the run, and for more of them while that helps."""
+    from reconciler.records.store import FILE, Records
+
+    with closing(Records.open(settings.state / FILE)) as records:
+        reports, turns = _asked(settings, records, deadline, plans), Turns(records)
+        while wait and _worth_more(records, reports, deadline):
+            time.sleep(SOON)
+            if turns.due():
+                reports = _told_last(reports, _asked(settings, records, deadline))
+        return reports
+
+
+def _asked(settings: Settings, records: Records, deadline: float, plans: Plans = None) -> list[Report]:
+    """Ask the daemon for one run and wait for its answer."""
+    from reconciler.daemon.lock import holder
+    from reconciler.daemon.wake import wake
+    from reconciler.pipeline.report import unpacked
+
+    wanted = {} if plans is None else {"plans": [msgspec.to_builtins(plan) for plan in plans.values()]}
+    number = records.requests.add("apply", wanted, operator())
+    wake(settings.state, None, "apply")
+    while time.monotonic() < deadline + 5.0:
+        request = records.requests.get(number)
+        if request is not None and request.result is not None:
+            return unpacked(request.result)
+        if holder(settings.state) is None:
+            raise RefusedError("the daemon ended before it did the run; ask again")
+        time.sleep(0.02)
+    raise RefusedError("the daemon did not do the run in time; see its log and `reconciler events`")
+
+
+def _tell_unwritten(records: Records, reports: list[Report]) -> None:
+    """Say where status could not be written; that makes no run a failed one."""
+    from reconciler.status.conditions import STATUS_PUSHED
+
+    for report in reports:
+        for each in records.conditions.get(report.source):
+            if each.type == STATUS_PUSHED and not each.status:
+                click.echo(f"warning: {report.source}: the status is not written: {each.message}", err=True)
+
+
+def _tell(settings: Settings, reports: list[Report]) -> int:
+    from reconciler.cli.output.excerpt import Excerpts
+    from reconciler.cli.output.findings import more, print_findings
+    from reconciler.pipeline.file_reader import reader_of
+    from reconciler.pipeline.report import lines
+
+    for report in reports:
+        if report.findings:
+            commit = report.revision.rpartition(":")[2]
+            print_findings(report.findings, Excerpts(reader_of(settings, report.source, commit)))
+        for line in lines(report):
+            click.echo(line)
+    click.echo(more(each for report in reports for each in report.findings), nl=False)
+    return int(not all(report.good for report in reports))

@@ -1,0 +1,27 @@
+"""`reconciler approve`: let the deletes go that a plan holds back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reconciler.cli.options import load, operator, settings_option
+
+
+@click.command(epilog="Example: reconciler approve 3f6c0b52d1e94a7708c5e1b0a9d2f467")
+@click.argument("digest")
+@settings_option
+def command(settings_file: Path, digest: str) -> None:
+    """Let the deletes of the plan with this DIGEST go.
+
+    `reconciler plan` prints the digest of a plan whose deletes wait. It covers what is to be done and not the
+    commit, so a later commit that changes nothing about it does not void the approval.
+    """
+    from reconciler.daemon.wake import wake
+    from reconciler.operations.approval import approve
+
+    settings = load(settings_file)
+    click.echo(approve(settings, digest, operator()))
+    told = wake(settings.state, None, "approval")
+    click.echo("the daemon goes on with it" if told else "no daemon runs; the next `reconciler apply` goes on with it")

@@ -1,0 +1,47 @@
+"""`reconciler convert`: manifests out of Kubernetes YAML."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from reconciler.cli.convert_io import files_argument, out_options, put, read_files, tell
+from reconciler.errors import UsageError
+
+
+@click.command(epilog="Example: reconciler convert deploy/ --gvc shop --out manifests")
+@files_argument
+@click.option("--gvc", metavar="NAME", default="", help="The GVC of all that is written; else that of the namespace.")
+@click.option(
+    "--protocol",
+    type=click.Choice(["http", "http2", "grpc", "tcp"]),
+    help="What is spoken on all ports; else names, probes and numbers decide.",
+)
+@out_options
+def command(files: tuple[str, ...], gvc: str, protocol: str | None, out: Path | None, force: bool) -> int:
+    """Write manifests for the Kubernetes resources in each FILE, in their order.
+
+    A FILE is YAML or JSON, a directory of such files, or - for standard input. All are converted together, since
+    Services, autoscalers and the like only say more about others. What has no counterpart is named in a warning. A
+    GVC with its locations has to be there, or be written besides. Values of Secrets stay as they are.
+
+    Only faults in the input make the exit code 1, and nothing is written then.
+    """
+    from reconciler.convert.kubernetes.convert import convert
+    from reconciler.convert.notes import findings
+    from reconciler.convert.reader import read_all
+    from reconciler.model.finding import has_errors
+
+    if gvc and not re.fullmatch("[a-z]([-a-z0-9]{0,62}[a-z0-9])?", gvc):
+        raise UsageError(f"--gvc {gvc}: a name is lower-case letters, digits and hyphens, at most 64")
+    contents = read_files(files)
+    sources, faults = read_all(contents)
+    converted = convert(sources, gvc, protocol or "")
+    told = sorted([*faults, *findings(converted.remarks, contents)])
+    tell(told)
+    if has_errors(told):
+        return 1
+    put(converted.drafts, out, force)
+    return 0

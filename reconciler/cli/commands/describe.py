@@ -1,0 +1,131 @@
+"""`reconciler describe`: all that is known about one resource."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import indent
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.options import coloured, load, nearest, paint, parse_key, read_records, settings_option
+from reconciler.errors import RefusedError
+
+if TYPE_CHECKING:
+    from reconciler.model.key import Key
+    from reconciler.records.store import Records
+    from reconciler.status.conditions import Facts
+
+_EVENTS = 10
+_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
+
+
+@click.command(epilog="Example: reconciler describe workload/shop/api")
+@click.argument("key", callback=parse_key)
+@settings_option
+def command(settings_file: Path, key: Key) -> None:
+    """Show all that is known about KEY: its fields, conditions, locations and last events.
+
+    Keys look like workload/GVC/NAME, gvc/NAME and secret/NAME.
+    """
+    from reconciler.status.facts import Gathering
+
+    settings = load(settings_file)
+    records = read_records(settings)
+    facts = Gathering(records, settings).facts(key)
+    if not facts.exists:
+        raise RefusedError(f"nothing is known about {key}{nearest(str(key), _known(records))}")
+    on = coloured(sys.stdout)
+    for title, lines in _sections(facts, records, on):
+        if lines:
+            click.echo("\n" + paint(title, "bold", on) if title else "", nl=bool(title))
+            click.echo(lines)
+
+
+def _known(records: Records) -> set[str]:
+    return {row[0] for row in records.applied.scan()} | {row[0] for row in records.desired.scan()}
+
+
+def _sections(facts: Facts, records: Records, on: bool) -> Iterator[tuple[str, str]]:
+    """Titles with their lines; a section without lines is left out by the caller."""
+    from reconciler.cli.commands.events import as_line
+    from reconciler.cli.output.resources import HEALTH_COLOURS, body, columns, replicas
+    from reconciler.status.conditions import conditions
+    from reconciler.status.engine_state import NOT_ENFORCED
+
+    colours = HEALTH_COLOURS if on else None
+    yield "", paint(str(facts.key), "bold", on) + "\n" + columns(list(_summary(facts)), "  ", colours)
+    lacking = list(_lacking(facts))
+    told = {NOT_ENFORCED: "some of it has no effect, see below"} if lacking else {}
+    held = [(each.type, str(each.status), each.reason, told.get(each.type, each.message)) for each in conditions(facts)]
+    yield "Conditions", columns(held, "  ", {"True": "green", "False": "red"} if on else None) if held else ""
+    places = list(_places(facts))
+    yield "Locations", columns(places, "  ", colours) if places else ""
+    found = [row for record in facts.records for row in replicas(record)]
+    states = {"ready": "green", "not ready": "yellow"} if on else None
+    yield "Replicas", columns(found, "  ", states) if found else ""
+    yield "No effect", columns(lacking, "  ") if lacking else ""
+    failures = list(_failures(facts))
+    yield "Failures", columns(failures, "  ") if failures else ""
+    fields = {name: value for name, value in body(facts).items() if name not in ("kind", "name", "gvc")}
+    yield "Fields", _yaml(fields) if fields else ""
+    yield "Events", "\n".join("  " + as_line(event, on) for event in records.events.list(facts.key, limit=_EVENTS))
+
+
+def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
+    from reconciler.cli.output.resources import version
+    from reconciler.clock import iso
+
+    yield "Health", str(facts.health)
+    yield "Source", f"{facts.source} ({facts.path})" if facts.path else f"{facts.source} (no longer in Git)"
+    newest = max(facts.records, key=lambda record: record.applied_at, default=None)
+    if newest is None:
+        yield "Version", "not applied yet"
+        return
+    yield "Version", str(version(facts))
+    yield "Revision", newest.revision
+    yield "Applied", iso(newest.applied_at)
+    if newest.alias:
+        yield "Alias", newest.alias
+
+
+def _places(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
+    from reconciler.cli.output.resources import endpoint
+
+    placed = [record for record in facts.records if record.location]
+    for record in placed:
+        left = "not bound here any more: nobody looks" if record.location in facts.unbound else endpoint(record)
+        yield record.location, str(record.health), f"version {record.version}", left
+    for location in sorted(set(facts.unbound) - {record.location for record in placed}):
+        yield location, "-", "not bound here", ""
+
+
+def _lacking(facts: Facts) -> Iterator[tuple[str, str]]:
+    """What has no effect, whole, a sentence a row, with the locations that say so."""
+    from reconciler.status.engine_state import NOT_ENFORCED, told_of
+
+    places: dict[str, list[str]] = {}
+    for record in facts.records:
+        for sentence in _SENTENCES.split(" ".join(told_of(record.state, NOT_ENFORCED))):
+            if sentence:
+                places.setdefault(sentence, []).append(record.location)
+    yield from ((", ".join(at), sentence) for sentence, at in places.items())
+
+
+def _failures(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
+    from reconciler.clock import iso
+
+    for failure in facts.failures:
+        again = f"tried {failure.attempts} times"
+        if failure.retry:
+            again += f", again at {iso(failure.next_attempt)}"
+        yield failure.location or "-", failure.reason, failure.message, again
+
+
+def _yaml(fields: object) -> str:
+    from reconciler.documents.writer import written
+
+    return indent(written(fields), "  ", lambda line: line != "\n").removesuffix("\n")

@@ -1,0 +1,123 @@
+"""`reconciler diff`: what would change between two commits, from Git alone."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from reconciler.cli.options import (
+    DEFAULT_ORG,
+    blame_option,
+    chosen,
+    coloured,
+    load_or_none,
+    org_option,
+    settings_option,
+)
+from reconciler.errors import UsageError
+
+if TYPE_CHECKING:
+    from reconciler.review.compare import Compared
+    from reconciler.settings import Settings, SourceSettings
+
+
+class Where(NamedTuple):
+    """Options that say where the commits are; ``org`` is empty where the settings, or nobody, say it."""
+
+    repo: Path | None
+    below: str
+    name: str
+    org: str
+
+
+FORMS = ("text", "json", "markdown")
+DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@click.command(epilog="Example: reconciler diff origin/main HEAD --format markdown")
+@click.argument("rev1")
+@click.argument("rev2")
+@click.option("--repo", type=DIRECTORY, help="The repository; else the source's, else the one here.")
+@click.option("--path", "below", metavar="DIR", default=".", help="Where in --repo the manifests are.")
+@click.option("--source", "name", metavar="NAME", default="", help="The source in the settings; else the first.")
+@blame_option
+@click.option("--format", "form", type=click.Choice(FORMS), default="text", help="Default: text.")
+@org_option
+@settings_option
+def command(settings_file: Path, rev1: str, rev2: str, form: str, blame: bool | None, **where: Any) -> int:
+    """Show what would change between the commits REV1 and REV2, as if REV1 were applied.
+
+    Needs neither records nor settings, so a pull request's CI can show it. Exits with 1 where REV2 has errors.
+    """
+    from reconciler.review.compare import compare
+
+    settings, source = _source(settings_file, Where(**where))
+    compared = compare(settings, source, rev1, rev2, blame)
+    _show(compared, form)
+    return int(compared.plan is None)
+
+
+def _source(settings_file: Path, where: Where) -> tuple[Settings, SourceSettings]:
+    """Whose commits to compare: those of the repository asked for, else of a source, else of where we are."""
+    from msgspec.structs import replace
+
+    from reconciler.settings import Settings, SourceSettings
+
+    settings = load_or_none(settings_file)
+    if where.repo is None and settings is not None:
+        return replace(settings, org=where.org or settings.org), chosen(settings, where.name)[0]
+    url = str((where.repo or _repository()).resolve())
+    here = SourceSettings(name=where.name or "here", url=url, path=where.below)
+    settings = settings or Settings(org=DEFAULT_ORG, sources=(here,))
+    return replace(settings, org=where.org or settings.org, sources=(here,)), here
+
+
+def _repository() -> Path:
+    """The repository that the current directory is in."""
+    here = Path.cwd()
+    found = next((folder for folder in (here, *here.parents) if _is_repository(folder)), None)
+    if found is None:
+        raise UsageError(f"{here} is not in a Git repository; name one with --repo")
+    return found
+
+
+def _is_repository(folder: Path) -> bool:
+    """Whether ``folder`` is a work tree, or a repository without one."""
+    return (folder / ".git").exists() or all((folder / part).exists() for part in ("HEAD", "objects", "refs"))
+
+
+def _show(compared: Compared, form: str) -> None:
+    from msgspec.structs import replace
+
+    from reconciler.cli.output.excerpt import Excerpts
+    from reconciler.cli.output.findings import (
+        counted,
+        echo_json,
+        findings_document,
+        markdown_plan,
+        more,
+        print_findings,
+    )
+    from reconciler.render.json import document
+    from reconciler.render.text import text
+
+    findings, plan = compared.findings, compared.plan
+    if plan is not None:
+        # Its versions are not those of any records: nobody could approve it.
+        plan = replace(plan, held="")
+    if form == "json":
+        empty = findings_document(findings, compared.documents, compared.resources)
+        echo_json(empty if plan is None else document(plan, compared.blames))
+        return
+    if form == "markdown":
+        click.echo(markdown_plan(plan, findings, compared.blames), nl=False)
+        return
+    print_findings(findings, Excerpts(compared.read))
+    if plan is None:
+        click.echo(f"{compared.revision} is refused: {counted(findings)}")
+    else:
+        click.echo(text(plan, colour=coloured(sys.stdout), blames=compared.blames), nl=False)
+    click.echo(more(findings), nl=False)

@@ -1,0 +1,80 @@
+"""`reconciler doctor`: what is wrong here, and what to do about it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.options import coloured, load, paint, settings_option
+
+if TYPE_CHECKING:
+    from reconciler.doctor.check import Check, Verdict
+
+_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+
+
+@click.command(epilog="Example: reconciler doctor --format json")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
+@settings_option
+def command(settings_file: Path, form: str) -> int:
+    """Look at settings, rights, keys, sources, clock, disks, records and the daemon, and say what to do.
+
+    Changes nothing. Exits with 1 where there is a problem; a warning is none. Run it as root or as the daemon's user.
+    """
+    from reconciler.cli.output.findings import echo_json
+    from reconciler.doctor.check import Verdict
+
+    checks = []
+    on = coloured(sys.stdout)
+    for check in _checks(settings_file):
+        checks.append(check)
+        if form == "text":
+            click.echo(_shown(check, on))
+    counts = {verdict: sum(check.verdict is verdict for check in checks) for verdict in Verdict}
+    if form == "json":
+        echo_json({"problems": counts[Verdict.PROBLEM], "warnings": counts[Verdict.WARNING], "checks": checks})
+    else:
+        click.echo(", ".join(_counted(counts[each], each) for each in Verdict))
+    return int(counts[Verdict.PROBLEM] > 0)
+
+
+def _checks(settings_file: Path) -> Iterator[Check]:
+    from reconciler.clock import SystemClock
+    from reconciler.daemon.lock import holder
+    from reconciler.doctor.check import fine, problem
+    from reconciler.doctor.host import check_host
+    from reconciler.doctor.host_engine import check_workloads
+    from reconciler.doctor.permissions import check_rights, daemon_user
+    from reconciler.doctor.records import check_records
+    from reconciler.doctor.repositories import check_sources
+    from reconciler.doctor.secrets import check_secrets
+    from reconciler.errors import UsageError
+
+    try:
+        settings = load(settings_file)
+    except UsageError as error:
+        for line in str(error).splitlines():
+            yield problem("settings", line, "correct the settings; nothing starts with them")
+        return
+    names = ", ".join(source.name for source in settings.sources)
+    yield fine("settings", f"{settings_file}: org {settings.org}, following {names}")
+    clock, who, daemon = SystemClock(), daemon_user(settings), holder(settings.state)
+    yield from check_rights(settings, settings_file, who)
+    yield from check_host(settings)
+    yield from check_workloads(settings, who, daemon.pid if daemon else None)
+    yield from check_secrets(settings, who, clock)
+    yield from check_sources(settings, who, clock)
+    yield from check_records(settings, str(daemon or ""), clock.now())
+
+
+def _counted(count: int, verdict: Verdict) -> str:
+    return f"{count} {verdict}{'' if verdict == 'ok' or count == 1 else 's'}"
+
+
+def _shown(check: Check, on: bool) -> str:
+    head = f"{paint(f'{check.verdict:<8}', _COLOURS[check.verdict], on)} {check.about}: {check.message}"
+    return f"{head}\n         {check.advice}" if check.advice else head

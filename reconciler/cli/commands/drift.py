@@ -1,0 +1,123 @@
+"""`reconciler drift`: what is otherwise at its location than applied."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconciler.cli.options import coloured, load, paint, parse_key, read_records, settings_option
+
+if TYPE_CHECKING:
+    from reconciler.model.key import Key
+    from reconciler.planning.drift import Drift
+    from reconciler.records.store import Records
+    from reconciler.records.tables.drift import DriftRow
+    from reconciler.settings import Settings
+
+_COLOURS = {"missing": "red", "changed": "yellow", "unexpected": "blue"}
+
+
+@click.command(epilog="Example: reconciler drift workload/shop/api")
+@click.argument("key", required=False, callback=parse_key)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
+@settings_option
+def command(settings_file: Path, key: Key | None, output: str) -> None:
+    """Show what somebody changed at its location and not in Git: all of it, or what is of KEY.
+
+    While a daemon runs this is what its last look found, else the locations are looked at now. What is printed below
+    it lets the same things differ from now on, once it stands in the settings.
+    """
+    from reconciler.cli.output.findings import echo_json
+
+    settings = load(settings_file)
+    records = read_records(settings)
+    at, rows = _found(settings, records)
+    rows = [row for row in rows if key is None or row.key == str(key)]
+    if output == "json":
+        echo_json(_document(at, rows))
+        return
+    for line in _lines(at, rows, coloured(sys.stdout)):
+        click.echo(line)
+
+
+def _found(settings: Settings, records: Records) -> tuple[float | None, list[DriftRow]]:
+    """When the locations were looked at, and what differed then. Raises RefusedError where one does not answer."""
+    from reconciler.daemon.lock import holder
+
+    if holder(settings.state) is not None:
+        return records.drifts.checked(), records.drifts.all()
+    return _now(settings, records)
+
+
+def _now(settings: Settings, records: Records) -> tuple[float | None, list[DriftRow]]:
+    import asyncio
+
+    from reconciler.clock import SystemClock
+    from reconciler.drift.monitor import look, rows_of
+    from reconciler.engines.registry import engines_for
+    from reconciler.errors import RefusedError
+    from reconciler.pipeline.secret_store import Vault
+
+    clock = SystemClock()
+    found = asyncio.run(look(settings, records, engines_for(settings, records, clock, Vault(records, settings).reveal)))
+    if found.unseen:
+        told = "; ".join(f"{place}: {message}" for place, message in sorted(found.unseen.items()))
+        raise RefusedError(f"not every location can be looked at: {told}")
+    return (clock.now() if found.seen else None), rows_of(records, found, clock.now())
+
+
+def _lines(at: float | None, rows: list[DriftRow], on: bool) -> Iterator[str]:
+    from reconciler.clock import iso
+    from reconciler.planning.drift import snippet, unpacked
+
+    drifts = [unpacked(row.packed) for row in rows]
+    for row, drift in zip(rows, drifts, strict=True):
+        yield from _one(row, drift, on)
+    when = f" at {iso(at)}" if at is not None else ""
+    if not rows:
+        yield f"Nothing differed{when}." if at is not None else "Nothing here can differ, or nobody has looked yet."
+        return
+    yield f"\n{len(rows)} {'differ' if len(rows) > 1 else 'differs'}{when}. To let that be, put into the settings:\n"
+    yield from snippet(drifts)
+
+
+def _one(row: DriftRow, drift: Drift, on: bool) -> Iterator[str]:
+    from reconciler.clock import iso
+    from reconciler.render.summary import one_line
+
+    place = f" at {drift.location}" if drift.location else ""
+    what = paint(drift.what, _COLOURS[drift.what], on)
+    aside = ", left alone: healed again and again" if row.fought else "" if row.source else ", nobody's"
+    yield f"{paint(row.key, 'bold', on)}{place}: {what} since {iso(row.since)}{aside}"
+    for change in drift.changes:
+        there, applied = one_line(change.before), one_line(change.after)
+        yield f"    {change.path}  is {there}, " + (
+            "applied is another" if there == applied else f"applied is {applied}"
+        )
+
+
+def _document(at: float | None, rows: list[DriftRow]) -> dict[str, Any]:
+    """What differs as JSON; times are UTC, ``checked`` null where nobody has looked."""
+    from reconciler.clock import iso
+
+    return {"checked": None if at is None else iso(at), "items": [_item(row) for row in rows]}
+
+
+def _item(row: DriftRow) -> dict[str, Any]:
+    from reconciler.clock import iso
+    from reconciler.planning.drift import unpacked
+
+    drift = unpacked(row.packed)
+    return {
+        "key": row.key,
+        "location": row.location or None,
+        "source": row.source or None,
+        "what": str(drift.what),
+        "since": iso(row.since),
+        "fought": row.fought,
+        "changes": [{"path": each.path, "there": each.before, "applied": each.after} for each in drift.changes],
+    }

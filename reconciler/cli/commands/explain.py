@@ -1,0 +1,65 @@
+"""`reconciler explain`: one rule with its reason and examples."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.options import coloured, nearest, paint
+from reconciler.errors import UsageError
+
+if TYPE_CHECKING:
+    from reconciler.model.rule import Rule
+
+WIDTH = 88
+CONVERSIONS = "docs/convert.md"
+"""The page that tells of the rules of `convert` and `import`, which have no examples of their own."""
+_COLOURS = {"error": "red", "warning": "yellow", "notice": "blue"}
+
+
+@click.command(epilog="Example: reconciler explain readiness-missing")
+@click.argument("rule")
+def command(rule: str) -> None:
+    """Say what a rule asks for and why, with manifests that break it and keep it.
+
+    In the examples, a comment with an arrow marks what is wrong: on its line, or with ↓ on the next.
+    """
+    from reconciler.convert.rules import RULEBOOK
+    from reconciler.rulebook import rulebook
+
+    book = rulebook() | RULEBOOK
+    if rule not in book:
+        raise UsageError(f"there is no rule {rule!r}{nearest(rule, book)}; `reconciler rules` lists them")
+    click.echo("\n".join(_told(book[rule], coloured(sys.stdout))))
+
+
+def _told(rule: Rule, colour: bool) -> Iterator[str]:
+    severity = paint(str(rule.severity), _COLOURS[rule.severity], colour)
+    yield f"{paint(rule.id, 'bold', colour)} ({severity})"
+    page = CONVERSIONS if rule.id.startswith(("convert-", "import-")) else rule.page
+    yield from ("", *_wrapped(rule.what), "", *_wrapped(rule.why), "", f"  Source: {rule.source}; see {page}")
+    if page != CONVERSIONS:
+        yield from _examples(rule, colour)
+
+
+def _examples(rule: Rule, colour: bool) -> Iterator[str]:
+    from reconciler.cli.output.rule_examples import examples_of
+
+    shown = examples_of(rule.id)
+    for title, text in (("Breaks it:", shown.failing), ("Is told:", shown.printed), ("Keeps it:", shown.passing)):
+        yield from ("", paint(title, "bold", colour), "", *(f"  {line}".rstrip() for line in _lines(text)))
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of an example, what could move the cursor written out."""
+    for line in text.rstrip("\n").split("\n"):
+        shown = (char if char.isprintable() or char == "\t" else f"\\x{ord(char):02x}" for char in line)
+        yield "".join(shown)

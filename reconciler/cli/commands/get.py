@@ -1,0 +1,124 @@
+"""`reconciler get`: what is recorded, as a table or for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.options import coloured, load, nearest, read_records, settings_option
+from reconciler.errors import RefusedError
+
+if TYPE_CHECKING:
+    from reconciler.model.key import Kind
+    from reconciler.records.store import Records
+    from reconciler.settings import Settings
+    from reconciler.status.conditions import Facts
+
+_HEADING = ("KEY", "HEALTH", "READY", "VERSION", "LOCATIONS")
+
+
+@click.command(epilog="Example: reconciler get workload api --gvc shop -o yaml")
+@click.argument("kind", required=False)
+@click.argument("name", required=False)
+@click.option("--gvc", metavar="G", help="Only what lives in this GVC.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", help="Default: text.")
+@settings_option
+def command(settings_file: Path, kind: str | None, name: str | None, gvc: str | None, output: str) -> None:
+    """Show what is recorded: all resources, those of KIND, or the one called NAME.
+
+    It is what was applied last and how it was seen last; secret data shows as ***.
+    """
+    wanted = _kind(kind)
+    settings = load(settings_file)
+    records = read_records(settings)
+    found = _matching(records, settings, wanted, gvc, name)
+    first = next(found, None)
+    if first is None and name is not None:
+        raise RefusedError(_unknown(records, wanted, gvc, name))
+    {"text": _text, "json": _json, "yaml": _yaml}[output]([] if first is None else chain([first], found))
+    if output == "text":
+        for line in _asides(records, settings):
+            click.echo(line, err=True)
+
+
+def _kind(text: str | None) -> Kind | None:
+    """The kind called ``text``; raises click's UsageError that names the nearest."""
+    from reconciler.model.key import KINDS
+
+    if text is None or text in KINDS:
+        return None if text is None else KINDS[text]
+    raise click.UsageError(f"there is no kind {text!r}{nearest(text, KINDS)}")
+
+
+def _matching(
+    records: Records, settings: Settings, kind: Kind | None, gvc: str | None, name: str | None
+) -> Iterator[Facts]:
+    from reconciler.status.facts import Gathering
+
+    gathering = Gathering(records, settings)
+    for key, _ in groupby(records.applied.items(kind, gvc, name), lambda record: record.key):
+        yield gathering.facts(key)
+
+
+def _asides(records: Records, settings: Settings) -> Iterator[str]:
+    """What operators hold back as a whole."""
+    from reconciler.records.tables.suspensions import source_target
+    from reconciler.status.waiting import pinned_by, suspended_by
+
+    for source in settings.sources:
+        suspension, pin = records.suspensions.get(source_target(source.name)), records.pins.get(source.name)
+        if suspension is not None:
+            yield f"source {source.name}: {suspended_by(suspension)}"
+        if pin is not None:
+            yield f"source {source.name}: {pinned_by(pin)}"
+
+
+def _unknown(records: Records, kind: Kind | None, gvc: str | None, name: str) -> str:
+    names = {record.key.name for record in records.applied.items(kind, gvc)}
+    place = f" in the gvc {gvc}" if gvc else ""
+    return f"there is no {kind} {name!r}{place}{nearest(name, names)}"
+
+
+def _text(found: Iterable[Facts]) -> None:
+    from reconciler.cli.output.resources import HEALTH_COLOURS, columns, ready_words, version
+    from reconciler.status.conditions import conditions
+
+    rows = [_HEADING]
+    for facts in found:
+        places = " ".join(record.location for record in facts.records if record.location)
+        ready = ready_words(conditions(facts))
+        rows.append((str(facts.key), str(facts.health), ready, str(version(facts)), places or "-"))
+    if len(rows) > 1:
+        click.echo(columns(rows, colours=HEALTH_COLOURS if coloured(sys.stdout) else None))
+    else:
+        click.echo("nothing is recorded", err=True)
+
+
+# Items leave one by one, since 100,000 of them as dicts would fill a gigabyte.
+def _json(found: Iterable[Facts]) -> None:
+    import msgspec
+
+    from reconciler.cli.output.resources import item
+
+    click.echo('{"items": [', nl=False)
+    for number, facts in enumerate(found):
+        text = msgspec.json.format(msgspec.json.encode(item(facts)), indent=2).decode()
+        click.echo(("," if number else "") + "\n" + text, nl=False)
+    click.echo("\n]}")
+
+
+def _yaml(found: Iterable[Facts]) -> None:
+    from reconciler.cli.output.resources import item
+    from reconciler.documents.writer import written
+
+    empty = True
+    for facts in found:
+        click.echo(("items:\n" if empty else "") + written([item(facts)]), nl=False)
+        empty = False
+    if empty:
+        click.echo("items: []")

@@ -1,0 +1,221 @@
+"""`reconciler logs`: what workloads wrote, as their streams hold it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from zlib import crc32
+
+import click
+
+from reconciler.cli.operator import moment
+from reconciler.cli.options import closed, coloured, is_served, load, paint, settings_option
+from reconciler.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from reconciler.engines.host.logs.blocks import Block
+    from reconciler.engines.host.logs.search import Line
+    from reconciler.logql.query import LogQuery
+
+_LOOK_SECONDS = 0.3
+_AT_ONCE = 500
+"""Lines that are printed together."""
+_NAMED = 10
+"""Workloads, or locations, that are named where the query chooses none."""
+_COLOURS = ("green", "yellow", "blue", "bold")
+_LONGEST = 2.0
+"""Seconds of computing that the expressions of a query may take for the labels of a stream, or for one block."""
+
+_Given = TypeVar("_Given")
+_Found = TypeVar("_Found")
+
+
+class Wanted(NamedTuple):
+    """What to look for; times in seconds since the epoch."""
+
+    query: LogQuery
+    follow: bool = False
+    since: float | None = None
+    until: float | None = None
+    limit: int = 100
+    location: str | None = None
+
+
+def _query(ctx: click.Context, param: click.Parameter, value: str) -> LogQuery:
+    """Callback of the query; a key stands for all that it names."""
+    from reconciler.logql.query import LogQuery, Matcher, QueryError, parse
+    from reconciler.model.key import Key, Kind
+
+    if not value.lstrip().startswith("{"):
+        try:
+            key = Key.parse(value)
+        except ValueError:
+            key = None
+        if key is None or key.kind not in (Kind.WORKLOAD, Kind.GVC):
+            hint = """write workload/GVC/NAME, gvc/NAME, or streams in braces: '{gvc="shop"} |= "error"'"""
+            raise click.BadParameter(f"{value!r} names no streams; {hint}", ctx, param)
+        if key.kind is Kind.GVC:
+            return LogQuery((Matcher("gvc", "=", key.name),))
+        return LogQuery((Matcher("gvc", "=", key.gvc), Matcher("workload", "=", key.name)))
+    try:
+        return parse(value)
+    except QueryError as error:
+        raise click.BadParameter(f"{error}{_pointed(value, error.column)}", ctx, param) from None
+
+
+def _pointed(query: str, column: int) -> str:
+    """``query`` once more with a mark below the column; nothing where that would not stand below it."""
+    shown = len(query) < 90 and query.isascii() and query.isprintable()
+    return f"\n  {query}\n  {' ' * (column - 1)}^" if shown else ""
+
+
+def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Callback of an option that is a time or how long ago that was: seconds since the epoch."""
+    from reconciler.clock import SystemClock
+    from reconciler.settings import seconds
+
+    if value is None:
+        return None
+    try:
+        return SystemClock().now() - seconds(value)
+    except ValueError:
+        pass
+    try:
+        return moment(value)
+    except ValueError:
+        raise click.BadParameter("write a time such as 2026-01-31T12:00:00Z, or 30m, 2h, 3d", ctx, param) from None
+
+
+@click.command(epilog="""Example: reconciler logs '{gvc="shop"} |= "error"' --since 1h""")
+@click.argument("query", callback=_query)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now.")
+@click.option("--since", metavar="TIME", callback=_time, help="Not before; 30m, 2h or 3d ago, or 2026-01-31T12:00:00Z.")
+@click.option("--until", metavar="TIME", callback=_time, help="Not after; written as --since.")
+@click.option("--limit", metavar="N", default=100, type=click.IntRange(min=0), help="How many lines at most; 100.")
+@click.option("--location", metavar="NAME", help="Only what was written at this location.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object a line.")
+@settings_option
+def command(settings_file: Path, output: str, **wanted: Any) -> None:
+    """Show the newest lines that workloads wrote on this host, oldest first.
+
+    QUERY is a key (workload/shop/web, gvc/shop), or streams by their labels gvc, workload, location, replica and
+    container (= != =~ !~) and then what their lines hold (|= != |~ !~), as in LogQL. A line has the time at which it
+    was read. Lines are shown as they were written: a secret that a workload writes stands here too.
+    """
+    asked = Wanted(**wanted)
+    if asked.follow and asked.until is not None:
+        raise UsageError("--follow goes on with what comes, and --until ends before it: give one of them")
+    settings = load(settings_file)
+    show = _as_json if output == "json" else _as_text(coloured(sys.stdout), _is_watched())
+    try:
+        for lines in _found(asked, settings.state):
+            _say(lines, show)
+    except PermissionError as error:
+        raise closed(settings, error) from None
+
+
+def _found(asked: Wanted, state: Path) -> Iterator[Sequence[Line]]:
+    """The newest lines, and then with ``follow`` what comes, as it comes."""
+    from reconciler.engines.host.logs.search import Search, Span, pick
+    from reconciler.engines.host.logs.segments import roots
+
+    def places() -> dict[str, Path]:
+        return {name: root for name, root in roots(state).items() if asked.location in (None, name)}
+
+    def lines_of(block: Block) -> Sequence[bytes]:
+        return pick(asked.query, block)
+
+    signal.signal(signal.SIGVTALRM, _give_up)
+    search = Search(places, _in_time(asked.query.selects), _in_time(lines_of))
+    if not (asked.follow or any(search.streams())):
+        click.echo(_nothing(state, asked.location), err=True)
+    span = Span() if asked.since is None else Span(since=int(asked.since * 1000))
+    yield search.newest(asked.limit, span if asked.until is None else span._replace(until=int(asked.until * 1000)))
+    while asked.follow:
+        time.sleep(_LOOK_SECONDS)
+        yield search.more()
+
+
+def _nothing(state: Path, location: str | None) -> str:
+    """What to say where the query chooses no stream."""
+    from reconciler.engines.host.logs.segments import roots, streams
+
+    there = list(streams(roots(state)))
+    if not there:
+        return "there are no logs on this host"
+    if location is not None and location not in {stream.location for stream in there}:
+        found, begin = {stream.location for stream in there}, f"there are no logs of {location} on this host"
+    else:
+        found, begin = {f"{stream.gvc}/{stream.workload}" for stream in there}, "the query chooses no logs"
+    return f"{begin}; there are those of {', '.join(sorted(found)[:_NAMED])}{', …' if len(found) > _NAMED else ''}"
+
+
+def _in_time(call: Callable[[_Given], _Found]) -> Callable[[_Given], _Found]:
+    """``call``, given up where it computes for too long: some expressions would take years."""
+
+    def bounded(given: _Given) -> _Found:
+        signal.setitimer(signal.ITIMER_VIRTUAL, _LONGEST)
+        try:
+            return call(given)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+    return bounded
+
+
+def _give_up(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
+    raise RefusedError("an expression of the query takes too long; write it without repeats of repeats, such as (a+)+")
+
+
+def _is_watched() -> bool:
+    """Whether what is printed may reach a terminal, here or where a reader sits whom the daemon serves."""
+    return sys.stdout.isatty() or is_served()
+
+
+def _say(lines: Sequence[Line], show: Callable[[Line], str]) -> None:
+    for begin in range(0, len(lines), _AT_ONCE):
+        click.echo("\n".join(map(show, lines[begin : begin + _AT_ONCE])), color=True)
+
+
+def _as_text(on: bool, watched: bool) -> Callable[[Line], str]:
+    """A line as time, stream and text, coloured where ``on``; ``watched``: with nothing that a terminal obeys."""
+
+    def shown(line: Line) -> str:
+        at = line.stream
+        name = f"{at.gvc}/{at.workload}/{at.replica}/{at.container}@{at.location}"
+        text = _read(line.text)
+        stream = paint(name, _COLOURS[crc32(name.encode()) % len(_COLOURS)], on)
+        return f"{paint(_clock(line.ms), 'grey', on)} {stream} | {_harmless(text) if watched else text}"
+
+    return shown
+
+
+def _as_json(line: Line) -> str:
+    import msgspec
+
+    fields = {"time": _clock(line.ms), **line.stream.labels(), "line": _read(line.text)}
+    return msgspec.json.encode(fields).decode()
+
+
+def _read(text: bytes) -> str:
+    return text.decode("utf-8", "backslashreplace")
+
+
+def _harmless(text: str) -> str:
+    """``text`` with what is not shown escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def _clock(ms: int) -> str:
+    """``2026-01-31T12:00:00.250Z``."""
+    from reconciler.clock import iso
+
+    return f"{iso(ms // 1000)[:-1]}.{ms % 1000:03}Z"

@@ -1,0 +1,22 @@
+"""`reconciler orphan`: keep a resource that leaves Git."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.operator import say
+from reconciler.cli.options import parse_key, settings_option
+
+if TYPE_CHECKING:
+    from reconciler.model.key import Key
+
+
+@click.command(epilog="Example: reconciler orphan volumeset/shop/data")
+@click.argument("key", callback=parse_key)
+@settings_option
+def command(settings_file: Path, key: Key) -> None:
+    """Let KEY stay where it is when it is taken out of Git, until `reconciler adopt KEY`."""
+    say(settings_file, lambda operations: operations.orphan(key))

@@ -1,0 +1,25 @@
+"""`reconciler restart`: have new replicas of a workload take over from the ones that run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.operator import say
+from reconciler.cli.options import parse_key, settings_option
+
+if TYPE_CHECKING:
+    from reconciler.model.key import Key
+
+
+@click.command(epilog="Example: reconciler restart workload/shop/api")
+@click.argument("key", callback=parse_key)
+@settings_option
+def command(settings_file: Path, key: Key) -> None:
+    """Have new replicas of the workload KEY take over from those that run on this host, in the same version.
+
+    It goes as its rolloutOptions say, and waits where a new replica does not become ready.
+    """
+    say(settings_file, lambda operations: operations.restart(key), "restart")

@@ -1,0 +1,18 @@
+"""`reconciler resume`: end a suspension or a rollback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reconciler.cli.operator import say
+from reconciler.cli.options import settings_option
+
+
+@click.command(epilog="Example: reconciler resume workload/shop/api")
+@click.argument("target", metavar="SOURCE|KEY")
+@settings_option
+def command(settings_file: Path, target: str) -> None:
+    """Go on with a suspended source or resource; a source that was rolled back follows its branch again."""
+    say(settings_file, lambda operations: operations.resume(target))

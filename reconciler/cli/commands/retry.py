@@ -1,0 +1,22 @@
+"""`reconciler retry`: try again what failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.operator import say
+from reconciler.cli.options import parse_key, settings_option
+
+if TYPE_CHECKING:
+    from reconciler.model.key import Key
+
+
+@click.command(epilog="Example: reconciler retry workload/shop/api")
+@click.argument("key", callback=parse_key)
+@settings_option
+def command(settings_file: Path, key: Key) -> None:
+    """Try the failed steps of KEY again at once, also those that were given up."""
+    say(settings_file, lambda operations: operations.retry(key))

@@ -1,0 +1,30 @@
+"""`reconciler run`: the daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reconciler.cli.options import load, settings_option
+
+
+@click.command(epilog="Example: reconciler run --settings /etc/reconciler/settings.yaml")
+@settings_option
+def command(settings_file: Path) -> None:
+    """Follow the sources and make their manifests so, until SIGTERM or SIGINT.
+
+    SIGHUP looks at all sources at once. Settings are taken over when their file changes; what is wrong with them is
+    said, and the former ones go on. Only one daemon works on a state directory.
+    """
+    import asyncio
+    import gc
+
+    from reconciler import logs
+    from reconciler.cli import USUAL
+    from reconciler.daemon.service import serve
+
+    settings = load(settings_file)
+    gc.set_threshold(*USUAL)  # what lives long is not to hold files open in garbage
+    logs.configure(settings.log.format, settings.log.level)
+    asyncio.run(serve(settings, file=settings_file))

@@ -1,0 +1,207 @@
+"""`reconciler secret`: encrypt, edit and rotate files of secrets in the format of SOPS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.options import load_or_none, settings_option
+from reconciler.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from reconciler.sops.creation_rules import Creation
+    from reconciler.sops.keys import Keyring
+
+IDENTITY_FILE = "SOPS_AGE_KEY_FILE"
+"""Names the file with identities, for sops too."""
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_identity_option = click.option(
+    "--identity",
+    metavar="FILE",
+    type=_FILE,
+    envvar=IDENTITY_FILE,
+    help=f"What opens the file; else ${IDENTITY_FILE}, else `secrets.identity` of the settings.",
+)
+
+
+@click.group(epilog="Example: reconciler secret encrypt db.yaml --in-place")
+def command() -> None:
+    """Encrypt files of secrets for age recipients, change them, and change who can open them.
+
+    The files are those of SOPS: sops opens them too, and what sops wrote for age can be edited here. Layout and
+    comments stay. Values are shown to the editor alone, from a directory in memory that nobody else can enter.
+    """
+
+
+@command.command(
+    short_help="Encrypt the data of secrets.",
+    epilog="Example: reconciler secret encrypt db.yaml --recipient age1… --in-place",
+)
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=_FILE)
+@click.option("--recipient", "recipients", metavar="KEY", multiple=True, help="age1… or an SSH public key; repeatable.")
+@click.option("--in-place", is_flag=True, help="Write each FILE anew; else the one is printed.")
+def encrypt(files: tuple[Path, ...], recipients: tuple[str, ...], in_place: bool) -> None:
+    """Encrypt the data of the secrets in each FILE.
+
+    Without --recipient, a .sops.yaml in a directory above says for whom, and what else is encrypted: the first of its
+    creation_rules that fits. A FILE holds secrets only.
+    """
+    from reconciler.cli.secret_edit import replaced
+    from reconciler.sops.creation_rules import Creation
+
+    if len(files) > 1 and not in_place:
+        raise UsageError("several files are only encrypted with --in-place")
+    for path in files:
+        raw = _content(path)
+        creation = Creation(recipients) if recipients else _rule_for(path)
+        sealed = _encrypted(path, raw, creation)
+        if not in_place:
+            click.echo(sealed.decode(), nl=False)
+            continue
+        replaced(path, raw, sealed)
+        click.echo(f"{path}: encrypted for {', '.join(creation.recipients)}")
+    if in_place:
+        click.echo("what is in Git already stays readable in its history: give these secrets new values", err=True)
+
+
+@command.command(
+    short_help="Change an encrypted file in an editor.", epilog="Example: EDITOR=nano reconciler secret edit db.yaml"
+)
+@click.argument("path", metavar="FILE", type=_FILE)
+@_identity_option
+@settings_option
+def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
+    """Open the encrypted FILE in an editor and encrypt it again; what has not changed stays as it is.
+
+    The editor is $SOPS_EDITOR, $VISUAL, $EDITOR or vi. FILE is only written where the edit can be encrypted.
+    """
+    from reconciler.cli.secret_edit import edited, replaced
+    from reconciler.sops.encrypt import WritingError, disclose, seal_again
+
+    raw = _content(path)
+    try:
+        disclosed = disclose(raw, _keyring(settings_file, identity))
+    except WritingError as error:
+        raise RefusedError(f"{path} cannot be opened: {error}") from None
+    text = disclosed.text
+    with edited(path.name, text) as versions:
+        for text in versions:
+            if text == disclosed.text:
+                click.echo(f"{path}: unchanged")
+                return
+            try:
+                sealed = seal_again(disclosed, text, _moment())
+                break
+            except WritingError as error:
+                click.echo(f"{path} cannot be encrypted like this: {error}", err=True)
+        else:
+            raise RefusedError(f"{path} is left as it was")
+    replaced(path, raw, sealed)
+    click.echo(f"{path}: changed")
+
+
+@command.command(
+    short_help="Encrypt files with another key, for others.",
+    epilog="Example: reconciler secret rotate db.yaml --add age1… --remove age1…",
+)
+@click.argument("files", metavar="FILE…", nargs=-1, required=True, type=_FILE)
+@click.option("--add", metavar="KEY", multiple=True, help="Another recipient: age1… or an SSH public key; repeatable.")
+@click.option("--remove", metavar="KEY", multiple=True, help="A recipient that shall no longer open it; repeatable.")
+@_identity_option
+@settings_option
+def rotate(
+    settings_file: Path, files: tuple[Path, ...], add: tuple[str, ...], remove: tuple[str, ...], identity: Path | None
+) -> None:
+    """Encrypt each FILE with a new key, for its recipients and those to add, without those to remove.
+
+    Whoever could open a file once has read it: with --remove, change the values too.
+    """
+    from reconciler.cli.secret_edit import replaced
+    from reconciler.sops.encrypt import WritingError
+    from reconciler.sops.encrypt import rotate as rotated
+    from reconciler.sops.keys import KeyringError
+
+    ring = _keyring(settings_file, identity)
+    done: list[tuple[Path, bytes, bytes]] = []
+    for path in files:
+        raw = _content(path)
+        try:
+            done.append((path, raw, rotated(raw, ring, add, remove, _moment())))
+        except WritingError as error:
+            raise RefusedError(f"{path}: {error}; nothing was changed") from None
+        except KeyringError as error:
+            raise UsageError(f"--add: {error}") from None
+    for path, raw, sealed in done:
+        replaced(path, raw, sealed)
+        click.echo(f"{path}: encrypted with a new key")
+
+
+def _encrypted(path: Path, raw: bytes, creation: Creation) -> bytes:
+    from reconciler.documents.reader import read
+    from reconciler.sops.encrypt import WritingError, encrypt
+    from reconciler.sops.keys import KeyringError
+
+    kinds = [each.value.get("kind") for each in read(raw).documents if isinstance(each.value, dict)]
+    others = sorted({str(kind) for kind in kinds if kind != "secret"})
+    if others:
+        raise RefusedError(f"{path}: only secrets are encrypted, and it holds a {others[0][:20]}; part them")
+    try:
+        return encrypt(raw, creation.recipients, creation.manner, _moment())
+    except WritingError as error:
+        raise RefusedError(f"{path} cannot be encrypted: {error}") from None
+    except KeyringError as error:
+        raise UsageError(f"a recipient of {path}: {error}") from None
+
+
+def _rule_for(path: Path) -> Creation:
+    """What the nearest ``.sops.yaml`` above ``path`` asks for. Raises UsageError where nothing does."""
+    from reconciler.sops.creation_rules import FILE, creation_of
+    from reconciler.sops.encrypt import WritingError
+
+    whole = path.absolute()
+    for folder in whole.parents:
+        rules = folder / FILE
+        if not rules.is_file():
+            continue
+        try:
+            creation = creation_of(_content(rules), whole.relative_to(folder).as_posix())
+        except WritingError as error:
+            raise UsageError(f"{rules}: {error}") from None
+        if creation is None:
+            raise UsageError(f"no rule of {rules} fits {path}; name a --recipient")
+        return creation
+    raise UsageError(f"nothing says for whom {path} is encrypted: name a --recipient, or write a {FILE}")
+
+
+def _keyring(settings_file: Path, identity: Path | None) -> Keyring:
+    """What opens a file. Raises UsageError where there is nothing."""
+    from reconciler.secrets.host_files import keyring_of
+    from reconciler.sops.keys import Keyring, KeyringError, identities_of
+
+    if identity is not None:
+        text = _content(identity).decode(errors="replace")
+        try:
+            identities_of(text)
+        except KeyringError as error:
+            raise UsageError(f"{identity}: {error}") from None
+        return Keyring((text,), required=True)
+    settings = load_or_none(settings_file)
+    if settings is None:
+        raise UsageError(f"nothing is there to open it with: name the file with your identity in ${IDENTITY_FILE}")
+    return keyring_of(settings)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _moment() -> str:
+    from reconciler.clock import SystemClock, iso
+
+    return iso(SystemClock().now())

@@ -1,0 +1,26 @@
+"""`reconciler suspend`: leave a source or a resource as it is for a while."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reconciler.cli.operator import parse_until, say
+from reconciler.cli.options import settings_option
+
+
+@click.command(epilog="Example: reconciler suspend workload/shop/api --reason debugging --until 2h")
+@click.argument("target", metavar="SOURCE|KEY")
+@click.option("--reason", default="", metavar="TEXT", help="Why; others will read it.")
+@click.option(
+    "--until", callback=parse_until, metavar="WHEN", help="A time such as 2026-01-31T12:00Z, or how long: 2h."
+)
+@settings_option
+def command(settings_file: Path, target: str, reason: str, until: float | None) -> None:
+    """Leave a source or a resource as it is: nothing of it is applied, deleted or healed until it is resumed.
+
+    What depends on a suspended resource waits for it; members of a suspended GVC go on. Status and `reconciler
+    describe` say who suspended it and why.
+    """
+    say(settings_file, lambda operations: operations.suspend(target, reason, until))

@@ -1,0 +1,29 @@
+"""`reconciler sync`: have the daemon look at its sources now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reconciler.cli.options import chosen, load, settings_option
+
+
+@click.command(epilog="Example: reconciler sync main")
+@click.argument("source", required=False, default="")
+@settings_option
+def command(settings_file: Path, source: str) -> int:
+    """Have the daemon fetch and run SOURCE, or all, now instead of at the next poll. Does not wait for the end.
+
+    Without SOURCE it looks for drift at the locations too.
+    """
+    from reconciler.cli.options import complain
+    from reconciler.daemon.wake import wake
+
+    settings = load(settings_file)
+    chosen(settings, source)
+    if wake(settings.state, source or None, "sync"):
+        click.echo(f"the daemon looks at {source or 'every source'} now; see: reconciler events --follow")
+        return 0
+    complain("no daemon runs here; `reconciler apply` does one run by itself")
+    return 1

@@ -1,0 +1,153 @@
+"""`reconciler top`: a live table of the replicas on this host, and what they use."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconciler.cli.options import closed, coloured, load, settings_option
+from reconciler.cli.output.live_display import Live, harmless
+
+if TYPE_CHECKING:
+    from reconciler.engines.host.snapshot import Reading, Row
+
+_HEADING = (
+    *("WORKLOAD", "LOCATION", "REPLICA", "VERSION", "STATE"),
+    *("RESTARTS", "CPU", "MEMORY", "AGE", "PORTS", "MESSAGE"),
+)
+_COLOURS = {"Ready": "green", "Loading": "yellow", "Ending": "yellow", "Not ready": "red", "Backoff": "red"}
+NOBODY = "no replicas run here"
+_ONCE = 0.5
+"""Seconds over which CPU is counted where the table is printed once."""
+
+
+@click.command(epilog="Example: reconciler top --gvc shop")
+@click.option("--gvc", metavar="G", help="Only the workloads of this GVC.")
+@click.option("--once", is_flag=True, help="Print the table once; so too where there is no terminal.")
+@click.option("--interval", metavar="S", default=2.0, type=click.FloatRange(0.1), help="Seconds between looks; 2.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: once, for programs.")
+@settings_option
+def command(settings_file: Path, gvc: str | None, once: bool, interval: float, output: str) -> None:
+    """Show the replicas on this host: how they are, how often they restarted, and what they use.
+
+    CPU is in thousandths of a core since the look before, memory is what is in RAM. A port stands as 20001->8080: at
+    127.0.0.1:20001 the replica serves what its manifest declares as 8080. It needs no daemon.
+    """
+    settings = load(settings_file)
+    places = {
+        name: settings.state / "host" / name for name, bound in settings.locations.items() if bound.engine == "host"
+    }
+    if not places:
+        click.echo("the settings bind no location to the engine host", err=True)
+    try:
+        if output == "json":
+            _json(_once(places, gvc))
+        elif once or not sys.stdout.isatty():
+            _print(_once(places, gvc))
+        elif places:
+            _follow(places, gvc, interval)
+    except PermissionError as error:
+        raise closed(settings, error) from None
+
+
+def _once(places: Mapping[str, Path], gvc: str | None) -> list[Row]:
+    before = _read(places)
+    if any(each.replicas for each in before.values()):
+        time.sleep(_ONCE)
+    return _rows(_read(places), before, gvc)
+
+
+def _print(rows: Sequence[Row]) -> None:
+    if rows:
+        click.echo("\n".join(_table(rows, coloured(sys.stdout))))
+    else:
+        click.echo(NOBODY, err=True)
+
+
+def _follow(places: Mapping[str, Path], gvc: str | None, interval: float) -> None:
+    """Draw the table again and again, until somebody interrupts it."""
+    before: dict[str, Reading] = {}
+    on = coloured(sys.stdout)
+    with Live(sys.stdout) as live:
+        while True:
+            now = _read(places)
+            rows = _rows(now, before, gvc)
+            live.draw(_table(rows, on) if rows else [NOBODY])
+            before = now
+            time.sleep(interval)
+
+
+def _read(places: Mapping[str, Path]) -> dict[str, Reading]:
+    from reconciler.engines.host.snapshot import read
+
+    return {name: read(root, name) for name, root in places.items()}
+
+
+def _rows(now: Mapping[str, Reading], before: Mapping[str, Reading], gvc: str | None) -> list[Row]:
+    from reconciler.engines.host.snapshot import rows
+
+    found = (row for name, reading in now.items() for row in rows(name, reading, before.get(name)))
+    mine = (row for row in found if gvc in (None, row.replica.key.gvc))
+    return sorted(mine, key=lambda row: (row.replica.key, row.location, row.replica.name))
+
+
+def _table(rows: Sequence[Row], on: bool) -> list[str]:
+    from reconciler.cli.output.resources import columns
+
+    cells = [_HEADING, *map(_cells, rows)]
+    return columns(cells, colours=_COLOURS if on else None).splitlines()
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    replica = row.replica
+    ports = " ".join(f"{given}->{declared}" for declared, given in sorted(replica.ports.items()))
+    return (
+        f"{replica.key.gvc}/{replica.key.name}",
+        row.location,
+        replica.name,
+        str(replica.version),
+        str(row.state),
+        str(row.restarts),
+        "-" if row.cpu is None else f"{row.cpu}m",
+        "-" if row.memory is None else f"{row.memory / 2**20:.1f}Mi",
+        _age(row.age),
+        ports or "-",
+        harmless(row.fault),
+    )
+
+
+def _age(seconds: float) -> str:
+    """``45s``, ``12m``, ``5h``, ``3d``."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"
+
+
+def _json(rows: Sequence[Row]) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode({"replicas": list(_items(rows))}), indent=2).decode())
+
+
+def _items(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        replica = row.replica
+        yield {
+            "workload": str(replica.key),
+            "location": row.location,
+            "replica": replica.name,
+            "version": replica.version,
+            "state": str(row.state),
+            "message": row.fault,
+            "restarts": row.restarts,
+            "cpuMillicores": row.cpu,
+            "memoryBytes": row.memory,
+            "ageSeconds": round(row.age),
+            "ports": {str(declared): given for declared, given in sorted(replica.ports.items())},
+        }

@@ -1,0 +1,139 @@
+"""`reconciler validate`: every fault of a revision, or of files as they lie there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.options import DEFAULT_ORG, load, load_or_none, org_option, records_or_none, settings_option
+from reconciler.errors import UsageError
+
+if TYPE_CHECKING:
+    from reconciler.model.finding import Finding
+    from reconciler.model.resource import Resource
+    from reconciler.review.folder import Checked
+
+FORMS = ("text", "json", "github", "gitlab", "sarif")
+
+
+@click.command(epilog="Example: reconciler validate manifests/ --format json")
+@click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
+@click.option("--revision", metavar="REV", default="", help="A branch, tag or commit instead of the source's own.")
+@click.option("--format", "form", type=click.Choice(FORMS), default="text", help="Default: text.")
+@org_option
+@settings_option
+def command(settings_file: Path, path: Path | None, revision: str, form: str, org: str) -> int:
+    """Check manifests and say every fault, with its place and what to do.
+
+    With PATH, the files as they lie there, Git or not; no settings are needed then, and without them any location
+    counts as known. Of a single file the files around it are read too, since it refers to them.
+    Without PATH, the revision of every source in the settings. Only errors make the exit code 1.
+
+    The formats github (annotations of a workflow), gitlab (a code quality report) and sarif (2.1.0) name files from
+    the repository's root on.
+    """
+    from reconciler.model.finding import has_errors
+
+    if path is not None and revision:
+        raise UsageError("--revision is for the sources in the settings; leave PATH out")
+    if path is None and org:
+        raise UsageError("--org is for a PATH; the settings say the org of their sources")
+    checked = _sources(settings_file, revision) if path is None else [_folder(path, settings_file, org)]
+    _show(checked, form)
+    return int(any(has_errors(each.findings) for each in checked))
+
+
+def _folder(path: Path, settings_file: Path, org: str) -> Checked:
+    from msgspec.structs import replace
+
+    from reconciler.manifests.normalize import Dialect
+    from reconciler.pipeline.externals import Surroundings
+    from reconciler.review.folder import check
+    from reconciler.secrets.host_files import keyring_of
+
+    key = b"only looked at, never kept"
+    settings = load_or_none(settings_file)
+    if settings is None:
+        return check(path, Dialect(org or DEFAULT_ORG, secret_key=key, secrets="any"), Surroundings(unknown=True))
+    # Whoever looks at files need not be able to open them.
+    ring = replace(keyring_of(settings), required=False)
+    dialect = Dialect(org or settings.org, settings.scheme, key, ring, settings.secrets.policy)
+    return check(path, dialect, Surroundings.of(settings, org))
+
+
+def _sources(settings_file: Path, revision: str) -> list[Checked]:
+    from reconciler.clock import SystemClock
+    from reconciler.pipeline.source_pipeline import Line
+    from reconciler.review.folder import Checked
+
+    settings = load(settings_file)
+    records = records_or_none(settings)
+    checked: list[Checked] = []
+    seen: dict[str, str] = {}
+    for source in settings.sources:
+        line = Line(settings, source, records, SystemClock())
+        line.source.refresh()
+        delta = (prepared := line.prepare(revision, whole=True)).loaded.delta
+        findings = sorted([*prepared.findings, *_claimed(delta.added.values(), seen)])
+        new = {key: f"{each.path}:{each.line} of source {source.name}" for key, each in delta.added.items()}
+        checked.append(Checked(findings, delta.documents, len(new.keys() - seen.keys()), prepared.read, source.path))
+        seen |= new
+    return checked
+
+
+def _claimed(resources: Iterable[Resource], seen: Mapping[str, str]) -> Iterator[Finding]:
+    """Resources that another source declares too; ``seen`` says where."""
+    from reconciler.model.finding import Finding, Severity
+
+    for each in resources:
+        key = str(each.key)
+        if key in seen:
+            message = f"{key} is declared twice: here and at {seen[key]}"
+            yield Finding(each.path, each.line, 1, "duplicate-resource", Severity.ERROR, message, "keep one of the two",
+                          key)  # fmt: skip
+
+
+def _show(checked: Sequence[Checked], form: str) -> None:
+    from reconciler.cli.output import findings as told
+
+    found = [finding for each in checked for finding in each.findings]
+    documents, resources = sum(each.documents for each in checked), sum(each.resources for each in checked)
+    if form == "json":
+        told.echo_json(told.findings_document(found, documents, resources))
+    elif form != "text":
+        _show_to_a_forge(checked, form)
+    else:
+        from reconciler.cli.output.excerpt import Excerpts
+
+        for each in checked:
+            told.print_findings(each.findings, Excerpts(each.read))
+        seen = f"{told.numbered(documents, 'document')}, {told.numbered(resources, 'resource')}"
+        click.echo(f"{told.counted(found)} in {seen}\n{told.more(found)}", nl=False)
+
+
+def _show_to_a_forge(checked: Sequence[Checked], form: str) -> None:
+    """The findings with their paths from the repository's root on."""
+    from msgspec.structs import replace
+
+    from reconciler.pipeline.file_reader import below
+
+    found = [replace(each, path=below(one.base, each.path)) for one in checked for each in one.findings]
+    if form == "github":
+        from reconciler.cli.output.findings import counted
+        from reconciler.render.github import workflow_commands
+
+        click.echo(f"{workflow_commands(found)}{counted(found)}")
+        return
+    from reconciler.cli.output.findings import echo_json
+
+    if form == "gitlab":
+        from reconciler.render.gitlab import report
+
+        echo_json(report(found))
+    else:
+        from reconciler.render.sarif import sarif
+
+        echo_json(sarif(found))

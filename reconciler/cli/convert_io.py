@@ -1,0 +1,115 @@
+"""What `convert` and `import` share: files in, manifests out, and what is to be said on the way."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from reconciler.cli.options import coloured, paint
+from reconciler.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from reconciler.convert.drafts import Draft
+    from reconciler.model.finding import Finding
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_STDIN = "-"
+_COLOURS = {"error": "red", "warning": "yellow", "notice": "blue"}
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def files_argument(command: _Command) -> _Command:
+    """Give ``command`` the argument ``FILE…``, passed on as ``files``."""
+    return click.argument("files", metavar="FILE…", nargs=-1, required=True)(command)
+
+
+def out_options(command: _Command) -> _Command:
+    """Give ``command`` the options ``--out DIR`` and ``--force``, passed on under these names."""
+    force = click.option("--force", is_flag=True, help="Overwrite files that are there.")
+    out = click.option(
+        "--out",
+        metavar="DIR",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Write a file for each resource below DIR instead of to standard output.",
+    )
+    return out(force(command))
+
+
+def read_files(names: Sequence[str]) -> dict[str, bytes]:
+    """Path → content of every file that ``names`` give: files, directories with all below them, ``-`` for stdin.
+
+    Raises UsageError where one cannot be read or a directory holds none.
+    """
+    found: dict[str, bytes] = {}
+    for name in names:
+        if name == _STDIN:
+            found["stdin"] = sys.stdin.buffer.read()
+            continue
+        paths = [name]
+        if os.path.isdir(name):
+            paths = sorted(_below(name))
+            if not paths:
+                raise UsageError(f"{name} holds nothing to read: no file below it ends in {', '.join(_SUFFIXES)}")
+        found |= {path: _content(path) for path in paths}
+    return found
+
+
+def put(drafts: Sequence[Draft], out: Path | None, force: bool) -> None:
+    """Write ``drafts`` to stdout, or each to its file below ``out``.
+
+    Raises RefusedError, before anything is written, where files are there and ``force`` does not say to overwrite
+    them, or two resources would share one; UsageError where they cannot be written.
+    """
+    from reconciler.convert.drafts import file_of
+    from reconciler.documents.writer import stream, written
+
+    if out is None:
+        click.echo(stream(draft.body for draft in drafts), nl=False)
+        return
+    files = {file_of(draft): written(draft.body) for draft in drafts}
+    if len(files) < len(drafts):
+        raise RefusedError("two resources would be written to one file; leave --out away")
+    there = [path for path in files if (out / path).exists()]
+    if there and not force:
+        more = f" and {len(there) - 1} more" if len(there) > 1 else ""
+        raise RefusedError(f"{out / there[0]}{more} would be overwritten; --force does so")
+    try:
+        for path, text in files.items():
+            (out / path).parent.mkdir(parents=True, exist_ok=True)
+            (out / path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{out} cannot be written: {error.strerror or error}") from error
+
+
+def tell(findings: Sequence[Finding]) -> None:
+    """Each finding on stderr, without its line: any may hold a secret."""
+    on = coloured(sys.stderr)
+    for each in findings:
+        where = paint(f"{each.path}:{each.line}:{each.column}:", "bold", on)
+        severity = paint(str(each.severity), _COLOURS[each.severity], on)
+        click.echo(f"{where} {severity}: {each.message} {paint(f'[{each.rule}]', 'grey', on)}", err=True)
+        if each.suggestion:
+            click.echo(f"    {each.suggestion}", err=True)
+
+
+def _below(directory: str) -> Iterator[str]:
+    for folder, folders, files in os.walk(directory, onerror=_unreadable):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (os.path.join(folder, name) for name in files if name.endswith(_SUFFIXES))
+
+
+def _content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _unreadable(error: OSError) -> None:
+    raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None

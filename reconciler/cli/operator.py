@@ -1,0 +1,58 @@
+"""How a command passes on what an operator says: a row in the records, and a wake-up for the daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.options import load, operator
+
+if TYPE_CHECKING:
+    from reconciler.operations.commands import Operations
+
+
+def say(settings_file: Path, verb: Callable[[Operations], str], reason: str = "operator") -> None:
+    """Carry out ``verb``, tell what came of it, and wake the daemon. Raises RefusedError and RecordsError."""
+    from reconciler.clock import SystemClock
+    from reconciler.daemon.wake import wake
+    from reconciler.operations.commands import operate
+
+    settings = load(settings_file)
+    click.echo(operate(settings, SystemClock(), operator(), verb))
+    if not wake(settings.state, None, reason):
+        click.echo("no daemon runs; the next `reconciler apply` goes by it")
+
+
+def megabytes(size: int) -> str:
+    """``size`` (bytes) for people."""
+    return f"{size / 1e6:.1f} MB"
+
+
+def parse_until(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Callback of an option that is a time or a duration from now: seconds since the epoch."""
+    from reconciler.clock import SystemClock
+    from reconciler.settings import seconds
+
+    if value is None:
+        return None
+    now = SystemClock().now()
+    try:
+        end = now + seconds(value)
+    except ValueError:
+        try:
+            end = moment(value)
+        except ValueError:
+            raise click.BadParameter("write a time such as 2026-01-31T12:00:00Z, or 30m, 2h, 3d", ctx, param) from None
+    if end <= now:
+        raise click.BadParameter("that is over already", ctx, param)
+    return end
+
+
+def moment(text: str) -> float:
+    """A time such as ``2026-01-31T12:00:00Z`` in seconds since the epoch; UTC unless it says. Raises ValueError."""
+    at = datetime.fromisoformat(text)
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,176 @@
+"""What the commands share: the settings option, colour, and one way to complain."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from reconciler.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from reconciler.model.key import Key
+    from reconciler.records.store import Records
+    from reconciler.settings import Settings, SourceSettings
+
+_DEFAULT_SETTINGS = "/etc/reconciler/settings.yaml"
+
+DEFAULT_ORG = "org"
+"""The org of manifests that no settings speak of, unless ``--org`` names it."""
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_COLOURS = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "grey": "90"}
+
+
+def settings_option(command: _Command) -> _Command:
+    """Give ``command`` the option ``--settings FILE``, passed on as ``settings_file``."""
+    return click.option(
+        "--settings",
+        "settings_file",
+        metavar="FILE",
+        envvar="RECONCILER_SETTINGS",
+        default=_DEFAULT_SETTINGS,
+        help=f"The settings; else $RECONCILER_SETTINGS, else {_DEFAULT_SETTINGS}.",
+        type=click.Path(path_type=Path),
+    )(command)
+
+
+def org_option(command: _Command) -> _Command:
+    """Give ``command`` the option ``--org NAME``, for where there are no settings to say it."""
+    words = f"The org of the manifests; else that of the settings, else {DEFAULT_ORG}."
+    return click.option("--org", metavar="NAME", default="", help=words)(command)
+
+
+def blame_option(command: _Command) -> _Command:
+    """Give ``command`` the option ``--blame``, passed on as ``blame``: None where the number of changes decides."""
+    words = "Say whose commit asks for what; else up to 50 changes."
+    return click.option("--blame/--no-blame", default=None, help=words)(command)
+
+
+def load(settings_file: Path) -> Settings:
+    """The settings in ``settings_file``; raises UsageError that names every fault in it."""
+    from reconciler.settings import load_settings
+
+    return load_settings(settings_file)
+
+
+def chosen(settings: Settings, name: str) -> list[SourceSettings]:
+    """The source called ``name``, or all where it is empty; raises UsageError that names those that there are."""
+    found = [source for source in settings.sources if name in ("", source.name)]
+    if not found:
+        there = ", ".join(source.name for source in settings.sources)
+        raise UsageError(f"there is no source {name!r}; the settings have {there}")
+    return found
+
+
+def load_or_none(settings_file: Path) -> Settings | None:
+    """The settings, or None where there are none to read; a file that ``--settings`` names has to be there.
+
+    Raises UsageError that names every fault in them.
+    """
+    told = click.get_current_context().get_parameter_source("settings_file")
+    if told is not ParameterSource.COMMANDLINE and not os.access(settings_file, os.R_OK):
+        return None
+    return load(settings_file)
+
+
+class AskDaemon(Exception):
+    """This user may not read the records, and the daemon answers readers: it is to carry the command out."""
+
+    def __init__(self, state: Path, group: str) -> None:
+        super().__init__(group)
+        self.state = state
+        self.group = group
+
+
+def read_records(settings: Settings) -> Records:
+    """The records, for reading only; raises RecordsError where there are none yet or they cannot be read."""
+    from reconciler.records.store import FILE, Records
+
+    _ask_daemon(settings, settings.state / FILE)
+    return Records.open(settings.state / FILE, read_only=True)
+
+
+def records_or_none(settings: Settings) -> Records:
+    """The records, for reading only; empty ones in memory where nothing was ever recorded. Raises RecordsError."""
+    from reconciler.records.store import FILE, Records
+
+    path = settings.state / FILE
+    _ask_daemon(settings, path)
+    return Records.open(path, read_only=True) if _may_be_there(path) else Records.open(None)
+
+
+def is_served() -> bool:
+    """Whether the daemon carries this command out for somebody else."""
+    return "RECONCILER_SERVED" in os.environ
+
+
+def closed(settings: Settings, error: PermissionError) -> Exception:
+    """What to raise where this user may not read a file of the state directory: AskDaemon, else RefusedError."""
+    if settings.readers and not is_served():
+        return AskDaemon(settings.state, settings.readers)
+    return RefusedError(f"this user may not look at {error.filename}: run the command as root")
+
+
+def _ask_daemon(settings: Settings, path: Path) -> None:
+    """Raises AskDaemon where there are records which this user may not read, and readers are welcome."""
+    if _may_be_there(path) and not os.access(path, os.R_OK) and settings.readers and not is_served():
+        raise AskDaemon(settings.state, settings.readers)
+
+
+def _may_be_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError:
+        return True  # whoever opens it says what to do
+
+
+def parse_key(ctx: click.Context, param: click.Parameter, value: str | None) -> Key | None:
+    """Callback of a parameter that is a key (``workload/GVC/NAME``); raises click's UsageError that says so."""
+    from reconciler.model.key import Key
+
+    try:
+        return None if value is None else Key.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """``; did you mean X?`` where one of ``words`` is close to ``word``, else nothing."""
+    from reconciler.model.suggest import most_like
+
+    close = most_like(word, words)
+    return f"; did you mean {close}?" if close else ""
+
+
+def operator() -> str:
+    """Who is at the keyboard, for the records."""
+    if user := os.environ.get("SUDO_USER"):
+        return user
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether ``stream`` is a terminal whose user has not set NO_COLOR."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def paint(text: str, colour: str, on: bool) -> str:
+    """``text`` in ``colour`` where ``on`` says so; an empty colour leaves it as it is."""
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if on and colour else text
+
+
+def complain(message: str) -> None:
+    """Say on stderr what is wrong, in red on a terminal."""
+    click.echo(paint(f"error: {message}", "red", coloured(sys.stderr)), err=True)

@@ -1,0 +1,92 @@
+"""The line that a finding is about, with carets under the value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from unicodedata import category, east_asian_width
+
+from reconciler.documents.redaction import lines_of, visible_lines
+from reconciler.model.finding import Finding
+
+if TYPE_CHECKING:
+    from reconciler.pipeline.file_reader import Read
+
+WIDTH = 100
+"""Columns of a line that are shown; of a longer one, those around the caret."""
+LONGEST = 4 * WIDTH
+"""Characters of a line that are shown at most: some take no column."""
+BEFORE = 30
+"""Columns before the caret that a cut line keeps."""
+TAB = "    "
+HIDDEN = "*** (not shown, since it may be part of a secret)"
+
+
+class Excerpts:
+    """Excerpts of the files behind findings; each file is read once where its findings come in a row."""
+
+    def __init__(self, read: Read, *, secrets: bool = True) -> None:
+        """``secrets`` says whether there may be some, so that lines that may be part of one are hidden."""
+        self._read = read
+        self._visible: Callable[[bytes], list[str | None]] = visible_lines if secrets else lambda raw: [*lines_of(raw)]
+        self._path = ""
+        self._lines: list[str | None] = []
+        self._ends: dict[tuple[int, int], int] = {}
+
+    def of(self, finding: Finding) -> tuple[str, str] | None:
+        """The line of ``finding`` and the one with carets to go below it; None where there is none to show."""
+        if not finding.line:
+            return None
+        if finding.path != self._path:
+            from reconciler.documents.spans import spans
+
+            raw = self._read(finding.path)
+            self._path, self._lines, self._ends = finding.path, self._visible(raw), spans(raw)
+        if finding.line > len(self._lines):
+            return None
+        line = self._lines[finding.line - 1]
+        start = max(finding.column - 1, 0)
+        if line is None or start > len(line):
+            return HIDDEN, ""
+        stop = min(self._ends.get((finding.line, finding.column), 0) - 1, len(line.rstrip()))
+        return underlined(line, start, max(stop, start + 1))
+
+
+def underlined(line: str, start: int, stop: int) -> tuple[str, str]:
+    """``line`` as a terminal can show it, and the carets below the characters from ``start`` to ``stop``."""
+    line = line.rstrip()
+    first, last = 0, len(line)
+    # Of a file that is one long line every finding may show a part; none looks at all of it.
+    if len(line) > LONGEST or sum(_cell(character)[1] for character in line) > WIDTH:
+        first = max(0, start - BEFORE)
+        last = _fitting(line, first)
+    cells = [_cell(character) for character in line[first:last]]
+    shown = "…" * (first > 0) + "".join(text for text, _ in cells) + "…" * (last < len(line))
+    indent = (first > 0) + sum(width for _, width in cells[: start - first])
+    length = sum(width for _, width in cells[start - first : max(stop - first, 0)])
+    return shown, " " * indent + "^" * max(length, 1)
+
+
+def _fitting(line: str, first: int) -> int:
+    """The end of what fits into the width from ``first`` on."""
+    room = WIDTH
+    end = min(len(line), first + LONGEST)
+    for number in range(first, end):
+        room -= _cell(line[number])[1]
+        if room < 0:
+            return number
+    return end
+
+
+def _cell(character: str) -> tuple[str, int]:
+    """A character as it is shown, and how many columns it takes; what would move the cursor is written out."""
+    if " " <= character <= "~":
+        return character, 1
+    if character == "\t":
+        return TAB, len(TAB)
+    if category(character) in ("Mn", "Me"):
+        return character, 0
+    if not character.isprintable():
+        written = character.encode("unicode_escape", "replace").decode()
+        return written, len(written)
+    return character, 2 if east_asian_width(character) in "WF" else 1

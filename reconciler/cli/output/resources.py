@@ -1,0 +1,109 @@
+"""Resources as people and programs are shown them: items from records, lines from items; never secret data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from reconciler.cli.options import paint
+from reconciler.model.key import Kind
+from reconciler.model.record import Record
+from reconciler.status.conditions import READY, SUSPENDED, Condition, Facts, conditions
+
+MASK = "***"
+
+HEALTH_COLOURS = {"Healthy": "green", "Loading": "yellow", "Deleting": "yellow", "Unhealthy": "red", "Unknown": "grey"}
+
+
+def item(facts: Facts) -> dict[str, Any]:
+    """One resource as JSON: the fields of its manifest, then what is recorded about it."""
+    found: dict[str, Any] = {"kind": str(facts.key.kind), "name": facts.key.name, "gvc": facts.key.gvc}
+    if not facts.key.gvc:
+        del found["gvc"]
+    found |= body(facts)
+    newest = max(facts.records, key=lambda record: record.applied_at, default=None)
+    if newest is not None:
+        found |= {"source": newest.source, "revision": newest.revision, "version": version(facts)}
+        if newest.alias:
+            found["alias"] = newest.alias
+    found["health"] = str(facts.health)
+    found["conditions"] = [msgspec.structs.asdict(condition) for condition in conditions(facts)]
+    found["deployments"] = [_deployment(record) for record in facts.records if record.location]
+    return found
+
+
+def body(facts: Facts) -> dict[str, Any]:
+    """The fields of the manifest as applied last, empty where nothing is; ``***`` for whatever is secret."""
+    newest = max(facts.records, key=lambda record: record.applied_at, default=None)
+    if newest is None:
+        return {}
+    fields: dict[str, Any] = msgspec.json.decode(newest.body)
+    if facts.key.kind is Kind.SECRET and "data" in fields:
+        fields["data"] = _hidden(fields["data"])
+    return fields
+
+
+def version(facts: Facts) -> int:
+    """The version applied last, 0 where none is."""
+    return max((record.version for record in facts.records), default=0)
+
+
+def ready_words(found: Sequence[Condition]) -> str:
+    """``yes``, or the reason why not; and that an operator wants nothing done."""
+    ready = next((condition for condition in found if condition.type == READY), None)
+    if ready is None:
+        return "-"
+    words = "yes" if ready.status else ready.reason
+    held = words != SUSPENDED and any(condition.type == SUSPENDED for condition in found)
+    return f"{words}, suspended" if held else words
+
+
+def columns(rows: Sequence[Sequence[str]], indent: str = "", colours: dict[str, str] | None = None) -> str:
+    """``rows`` as lines with aligned cells; a cell whose text ``colours`` knows is painted."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            paint(cell, (colours or {}).get(cell, ""), bool(colours)) + " " * (width - len(cell))
+            for cell, width in zip(row, widths, strict=True)
+        ]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def endpoint(record: Record) -> str:
+    """Where what ``record`` is about answers, empty where nowhere."""
+    status = msgspec.json.decode(record.state).get("status")
+    return str(status.get("endpoint") or "") if isinstance(status, dict) else ""
+
+
+def replicas(record: Record) -> Iterator[tuple[str, ...]]:
+    """A row for each replica, as its engine last told of it: name, place, version, state, restarts, ports, message."""
+    status = msgspec.json.decode(record.state).get("status")
+    for each in status.get("replicas", ()) if isinstance(status, dict) else ():
+        ports = " ".join(f"127.0.0.1:{given}->{declared}" for declared, given in each["ports"].items())
+        restarts = each.get("restarts", 0)
+        yield (
+            each["name"],
+            record.location,
+            f"version {each['version']}",
+            "ready" if each["ready"] else "not ready",
+            f"{restarts} restart{'' if restarts == 1 else 's'}",
+            ports,
+            " ".join(each["message"].split()),
+        )
+
+
+def _deployment(record: Record) -> dict[str, Any]:
+    state: dict[str, Any] = msgspec.json.decode(record.state)
+    seen = {"location": record.location, "engine": record.engine, "health": str(record.health)}
+    return {**seen, "version": record.version, **state}
+
+
+def _hidden(value: Any) -> Any:
+    """``value`` with the names that it has and none of the data, whatever the records hold of it."""
+    if isinstance(value, dict):
+        return {name: _hidden(member) for name, member in value.items()}
+    return MASK

@@ -1,0 +1,63 @@
+"""What `reconciler apply --wait` waits for: shown while it does, and named where it was in vain."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from reconciler.cli.output.live_display import Live, harmless
+from reconciler.errors import RecordsError
+
+if TYPE_CHECKING:
+    from reconciler.records.store import Records
+    from reconciler.settings import Settings
+
+LOOK = 0.2
+"""Seconds between looks at the records."""
+MOST = 10
+"""Lines about what is not healthy; of the rest only that there is more."""
+
+
+@contextmanager
+def shown(settings: Settings, wait: bool) -> Iterator[None]:
+    """Show on a terminal what is not healthy yet, a line each; gone without a trace at the end."""
+    if not (wait and sys.stdout.isatty()):
+        yield
+        return
+    over = Event()
+    drawing = Thread(target=_draw, args=(settings, over), daemon=True)
+    drawing.start()
+    try:
+        yield
+    finally:
+        over.set()
+        drawing.join()
+
+
+def unwell_lines(records: Records) -> list[str]:
+    """``workload/shop/api@local  1 of 2 replicas updated, 0 available``, a line for each that is not healthy."""
+    from reconciler.status.progress import unwell
+
+    found = list(islice(unwell(records), MOST + 1))
+    width = max((len(each.target) for each in found), default=0)
+    lines = [f"{each.target:<{width}}  {harmless(each.message)}" for each in found[:MOST]]
+    return lines if len(found) <= MOST else [*lines, "… and more; see: reconciler get"]
+
+
+def _draw(settings: Settings, over: Event) -> None:
+    """Draw until it is ``over``, on a connection of its own, since others of this process are at work on theirs."""
+    from reconciler.records.store import FILE, Records
+
+    records: Records | None = None
+    with Live(sys.stdout) as live:
+        while not over.wait(LOOK):
+            with suppress(RecordsError):
+                records = records or Records.open(settings.state / FILE, read_only=True)
+                live.draw(unwell_lines(records))
+        live.clear()
+    if records is not None:
+        records.close()

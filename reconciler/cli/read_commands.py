@@ -1,0 +1,53 @@
+"""A command that the daemon carries out for somebody who may only look: refused unless it does nothing else."""
+
+from __future__ import annotations
+
+import sys
+
+from click.core import ParameterSource
+
+READING = {
+    "get": {"kind", "name", "gvc", "output"},
+    "describe": {"key"},
+    "events": {"key", "follow", "last", "output"},
+    "logs": {"query", "follow", "since", "until", "limit", "location", "output"},
+    "top": {"gvc", "once", "interval", "output"},
+    "history": {"source", "last", "output"},
+    "plan": {"revision", "name", "form", "detailed_exitcode", "blame"},
+}
+"""The commands, each with the arguments and options that may be given; others name files, or change something."""
+
+
+def refusal(words: list[str]) -> str:
+    """Why the command line ``words`` is not carried out for others; ``""`` where it is, faulty though it may be."""
+    import click
+
+    from reconciler.cli import cli
+
+    name = words[0] if words else ""
+    command = cli.get_command(click.Context(cli), name) if name in READING else None
+    if command is None:
+        return f"`{name}` is not for readers; they have {', '.join(READING)}"
+    try:
+        context = command.make_context(name, words[1:], resilient_parsing=False)
+    except (click.ClickException, click.exceptions.Exit):
+        return ""  # said again, in its own words, where it is carried out
+    given = [each for each in context.params if context.get_parameter_source(each) is ParameterSource.COMMANDLINE]
+    other = sorted(set(given) - READING[name])
+    return f"{name}: {', '.join(other)} cannot be given by readers" if other else ""
+
+
+def main() -> None:
+    """Carry out the command line of this process."""
+    from reconciler import cli
+    from reconciler.cli.options import complain
+
+    why = refusal(sys.argv[1:])
+    if why:
+        complain(why)
+        sys.exit(2)
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

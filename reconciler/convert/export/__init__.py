@@ -1,0 +1,1 @@
+"""Manifests that the platform exported become manifests to keep."""

@@ -1,0 +1,100 @@
+"""One exported body as people write it; the schema of its kind says what is a default, a link or a URI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reconciler.convert.drafts import Body
+from reconciler.documents.schema.validator import checker
+from reconciler.manifests.field_schema import Shape, shape_of
+from reconciler.manifests.links import LinkError, parse_link
+from reconciler.manifests.normalize import Dialect, Former, translate
+from reconciler.model.key import GVC_SCOPED, Kind
+from reconciler.model.resource import OPEN_GVC
+
+_COMMANDS = ("command", "args")
+"""Fields of a container in which variables are used, besides those that the schema calls URIs."""
+
+
+class Tidying:
+    """Tidies what belongs to a resource of ``kind`` in ``gvc``; ``dialect`` is that of the export."""
+
+    def __init__(self, kind: Kind, gvc: str, dialect: Dialect) -> None:
+        self._kind = kind
+        self._gvc = gvc
+        self._dialect = dialect
+        self._is_sound = False
+
+    def manifest(self, value: Body) -> Body:
+        """The fields of a manifest without those that only say a default, in their own order.
+
+        Of one that breaks its schema the defaults stay too, since nobody can say what is one.
+        """
+        self._is_sound = checker(str(self._kind)).valid(value)
+        tidy: Body = self._tidy(shape_of(str(self._kind)), value)
+        if self._kind is Kind.WORKLOAD:
+            self._containers(tidy)
+        return tidy
+
+    def _tidy(self, shape: Shape, value: Any) -> Any:
+        if isinstance(value, dict):
+            return self._mapping(shape, value)
+        if isinstance(value, list) and shape.items is not None:
+            return [self._tidy(shape.items, item) for item in value]
+        if isinstance(value, str) and shape.link:
+            return self._link(value)
+        if isinstance(value, str) and shape.uri:
+            return self._ours(value)
+        return value
+
+    def _mapping(self, shape: Shape, value: Body) -> Body:
+        kept: Body = {}
+        for name, member in value.items():
+            child = shape.member(name)
+            tidy = member if child is None else self._tidy(child, member)
+            if not (self._is_sound and name in shape.fill and self._is_default(shape, name, tidy)):
+                kept[name] = tidy
+        return kept
+
+    def _is_default(self, shape: Shape, name: str, tidy: Any) -> bool:
+        """Whether leaving out the field ``name`` of ``shape`` says the same as ``tidy``, which is in our words."""
+        default = shape.fill[name]
+        # A value in our words by now, so of the spelling there is nothing left to translate.
+        formed = Former(Dialect(self._dialect.org), self._gvc or OPEN_GVC).form(shape.properties[name], tidy)
+        return bool(formed == default) and isinstance(formed, bool) == isinstance(default, bool)
+
+    def _link(self, text: str) -> str:
+        """Relative where the link leads into the org at hand, to the GVC too where it is the resource's own."""
+        org = self._dialect.org
+        if not org:
+            return text
+        try:
+            link = parse_link(text, org, self._gvc)
+        except LinkError:
+            return text
+        own, inner = f"/org/{org}/", f"/org/{org}/gvc/{self._gvc}/"
+        if self._gvc and link.kind in GVC_SCOPED and text.startswith(inner):
+            return f"//{text[len(inner) :]}"
+        return f"//{text[len(own) :]}" if text.startswith(own) and link.kind is not Kind.ORG else text
+
+    def _ours(self, text: str) -> str:
+        return text if self._dialect.scheme == "platform" else translate(text, self._dialect.scheme)
+
+    def _containers(self, tidy: Body) -> None:
+        """Images of the org become relative; commands and arguments use our variables."""
+        spec = tidy.get("spec")
+        containers = spec.get("containers") if isinstance(spec, dict) else None
+        for container in containers if isinstance(containers, list) else ():
+            if not isinstance(container, dict):
+                continue
+            own, image = f"/org/{self._dialect.org}/image/", container.get("image")
+            if self._dialect.org and isinstance(image, str) and image.startswith(own):
+                container["image"] = f"//image/{image[len(own) :]}"
+            for field in _COMMANDS:
+                if field in container:
+                    container[field] = self._text(container[field])
+
+    def _text(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._text(item) for item in value]
+        return self._ours(value) if isinstance(value, str) else value

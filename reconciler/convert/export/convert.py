@@ -1,0 +1,173 @@
+"""What the platform exports, as people write it: server-owned fields and defaults gone, links short, words ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from reconciler.convert.drafts import Body, Draft, in_order
+from reconciler.convert.export.cleaner import Tidying
+from reconciler.convert.kubernetes.bundle import Source
+from reconciler.convert.notes import Remark
+from reconciler.manifests.document import BUILT_IN_TAGS, SERVER_OWNED
+from reconciler.manifests.links import BUILT_IN
+from reconciler.manifests.normalize import Dialect
+from reconciler.model.finding import Pointer
+from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+from reconciler.model.suggest import most_like
+
+_HEAD = ("kind", "name", "description", "gvc", "tags")
+_LISTS = frozenset({"list", "queryresult"})
+_SELF = re.compile(r"/org/([^/]+)(?:/gvc/([^/]+))?(?:/.*)?")
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """The manifests in apply order, and what is to be said about them."""
+
+    drafts: list[Draft]
+    remarks: list[Remark]
+
+
+class _Exported(NamedTuple):
+    """One resource as it was exported, and where it stands."""
+
+    source: Source
+    at: Pointer
+    value: Body
+
+
+def normalise(sources: Iterable[Source], org: str = "", scheme: str = "platform") -> Imported:
+    """Manifests for the exported resources in ``sources`` (4-fields.md, sections 1 and 2).
+
+    Links into ``org`` become relative; where it is not given, the link of a resource to itself says it. ``scheme`` is
+    how the platform is spelled in them. Read by the same settings, the result has the normal form of the original.
+    """
+    importing = _Importing(org, scheme)
+    for source in sources:
+        for at, value in _listed(source.value, ()):
+            importing.add(source, at, value)
+    return Imported(in_order(importing.drafts.values()), importing.remarks)
+
+
+class _Importing:
+    """The manifests so far, by key, and the remarks."""
+
+    def __init__(self, org: str, scheme: str) -> None:
+        self.drafts: dict[Key, Draft] = {}
+        self.remarks: list[Remark] = []
+        self._org = org
+        self._scheme = scheme
+
+    def add(self, source: Source, at: Pointer, value: Any) -> None:
+        """Take one document, or an item of a list."""
+        if not isinstance(value, dict):
+            self._say("import-not-a-manifest", source, at, "a manifest is a mapping that begins with `kind:`")
+            return
+        found = _Exported(source, at, value)
+        kind = self._kind(found)
+        if kind is None or self._is_left_out(found, kind):
+            return
+        name = value.get("name")
+        if not isinstance(name, str) or not name:
+            self._say("import-not-a-manifest", source, (*at, "name"), "the manifest has no name")
+            return
+        draft = self._draft(found, kind, name)
+        if kind in GVC_SCOPED and not draft.gvc:
+            message = f"nothing says to which GVC {kind}/{name} belongs"
+            self._say(
+                "import-gvc", source, (*at, "name"), message, "write `gvc: NAME`, or put it below its GVC's manifest"
+            )
+        key = Key(kind, draft.gvc, name)
+        if key in self.drafts:
+            self._say("import-duplicate", source, (*at, "name"), f"{key} is given twice", "keep one of the two")
+        self.drafts.setdefault(key, draft)
+
+    def _kind(self, found: _Exported) -> Kind | None:
+        written = found.value.get("kind")
+        kind = KINDS.get(written) if isinstance(written, str) else None
+        place = (*found.at, "kind")
+        if written == "deployment":
+            self._say("import-built-in", found.source, place, "deployments come with their workload; it is left out")
+        elif "apiVersion" in found.value:
+            message = "this is a Kubernetes resource, not a manifest"
+            self._say("import-not-a-manifest", found.source, place, message, "use `reconciler convert`")
+        elif kind is None:
+            near = most_like(str(written).lower(), KINDS)
+            hint = f"did you mean {near}?" if near else f"one of {', '.join(KINDS)}"
+            self._say("import-not-a-manifest", found.source, place, "the platform has no such kind", hint)
+        else:
+            return kind
+        return None
+
+    def _is_left_out(self, found: _Exported, kind: Kind) -> bool:
+        """Whether the resource is the platform's own, or a secret of which only the shell was exported."""
+        value, named = found.value, f"{kind}/{found.value.get('name')}"
+        if value.get("origin") == "builtin" or named in BUILT_IN:
+            self._say("import-built-in", found.source, (*found.at, "name"), f"{named} is built in and is left out")
+            return True
+        if kind is Kind.SECRET and not value.get("data"):
+            message = f"{named} has no data and is left out: reading a secret returns none"
+            self._say("import-no-data", found.source, (*found.at, "name"), message,
+                      "add what `reveal` returns, and import it again")  # fmt: skip
+            return True
+        return False
+
+    def _draft(self, found: _Exported, kind: Kind, name: str) -> Draft:
+        org, gvc = _self(found.value)
+        written = found.value.get("gvc")
+        gvc = (written if isinstance(written, str) else gvc) if kind in GVC_SCOPED else ""
+        tidying = Tidying(kind, gvc, Dialect(self._org or org, self._scheme))
+        kept = {field: member for field, member in found.value.items() if field not in SERVER_OWNED}
+        tidy = tidying.manifest(kept)
+        head: Body = {"gvc": gvc} if gvc else {}
+        if tags := self._tags(found):
+            head["tags"] = tags
+        whole = {**tidy, **head}
+        if whole.get("description") == name:
+            del whole["description"]
+        if not tags:
+            whole.pop("tags", None)
+        return Draft(kind, gvc, name, {field: whole[field] for field in (*_HEAD, *tidy) if field in whole})
+
+    def _tags(self, found: _Exported) -> Body:
+        tags = found.value.get("tags")
+        if not isinstance(tags, dict):
+            return {}
+        own, kept = f"{self._scheme}/", {}
+        for tag, text in tags.items():
+            ours = f"platform/{tag[len(own) :]}" if tag.startswith(own) else tag
+            if ours.startswith("platform/") and ours not in BUILT_IN_TAGS:
+                message = f"the tag {tag} is the platform's own and is left out"
+                self._say("import-built-in", found.source, (*found.at, "tags", tag), message)
+            else:
+                kept[ours] = text
+        return kept
+
+    def _say(self, rule: str, source: Source, at: Pointer, message: str, suggestion: str = "") -> None:
+        self.remarks.append(Remark(rule, source.path, source.position, at, message, suggestion, on_key=True))
+
+
+def _listed(value: Any, at: Pointer) -> Iterator[tuple[Pointer, Any]]:
+    """``value``, or the items of the list that it is, as the API and a query return them."""
+    if isinstance(value, list):
+        yield from (((index,), item) for index, item in enumerate(value))
+        return
+    fields = value if isinstance(value, dict) else {}
+    kind, items = fields.get("kind"), fields.get("items")
+    if isinstance(kind, str) and kind in _LISTS and isinstance(items, list):
+        yield from (((*at, "items", index), item) for index, item in enumerate(items))
+    else:
+        yield at, value
+
+
+def _self(value: Body) -> tuple[str, str]:
+    """Org and GVC as the resource's link to itself names them, "" where it has none."""
+    links = value.get("links")
+    for link in links if isinstance(links, list) else ():
+        if isinstance(link, dict) and link.get("rel") == "self" and isinstance(link.get("href"), str):
+            match = _SELF.fullmatch(link["href"])
+            return (match[1], match[2] or "") if match else ("", "")
+    return "", ""

@@ -1,0 +1,86 @@
+"""How what a Service selects is reached here, told at the Service and wherever its old address is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from reconciler.convert.kubernetes.bundle import WORKLOADS, Bundle, Item
+from reconciler.convert.kubernetes.jobs import template_of
+from reconciler.convert.kubernetes.services import ports_of
+from reconciler.convert.kubernetes.workloads import Deployed
+from reconciler.convert.tracked_value import Part
+
+_ADDRESS = re.compile(
+    r"(?P<scheme>://|@)?(?<![-.\w])(?P<name>[a-z][-a-z0-9]*)(?:\.(?P<namespace>[a-z0-9][-a-z0-9]*))?"
+    r"(?P<cluster>\.svc(?:\.cluster\.local)?)?(?::(?P<port>[0-9]{2,5}))?(?![-.\w])"
+)
+"""A host name such as web, web.shop or web.shop.svc.cluster.local, with what makes it likely that it is one."""
+
+
+_DEFAULTS = {"http": 80, "https": 443}
+"""Ports that go without saying, by what stands before ``://``."""
+
+
+class Address(NamedTuple):
+    """The name of a workload inside the platform, and its ports by those of the Service."""
+
+    host: str
+    ports: Mapping[int, int]
+
+
+Addresses = Mapping[tuple[str, str], Address]
+"""Namespace and name of a Service to where what it selects is reached."""
+
+
+def tell_addresses(bundle: Bundle, deployed: Iterable[Deployed]) -> None:
+    """Remark, on every Service and in every text that names one, the name and port that hold here."""
+    known: dict[tuple[str, str], Address] = {}
+    for one in deployed:
+        for service in one.services:
+            if (service.namespace, service.name) not in known:
+                known[service.namespace, service.name] = address = _address(service, one)
+                changed = [f"{here} instead of {there}" for there, here in address.ports.items() if here != there]
+                ports = f", on port {', '.join(changed)}" if changed else ""
+                service.root["metadata"]["name"].say(
+                    "convert-service-name", f"{service} is reached at {address.host} here{ports}"
+                )
+    for item in bundle.of(*WORKLOADS, "ConfigMap"):
+        for part in _texts(item):
+            found = dict.fromkeys(_named(part.text(), item.namespace, known))
+            if found:
+                part.say("convert-service-name", f"{', '.join(found)} here")
+
+
+def _address(service: Item, deployed: Deployed) -> Address:
+    """Where ``service`` leads; ports that the workload does not have are left out."""
+    ports = {}
+    for port in ports_of(service):
+        numbers = [each.number for each in deployed.ports if port.target in (each.number, each.name)]
+        if numbers:
+            ports[port.number] = numbers[0]
+    return Address(f"{deployed.name}.{deployed.gvc}.platform.local", ports)
+
+
+def _texts(item: Item) -> Iterator[Part]:
+    """Where ``item`` may name a Service: its texts, commands, arguments and plain variables."""
+    if item.kind == "ConfigMap":
+        yield from (part for _, part in item.root["data"].fields() if isinstance(part.value, str))
+        return
+    for container in template_of(item)["spec"]["containers"].items():
+        yield from (part for field in ("command", "args") for part in container[field].items())
+        yield from (variable["value"] for variable in container["env"].items() if variable["value"])
+
+
+def _named(text: str, namespace: str, known: Addresses) -> Iterator[str]:
+    """``web:80 is web.shop.platform.local:8080`` for every Service of ``known`` that ``text`` addresses."""
+    for match in _ADDRESS.finditer(text):
+        address = known.get((match["namespace"] or namespace, match["name"]))
+        if address is None or not (match["scheme"] or match["cluster"] or match["port"]):
+            continue
+        port = int(match["port"] or 0)
+        default = next((number for end, number in _DEFAULTS.items() if text.endswith(end, 0, match.start())), 0)
+        number = address.ports.get(port or default, port)
+        here = f":{number}" if number not in (0, default) else ""
+        yield f"{match[0].removeprefix(match['scheme'] or '')} is {address.host}{here}"

@@ -1,0 +1,96 @@
+"""Replicas and HorizontalPodAutoscaler as options of a workload."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from reconciler.convert.drafts import Body
+from reconciler.convert.kubernetes.bundle import Bundle, Item
+from reconciler.convert.tracked_value import Part
+
+_MOST_CPU = 100
+
+
+class Scalers:
+    """The autoscalers of a bundle by what they scale."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._scalers: dict[tuple[str, str, str], Item] = {}
+        for item in bundle.of("HorizontalPodAutoscaler"):
+            target = item.spec["scaleTargetRef"]
+            target["apiVersion"].text()
+            kind, name = target["kind"].text(), target["name"].text()
+            if bundle.find(kind, item.namespace, name) is None:
+                item.root.ignored()
+                target["name"].say("convert-missing", f"{kind} {name}, which it scales, is not among the files")
+            self._scalers[kind, item.namespace, name] = item
+
+    def options(self, item: Item, share: Fraction) -> Body:
+        """``defaultOptions`` of what ``item`` becomes; ``share`` is the part of its cpu that is requested."""
+        scaler = self._scalers.get((item.kind, item.namespace, item.name))
+        replicas = item.spec["replicas"].number()
+        if scaler is not None:
+            return _scaled(scaler.spec, share)
+        if item.kind == "DaemonSet":
+            item.root["kind"].say("convert-changed", "one replica on every machine has no counterpart; it gets one",
+                                  "set defaultOptions.autoscaling")  # fmt: skip
+        if replicas == 0:
+            return {"autoscaling": _fixed(1), "suspend": True}
+        return {"autoscaling": _fixed(1 if replicas is None else max(replicas, 1))}
+
+
+def _fixed(replicas: int) -> Body:
+    return {"metric": "disabled", "minScale": replicas, "maxScale": replicas}
+
+
+def _scaled(spec: Part, share: Fraction) -> Body:
+    least, most = spec["minReplicas"].number(), spec["maxReplicas"].number()
+    if most is None:
+        spec.say("convert-malformed", "the field `maxReplicas` is missing")
+    if least == 0:
+        spec["minReplicas"].say("convert-changed", "a standard workload always has a replica; 1 is taken")
+    bounds = {"minScale": max(least or 1, 1), "maxScale": max(most or 1, least or 1, 1)}
+    target = _cpu_target(spec)
+    if target is None:
+        spec.say("convert-changed", "nothing that the platform scales by is named, so the number stays at the least",
+                 "choose defaultOptions.autoscaling.metric")  # fmt: skip
+        return {"autoscaling": {"metric": "disabled", **bounds}}
+    part, percent = target
+    fit = min(max(round(percent * share), 1), _MOST_CPU)
+    if fit != percent:
+        part.say("convert-changed", f"{percent} % of what is requested is taken for {fit} % of what is allowed")
+    return {"autoscaling": {"metric": "cpu", "target": fit, **bounds}, "capacityAI": False}
+
+
+def _cpu_target(spec: Part) -> tuple[Part, int] | None:
+    """Where the percentage of cpu is written, and the percentage."""
+    if spec["targetCPUUtilizationPercentage"]:
+        return _percentage(spec["targetCPUUtilizationPercentage"])
+    for metric in spec["metrics"].items():
+        if metric.peek("type") != "Resource" or metric["resource"]["name"].text() != "cpu":
+            metric.ignored()
+            metric.say("convert-left-out", f"workloads do not scale by {_called(metric)}; it is left out")
+            continue
+        metric["type"].text()
+        resource = metric["resource"]
+        target = resource["target"]
+        target["type"].text()
+        value = target["averageUtilization"] or resource["targetAverageUtilization"]
+        if value:
+            return _percentage(value)
+    return None
+
+
+def _percentage(part: Part) -> tuple[Part, int] | None:
+    value = part.number()
+    return None if value is None else (part, value)
+
+
+def _called(metric: Part) -> str:
+    """Kind and name of a metric, as far as it says them."""
+    kind = metric.peek("type")
+    holder = metric.peek(f"{kind[:1].lower()}{kind[1:]}") if isinstance(kind, str) else None
+    named = holder if isinstance(holder, dict) else {}
+    inner = named.get("metric")
+    name = named.get("name") or (inner.get("name") if isinstance(inner, dict) else None)
+    return f"{kind} {name}" if isinstance(name, str) else "this metric"

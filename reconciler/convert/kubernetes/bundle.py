@@ -1,0 +1,142 @@
+"""Kubernetes documents as resources: lists unpacked, each known by kind, namespace and name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from reconciler.convert.tracked_value import Part, Sheet
+from reconciler.model.finding import Pointer
+from reconciler.model.key import KINDS
+
+GROUPS: dict[str, frozenset[str]] = {
+    "Deployment": frozenset({"apps", "extensions"}),
+    "StatefulSet": frozenset({"apps"}),
+    "ReplicaSet": frozenset({"apps", "extensions"}),
+    "ReplicationController": frozenset({""}),
+    "DaemonSet": frozenset({"apps", "extensions"}),
+    "CronJob": frozenset({"batch"}),
+    "Job": frozenset({"batch"}),
+    "Secret": frozenset({""}),
+    "ConfigMap": frozenset({""}),
+    "PersistentVolumeClaim": frozenset({""}),
+    "Ingress": frozenset({"networking.k8s.io", "extensions"}),
+    "Service": frozenset({""}),
+    "HorizontalPodAutoscaler": frozenset({"autoscaling"}),
+    "ServiceAccount": frozenset({""}),
+    "PersistentVolume": frozenset({""}),
+    "StorageClass": frozenset({"storage.k8s.io"}),
+}
+"""Kinds that become something, or inform what does, with the API groups in which they are meant."""
+
+JOBS = ("CronJob", "Job")
+"""Kinds that become cron workloads."""
+
+WORKLOADS = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "DaemonSet", *JOBS)
+"""Kinds that become workloads."""
+
+_LISTED = frozenset({"List", *(f"{kind}List" for kind in GROUPS)})
+_UNSCOPED = frozenset({"PersistentVolume", "StorageClass"})
+
+
+class Source(NamedTuple):
+    """One document of a file."""
+
+    path: str
+    position: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One Kubernetes resource; ``meant`` says whether ``kind`` is one that conversions know."""
+
+    kind: str
+    namespace: str
+    name: str
+    root: Part
+    meant: bool
+
+    @property
+    def spec(self) -> Part:
+        """Its field ``spec``."""
+        return self.root["spec"]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its own labels."""
+        return self.root["metadata"]["labels"].mapping()
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class Bundle:
+    """All resources that are converted together, in the order of their documents."""
+
+    def __init__(self, sources: Iterable[Source]) -> None:
+        self.sheets: list[Sheet] = []
+        self.items: list[Item] = []
+        self._found: dict[tuple[str, str, str], Item] = {}
+        for source in sources:
+            for at, value in _unpacked(source.value, ()):
+                self._add(source, at, value)
+
+    def of(self, *kinds: str) -> Iterator[Item]:
+        """The resources of ``kinds``, one kind after the other."""
+        for kind in kinds:
+            yield from (item for item in self.items if item.kind == kind and item.meant)
+
+    def find(self, kind: str, namespace: str, name: str) -> Item | None:
+        """The resource of that kind and name, None where it is not among the files."""
+        return self._found.get((kind, "" if kind in _UNSCOPED else namespace, name))
+
+    def _add(self, source: Source, at: Pointer, value: Any) -> None:
+        sheet = Sheet(source.path, source.position)
+        self.sheets.append(sheet)
+        root = Part(sheet, at, value)
+        if not isinstance(value, dict) or "kind" not in value or "apiVersion" not in value:
+            _refuse(root)
+            return
+        kind, group = root["kind"].needed(), root["apiVersion"].needed().rpartition("/")[0]
+        meant = group in GROUPS.get(kind, ())
+        item = Item(kind, root["metadata"]["namespace"].text(), _name(root["metadata"], meant), root, meant)
+        key = (kind, "" if kind in _UNSCOPED else item.namespace, item.name)
+        if meant and key in self._found:
+            first = self._found[key].root.sheet
+            root.say("convert-duplicate", f"{item} is given twice, first in {first.path}", "keep one of the two")
+        elif item.name or not meant:
+            self._found |= {key: item} if meant else {}
+            self.items.append(item)
+
+
+def _name(metadata: Part, needed: bool) -> str:
+    """The name, else what the names that a cluster makes up begin with."""
+    generated = metadata["generateName"].text().rstrip("-")
+    if metadata["name"] or not generated:
+        return metadata["name"].needed() if needed else metadata["name"].text()
+    return generated
+
+
+def _kind(value: Any) -> str:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else ""
+
+
+def _unpacked(value: Any, at: Pointer) -> Iterator[tuple[Pointer, Any]]:
+    """``value``, or what the list that it is holds; lists do not hold lists."""
+    if _kind(value) in _LISTED and isinstance(value.get("items"), list):
+        yield from (((*at, "items", index), item) for index, item in enumerate(value["items"]))
+    else:
+        yield at, value
+
+
+def _refuse(root: Part) -> None:
+    kind = _kind(root.value)
+    if kind in KINDS and "apiVersion" not in root.value:
+        message = f"this is a manifest of the platform already, of kind {kind}"
+        root.say("convert-not-kubernetes", message, "leave it out; `reconciler import` tidies manifests")
+    else:
+        root.say("convert-not-kubernetes", "a Kubernetes resource is a mapping with `apiVersion` and `kind`")
+    root.ignored()

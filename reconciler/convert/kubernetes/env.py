@@ -1,0 +1,125 @@
+"""Environment variables: plain values, and references into secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from reconciler.convert.kubernetes.bundle import Item
+from reconciler.convert.kubernetes.names import fitting
+from reconciler.convert.kubernetes.secrets import Kept, Secrets
+from reconciler.convert.tracked_value import Part
+
+_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]{0,119}")
+_RESERVED = frozenset({"K_SERVICE", "K_CONFIGURATION", "K_REVISION"})
+_SOURCES = {
+    "secretKeyRef": "Secret",
+    "configMapKeyRef": "ConfigMap",
+    "secretRef": "Secret",
+    "configMapRef": "ConfigMap",
+}
+_BUILT_IN = {"metadata.namespace": "$(PLATFORM_GVC)"}
+"""Fields of a pod to what the platform knows in their place (document 1, Built-in environment variables)."""
+
+
+class Readings:
+    """What one workload reads out of secrets, by environment or by mount."""
+
+    def __init__(self, user: Item, secrets: Secrets) -> None:
+        self._user = user
+        self._secrets = secrets
+        self.names: set[str] = set()
+
+    def secret(self, kind: str, named: Part, optional: Part) -> Kept | None:
+        """What became of the ``kind`` that ``named`` names; None where it is optional and not among the files."""
+        name = named.needed()
+        kept = self._secrets.look(kind, self._user.namespace, name)
+        if kept is None and optional.flag():
+            named.say("convert-missing", f"the optional {kind} {name} is not among the files and is left out")
+            return None
+        if kept is None:
+            kept = Kept(fitting(name), "", ())
+            named.say("convert-missing", f"the {kind} {name} is not among the files",
+                      f"the secret {kept.name} has to exist")  # fmt: skip
+        self.names.add(kept.name)
+        return kept
+
+    def key(self, kept: Kept, key: Part) -> str:
+        """The URI of one key of a secret; one that it does not have is told."""
+        name = key.needed()
+        if kept.type and name not in kept.keys:
+            key.say("convert-missing", f"the secret {kept.name} has no key {name}")
+        return f"platform://secret/{kept.name}.{name}"
+
+
+class Variable(NamedTuple):
+    """A variable with the part that gives it."""
+
+    part: Part
+    name: str
+    value: str
+
+
+def variables(container: Part, readings: Readings) -> list[dict[str, str]]:
+    """``env`` and ``envFrom`` as the platform writes them; of several with one name the last holds, ``env`` first."""
+    wanted: dict[str, Variable] = {}
+    for variable in (*_imported(container, readings), *_own(container, readings)):
+        if variable.name in _RESERVED or variable.name.startswith("PLATFORM_") or not _NAME.fullmatch(variable.name):
+            variable.part.say("convert-left-out", f"the platform takes no variable called {variable.name!r}")
+        else:
+            wanted[variable.name] = variable
+    return [{"name": each.name, "value": each.value} for each in wanted.values()]
+
+
+def _own(container: Part, readings: Readings) -> Iterator[Variable]:
+    for part in container["env"].items():
+        name, source = part["name"].needed(), part["valueFrom"]
+        if not source:
+            yield Variable(part, name, part["value"].text())
+            continue
+        value = next(filter(None, (_taken_from(form, each, readings) for form, each in source.fields())), "")
+        if value:
+            yield Variable(part, name, value)
+
+
+def _taken_from(form: str, source: Part, readings: Readings) -> str:
+    """The value of a variable that comes from elsewhere, "" where it cannot be had."""
+    if form in _SOURCES:
+        kept = readings.secret(_SOURCES[form], source["name"], source["optional"])
+        if kept is None:
+            source.ignored()
+        return readings.key(kept, source["key"]) if kept else ""
+    field = source["fieldPath"].text()
+    source["apiVersion"].text()
+    if form == "fieldRef" and field in _BUILT_IN:
+        source.say("convert-changed", f"{field} becomes {_BUILT_IN[field]}, the name of the GVC")
+        return _BUILT_IN[field]
+    source.ignored()
+    source.say("convert-left-out", f"a variable from {form} {field} has no counterpart".replace("  ", " "),
+               "see the built-in variables, or write the value itself", on_key=True)  # fmt: skip
+    return ""
+
+
+def _imported(container: Part, readings: Readings) -> Iterator[Variable]:
+    for part in container["envFrom"].items():
+        prefix = part["prefix"].text()
+        for form, source in part.fields():
+            if form == "prefix":
+                continue
+            if form not in _SOURCES:
+                source.ignored()
+                source.say("convert-left-out", f"variables from {form} have no counterpart")
+                continue
+            yield from _all_of(form, source, prefix, readings)
+
+
+def _all_of(form: str, source: Part, prefix: str, readings: Readings) -> Iterator[Variable]:
+    kept = readings.secret(_SOURCES[form], source["name"], source["optional"])
+    if kept is None:
+        return
+    if not kept.keys:
+        source.say("convert-left-out", f"which variables {kept.name} would give is not known",
+                   f"write them one by one: platform://secret/{kept.name}.KEY")  # fmt: skip
+    for key in kept.keys:
+        yield Variable(source, f"{prefix}{key}", f"platform://secret/{kept.name}.{key}")

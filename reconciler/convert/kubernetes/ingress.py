@@ -1,0 +1,159 @@
+"""Ingress to domain: one for each host, with routes by path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from reconciler.convert.drafts import Body, Draft, drafted, without_empty
+from reconciler.convert.kubernetes.bundle import Bundle, Item
+from reconciler.convert.kubernetes.secrets import Secrets
+from reconciler.convert.kubernetes.services import Backend, backend_of, ports_of
+from reconciler.convert.kubernetes.workloads import Deployed
+from reconciler.convert.tracked_value import Part
+from reconciler.model.key import Kind
+
+_FULL_NAME = re.compile(r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_REWRITE = "nginx.ingress.kubernetes.io/rewrite-target"
+_AS_REGEX = "nginx.ingress.kubernetes.io/use-regex"
+
+
+@dataclass(slots=True)
+class _Host:
+    """A domain that is being gathered from the Ingresses that name it."""
+
+    gvc: str
+    origin: Item
+    subdomains: bool = False
+    certificate: str = ""
+    routes: dict[tuple[str, str], Body] = field(default_factory=dict)
+
+
+class Domains:
+    """The domains that the Ingresses of a bundle become, given the workloads that were written."""
+
+    def __init__(self, bundle: Bundle, secrets: Secrets, deployed: Sequence[Deployed]) -> None:
+        self._bundle = bundle
+        self._secrets = secrets
+        self._deployed = deployed
+        self._hosts: dict[str, _Host] = {}
+        for item in bundle.of("Ingress"):
+            self._add(item)
+
+    def drafts(self) -> Iterator[Draft]:
+        """A manifest for each host; where paths overlap, the longer one comes first."""
+        for name, host in self._hosts.items():
+            routes = [host.routes[path] for path in sorted(host.routes, key=_longest_first)]
+            port: Body = {"number": 443, "protocol": "http2", "routes": routes}
+            if host.certificate:
+                port["tls"] = {"serverCertificate": {"secretLink": f"//secret/{host.certificate}"}}
+            spec = {**({"acceptAllSubdomains": True} if host.subdomains else {}), "ports": [port]}
+            yield drafted(Kind.DOMAIN, name, "", host.origin, {"spec": spec})
+
+    def _add(self, item: Item) -> None:
+        spec = item.spec
+        default = spec["defaultBackend"] or spec["backend"]
+        rules = [rule for rule in spec["rules"].items() if self._has_host(rule)]
+        if default and not rules:
+            default.say("convert-left-out", "a backend for every host has no counterpart",
+                        "name the host, or let the workload's own endpoint serve")  # fmt: skip
+        for rule in rules:
+            found = [self._route(item, path) for path in rule["http"]["paths"].items()]
+            if default:
+                found.append(self._to(item, backend_of(default), {"prefix": "/"}, default))
+            for deployed, route in filter(None, found):
+                self._place(item, rule["host"], deployed.gvc, route)
+        self._certify(item, rules)
+
+    def _has_host(self, rule: Part) -> bool:
+        host = rule["host"]
+        if _FULL_NAME.fullmatch(host.text().removeprefix("*.")):
+            return True
+        said = f"{host.text()} is no full domain name" if host else "a rule for every host has no counterpart"
+        (host or rule).say("convert-left-out", f"{said}; the rule is left out", "name the host")
+        rule.ignored()
+        return False
+
+    def _route(self, item: Item, path: Part) -> tuple[Deployed, Body] | None:
+        return self._to(item, backend_of(path["backend"]), _match(item, path), path)
+
+    def _to(self, item: Item, backend: Backend, match: Body, path: Part) -> tuple[Deployed, Body] | None:
+        """The route to ``backend``, and the workload that it leads to; None, which is told, where it leads nowhere."""
+        if not backend.name:
+            backend.part.ignored()
+            backend.part.say(
+                "convert-left-out", "a backend that is no Service has no counterpart; the path is left out"
+            )
+            return None
+        service = self._bundle.find("Service", item.namespace, backend.name)
+        serving = [each for each in self._deployed if service is not None and service in each.services]
+        serving = [each for each in serving if each.ports]
+        if service is None or not serving:
+            path["backend"].ignored()
+            backend.part.say(
+                "convert-missing", f"no workload of these files is behind {backend.name}; the path is left out"
+            )
+            return None
+        if len(serving) > 1:
+            names = ", ".join(each.name for each in serving)
+            backend.part.say("convert-changed", f"of what {service} selects ({names}) only the first is reached")
+        port = _port(service, backend, serving[0])
+        link = f"//gvc/{serving[0].gvc}/workload/{serving[0].name}"
+        return serving[0], {"workloadLink": link, **match, **({"port": port} if port else {})}
+
+    def _place(self, item: Item, written: Part, gvc: str, route: Body) -> None:
+        name = written.text()
+        host = self._hosts.setdefault(name.removeprefix("*."), _Host(gvc, item))
+        if name.startswith("*."):
+            host.subdomains = True
+            written.say("convert-changed", f"{name} becomes {name[2:]} with all its subdomains")
+        if host.gvc != gvc:
+            written.say("convert-left-out", f"{name} leads to the GVC {host.gvc} alone; {gvc} is left out")
+            return
+        path = ("prefix", route["prefix"]) if "prefix" in route else ("regex", route["regex"])
+        if host.routes.setdefault(path, route) != route:
+            written.say("convert-left-out", f"{path[1]} of {name} is taken; the second route is left out")
+
+    def _certify(self, item: Item, rules: Sequence[Part]) -> None:
+        for tls in item.spec["tls"].items():
+            named = tls["secretName"]
+            kept = self._secrets.look("Secret", item.namespace, named.text())
+            hosts = tls["hosts"].texts() or [rule["host"].text() for rule in rules]
+            if kept is None or not kept.certificate:
+                (named or tls).say("convert-missing", f"{named.text() or 'no Secret'} with tls.crt and tls.key is not "
+                                   "among the files, so the platform makes the certificate")  # fmt: skip
+                continue
+            for host in hosts:
+                if host.removeprefix("*.") in self._hosts:
+                    self._hosts[host.removeprefix("*.")].certificate = kept.certificate
+
+
+def _longest_first(path: tuple[str, str]) -> tuple[bool, int, str]:
+    form, text = path
+    return form != "regex", -len(text), text
+
+
+def _match(item: Item, path: Part) -> Body:
+    """What a request's path must be, and what it becomes."""
+    text, form = path["path"].text("/") or "/", path["pathType"].text("Prefix")
+    annotations = item.root["metadata"]["annotations"]
+    as_regex = form == "ImplementationSpecific" and annotations.peek(_AS_REGEX) == "true"
+    if as_regex:
+        annotations[_AS_REGEX].text()
+        return {"regex": text}
+    if form == "Exact":
+        return {"regex": f"^{re.escape(text)}$"}
+    rewrite = annotations.peek(_REWRITE)
+    if isinstance(rewrite, str) and "$" not in rewrite:
+        return without_empty({"prefix": text, "replacePrefix": annotations[_REWRITE].text()})
+    return {"prefix": text}
+
+
+def _port(service: Item, backend: Backend, deployed: Deployed) -> int:
+    """The port of the container behind a port of ``service``; 0 where it is not known."""
+    for port in ports_of(service):
+        if backend.port in (port.number, port.name, 0):
+            return next((each.number for each in deployed.ports if port.target in (each.number, each.name)), 0)
+    backend.part.say("convert-missing", f"{service} has no port {backend.port}")
+    return 0

@@ -1,0 +1,74 @@
+"""CronJob and Job to cron workload."""
+
+from __future__ import annotations
+
+import re
+
+from reconciler.convert.drafts import Body, without_empty
+from reconciler.convert.kubernetes.bundle import Item
+from reconciler.convert.tracked_value import Part
+from reconciler.model.cron import SHORTHANDS
+
+_NEVER = "0 0 1 1 *"
+"""What stands for no schedule, on a workload that is suspended anyway."""
+
+_FIVE_FIELDS = re.compile(r"[-*,/?0-9A-Za-z]+(\s+[-*,/?0-9A-Za-z]+){4}")
+_ZONE = re.compile(r"(?:CRON_)?TZ=(\S+)\s+(.*)")
+_UTC = frozenset({"", "UTC", "Etc/UTC"})
+_MOST_HISTORY = 10
+
+
+def template_of(item: Item) -> Part:
+    """The template of the pods that ``item`` makes."""
+    return _job_spec(item)["template"]
+
+
+def job(item: Item) -> Body:
+    """The ``job`` of a cron workload, which a Job has to be run by hand (4-fields.md, section 5)."""
+    spec = _job_spec(item)
+    restart = spec["template"]["spec"]["restartPolicy"]
+    deadline = spec["activeDeadlineSeconds"].number()
+    body: Body = {"restartPolicy": restart.text(), "activeDeadlineSeconds": deadline}
+    if item.kind == "CronJob":
+        return {"job": without_empty({**_timing(item.spec), **body})}
+    item.root["kind"].say("convert-job", "a Job becomes a cron workload that only runs when it is told to",
+                          "give it a schedule, or start it with the command runCronWorkload")  # fmt: skip
+    return {"job": without_empty({"schedule": _NEVER, "suspend": True, **body})}
+
+
+def _job_spec(item: Item) -> Part:
+    if item.kind != "CronJob":
+        return item.spec
+    return item.spec["jobTemplate"]["spec"]
+
+
+def _timing(spec: Part) -> Body:
+    policy = spec["concurrencyPolicy"]
+    kept = policy.text("Allow")
+    if kept == "Allow":
+        (policy if policy else spec).say("convert-changed", "runs never overlap: one that is due meanwhile is left out",
+                                         "concurrencyPolicy is Forbid or Replace here")  # fmt: skip
+        kept = "Forbid"
+    limits = [spec[field] for field in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit")]
+    history = max((limit.number() or 0 for limit in limits if limit), default=None)
+    return {
+        "schedule": _schedule(spec),
+        "concurrencyPolicy": kept,
+        "historyLimit": None if history is None else min(max(history, 1), _MOST_HISTORY),
+        "suspend": True if spec["suspend"].flag() else None,
+    }
+
+
+def _schedule(spec: Part) -> str:
+    part = spec["schedule"]
+    text = part.needed().strip()
+    zone = spec["timeZone"].text()
+    if match := _ZONE.fullmatch(text):
+        zone, text = match[1], match[2]
+    if zone not in _UTC:
+        (spec["timeZone"] or part).say("convert-changed", f"schedules are in UTC, not in the time zone {zone}",
+                                       "change the hours of the schedule")  # fmt: skip
+    text = SHORTHANDS.get(text, text)
+    if text and not _FIVE_FIELDS.fullmatch(text):
+        part.say("convert-malformed", "a schedule has five fields: minute, hour, day of month, month, day of week")
+    return " ".join(text.replace("?", "*").split())

@@ -1,0 +1,138 @@
+"""Ports of containers, and what is spoken on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from reconciler.convert.kubernetes.bundle import Item
+from reconciler.convert.kubernetes.services import Served, other_transport, ports_of
+from reconciler.convert.tracked_value import Part
+
+BLOCKED = frozenset({8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090, 41000})
+"""Ports that the platform uses itself (document 1, Ports)."""
+
+PROTOCOLS = ("http", "http2", "grpc", "tcp")
+
+_WORDS = {
+    "http": "http",
+    "http2": "http2",
+    "h2c": "http2",
+    "grpc": "grpc",
+    "ws": "http",
+    "tcp": "tcp",
+    "https": "tcp",
+    "wss": "tcp",
+    "tls": "tcp",
+    "mongo": "tcp",
+    "mysql": "tcp",
+    "redis": "tcp",
+}
+"""Words in appProtocol and at the beginning of port names; the platform does not speak TLS to containers, so: tcp."""
+_BY_PROBE = {"httpGet": "http", "grpc": "grpc", "tcpSocket": "tcp"}
+_BY_NUMBER = {
+    80: "http",
+    3000: "http",
+    8000: "http",
+    8008: "http",
+    8080: "http",
+    8081: "http",
+    8888: "http",
+    50051: "grpc",
+}
+_MOST = 65535
+
+
+class Port(NamedTuple):
+    """A port of a container: its number, its name ("" where it has none), and what is spoken on it."""
+
+    number: int
+    name: str
+    protocol: str
+
+
+class Ports:
+    """The ports of the containers of one workload, container by container; no number comes twice.
+
+    The first container also gets those that Services take for granted; ``protocol`` is that of all where it is given.
+    """
+
+    def __init__(self, containers: Sequence[Part], services: Sequence[Item], protocol: str) -> None:
+        self._protocol = protocol
+        self._served = [port for service in services for port in ports_of(service)]
+        declared = {number for container in containers for number in _numbers(container)}
+        self._granted = [
+            (port.part["targetPort"], port.target)
+            for port in self._served
+            if isinstance(port.target, int) and port.target and port.target not in declared
+        ]
+        self._taken: set[int] = set()
+
+    def of(self, container: Part) -> list[Port]:
+        """The ports of the next container."""
+        granted, self._granted = self._granted, []
+        found = [*_declared(container), *((part, number, "") for part, number in granted)]
+        ports = []
+        for part, number, name in found:
+            if number in self._taken:
+                part.say("convert-left-out", f"port {number} is declared before already")
+            elif _usable(part, number):
+                self._taken.add(number)
+                protocol = self._protocol or _protocol(container, number, name, self._served)
+                ports.append(Port(number, name, protocol))
+        return ports
+
+
+def names_of(container: Part) -> dict[str, int]:
+    """Name and number of the ports that ``container`` declares, those that the platform refuses too."""
+    declared = [part for part in container["ports"].items() if part.peek("name")]
+    return {part["name"].text(): part["containerPort"].number() or 0 for part in declared}
+
+
+def _declared(container: Part) -> Iterator[tuple[Part, int, str]]:
+    for part in container["ports"].items():
+        if other_transport(part):
+            continue
+        number = part["containerPort"].number()
+        if number is None:
+            part.ignored()
+            part.say("convert-malformed", "the field `containerPort` is missing")
+        else:
+            yield part["containerPort"], number, part["name"].text()
+
+
+def _numbers(container: Part) -> Iterator[int]:
+    """Numbers of all ports that ``container`` declares."""
+    for part in container["ports"].items():
+        number = part["containerPort"].number()
+        if number is not None:
+            yield number
+
+
+def _usable(part: Part, number: int) -> bool:
+    if not 1 <= number <= _MOST:
+        part.say("convert-malformed", f"a port is a number from 1 to {_MOST}")
+    elif number in BLOCKED:
+        part.say("convert-left-out", f"port {number} is taken by the platform and is left out",
+                 "let the container listen on another")  # fmt: skip
+    else:
+        return True
+    return False
+
+
+def _protocol(container: Part, number: int, name: str, served: Sequence[Served]) -> str:
+    """By appProtocol, then the name's first word, then the probe, then the number (4-fields.md, section 11)."""
+    targeted = [port for port in served if port.target in (number, name)]
+    told = (_WORDS.get(port.protocol.rpartition("/")[2].lower(), "") for port in targeted)
+    named = (_WORDS.get(each.partition("-")[0].lower(), "") for each in (name, *(port.name for port in targeted)))
+    probed = _probed(container, number, name)
+    return next(filter(None, (*told, *named, *probed)), "") or _BY_NUMBER.get(number, "tcp")
+
+
+def _probed(container: Part, number: int, name: str) -> Iterator[str]:
+    for probe in ("readinessProbe", "livenessProbe", "startupProbe"):
+        for form, protocol in _BY_PROBE.items():
+            asked = container.peek(probe)
+            port = asked.get(form) if isinstance(asked, dict) else None
+            if isinstance(port, dict) and port.get("port") in (number, name):
+                yield "tcp" if port.get("scheme") == "HTTPS" else protocol

@@ -1,0 +1,139 @@
+"""Secret and ConfigMap to secret; no value of either is ever part of a message."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from reconciler.convert.drafts import Body, Draft, drafted
+from reconciler.convert.kubernetes.bundle import WORKLOADS, Bundle, Item
+from reconciler.convert.kubernetes.names import Names
+from reconciler.convert.tracked_value import Part
+from reconciler.model.key import Kind
+
+_DOCKER = {"kubernetes.io/dockerconfigjson": ".dockerconfigjson", "kubernetes.io/dockercfg": ".dockercfg"}
+_CERTIFICATE = {"tls.crt": "cert", "tls.key": "key", "ca.crt": "chain"}
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+"""Characters that no manifest can hold, not even escaped."""
+
+
+class Kept(NamedTuple):
+    """What became of a Secret or ConfigMap: the secret's name and type, the keys it has, and its name as TLS secret."""
+
+    name: str
+    type: str
+    keys: tuple[str, ...]
+    certificate: str = ""
+
+
+class Secrets:
+    """The secrets that a bundle's Secrets and ConfigMaps become, and who became which."""
+
+    def __init__(self, bundle: Bundle, names: Names) -> None:
+        self.drafts: list[Draft] = []
+        self._kept: dict[tuple[str, str, str], Kept] = {}
+        self._names = names
+        self._served = {(item.namespace, name) for item in bundle.of("Ingress") for name in _served(item.root.value)}
+        self._read = {(item.namespace, name) for item in bundle.of(*WORKLOADS) for name in _read(item.root.value)}
+        for item in bundle.of("Secret"):
+            self._add(item, (item.name, f"{item.name}-{item.namespace}"))
+        for item in bundle.of("ConfigMap"):
+            self._add(item, (item.name, f"{item.name}-config", f"{item.name}-{item.namespace}-config"))
+
+    def look(self, kind: str, namespace: str, name: str) -> Kept | None:
+        """What became of the ``kind`` (Secret or ConfigMap) of that name, None where it is not in the bundle."""
+        return self._kept.get((kind, namespace, name))
+
+    def _add(self, item: Item, wishes: tuple[str, ...]) -> None:
+        name = self._names.take(Kind.SECRET, "", wishes)
+        if name != item.name:
+            item.root["metadata"]["name"].say("convert-name", f"{item} becomes the secret {name}")
+        texts = dict(_texts(item))
+        kept = Kept(name, "dictionary", tuple(texts))
+        body: Body = {"type": "dictionary", "data": texts}
+        written = item.root["type"].text("Opaque") if item.kind == "Secret" else ""
+        if written in _DOCKER:
+            kept, body = Kept(name, "docker", ()), {"type": "docker", "data": _docker(item, written, texts)}
+        elif written == "kubernetes.io/basic-auth" and texts.keys() == {"username", "password"}:
+            kept, body = kept._replace(type="userpass"), {"type": "userpass", "data": texts}
+        elif (item.namespace, item.name) in self._served and {"tls.crt", "tls.key"} <= texts.keys():
+            kept, body = self._certificate(item, kept, texts)
+        self._kept[item.kind, item.namespace, item.name] = kept
+        self.drafts.append(drafted(Kind.SECRET, name, "", item, body))
+
+    def _certificate(self, item: Item, kept: Kept, texts: dict[str, str]) -> tuple[Kept, Body]:
+        """A domain wants a secret of type tls; who reads the files of the Secret wants them under their names."""
+        body: Body = {"type": "tls", "data": {_CERTIFICATE[key]: texts[key] for key in _CERTIFICATE if key in texts}}
+        if (item.namespace, item.name) not in self._read and texts.keys() <= _CERTIFICATE.keys():
+            return Kept(kept.name, "tls", tuple(body["data"]), kept.name), body
+        name = self._names.take(Kind.SECRET, "", (f"{kept.name}-tls",))
+        item.root["metadata"]["name"].say(
+            "convert-name", f"{item} becomes the secret {kept.name} for workloads and {name} for domains"
+        )
+        self.drafts.append(drafted(Kind.SECRET, name, "", item, body))
+        return kept._replace(certificate=name), {"type": kept.type, "data": texts}
+
+
+def _texts(item: Item) -> Iterator[tuple[str, str]]:
+    """Key and text of all that ``item`` holds, later ones over earlier ones."""
+    encoded, plain = ("data", "stringData") if item.kind == "Secret" else ("binaryData", "data")
+    for key, part in item.root[encoded].fields():
+        yield key, _decoded(key, part)
+    for key, part in item.root[plain].fields():
+        yield key, _writable(key, part, part.text().encode("utf-8", "surrogatepass"))
+
+
+def _decoded(key: str, part: Part) -> str:
+    try:
+        return _writable(key, part, b64decode("".join(part.text().split()), validate=True))
+    except (binascii.Error, ValueError):
+        part.say("convert-malformed", f"the value of `{key}` is not base64", on_key=True)
+        return ""
+
+
+def _writable(key: str, part: Part, value: bytes) -> str:
+    """``value`` as a manifest can hold it: its text, or base64 where it is none."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\r\n" in text and not _CONTROL.search(text.replace("\r\n", "\n")):
+        part.say("convert-changed", f"the lines of `{key}` end in \\n now, not in \\r\\n", on_key=True)
+        return text.replace("\r\n", "\n")
+    if not _CONTROL.search(text):
+        return text
+    part.say("convert-binary", f"`{key}` is not plain text and is written in base64", on_key=True)
+    return b64encode(value).decode()
+
+
+def _docker(item: Item, written: str, texts: dict[str, str]) -> str:
+    key = _DOCKER[written]
+    if key not in texts:
+        item.root.say("convert-malformed", f"a Secret of type {written} has the key `{key}`")
+    text = texts.get(key, "")
+    return text if key == ".dockerconfigjson" else f'{{"auths": {text}}}'
+
+
+def _served(value: Any) -> Iterator[str]:
+    """Names of the Secrets with which an Ingress serves TLS."""
+    return (name for name in _named(value, "tls", "secretName"))
+
+
+def _read(value: Any) -> Iterator[str]:
+    """Names of the Secrets that the containers of a workload read."""
+    for holder in ("secretKeyRef", "secretRef", "secret"):
+        for field in ("name", "secretName"):
+            yield from _named(value, holder, field)
+
+
+def _named(value: Any, holder: str, field: str) -> Iterator[str]:
+    """Texts under ``field`` in whatever stands under ``holder``, at any depth."""
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, member in members:
+        if name == holder:
+            inner = member if isinstance(member, list) else [member]
+            yield from (each[field] for each in inner if isinstance(each, dict) and isinstance(each.get(field), str))
+        yield from _named(member, holder, field)

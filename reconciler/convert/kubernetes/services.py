@@ -1,0 +1,125 @@
+"""What Services and Ingresses say about workloads: who is reached, on which ports, in what language, from where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from reconciler.convert.kubernetes.bundle import Bundle, Item
+from reconciler.convert.tracked_value import Part
+
+ANYWHERE = "0.0.0.0/0"
+_OTHER_TRANSPORTS = ("UDP", "SCTP")
+
+
+class Served(NamedTuple):
+    """A port of a Service: its number and name, the port of the container (number or name), and ``appProtocol``."""
+
+    part: Part
+    number: int
+    name: str
+    target: int | str
+    protocol: str
+
+
+class Services:
+    """The Services of a bundle."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+        self._entered = {
+            (item.namespace, backend.name) for item in bundle.of("Ingress") for backend in backends_of(item)
+        }
+        self._selected: set[str] = set()
+        self._selectors: dict[tuple[str, str, str], list[tuple[dict[str, str], Item]]] = {}
+        for service in bundle.of("Service"):
+            selector = service.spec["selector"].mapping()
+            for name, value in list(selector.items())[:1]:
+                self._selectors.setdefault((service.namespace, name, value), []).append((selector, service))
+
+    def selecting(self, item: Item, labels: Mapping[str, str]) -> list[Item]:
+        """The Services that select replicas with ``labels`` in the namespace of ``item``."""
+        near = (self._selectors.get((item.namespace, name, value), ()) for name, value in labels.items())
+        found = [service for each in near for selector, service in each if selector.items() <= labels.items()]
+        self._selected.update(f"{service.namespace}/{service.name}" for service in found)
+        return found
+
+    def inbound(self, service: Item) -> list[str]:
+        """Addresses from which ``service`` lets requests in from outside; none where it is not open."""
+        ranges = service.spec["loadBalancerSourceRanges"].texts()
+        if (service.namespace, service.name) in self._entered:
+            return [ANYWHERE]
+        if service.spec["type"].text() == "LoadBalancer":
+            return ranges or [ANYWHERE]
+        return []
+
+    def finish(self) -> None:
+        """Tell of Services that select nothing, and of what all of them lose."""
+        for service in self._bundle.of("Service"):
+            spec = service.spec
+            kind = spec["type"]
+            if kind.text() == "ExternalName":
+                kind.say("convert-left-out", "a Service that is another name for a host has no counterpart",
+                         "use the host's own name, and list it in outboundAllowHostname")  # fmt: skip
+                spec["externalName"].text()
+            elif f"{service.namespace}/{service.name}" not in self._selected:
+                service.root["metadata"]["name"].say("convert-missing", f"{service} selects no workload of these files")
+            if kind.text() == "NodePort":
+                kind.say("convert-left-out", "ports of machines have no counterpart",
+                         "list in firewallConfig.external.inboundAllowCIDR who may enter")  # fmt: skip
+            ports_of(service)
+
+
+class Backend(NamedTuple):
+    """Where an Ingress sends requests: a Service's name, and its port by number or name."""
+
+    part: Part
+    name: str
+    port: int | str
+
+
+def backends_of(ingress: Item) -> Iterator[Backend]:
+    """Every backend that ``ingress`` names, the default one first."""
+    spec = ingress.spec
+    for default in (spec["defaultBackend"], spec["backend"]):
+        if default:
+            yield backend_of(default)
+    for rule in spec["rules"].items():
+        for path in rule["http"]["paths"].items():
+            yield backend_of(path["backend"])
+
+
+def backend_of(part: Part) -> Backend:
+    """A backend in the words of networking.k8s.io/v1, or those before it."""
+    if part["serviceName"]:
+        return Backend(part, part["serviceName"].text(), either(part["servicePort"]))
+    service = part["service"]
+    port = service["port"]
+    return Backend(part, service["name"].text(), either(port["number"]) or port["name"].text())
+
+
+def ports_of(service: Item) -> list[Served]:
+    """The TCP ports of ``service``; the others are told."""
+    return [_served(part) for part in service.spec["ports"].items() if not other_transport(part)]
+
+
+def other_transport(part: Part) -> bool:
+    """Whether a port speaks something else than TCP, which is told."""
+    transport = part["protocol"]
+    if transport.text("TCP") not in _OTHER_TRANSPORTS:
+        return False
+    transport.say("convert-left-out", f"{transport.text()} ports have no counterpart; the port is left out")
+    part.ignored()
+    return True
+
+
+def either(part: Part) -> int | str:
+    """A port by number or by name; 0 where it is not given."""
+    if isinstance(part.value, str):
+        return int(part.value) if part.value.isdigit() and len(part.value) <= 5 else part.value
+    return part.number() or 0
+
+
+def _served(part: Part) -> Served:
+    number = part["port"].number() or 0
+    return Served(part, number, part["name"].text(), either(part["targetPort"]) or number, part["appProtocol"].text())

@@ -1,0 +1,173 @@
+"""What runs: Deployment and its kin to workload, with all that the other modules make of its parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from reconciler.convert.drafts import Body, Draft, drafted, without_empty
+from reconciler.convert.kubernetes.autoscaling import Scalers
+from reconciler.convert.kubernetes.bundle import JOBS, WORKLOADS, Bundle, Item
+from reconciler.convert.kubernetes.claims import Claims
+from reconciler.convert.kubernetes.containers import Container, Pod, container, cpu_share
+from reconciler.convert.kubernetes.env import Readings
+from reconciler.convert.kubernetes.identity import PullSecrets, grant
+from reconciler.convert.kubernetes.jobs import job, template_of
+from reconciler.convert.kubernetes.mounts import Volumes, is_lasting
+from reconciler.convert.kubernetes.names import Names
+from reconciler.convert.kubernetes.namespaces import Namespaces
+from reconciler.convert.kubernetes.ports import Port, Ports
+from reconciler.convert.kubernetes.rollout import rollout
+from reconciler.convert.kubernetes.secrets import Secrets
+from reconciler.convert.kubernetes.services import ANYWHERE, Services
+from reconciler.convert.tracked_value import Part
+from reconciler.model.key import Kind
+
+_LARGEST_ID = 65534
+
+
+class Deployed(NamedTuple):
+    """A workload that was written: where it is, and what it serves to which Services."""
+
+    item: Item
+    gvc: str
+    name: str
+    ports: list[Port]
+    services: list[Item]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """All that workloads of one bundle share; ``protocol`` is that of all ports where it is given."""
+
+    bundle: Bundle
+    names: Names
+    namespaces: Namespaces
+    secrets: Secrets
+    claims: Claims
+    services: Services
+    scalers: Scalers
+    pulls: PullSecrets
+    protocol: str
+    drafts: list[Draft] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, bundle: Bundle, gvc: str, protocol: str) -> Scene:
+        """The scene of ``bundle``; secrets and volume sets are written already."""
+        names, namespaces = Names(), Namespaces(gvc)
+        secrets = Secrets(bundle, names)
+        claims = Claims(bundle, names, namespaces)
+        services, scalers, pulls = Services(bundle), Scalers(bundle), PullSecrets(bundle, secrets)
+        return cls(bundle, names, namespaces, secrets, claims, services, scalers, pulls, protocol)
+
+
+def workload(item: Item, scene: Scene) -> Deployed:
+    """Write the workload that ``item`` becomes, with its identity and policy where it reads secrets."""
+    gvc = scene.namespaces.gvc(item)
+    name = scene.names.take(Kind.WORKLOAD, gvc, _wishes(item, scene.bundle))
+    if name != item.name:
+        item.root["metadata"]["name"].say("convert-name", f"{item} becomes the workload {name}")
+    template = template_of(item)
+    services = scene.services.selecting(item, template["metadata"]["labels"].mapping())
+    readings = Readings(item, scene.secrets)
+    containers = _containers(item, template, services, readings, scene)
+    is_cron = item.kind in JOBS
+    is_stateful = not is_cron and any(is_lasting(mount) for each in containers for mount in each.mounts)
+    if item.kind == "StatefulSet" and not is_stateful:
+        item.root["kind"].say("convert-changed", "it mounts no claim, so its replicas have no names of their own",
+                              "write `type: stateful` where they need them")  # fmt: skip
+    identity = _identity(gvc, name, readings, scene)
+    scene.pulls.tell(item, template["spec"], gvc)
+    spec: Body = {
+        "type": "cron" if is_cron else "stateful" if is_stateful else "standard",
+        "identityLink": f"//identity/{identity}" if identity else "",
+        "containers": [each.body for each in containers],
+        **(job(item) if is_cron else _running(item, template, is_stateful, scene)),
+        "securityOptions": _security(template["spec"]),
+        "firewallConfig": {} if is_cron else _firewall(services, scene.services),
+    }
+    scene.drafts.append(drafted(Kind.WORKLOAD, name, gvc, item, {"spec": without_empty(spec)}))
+    return Deployed(item, gvc, name, [port for each in containers for port in each.ports], services)
+
+
+def _wishes(item: Item, bundle: Bundle) -> tuple[str, ...]:
+    """Names for the workload: its own, then with what tells it from another: the kind, or the namespace."""
+    twins = [kind for kind in WORKLOADS if kind != item.kind and bundle.find(kind, item.namespace, item.name)]
+    return item.name, f"{item.name}-{item.kind if twins else item.namespace}"
+
+
+def _containers(item: Item, template: Part, services: list[Item], readings: Readings, scene: Scene) -> list[Container]:
+    pod = template["spec"]
+    parts = pod["containers"].items()
+    if not parts:
+        pod.say("convert-malformed", "there is no container")
+    for each in pod["initContainers"].items():
+        each.ignored()
+        each.say("convert-init-container", f"the init container {each.peek('name')} has no counterpart and is left out",
+                 "do its work in the image or in the container's own command")  # fmt: skip
+    ports = None if item.kind in JOBS else Ports(parts, services, scene.protocol)
+    volumes = Volumes(item, pod, scene.claims, readings)
+    metrics = _metrics(template["metadata"])
+    taken: set[str] = set()
+    made = [
+        container(part, Pod(volumes, readings, ports, {} if index else metrics), taken)
+        for index, part in enumerate(parts)
+    ]
+    volumes.finish()
+    return made
+
+
+def _running(item: Item, template: Part, is_stateful: bool, scene: Scene) -> Body:
+    """Options of what runs all the time: scale and rollout."""
+    share = max((cpu_share(part) for part in template["spec"]["containers"].items()), default=Fraction(1))
+    return {"defaultOptions": scene.scalers.options(item, share), "rolloutOptions": rollout(item, is_stateful)}
+
+
+def _identity(gvc: str, name: str, readings: Readings, scene: Scene) -> str:
+    if not readings.names:
+        return ""
+    identity, drafts = grant(gvc, name, readings.names, scene.names)
+    scene.drafts.extend(drafts)
+    return identity
+
+
+def _firewall(services: list[Item], known: Services) -> Body:
+    """Open to its GVC where any Service selects it, to the world where one is open (4-fields.md, section 11)."""
+    if not services:
+        return {}
+    inbound = sorted({address for service in services for address in known.inbound(service)})
+    if ANYWHERE in inbound:
+        inbound = [ANYWHERE]
+    external = {"external": {"inboundAllowCIDR": inbound}} if inbound else {}
+    return {**external, "internal": {"inboundAllowType": "same-gvc"}}
+
+
+def _security(pod: Part) -> Body:
+    """Group of volumes, and the user; of a pod's containers all run as the same one."""
+    context = pod["securityContext"]
+    users = [context["runAsUser"], *(each["securityContext"]["runAsUser"] for each in pod["containers"].items())]
+    told = [user for user in users[1:] if user] or [user for user in users if user]
+    if len({user.number() for user in told}) > 1:
+        told[-1].say("convert-changed", f"all containers run as one user, {told[0].number()}")
+    wanted = {"filesystemGroupId": context["fsGroup"], "runAsUser": told[0] if told else context["runAsUser"]}
+    context["fsGroupChangePolicy"].ignored()
+    return {name: part.number() for name, part in wanted.items() if part and _is_id(part)}
+
+
+def _is_id(part: Part) -> bool:
+    number = part.number()
+    if number is None or 0 <= number <= _LARGEST_ID:
+        return number is not None
+    part.say("convert-left-out", f"{number} is not from 0 to {_LARGEST_ID}; the image's own is taken")
+    return False
+
+
+def _metrics(metadata: Part) -> dict[str, Any]:
+    """Where Prometheus is told to scrape a pod, by the annotations that most charts write."""
+    annotations = metadata["annotations"]
+    scraped = annotations["prometheus.io/scrape"].text() == "true"
+    port, path = annotations["prometheus.io/port"].text(), annotations["prometheus.io/path"].text()
+    if not scraped or not port.isdigit() or not 1 <= int(port[:6]) <= 65535:
+        return {}
+    return without_empty({"port": int(port), "path": path if path.startswith("/") else ""})

@@ -1,0 +1,45 @@
+"""What is said about a conversion, first by the steps that lead to a value, then by line and column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from reconciler.convert.rules import RULEBOOK
+from reconciler.documents.locator import Locator
+from reconciler.model.finding import Finding, Pointer, Severity
+
+
+class Remark(msgspec.Struct, frozen=True):
+    """One thing to say: the rule, the document (file and index), the value in it, and what about it.
+
+    ``on_key`` places it on the key that leads to the value.
+    """
+
+    rule: str
+    path: str
+    index: int
+    at: Pointer
+    message: str
+    suggestion: str = ""
+    on_key: bool = False
+
+
+def findings(remarks: Iterable[Remark], files: Mapping[str, bytes]) -> list[Finding]:
+    """``remarks`` with their places in ``files``, in order of place, each once; severities are those of the rules."""
+    locators = {path: Locator(raw) for path, raw in files.items()}
+    in_order = sorted(set(remarks), key=lambda remark: (remark.path, remark.index))
+    return sorted(_finding(remark, locators[remark.path]) for remark in in_order)
+
+
+def _finding(remark: Remark, locator: Locator) -> Finding:
+    places = locator.of(remark.index)
+    line, column = places.key(remark.at) if remark.on_key else places.of(remark.at)
+    severity = RULEBOOK[remark.rule].severity
+    return Finding(remark.path, line, column, remark.rule, severity, remark.message, remark.suggestion)
+
+
+def is_faulty(remark: Remark) -> bool:
+    """Whether ``remark`` says that the input is wrong, and not only what a conversion cannot keep."""
+    return RULEBOOK[remark.rule].severity is Severity.ERROR

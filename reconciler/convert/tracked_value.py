@@ -1,0 +1,125 @@
+"""Values of a document with the way to them; what is asked of them counts as seen, so that the rest can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.convert.notes import Remark, is_faulty
+from reconciler.model.finding import Pointer
+
+_TYPES = {dict: "a mapping", list: "a list", str: "text", int: "a whole number", bool: "true or false"}
+
+
+class Sheet:
+    """One resource in a document: where it stands, what was seen of it, and what is to be said about it."""
+
+    def __init__(self, path: str, index: int) -> None:
+        self.path = path
+        self.index = index
+        self.seen: set[Pointer] = set()
+        self.whole: set[Pointer] = set()
+        self.remarks: list[Remark] = []
+
+    @property
+    def is_faulty(self) -> bool:
+        """Whether anything that was asked of it is malformed."""
+        return any(map(is_faulty, self.remarks))
+
+
+class Part:
+    """A value of a resource and the steps to it; a part of what is not there is empty, and false.
+
+    What has another type than was asked for is told as ``convert-malformed`` and counts as empty.
+    """
+
+    __slots__ = ("at", "sheet", "value")
+
+    def __init__(self, sheet: Sheet, at: Pointer, value: Any) -> None:
+        self.sheet = sheet
+        self.at = at
+        self.value = value
+
+    def __bool__(self) -> bool:
+        return self.value is not None
+
+    def __getitem__(self, name: str) -> Part:
+        """The field ``name``, empty where it is not given."""
+        at = (*self.at, name)
+        found = self._as(dict) or {}
+        if name in found:
+            self.sheet.seen.add(at)
+        return Part(self.sheet, at, found.get(name))
+
+    def peek(self, name: str) -> Any:
+        """The value of the field ``name`` without looking at it, None where there is none."""
+        return self.value.get(name) if isinstance(self.value, dict) else None
+
+    def fields(self) -> Iterator[tuple[str, Part]]:
+        """Name and value of every field."""
+        for name in self._as(dict) or {}:
+            yield name, self[name]
+
+    def items(self) -> list[Part]:
+        """The entries of a list."""
+        parts = [Part(self.sheet, (*self.at, index), item) for index, item in enumerate(self._as(list) or ())]
+        self.sheet.seen.update(part.at for part in parts)
+        return parts
+
+    def text(self, default: str = "") -> str:
+        """The text, ``default`` where it is not given."""
+        found = self._as(str)
+        return default if found is None else str(found)
+
+    def number(self) -> int | None:
+        """The whole number, None where it is not given."""
+        found = self._as(int)
+        return None if found is None else int(found)
+
+    def flag(self) -> bool:
+        """Whether it is true; false where it is not given."""
+        return bool(self._as(bool))
+
+    def amount(self) -> str:
+        """A quantity, a number or a text, as text; "" where it is not given."""
+        if isinstance(self.value, int | float) and not isinstance(self.value, bool):
+            return f"{self.value:f}".rstrip("0").rstrip(".") if isinstance(self.value, float) else str(self.value)
+        return self.text()
+
+    def texts(self) -> list[str]:
+        """The texts of a list."""
+        return [item.text() for item in self.items()]
+
+    def mapping(self) -> dict[str, str]:
+        """A mapping of text to text."""
+        return {name: part.text() for name, part in self.fields()}
+
+    def needed(self) -> str:
+        """The text, which has to be there and must not be empty."""
+        if not self:
+            self.say("convert-malformed", f"the field `{self.at[-1]}` is missing")
+        elif self.value == "":
+            self.say("convert-malformed", f"the field `{self.at[-1]}` is empty")
+        return self.text()
+
+    def ignored(self) -> None:
+        """Count it as seen with all that is in it."""
+        self.sheet.whole.add(self.at)
+
+    def say(self, rule: str, message: str, suggestion: str = "", on_key: bool = False) -> None:
+        """Remark something on this value."""
+        self.sheet.remarks.append(Remark(rule, self.sheet.path, self.sheet.index, self.at, message, suggestion, on_key))
+
+    def _as(self, wanted: type) -> Any:
+        value = self.value
+        if value is None or type(value) is wanted:
+            return value
+        name = self.at[-1] if self.at else "the document"
+        shown = f"entry {name} of `{_field(self.at)}`" if isinstance(name, int) else f"`{name}`"
+        self.ignored()
+        self.say("convert-malformed", f"{shown} is not {_TYPES[wanted]}")
+        return None
+
+
+def _field(at: Pointer) -> str | int:
+    return next((step for step in reversed(at) if isinstance(step, str)), "document")

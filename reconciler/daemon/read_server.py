@@ -1,0 +1,175 @@
+"""Answers for people who may look and nothing else: their commands are carried out here, as the daemon's user.
+
+So they need no right to any file of the state directory, and see what the commands show: of a secret never the data,
+unless a workload wrote it into its logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import grp
+import os
+import signal
+import socket
+import stat
+import sys
+from pathlib import Path
+
+import msgspec
+
+from reconciler.daemon.wake import address_of
+from reconciler.logs import log
+
+NAME = "read.sock"
+"""The socket in the state directory. Whoever may write to it is answered; the kernel sees to that."""
+MOST = 16
+"""Commands at once."""
+PATIENCE = 5.0
+"""Seconds in which a question must have come."""
+SERVED = "RECONCILER_SERVED"
+"""Set, to the number of the user who asks, for a command that is carried out here."""
+_LONGEST = 65_536
+_HEAD = 5
+
+
+class Frame:
+    """Kinds of frames: one byte, then the length in four, then the content."""
+
+    OUT, ERRORS, EXIT = 1, 2, 3
+
+    @staticmethod
+    def packed(kind: int, content: bytes) -> bytes:
+        """One frame."""
+        return bytes((kind,)) + len(content).to_bytes(_HEAD - 1, "big") + content
+
+    @staticmethod
+    def length(head: bytes) -> int:
+        """Bytes that follow ``head``."""
+        return int.from_bytes(head[1:_HEAD], "big")
+
+
+class Readers:
+    """Listens in ``state`` for members of a group; ``file`` are the settings that their commands go by."""
+
+    def __init__(self, state: Path, file: Path) -> None:
+        self._state = state
+        self._file = file
+        self._server: asyncio.Server | None = None
+        self._asking: set[asyncio.Task[None]] = set()
+        self._group = ""
+
+    async def open(self, group: str) -> None:
+        """Let members of ``group`` (a name; ``""``: nobody) ask. What the host does not allow is logged."""
+        if group == self._group:
+            return
+        await self.close()
+        self._group = group
+        if not group:
+            return
+        try:
+            self._server = await self._listen(grp.getgrnam(group).gr_gid)
+        except KeyError:
+            log().warning("readers", group=group, message="there is no such group on this host")
+        except OSError as error:
+            message = f"{error.strerror}: the daemon's user has to be a member of the group, or root"
+            log().warning("readers", group=group, message=message)
+
+    async def close(self) -> None:
+        """Answer nobody any more; what is under way ends."""
+        self._group = ""
+        if self._server is None:
+            return
+        self._server.close()
+        self._server = None
+        for task in self._asking:
+            task.cancel()
+        await asyncio.gather(*self._asking, return_exceptions=True)
+        (self._state / NAME).unlink(missing_ok=True)
+        self._restrict(0o700)
+
+    def _restrict(self, mode: int) -> None:
+        """Close the state directory but for ``mode``, and for whom the host engine lets through to what is theirs."""
+        self._state.chmod(mode | (self._state.stat().st_mode & stat.S_IXOTH))
+
+    async def _listen(self, gid: int) -> asyncio.Server:
+        (self._state / NAME).unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            os.fchmod(listener.fileno(), 0o600)  # before bind, so that the file never exists with wider rights
+            with address_of(self._state, NAME) as address:
+                listener.bind(address)
+            os.chown(self._state / NAME, -1, gid)
+            os.chown(self._state, -1, gid)
+            (self._state / NAME).chmod(0o660)
+            self._restrict(0o710)
+            return await asyncio.start_unix_server(self._asked, sock=listener, limit=_LONGEST)
+        except OSError:
+            listener.close()
+            raise
+
+    async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._asking.add(task)
+        try:
+            with contextlib.suppress(OSError, ValueError, TimeoutError, msgspec.DecodeError, asyncio.CancelledError):
+                await self._answer(reader, writer)
+        finally:
+            self._asking.discard(task)
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = await asyncio.wait_for(reader.readline(), PATIENCE)
+        words = msgspec.json.decode(line, type=list[str])
+        user = _user(writer.get_extra_info("socket"))
+        if len(self._asking) > MOST:
+            writer.write(Frame.packed(Frame.ERRORS, b"error: too many commands at once; try again\n"))
+            writer.write(Frame.packed(Frame.EXIT, b"1"))
+            await writer.drain()
+            return
+        log().debug("reading", user=user, words=words[:1])
+        running = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "reconciler.cli.read_commands", *words),
+            env=_environment() | {"RECONCILER_SETTINGS": str(self._file), SERVED: str(user), "NO_COLOR": "1"},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        gone = asyncio.create_task(reader.read(1))
+        told = asyncio.create_task(_tell(running, writer))
+        try:
+            await asyncio.wait({gone, told}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (gone, told):
+                task.cancel()
+            if running.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(running.pid, signal.SIGKILL)
+            await running.wait()
+
+
+async def _tell(running: asyncio.subprocess.Process, writer: asyncio.StreamWriter) -> None:
+    assert running.stdout is not None
+    assert running.stderr is not None
+
+    async def pass_on(kind: int, stream: asyncio.StreamReader) -> None:
+        while content := await stream.read(_LONGEST):
+            writer.write(Frame.packed(kind, content))
+            await writer.drain()
+
+    await asyncio.gather(pass_on(Frame.OUT, running.stdout), pass_on(Frame.ERRORS, running.stderr))
+    writer.write(Frame.packed(Frame.EXIT, str(await running.wait()).encode()))
+    await writer.drain()
+
+
+def _user(peer: socket.socket) -> int:
+    """The number of the user at the other end, as the kernel has it."""
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(credentials[4:8], sys.byteorder)
+
+
+def _environment() -> dict[str, str]:
+    """The daemon's own, without what makes it a service."""
+    return {name: value for name, value in os.environ.items() if name not in ("NOTIFY_SOCKET", "WATCHDOG_PID")}

@@ -1,0 +1,1 @@
+"""Many files decoded in short-lived processes, and cached by blob id."""

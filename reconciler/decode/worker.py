@@ -1,0 +1,48 @@
+"""A short-lived process that decodes manifest files: frames of bytes in on stdin, packed Decoded out on stdout."""
+
+from __future__ import annotations
+
+import gc
+import struct
+import sys
+from typing import IO
+
+import msgspec
+
+from reconciler.manifests.decoder import decode
+from reconciler.manifests.normalize import Dialect
+
+LENGTH = struct.Struct("<I")
+
+
+def read_frame(stream: IO[bytes]) -> bytes | None:
+    """The next frame; None at the end. Raises EOFError where the other side went away in the middle of one."""
+    head = stream.read(LENGTH.size)
+    if not head:
+        return None
+    body = stream.read(*LENGTH.unpack(head)) if len(head) == LENGTH.size else b""
+    if len(head) < LENGTH.size or len(body) < LENGTH.unpack(head)[0]:
+        raise EOFError("the stream ended inside a frame")
+    return body
+
+
+def frame(body: bytes) -> bytes:
+    """``body`` with its length before it."""
+    return LENGTH.pack(len(body)) + body
+
+
+def main() -> None:
+    """First a frame with the Dialect, then batches (msgpack lists of files); each gets a batch of answers."""
+    gc.disable()
+    stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
+    encode = msgspec.msgpack.Encoder().encode
+    dialect = msgspec.msgpack.decode(read_frame(stdin) or b"", type=Dialect)
+    while (batch := read_frame(stdin)) is not None:
+        files = msgspec.msgpack.decode(batch, type=list[bytes])
+        stdout.write(frame(encode([encode(decode(raw, dialect)) for raw in files])))
+        stdout.flush()
+        gc.collect(0)
+
+
+if __name__ == "__main__":
+    main()

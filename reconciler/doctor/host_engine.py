@@ -1,0 +1,115 @@
+"""What the host engine needs of this machine: a shell, /proc, memory for secrets, control groups, ports and limits."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+from reconciler.doctor.check import Check, fine, problem, warning
+from reconciler.doctor.permissions import ENTER, WRITE, Identity
+from reconciler.engines.host.provisioning.files import MEMORY
+from reconciler.engines.host.runtimes.process.cgroup_tree import find, mounts, name_for
+from reconciler.settings import Settings
+
+SHELL = Path("/bin/sh")
+ABOUT = "host engine"
+FILES, PROCESSES = 1024, 1024
+"""Open files and processes that the daemon should be allowed at least."""
+FULL = 0.9
+"""The part of the ports from which on it is a warning that they are in use."""
+_OUTGOING = "sys/net/ipv4/ip_local_port_range"
+_LISTENS = "0A"
+
+
+def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Path = Path("/proc")) -> Iterator[Check]:
+    """Nothing where no location is bound to the engine; ``pid`` is the daemon's, None where none runs."""
+    places = sorted(name for name, bound in settings.locations.items() if bound.engine == "host")
+    if not places:
+        return
+    found = [*_programs(proc), *_memory(who), *_limits(who, settings), *_ports(settings, proc), *_allowed(pid, proc)]
+    yield from found
+    if not found:
+        yield fine(ABOUT, f"{', '.join(places)}: all that workloads need is here")
+
+
+def _programs(proc: Path) -> Iterator[Check]:
+    if not os.access(SHELL, os.X_OK):
+        yield problem(ABOUT, f"{SHELL} cannot be run, and starts every container", "install a shell, such as dash")
+    if not (proc / "self" / "stat").exists():
+        yield problem(ABOUT, f"{proc} is not mounted: replicas cannot be found or watched", "mount -t proc proc /proc")
+
+
+def _memory(who: Identity) -> Iterator[Check]:
+    if not (MEMORY.is_dir() and who.may(MEMORY, WRITE | ENTER)):
+        message = f"{who.name} may not write to {MEMORY}: files of mounted secrets lie on disk"
+        yield warning(ABOUT, message, f"mount -t tmpfs -o mode=1777 tmpfs {MEMORY}")
+
+
+def _limits(who: Identity, settings: Settings) -> Iterator[Check]:
+    """Only its own user can tell, since it takes a trial."""
+    if who.uid != os.geteuid():
+        return
+    found = find(name_for(settings.state / "doctor"), mounts())
+    if found is None:
+        message = f"{who.name} may not make control groups: limits of CPU and memory have no effect"
+        yield warning(ABOUT, message, 'see docs/host.md, "Limits of CPU and memory"')
+    else:
+        found.leave()
+
+
+def _ports(settings: Settings, proc: Path) -> Iterator[Check]:
+    ours = range(settings.host.first_port, settings.host.last_port + 1)
+    lowest, highest = _outgoing(proc)
+    if lowest <= ours.stop - 1 and ours.start <= highest:
+        message = f"the ports {ours.start} to {ours.stop - 1} are taken for outgoing connections too"
+        yield warning(ABOUT, message, f"set host.firstPort and host.lastPort outside {lowest} to {highest}")
+    taken = len(_listening(proc) & {*ours})
+    if taken >= FULL * len(ours):
+        message = f"{taken} of the {len(ours)} ports for replicas are in use"
+        yield warning(ABOUT, message, "let host.firstPort and host.lastPort be further apart")
+
+
+def _outgoing(proc: Path) -> tuple[int, int]:
+    try:
+        lowest, highest = (proc / _OUTGOING).read_text().split()
+    except OSError:
+        return 0, -1
+    return int(lowest), int(highest)
+
+
+def _listening(proc: Path) -> set[int]:
+    """Ports that somebody listens on."""
+    found = set()
+    for name in ("tcp", "tcp6"):
+        path = proc / "self" / "net" / name
+        for line in path.read_text().splitlines()[1:] if path.exists() else ():
+            fields = line.split()
+            if fields[3] == _LISTENS:
+                found.add(int(fields[1].rpartition(":")[2], 16))
+    return found
+
+
+def _allowed(pid: int | None, proc: Path) -> Iterator[Check]:
+    """What the daemon is allowed; where none runs, what this process is."""
+    for name, label, number, least in (
+        ("open files", "Max open files", resource.RLIMIT_NOFILE, FILES),
+        ("processes", "Max processes", resource.RLIMIT_NPROC, PROCESSES),
+    ):
+        allowed = _of_daemon(proc / str(pid) / "limits", label) if pid else resource.getrlimit(number)[0]
+        if allowed not in (None, resource.RLIM_INFINITY) and allowed < least:
+            who = "the daemon" if pid else "who starts the daemon from here"
+            unit = "LimitNOFILE" if number == resource.RLIMIT_NOFILE else "LimitNPROC"
+            advice = f"raise it, for the unit with {unit}=: every replica takes some"
+            yield warning(ABOUT, f"{who} may have only {allowed} {name}", advice)
+
+
+def _of_daemon(path: Path, label: str) -> int | None:
+    """None where it is not limited or cannot be told."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return None
+    words = next((line.removeprefix(label).split() for line in lines if line.startswith(label)), ["unlimited"])
+    return int(words[0]) if words[0].isdigit() else None

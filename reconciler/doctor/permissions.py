@@ -1,0 +1,160 @@
+"""Who may read and write what: the settings, the state directory and the files with keys."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from reconciler.doctor.check import Check, fine, problem, warning
+from reconciler.records.store import FILE
+from reconciler.settings import Settings, SourceSettings
+
+READ, WRITE, ENTER = 4, 2, 1
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """A user with all groups; ``gid`` is the first of them, -1 where none is known."""
+
+    uid: int
+    name: str
+    groups: frozenset[int]
+    gid: int = -1
+
+    def may(self, path: Path, wanted: int) -> bool:
+        """Whether the mode bits of ``path`` and of the directories above let this user; False where it is not there."""
+        if self.uid == os.geteuid():
+            return os.access(path, wanted, effective_ids=True)
+        try:
+            above = all(self._lets(folder, ENTER) for folder in path.resolve().parents)
+            return above and self._lets(path, wanted)
+        except OSError:
+            return False
+
+    def _lets(self, path: Path, wanted: int) -> bool:
+        found = path.stat()
+        shift = 6 if found.st_uid == self.uid else 3 if found.st_gid in self.groups else 0
+        return self.uid == 0 or found.st_mode >> shift & wanted == wanted
+
+
+def identity(uid: int) -> Identity:
+    """The user with this number, whether or not the system has a name for it."""
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return Identity(uid, f"uid {uid}", frozenset())
+    return Identity(uid, entry.pw_name, frozenset(os.getgrouplist(entry.pw_name, entry.pw_gid)), entry.pw_gid)
+
+
+def daemon_user(settings: Settings) -> Identity:
+    """Whom the state directory belongs to; the present user where there is none yet."""
+    try:
+        return identity(settings.state.stat().st_uid)
+    except OSError:
+        return identity(os.geteuid())
+
+
+def check_rights(settings: Settings, settings_file: Path, who: Identity) -> Iterator[Check]:
+    """The files of the operator and of the daemon, which runs as ``who``."""
+    yield _trusted(settings_file, "settings", who)
+    yield _state(settings.state, who)
+    if settings.readers:
+        yield _readers(settings, settings_file, who)
+    for source in settings.sources:
+        yield from _credentials(source, who)
+        if source.verify is not None:
+            files = (source.verify.allowed_signers, source.verify.revoked_keys, source.verify.gpg_keyring)
+            yield from (_trusted(path, f"source {source.name}", who) for path in files if path is not None)
+
+
+def _state(state: Path, who: Identity) -> Check:
+    about, records = "state directory", state / FILE
+    try:
+        found = state.stat()
+        mode = stat.S_IMODE(found.st_mode)
+        owner = records.stat().st_uid if records.exists() else found.st_uid
+    except FileNotFoundError:
+        return warning(about, f"{state} is not there", "start the daemon; it makes it")
+    except OSError as error:
+        return problem(about, f"{state}: {error.strerror}", "run this as the daemon's user or as root")
+    if not who.may(state, WRITE | ENTER):
+        return problem(about, f"{who.name} may not write to {state}", f"chown -R {who.name} {state}; chmod 700 {state}")
+    if mode & 0o027:
+        return problem(about, f"{state} is open to others (mode {mode:o})", f"chmod 700 {state}")
+    if owner != found.st_uid:
+        return problem(about, f"{records} belongs to {identity(owner).name}, not to {who.name}",
+                       f"chown {who.name} {records}*")  # fmt: skip
+    if records.exists() and stat.S_IMODE(records.stat().st_mode) & 0o037:
+        return problem(about, f"{records}, which holds secrets, is open to others", f"chmod 600 {records}*")
+    return fine(about, f"{state} belongs to {who.name}, mode {mode:o}")
+
+
+def _readers(settings: Settings, settings_file: Path, who: Identity) -> Check:
+    about, group = "readers", settings.readers
+    try:
+        gid = grp.getgrnam(group).gr_gid
+    except KeyError:
+        return problem(about, f"this host has no group {group}", f"groupadd --system {group}")
+    if who.uid and gid not in who.groups:
+        return problem(about, f"{who.name} is not in the group {group}, so it cannot let it in",
+                       f"usermod -aG {group} {who.name}, and restart the daemon")  # fmt: skip
+    found = settings_file.stat()
+    if not found.st_mode & 0o004 and not (found.st_gid == gid and found.st_mode & 0o040):
+        return problem(about, f"the group {group} may not read {settings_file}", f"chmod o+r {settings_file}")
+    return fine(about, f"members of {group} may look")
+
+
+def _credentials(source: SourceSettings, who: Identity) -> Iterator[Check]:
+    about, given = f"source {source.name}", source.credentials
+    if given.token_file is not None:
+        yield _secret(given.token_file, about, who)
+    if given.key_file is not None:
+        yield _secret(given.key_file, about, who, ssh=True)
+    if given.known_hosts is not None:
+        yield _trusted(given.known_hosts, about, who)
+    if given.token_file is not None and source.url.startswith("http://"):
+        yield problem(about, "its token crosses the network as plain text", "use https://")
+
+
+def _secret(path: Path, about: str, who: Identity, *, ssh: bool = False) -> Check:
+    if (missing := unreadable(path, about, who)) is not None:
+        return missing
+    found = path.stat()
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & 0o007:
+        return problem(about, f"every user of this host may read {path} (mode {mode:o})", f"chmod o= {path}")
+    if ssh and mode & 0o077 and found.st_uid == who.uid:
+        return problem(about, f"ssh does not use {path}: its mode is {mode:o}", f"chmod 600 {path}")
+    if not found.st_size:
+        return problem(about, f"{path} is empty", "put the credentials there")
+    return fine(about, f"{path} can be read by {who.name} and not by everybody")
+
+
+def _trusted(path: Path, about: str, who: Identity) -> Check:
+    """Who can write to such a file decides what the daemon does."""
+    if (missing := unreadable(path, about, who)) is not None:
+        return missing
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o002:
+        return problem(about, f"every user of this host may change {path} (mode {mode:o})", f"chmod o-w {path}")
+    if mode & 0o020 and path.stat().st_gid != 0:
+        return warning(about, f"its group may change {path} (mode {mode:o})", f"chmod g-w {path}")
+    return fine(about, f"{path} can be read by {who.name}, and not changed by others")
+
+
+def unreadable(path: Path, about: str, who: Identity) -> Check | None:
+    """What keeps ``who`` from reading ``path``; None where nothing does."""
+    try:
+        path.stat()
+    except PermissionError:
+        return problem(about, f"{path} is in a directory that is closed", "run this as the daemon's user or as root")
+    except OSError as error:
+        return problem(about, f"{path}: {error.strerror}", "put it there, or correct the settings")
+    if not who.may(path, READ):
+        return problem(about, f"{who.name} may not read {path}", f"chgrp {who.name} {path}; chmod g+r {path}")
+    return None

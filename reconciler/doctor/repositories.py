@@ -1,0 +1,103 @@
+"""The sources: reachable, with the branch that is followed, signed where asked for, and writable for status."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.doctor.check import Check, ago, fine, problem, warning
+from reconciler.doctor.permissions import WRITE, Identity
+from reconciler.errors import ReconcilerError, SourceError
+from reconciler.settings import Settings, SourceSettings
+from reconciler.source.remote import Remote
+from reconciler.source.source import Source, open_source
+from reconciler.source.url import Address, parse_address, wanted_ref
+
+PATIENCE = 15.0
+"""Seconds that a remote is waited for, where its ``timeout`` is not shorter still."""
+AHEAD = 60.0
+"""Seconds that a commit may be ahead of this host's clock."""
+
+
+def check_sources(settings: Settings, who: Identity, clock: Clock) -> Iterator[Check]:
+    """Each source in turn, as seen from here and for the daemon's user ``who``."""
+    for each in settings.sources:
+        patient = msgspec.structs.replace(each, timeout=min(each.timeout, PATIENCE))
+        about = f"source {each.name}"
+        try:
+            address = parse_address(each.url)
+            if address.path is None:
+                yield _remote(patient, address, about)
+            mirror = settings.state / "mirrors" / f"{each.name}.git"
+            if address.path is not None or os.path.isfile(mirror / "HEAD"):
+                source = open_source(patient, settings.state)
+                yield _revision(source, about, clock)
+                yield from _status(source, address, about, who)
+        except SourceError as error:
+            yield problem(about, _bare(error, each.name), _ADVICE.get(error.reason, "see the message"))
+        except ReconcilerError as error:
+            yield problem(about, _bare(error, each.name), "correct the settings")
+
+
+_ADVICE = {
+    "SourceUnreachable": "check the network, the credentials and that the remote is up",
+    "SourceGone": "bring it back, or correct the settings",
+    "SourceEmpty": "check path, include and exclude in the settings",
+    "SourceUnverified": "sign it with a key that the settings trust, or trust its key",
+}
+
+
+def _remote(settings: SourceSettings, address: Address, about: str) -> Check:
+    remote = Remote(settings, address)
+    ref = "HEAD" if settings.commit else wanted_ref(settings)
+    with tempfile.TemporaryDirectory(prefix="reconciler-") as place:
+        answer = remote.ask(Path(place), ["ls-remote", "--exit-code", "--", address.url, ref])
+    if answer.code == 2:
+        return problem(about, f"the remote answers and has no {ref}", "push it, or correct the settings")
+    if answer.code:
+        raise remote.failure(answer)
+    return fine(about, f"the remote answers and has {ref}")
+
+
+def _revision(source: Source, about: str, clock: Clock) -> Check:
+    revision = source.revision()
+    ahead = revision.time - clock.now()
+    if ahead > AHEAD:
+        message = f"{revision.ref} at {revision.commit[:12]} was committed {ago(ahead)} from now"
+        return warning(about, message, "set the clock of this host, or of who committed it")
+    signed = ", signed by a trusted key" if source.settings.verify is not None else ""
+    return fine(about, f"{revision.ref} is at {revision.commit[:12]}{signed}")
+
+
+def _status(source: Source, address: Address, about: str, who: Identity) -> Iterator[Check]:
+    settings = source.settings
+    branch = settings.status.branch
+    if settings.read_only or (source.mirror is not None and not settings.status.push):
+        yield fine(about, f"{branch} is kept in the state directory")
+    elif source.mirror is None:
+        folder = source.repository.commondir
+        closed = [part for part in (folder / "refs", folder / "objects", folder) if not who.may(part, WRITE)]
+        if closed:
+            advice = f"let {who.name} write there, or set readOnly for the source"
+            yield problem(about, f"{branch} cannot be written: {who.name} may not write to {closed[0]}", advice)
+        else:
+            yield fine(about, f"{branch} can be written")
+    else:
+        commit = source.repository.resolve().commit
+        words = ["push", "--dry-run", "--porcelain", "--no-verify", "--", address.url, f"+{commit}:refs/heads/{branch}"]
+        remote = Remote(settings, address)
+        answer = remote.ask(source.repository.gitdir, words)
+        if answer.code:
+            advice = "let its login push there, or set readOnly for the source"
+            yield problem(about, f"{branch} cannot be pushed: {remote.words(answer)}", advice)
+        else:
+            yield fine(about, f"{branch} can be pushed")
+
+
+def _bare(error: ReconcilerError, name: str) -> str:
+    return str(error).removeprefix(f"source {name}: ")

@@ -1,0 +1,104 @@
+"""Anchors and aliases of one document: shared values, counted as if written out."""
+
+from __future__ import annotations
+
+from typing import Any, Never
+
+import msgspec
+
+from reconciler.documents.events import Event, NodeEvent
+from reconciler.documents.fault_sink import Sink
+
+
+class Anchor(msgspec.Struct):
+    """A value with a name: how many nodes it has and how many levels, everything in it counted as written out.
+
+    ``text`` is the source of a plain scalar, which means what it would mean where the alias stands.
+    """
+
+    value: Any
+    nodes: int = 1
+    levels: int = 0
+    text: str | None = None
+    complete: bool = True
+
+
+class _Opened(msgspec.Struct):
+    anchor: Anchor
+    depth: int
+    deepest: int
+    nodes_before: int
+
+
+class Anchors:
+    """What has been named so far; an alias shares the value, so the values of a document are read-only."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._named: dict[str, Anchor] = {}
+        self._opened: list[_Opened] = []
+        self._aliases = 0
+
+    def name(self, name: str, value: Any, text: str | None) -> None:
+        """Name a scalar."""
+        self._named[name] = Anchor(value, text=text)
+
+    def open(self, event: NodeEvent, value: Any, depth: int, nodes: int) -> None:
+        """Note the start of a list or mapping at ``depth``, with ``nodes`` counted in the containers ended so far."""
+        if self._opened and depth > self._opened[-1].deepest:
+            self._opened[-1].deepest = depth
+        if event.anchor:
+            anchor = self._named[event.anchor] = Anchor(value, complete=False)
+            self._opened.append(_Opened(anchor, depth, depth, nodes))
+
+    def close(self, value: Any, nodes: int) -> None:
+        """Note the end of a list or mapping, its own ``nodes`` counted now."""
+        if not self._opened or self._opened[-1].anchor.value is not value:
+            return
+        ended = self._opened.pop()
+        ended.anchor.complete = True
+        ended.anchor.nodes = 1 + nodes - ended.nodes_before
+        ended.anchor.levels = ended.deepest - ended.depth + 1
+        if self._opened and ended.deepest > self._opened[-1].deepest:
+            self._opened[-1].deepest = ended.deepest
+
+    def alias(self, event: Any, depth: int) -> Anchor | None:
+        """What an alias inside ``depth`` levels stands for; None, and a fault, where that cannot be said.
+
+        Raises Stop where the document has too many aliases, or gets too deep by this one.
+        """
+        self._aliases += 1
+        limits = self._sink.limits
+        if self._aliases > limits.aliases:
+            message = f"this document has more than {limits.aliases:,} aliases"
+            self._sink.end("too-many-aliases", event, message, "write the values out, or split the document")
+        anchor = self._named.get(event.anchor or "")
+        if anchor is None:
+            # Its name is not shown: it may be a password that begins with a star.
+            message = "this alias names nothing that stands before it in this document"
+            self._sink.add("unknown-alias", event, message, "put text that begins with * in quotes")
+            return None
+        if not anchor.complete:
+            message = "this alias stands inside the value that it names, which would never end"
+            self._sink.add("alias-cycle", event, message, "write the value out")
+            return None
+        self._deepen(event, depth + anchor.levels)
+        return anchor
+
+    def _deepen(self, event: Event, depth: int) -> None:
+        if depth > self._sink.limits.depth:
+            too_deep(self._sink, event)
+        if self._opened and depth > self._opened[-1].deepest:
+            self._opened[-1].deepest = depth
+
+
+def too_deep(sink: Sink, event: Event) -> Never:
+    """End the reading at ``event``; raises Stop."""
+    message = f"lists and mappings are nested more than {sink.limits.depth} levels deep here"
+    sink.end("too-deep", event, message, "nest less deeply; an unclosed bracket looks like this too")
+
+
+def too_many_nodes(sink: Sink, event: Event) -> Never:
+    """End the reading at ``event``; raises Stop."""
+    message = f"this document has more than {sink.limits.nodes:,} values, aliases counted as what they stand for"
+    sink.end("too-many-nodes", event, message, "split the document, or use fewer aliases")

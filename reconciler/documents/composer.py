@@ -1,0 +1,250 @@
+"""A file's events into plain values, in one pass and within limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import repeat
+from typing import Any
+
+from reconciler.documents.aliases import Anchors, too_deep, too_many_nodes
+from reconciler.documents.events import (
+    AliasEvent,
+    CParser,
+    DocumentEndEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+from reconciler.documents.fault_sink import Sink
+from reconciler.documents.limits import Limits
+from reconciler.documents.merge_keys import MERGE, Merges
+from reconciler.documents.scalars import MERGE_KEY, NUMERIC, WORDS, Problem, literal, plain
+from reconciler.documents.tags import collection, tagged
+from reconciler.documents.types import UNREAD
+from reconciler.model.finding import Fault
+
+# What the next node is to the container being filled: an item of a list, the key of a pair or, where it is
+# neither of these two, the value of that key.
+_ITEM = object()
+_KEY = object()
+
+# Without one of these bytes a file has no anchor, tag, escape or merge key, and nothing looks for them. Of a merge key
+# one byte is enough to look for: that is ten times as fast as for both.
+_UNUSUAL = (b"&", b"!", b"\\", MERGE_KEY[:1].encode())
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+# How many containers are open while the members of a top-level field are read: what holds the root, and the root.
+_IN_FIELD = 2
+
+_ESCAPED_CONTROL = Problem(
+    "control-character", "this text has a control character in it", "remove the escape; only tab and newline are taken"
+)
+_KEY_TYPE = Problem("key-type", "this key is not text", "put the key in quotes")
+_KEY_OPENED = Problem("key-type", "a list or mapping is used as a key", "quote text that begins with a bracket")
+
+
+class NeedKeyLines(Exception):
+    """A key came twice, and where it came first was not noted."""
+
+
+class Composer:
+    """One pass over the bytes of a file.
+
+    ``key_lines`` notes the line of every key, which only a file with a key given twice needs.
+    """
+
+    def __init__(self, raw: bytes, limits: Limits, text_fields: frozenset[str], *, key_lines: bool) -> None:
+        self.sink = Sink(limits)
+        self._limits = limits
+        self._get: Callable[[], Any] = CParser(raw).get_event
+        self._text_fields = text_fields
+        self._unusual = any(mark in raw for mark in _UNUSUAL)
+        self._key_lines = key_lines
+        self._begin()
+
+    def documents(self) -> Iterator[tuple[int, int, Any, list[Fault]]]:
+        """Index, line, value and faults of each document; empty ones are not counted.
+
+        Raises Stop at a limit, NeedKeyLines, and PyYAML's errors where the file is not well-formed.
+        """
+        self._get()
+        started = index = 0
+        while type(start := self._get()) is not StreamEndEvent:
+            started += 1
+            if started > self._limits.documents:
+                message = f"this file holds more than {self._limits.documents:,} documents"
+                self.sink.end("too-many-documents", start, message, "split the file")
+            root = self._get()
+            if is_empty(root):
+                self._get()
+                continue
+            before = len(self.sink.faults)
+            self._begin()
+            value, end = self._compose(root)
+            self._check_size(root, end.end_mark.index - start.start_mark.index)
+            yield index, root.start_mark.line + 1, self._marked(value), self.sink.faults[before:]
+            index += 1
+
+    def _begin(self) -> None:
+        self._anchors = Anchors(self.sink)
+        self._merges = Merges(self.sink)
+        self._stack: list[tuple[Any, Any]] = []
+        self._nodes = 1
+        self._repeats: list[tuple[dict[Any, Any], str]] = []
+        self._lines: dict[tuple[int, str], int] = {}
+        self._kept: list[Any] = []
+
+    def _compose(self, event: Any) -> tuple[Any, Any]:
+        # A first load spends its time here: names are local, and what is rare is elsewhere.
+        get, unusual, key_lines, stack = self._get, self._unusual, self._key_lines, self._stack
+        holder: list[Any] = []
+        filled: Any = holder
+        role: Any = _ITEM
+        # A node is at most two events, so this bounds what lies between the exact counts at the end of containers.
+        for _ in repeat(None, 2 * self._limits.nodes + 1):
+            kind = type(event)
+            if kind is ScalarEvent:
+                value = event.value
+                if unusual:
+                    value = self._scalar(event, role is _KEY)
+                elif (value in WORDS or value[0] in NUMERIC) and not event.style:
+                    value = plain(value) if len(stack) != _IN_FIELD else self._plain(value, role is _KEY)
+                    value = value if type(value) is not Problem else self._checked(event, value)
+                if role is _ITEM:
+                    filled.append(value)
+                elif role is not _KEY:
+                    filled[role] = value
+                    role = _KEY
+                elif key_lines or type(value) is not str or value in filled:
+                    role = self._key(event, value, filled)
+                else:
+                    role = value
+            elif kind is MappingEndEvent or kind is SequenceEndEvent:
+                self._close(event, filled)
+                filled, role = stack.pop()
+            elif kind is DocumentEndEvent:
+                return holder[0], event
+            else:
+                filled, role = self._open(event, filled, role)
+            event = get()
+        return too_many_nodes(self.sink, event)
+
+    def _open(self, event: Any, filled: Any, role: Any) -> tuple[Any, Any]:
+        """Add what is not a scalar; what is to be filled next, and the role of its next node."""
+        kind = type(event)
+        value: Any = {} if kind is MappingStartEvent else [] if kind is SequenceStartEvent else self._alias(event)
+        if role is _ITEM:
+            filled.append(value)
+        elif role is _KEY:
+            role = self._key(event, value, filled)
+        else:
+            filled[role] = value
+            role = _KEY
+        if kind is AliasEvent:
+            return filled, role
+        self._stack.append((filled, role))
+        if len(self._stack) > self._limits.depth:
+            too_deep(self.sink, event)
+        if self._unusual:
+            self._mark(event, value)
+        return value, _KEY if kind is MappingStartEvent else _ITEM
+
+    def _mark(self, event: Any, value: Any) -> None:
+        self._anchors.open(event, value, len(self._stack), self._nodes)
+        if event.tag:
+            self._checked(event, collection(event.tag, "map" if type(value) is dict else "seq"))
+
+    def _scalar(self, event: Any, as_key: bool) -> Any:
+        text = event.value
+        is_plain = not event.style and not event.tag
+        resolved: Any = text
+        if event.style == '"' and _CONTROL.search(text):
+            resolved = _ESCAPED_CONTROL
+        elif event.tag:
+            resolved = tagged(event.tag, text)
+        elif is_plain:
+            resolved = self._plain(text, as_key)
+        resolved = self._checked(event, resolved)
+        if event.anchor:
+            self._anchors.name(event.anchor, resolved, text if is_plain else None)
+        return resolved
+
+    def _plain(self, text: str, as_key: bool) -> Any:
+        if as_key and text == MERGE_KEY:
+            return MERGE
+        if len(self._stack) == _IN_FIELD and not as_key:
+            root = self._stack[1][0]
+            # A mapping is attached to the root before it is filled, so its field is the root's last.
+            if type(root) is dict and next(reversed(root), None) in self._text_fields:
+                return literal(text)
+        return plain(text)
+
+    def _checked(self, event: Event, resolved: Any) -> Any:
+        if type(resolved) is not Problem:
+            return resolved
+        self.sink.add(resolved.rule, event, resolved.message, resolved.suggestion)
+        return f"{UNREAD}{len(self.sink.faults)}"
+
+    def _alias(self, event: Any) -> Any:
+        anchor = self._anchors.alias(event, len(self._stack))
+        if anchor is None:
+            return {}
+        self._nodes += anchor.nodes - 1
+        if self._nodes > self._limits.nodes:
+            too_many_nodes(self.sink, event)
+        return anchor.value if anchor.text is None else self._checked(event, self._plain(anchor.text, False))
+
+    def _close(self, event: Event, filled: Any) -> None:
+        self._nodes += 2 * len(filled) if type(filled) is dict else len(filled)
+        if self._nodes > self._limits.nodes:
+            too_many_nodes(self.sink, event)
+        if self._unusual:
+            self._merges.close(filled)
+            self._anchors.close(filled, self._nodes)
+
+    def _key(self, event: Any, value: Any, filled: dict[Any, Any]) -> Any:
+        if value is not MERGE and type(value) is not str:
+            self._checked(event, _KEY_OPENED if type(value) in (dict, list) else _KEY_TYPE)
+            value = f"{UNREAD}{event.start_mark.index}"
+        if value in filled:
+            self._repeated(event, value, filled)
+        elif value is MERGE:
+            self._merges.open(event, filled)
+        if self._key_lines:
+            self._lines.setdefault((id(filled), value), event.start_mark.line + 1)
+            self._kept.append(filled)
+        return value
+
+    def _repeated(self, event: Event, key: Any, filled: dict[Any, Any]) -> None:
+        if not self._key_lines:
+            raise NeedKeyLines
+        first = self._lines[id(filled), key]
+        # The key is not shown: a lost indentation may have made it of a line of a secret.
+        message = f"this key is given twice in its mapping, first on line {first}"
+        self.sink.add("duplicate-key", event, message, "keep one of the two")
+        # The last key of a mapping is taken for the one being filled.
+        del filled[key]
+        self._repeats.append((filled, key))
+
+    def _marked(self, value: Any) -> Any:
+        """``value`` without what was given twice: nobody knows which of the two is meant."""
+        for filled, key in self._repeats:
+            if key is MERGE:
+                return UNREAD
+            filled[key] = UNREAD
+        return value
+
+    def _check_size(self, root: Event, size: int) -> None:
+        if size > self._limits.document_bytes:
+            message = f"this document has {size:,} characters, more than the limit of {self._limits.document_bytes:,}"
+            self.sink.end("too-large", root, message, "split the document")
+
+
+def is_empty(root: Any) -> bool:
+    """Whether a document whose first node is ``root`` holds nothing at all."""
+    return type(root) is ScalarEvent and not (root.value or root.style or root.tag or root.anchor)

@@ -1,0 +1,57 @@
+"""Files that are more than plain lines, by the parser and the composer."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+from yaml import YAMLError
+
+from reconciler.documents.composer import Composer, NeedKeyLines
+from reconciler.documents.fault_sink import Stop
+from reconciler.documents.json_compat import as_yaml
+from reconciler.documents.limits import Limits
+from reconciler.documents.line_column import position
+from reconciler.documents.syntax_errors import explain
+from reconciler.documents.types import Document, Reading
+from reconciler.model.finding import Fault
+
+SINGLE = frozenset({"ambiguous-scalar", "control-character", "duplicate-key", "key-type", "nan", "number-range"})
+"""Faults that leave the rest of a document as it is meant."""
+
+
+def parsed(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> Reading:
+    """The documents of a file that is not refused and their faults; see ``reader.read``."""
+    raw = as_yaml(raw)
+    try:
+        return _read(raw, Composer(raw, limits, text_fields, key_lines=False))
+    except NeedKeyLines:
+        return _read(raw, Composer(raw, limits, text_fields, key_lines=True))
+
+
+def _read(raw: bytes, composer: Composer) -> Reading:
+    documents: list[Document] = []
+    partial: list[Document] = []
+    faults = composer.sink.faults
+    try:
+        for index, line, value, wrong in composer.documents():
+            document = Document(value, index, line)
+            if not wrong:
+                documents.append(document)
+            elif SINGLE.issuperset(fault.rule for fault in wrong):
+                partial.append(document)
+    except Stop:
+        pass
+    except YAMLError as error:
+        faults.append(explain(error, raw))
+    return Reading(documents, _in_order(faults, raw) if faults else faults, partial)
+
+
+def _in_order(faults: list[Fault], raw: bytes) -> list[Fault]:
+    """``faults`` by place, none of them behind the end of the file.
+
+    Where a file has no last line break, its end is to the parser on a line that does not exist.
+    """
+    text = raw.decode("utf-8-sig")
+    end = position(text, len(text))
+    placed = (((fault.line, fault.column), fault) for fault in faults)
+    kept = (fault if at <= end else replace(fault, line=end[0], column=end[1]) for at, fault in placed)
+    return sorted(kept, key=lambda fault: (fault.line, fault.column))

@@ -1,0 +1,1 @@
+"""JSON Schemas: loading, validation, messages and suggestions."""

@@ -1,0 +1,70 @@
+"""The schema files: where they lie, in a source tree or an installed wheel, and their content without references."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+KIND_NAMES = (
+    "org", "gvc", "workload", "volumeset", "identity", "policy", "secret", "location", "cloudaccount", "agent",
+    "auditctx", "group", "serviceaccount", "user", "domain", "image", "quota", "ipset", "mk8s",
+)  # fmt: skip
+"""The schemas that are called as the kind whose manifests they describe."""
+
+SCHEMA_NAMES = (*KIND_NAMES, "settings", "status", "run-status")
+"""Every schema there is: one per kind, the settings, and the two sorts of status files."""
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+
+
+def shipped(relative: str) -> Path:
+    """The file or directory ``relative`` (``schemas``, ``examples/repo``) that comes with the program.
+
+    An installed wheel carries it inside the package, a source tree beside it. Raises FileNotFoundError.
+    """
+    for base in (_PACKAGE / "_shipped", _PACKAGE.parent):
+        path = base / relative
+        if path.exists():
+            return path
+    raise FileNotFoundError(f"{relative} is missing from this installation of reconciler")
+
+
+def schema_path(name: str) -> Path:
+    """The file of the schema ``name``. Raises FileNotFoundError."""
+    return shipped(f"schemas/{name}.json")
+
+
+@cache
+def load_schema(name: str) -> dict[str, Any]:
+    """The schema ``name`` with every ``$ref`` replaced by what it refers to, so that readers meet plain trees.
+
+    What stands beside a ``$ref`` (title, description, default) wins. The result is shared: do not change it.
+    Raises FileNotFoundError.
+    """
+    inlined: dict[str, Any] = _inline(_raw(name), name)
+    inlined.pop("$defs", None)
+    return inlined
+
+
+@cache
+def _raw(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(schema_path(name).read_bytes())
+    return content
+
+
+def _inline(node: Any, home: str) -> Any:
+    if isinstance(node, list):
+        return [_inline(item, home) for item in node]
+    if not isinstance(node, dict):
+        return node
+    own = {key: _inline(value, home) for key, value in node.items() if key not in ("$ref", "$defs")}
+    if "$ref" not in node:
+        return own
+    file, _, pointer = node["$ref"].partition("#")
+    target = file.removesuffix(".json") or home
+    found: Any = _raw(target)
+    for part in pointer.strip("/").split("/"):
+        found = found[part]
+    return {**_inline(found, target), **own}

@@ -1,0 +1,275 @@
+"""Breaches of a schema as faults for people: what is wrong, what is allowed, and what was probably meant."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from reconciler.documents.positions import Places, Pointer
+from reconciler.documents.schema.dialect import Breach
+from reconciler.documents.schema.suggestions import repaired
+from reconciler.model.finding import Fault
+from reconciler.model.suggest import most_like
+
+QUOTED = 60
+_KINDS = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}
+_SIZES = {
+    "minLength": ("characters", "at least"),
+    "maxLength": ("characters", "at most"),
+    "minItems": ("entries", "at least"),
+    "maxItems": ("entries", "at most"),
+    "maxProperties": ("entries", "at most"),
+}
+_AMOUNT = re.compile("([0-9]+) *(?:s|secs?|seconds?|g|gb|gi|gib)", re.IGNORECASE | re.ASCII)
+"""Whole numbers are seconds or gigabytes where they have a unit at all."""
+_ELSEWHERE = frozenset({"gvc", "spec", "metadata", "apiVersion"})
+"""Fields that manifests have, though not those of secrets."""
+
+Words = tuple[str, str, str]
+"""Rule, message, suggestion."""
+
+
+def phrased(found: Iterable[Breach], schema: dict[str, Any], places: Places) -> list[Fault]:
+    """Breaches of ``schema`` as faults, sorted by place.
+
+    Nothing that stands below ``x-secret`` is quoted, nor what may have slipped out of there.
+    """
+    chosen = _without_echoes(found)
+    slippery = any(field.get("x-secret") for field in schema.get("properties", {}).values())
+    hidden = ((each, _secret(schema, each.path) or (slippery and _slipped(each))) for each in chosen)
+    faults = {_fault(breach, secret, places) for breach, secret in hidden}
+    return sorted(faults, key=lambda fault: (fault.line, fault.column, fault.rule, fault.message))
+
+
+def _without_echoes(found: Iterable[Breach]) -> list[Breach]:
+    """Where the type is wrong, say only that: bounds and allowed values would repeat it."""
+    wrong: dict[Pointer, Breach] = {}
+    rest: list[Breach] = []
+    for breach in found:
+        if breach.keyword != "type":
+            rest.append(breach)
+        elif breach.path not in wrong or len(_types(breach)) < len(_types(wrong[breach.path])):
+            wrong[breach.path] = breach
+    return [*wrong.values(), *(breach for breach in rest if breach.naming or breach.path not in wrong)]
+
+
+def _fault(breach: Breach, secret: bool, places: Places) -> Fault:
+    general, message, suggestion = _PHRASES[breach.keyword](breach, secret)
+    if breach.keyword == "additionalProperties" or breach.naming:
+        line, column = places.key(breach.path)
+    elif general in ("exactly-one", "exclusive") and (given := _given(breach)):
+        line, column = places.key((*breach.path, given[-1]))
+    else:
+        line, column = places.of(breach.path)
+    return Fault(_rule(breach) or general, message, line, column, suggestion or _noted(breach, "x-hint"))
+
+
+def _rule(breach: Breach) -> str:
+    """The rule that the schema names for a breach; "" where it is one of those that hold for every field."""
+    return "" if breach.keyword in _GENERAL else _noted(breach, "x-rule")
+
+
+def _noted(breach: Breach, note: str) -> str:
+    """What an annotation says of a breach; in a `not` it is said of that alone."""
+    inner = breach.asked.get(note) if breach.keyword == "not" else None
+    found: str = inner or breach.schema.get(note, "")
+    return found
+
+
+def _unknown(breach: Breach, secret: bool) -> Words:
+    known = sorted(name for name, each in breach.schema.get("properties", {}).items() if not each.get("readOnly"))
+    near = _nearest(breach.field, known)
+    missing = [name for name in known if name not in breach.value]
+    suggestion = _shortened(f"known here: {', '.join(missing)}", 200) if missing else ""
+    if near:
+        suggestion = f"did you mean `{near}`?"
+    message = "unknown field" if secret else f"unknown field {_quoted(breach.field)}"
+    return "unknown-field", message, suggestion
+
+
+def _missing(breach: Breach, _: bool) -> Words:
+    about = breach.schema.get("properties", {}).get(breach.field, {})
+    example = next(iter(about.get("examples") or about.get("enum") or ()), None)
+    suggestion = f"for example `{breach.field}: {_plain(example)}`" if isinstance(example, str | int) else ""
+    return "missing-field", f"missing field `{breach.field}`", suggestion
+
+
+def _wrong_type(breach: Breach, secret: bool) -> Words:
+    value, wanted = breach.value, _types(breach)
+    expected = " or ".join(_KINDS[name] for name in wanted)
+    got = _kind_of(value)
+    if not secret and isinstance(value, bool | int | float | str):
+        got = f"{got} ({_plain(value)})"
+    return "wrong-type", f"expected {expected}, got {got}", _remedy(breach, wanted, secret)
+
+
+def _remedy(breach: Breach, wanted: list[str], secret: bool) -> str:
+    value = breach.value
+    if value is None:
+        empty = wanted == ["string"] and not {"pattern", "enum", "minLength"} & breach.schema.keys()
+        return 'give it a value; an empty text is ""' if empty else "give it a value, or leave the field out"
+    if "string" in wanted and isinstance(value, bool | int | float):
+        return _as_text(breach, secret)
+    if isinstance(value, str) and not secret and _would_fit_unquoted(value, wanted):
+        return f"write {value.lower()} without quotes"
+    if isinstance(value, str) and not secret and "integer" in wanted and (amount := _AMOUNT.fullmatch(value)):
+        return f"write {amount[1]}"
+    return "begin each entry with `- `" if wanted == ["array"] and "x-hint" not in breach.schema else ""
+
+
+def _as_text(breach: Breach, secret: bool) -> str:
+    """What to write where a number or boolean stands and text is wanted."""
+    if secret:
+        return "put quotes around it"
+    text, schema = _plain(breach.value), breach.schema
+    if re.search(schema.get("pattern", ""), text):
+        return f'put quotes around it: "{text}"'
+    return f"write {repaired(text, schema) or schema.get('x-pattern-words', 'text')}"
+
+
+def _would_fit_unquoted(value: str, wanted: list[str]) -> bool:
+    if "boolean" in wanted:
+        return value.lower() in ("true", "false")
+    number = r"-?[0-9]+(\.[0-9]+)?" if "number" in wanted else r"-?[0-9]+"
+    return bool({"integer", "number"} & set(wanted)) and re.fullmatch(number, value) is not None
+
+
+def _not_listed(breach: Breach, secret: bool) -> Words:
+    allowed = [str(item) for item in breach.asked]
+    near = _nearest(str(breach.value), allowed)
+    suggestion = f"did you mean `{near}`?" if near else ""
+    listed = ", ".join(f"`{item}`" for item in allowed)
+    only = "only " if len(allowed) > 1 else "it must be "
+    return "not-allowed", f"{_shown(breach, secret)} is not allowed here, {only}{listed}", suggestion
+
+
+def _bounds(breach: Breach, secret: bool) -> Words:
+    low, high = breach.schema.get("minimum"), breach.schema.get("maximum")
+    if low is not None and high is not None:
+        span = f"from {low} to {high}"
+    else:
+        span = f"at least {low}" if high is None else f"at most {high}"
+    nearest = "" if secret else f"the nearest is {breach.asked}"
+    return "out-of-bounds", f"{_shown(breach, secret)} is out of bounds, allowed is {span}", nearest
+
+
+def _size(breach: Breach, _: bool) -> Words:
+    unit, side = _SIZES[breach.keyword]
+    count = len(breach.value)
+    if count == 0:
+        return "out-of-bounds", "must not be empty", ""
+    subject = "the field's name has" if breach.naming else "has"
+    return "out-of-bounds", f"{subject} {count} {unit}, allowed are {side} {breach.asked}", ""
+
+
+def _format(breach: Breach, secret: bool) -> Words:
+    words = breach.schema.get("x-pattern-words", breach.schema.get("description", "another form"))
+    meant = "" if secret or breach.naming else repaired(breach.value, breach.schema)
+    return "bad-format", f"{_shown(breach, secret)} does not fit: expected {words}", meant and f"write {meant}"
+
+
+def _refused(breach: Breach, secret: bool) -> Words:
+    fields = breach.asked.get("required")
+    if fields:
+        return "exclusive", f"`{fields[0]}` and `{fields[1]}` exclude each other", "keep one of them"
+    return "not-allowed", f"{_shown(breach, secret)} is refused: {breach.asked['description']}", ""
+
+
+def _choice(breach: Breach, _: bool) -> Words:
+    fields = [f"`{branch['required'][0]}`" for branch in breach.asked]
+    amount = "exactly one" if breach.keyword == "oneOf" else "at least one"
+    listed = ", ".join(fields[:-1]) + " and " + fields[-1]
+    given = [f"`{name}`" for name in _given(breach)]
+    message = f"{amount} of {listed} must be given, here is {' and '.join(given) or 'none'}"
+    return "exactly-one", message, "keep one of them" if given else ""
+
+
+_PHRASES: dict[str, Callable[[Breach, bool], Words]] = {
+    "additionalProperties": _unknown,
+    "required": _missing,
+    "type": _wrong_type,
+    "enum": _not_listed,
+    "minimum": _bounds,
+    "maximum": _bounds,
+    **dict.fromkeys(_SIZES, _size),
+    "pattern": _format,
+    "not": _refused,
+    "oneOf": _choice,
+    "anyOf": _choice,
+}
+_GENERAL = frozenset({"type", "required", "additionalProperties"})
+PHRASED = frozenset(_PHRASES)
+"""Keywords that have words; a schema that uses another one must bring them here."""
+
+
+def _given(breach: Breach) -> list[str]:
+    """The fields of an either-or that are there, in the order of the document."""
+    asked = breach.asked
+    names = asked["required"] if isinstance(asked, dict) else [branch["required"][0] for branch in asked]
+    return [name for name in breach.value if name in names]
+
+
+def _secret(schema: dict[str, Any], path: Pointer) -> bool:
+    """Whether ``path`` leads to or below a place that the schema marks ``x-secret``."""
+    here: Any = schema
+    for part in path:
+        rest = here.get("additionalProperties")
+        here = here.get("properties", {}).get(part, rest) if isinstance(part, str) else here.get("items")
+        if not isinstance(here, dict):
+            return False
+        if here.get("x-secret"):
+            return True
+    return False
+
+
+def _slipped(breach: Breach) -> bool:
+    """Whether a breach is about a field or a text that a lost indentation can have made of a secret's value."""
+    unknown = breach.keyword == "additionalProperties" and breach.field not in _ELSEWHERE
+    return unknown or (isinstance(breach.value, str) and len(breach.value.split()) > 1)
+
+
+def _nearest(word: str, among: list[str]) -> str:
+    """What ``word`` was probably meant to be; empty where nothing comes near."""
+    # Comparing costs the square of the length.
+    if len(word) > QUOTED:
+        return ""
+    same = [item for item in among if item.lower() == word.lower()]
+    return same[0] if same else most_like(word, among)
+
+
+def _types(breach: Breach) -> list[str]:
+    return [breach.asked] if isinstance(breach.asked, str) else list(breach.asked)
+
+
+def _kind_of(value: Any) -> str:
+    names = {type(None): "nothing", bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list"}
+    return names.get(type(value), "a mapping")
+
+
+def _shown(breach: Breach, secret: bool) -> str:
+    if secret:
+        return "the field's name" if breach.naming else "the value"
+    return _quoted(breach.value)
+
+
+def _quoted(value: Any) -> str:
+    return f"`{_plain(value)}`" if value != "" else "an empty text"
+
+
+def _plain(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    shown = (char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[: QUOTED + 1])
+    return _shortened("".join(shown), QUOTED)
+
+
+def _shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

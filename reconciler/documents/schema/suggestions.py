@@ -1,0 +1,88 @@
+"""What a text that does not fit its field was probably meant to be."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.documents.schema.dialect import Dialect, compiled
+
+LONGEST = 60
+"""Characters of a text that is looked at; what is longer is not a slip of the pen."""
+
+_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([a-zA-Z]*)", re.ASCII)
+_IN_MEBIBYTES = {"": 1, "m": 1, "mb": 1, "mi": 1, "mib": 1, "g": 1024, "gb": 1024, "gi": 1024, "gib": 1024,
+                 "t": 1024**2, "tb": 1024**2, "ti": 1024**2, "k": 1 / 1024, "kb": 1 / 1024, "ki": 1 / 1024}  # fmt: skip
+_MEBIBYTE = 1 << 20
+_EVERYWHERE = frozenset({"*", "all", "any", "0.0.0.0"})
+"""What people write for every address there is."""
+
+
+def repaired(text: str, schema: dict[str, Any]) -> str:
+    """``text`` as it fits ``schema``, a place for text with a pattern, after one small change; "" where none helps.
+
+    None holds a character that a terminal does not show as it is, such as a tab.
+    """
+    if len(text) > LONGEST:
+        return ""
+    pattern = compiled(schema.get("pattern", ""))
+    check = Dialect(schema)
+    guesses = filter(str.isprintable, _guesses(text, schema))
+    return next((each for each in guesses if pattern.search(each) and check.is_valid(each)), "")
+
+
+def _guesses(text: str, schema: dict[str, Any]) -> Iterator[str]:
+    """Likely meanings, the least change first; ``pattern`` tells what sort of text is wanted."""
+    pattern = schema.get("pattern", "")
+    bare = text.strip()
+    path = bare.strip("/")
+    if schema.get("x-image"):
+        yield from _images(bare)
+        return
+    yield from (bare, bare.lower())
+    yield from _amounts(bare, pattern)
+    if not path:
+        return
+    yield from (f"//{kind}/{path}" for kind in schema.get("x-link", ()))
+    if bare.startswith("/"):
+        yield path.rpartition("/")[2]
+    if "://" in bare or "\\*\\." in pattern:
+        yield re.split("[/:]", bare.partition("://")[2] or bare, maxsplit=1)[0]
+    if bare.lower() in _EVERYWHERE:
+        yield "0.0.0.0/0"
+    if pattern.startswith("^/"):
+        yield f"/{path}"
+    if "//" in pattern or "|/)/" in pattern:
+        yield f"//{path}"
+    if "_" in pattern and "/" not in pattern:
+        yield bare.replace(" ", "_")
+    if pattern.startswith("^[a-z]"):
+        yield re.sub("[^a-z0-9]+", "-", bare.lower()).strip("-")
+
+
+def _images(bare: str) -> Iterator[str]:
+    """An image without the scheme of an address, its repository in lower case; a tag stays as it is."""
+    image = bare.partition("://")[2] or bare
+    start = image.rfind("/") + 1
+    name, colon, tag = image[start:].partition(":")
+    yield image
+    yield f"/{image}"
+    yield f"{image[:start].lower()}{name.lower()}{colon}{tag}"
+
+
+def _amounts(bare: str, pattern: str) -> Iterator[str]:
+    """A number with a unit in the units that fields take: 0.5 as 500m, 128M as 128Mi, 7 days as 7d."""
+    found = _AMOUNT.fullmatch(bare)
+    if found is None:
+        return
+    number, unit = found[1], found[2].lower()
+    if unit:
+        yield f"{number}{unit[:1]}"
+    if "m?" in pattern and unit in ("", "c", "core", "cores", "cpu", "cpus", "vcpu"):
+        yield f"{math.ceil(float(number) * 1000)}m"
+    size = float(number) * _IN_MEBIBYTES.get(unit, 0)
+    if "Mi" in pattern and size:
+        size /= _MEBIBYTE if unit == "" and size >= _MEBIBYTE else 1
+        yield f"{math.ceil(size / 1024)}Gi" if size % 1024 == 0 else f"{math.ceil(size)}Mi"

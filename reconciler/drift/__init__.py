@@ -1,0 +1,1 @@
+"""Differences between what is recorded and what is observed: detected, noted, healed."""

@@ -1,0 +1,231 @@
+"""What changed behind our back: found by looking at the locations, and kept in the records for the next plan."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.drift.observations import Notes
+from reconciler.engines.execution import messages as words
+from reconciler.engines.protocol import Engine, Seen
+from reconciler.errors import EngineError, RecordsError
+from reconciler.model.drift_policy import Ignore
+from reconciler.planning.drift import Deviation, Drift, There, at_place, drift_of, minded, packed, said
+from reconciler.records.store import Records
+from reconciler.records.tables.drift import DriftRow
+from reconciler.records.tables.events import Event
+from reconciler.settings import Settings
+
+PATIENCE = 60.0
+"""Seconds that an engine may take to say what there is."""
+
+
+MOST_EVENTS = 100
+"""Events of one look; of the rest only the number."""
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What a look at the locations found, each with the source that owns it (``""``: nobody).
+
+    ``seen`` are the locations that could be looked at, ``unseen`` the others, each with the reason; ``answers`` is what
+    each of them showed.
+    """
+
+    drifts: list[tuple[Drift, str]]
+    seen: frozenset[str]
+    unseen: dict[str, str]
+    answers: dict[str, list[Seen]] = {}
+
+
+async def look(settings: Settings, records: Records, engines: Mapping[str, Engine]) -> Look:
+    """Ask every engine at whose location things can change what there is; changes nothing. Raises RecordsError."""
+    places = [place for place, engine in engines.items() if engine.drifts]
+    answers = await asyncio.gather(*(_observed(engines[place]) for place in places))
+    found: list[tuple[Drift, str]] = []
+    unseen, shown = {}, {}
+    for place, answer in zip(places, answers, strict=True):
+        if isinstance(answer, str):
+            unseen[place] = answer
+        else:
+            shown[place] = answer
+            found += await asyncio.to_thread(_compared, settings, records, place, answer)
+    return Look(sorted(found), frozenset(shown), unseen, shown)
+
+
+def rows_of(records: Records, found: Look, now: float) -> list[DriftRow]:
+    """What was ``found``, with what the records know of it already."""
+    known = {(row.key, row.location): row for row in records.drifts.all()}
+    return [_row(drift, source, known.get((str(drift.key), drift.location)), now) for drift, source in found.drifts]
+
+
+def _row(drift: Drift, source: str, old: DriftRow | None, now: float) -> DriftRow:
+    since, fought = (old.since, old.fought) if old is not None else (now, False)
+    return DriftRow(str(drift.key), drift.location, source, since, packed(drift), fought)
+
+
+async def _observed(engine: Engine) -> list[Seen] | str:
+    """What there is, or why that cannot be said: then nothing is concluded from it."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await engine.observe()
+    except EngineError as error:
+        return f"{error.reason}: {error}"
+    except TimeoutError:
+        return f"no answer in {PATIENCE:.0f} s"
+    except RecordsError:
+        raise
+    except Exception as error:  # noqa: BLE001 - an engine's bug must not take the daemon down
+        return f"EngineBug: {type(error).__name__} at {words.bug_place(error)}"
+
+
+def _compared(settings: Settings, records: Records, place: str, seen: Iterable[Seen]) -> list[tuple[Drift, str]]:
+    there = {str(each.key): each for each in seen if each.location == place}
+    suspects: dict[str, Seen | None] = {}
+    for key, digest, version in records.applied.scan_at(place, settings.locations[place].engine):
+        each = there.pop(key, None)
+        if each is None or each.digest != digest or each.version != version:
+            suspects[key] = each
+    ignores = settings.drift.ignore
+    return [
+        *_astray(records, place, suspects, ignores),
+        *(_strangers(settings, records, there.values(), ignores) if there else ()),
+    ]
+
+
+def _astray(
+    records: Records, place: str, suspects: Mapping[str, Seen | None], ignores: Sequence[Ignore]
+) -> Iterator[tuple[Drift, str]]:
+    """Differences in what was applied as Git wants it; a change that is still on its way is no drift."""
+    for key, found in records.applied.get_many(suspects).items():
+        record = next(each for each in found if each.location == place)
+        wanted = records.desired.get(key)
+        if wanted is None or wanted.digest != record.digest:
+            continue
+        drift = drift_of(record, _there(suspects[key]))
+        drift = minded(drift, record.body, ignores) if drift is not None else None
+        if drift is not None:
+            yield drift, record.source
+
+
+def _there(seen: Seen | None) -> There | None:
+    return None if seen is None else There(seen.digest, seen.version, seen.body)
+
+
+def _strangers(
+    settings: Settings, records: Records, seen: Iterable[Seen], ignores: Sequence[Ignore]
+) -> Iterator[tuple[Drift, str]]:
+    """What is ours by its label, and neither recorded nor in Git, which can be said once every source was read.
+
+    Records that were lost must not make a stranger of everything, so these are told and never deleted.
+    """
+    if {source.name for source in settings.sources} - set(records.sources.names()):
+        return
+    for each in seen:
+        if records.desired.get(each.key) is None and not records.applied.exists(each.key):
+            drift = minded(Drift(each.key, each.location, Deviation.UNEXPECTED, each.digest), each.body, ignores)
+            if drift is not None:
+                yield drift, ""
+
+
+class Lookout:
+    """Keeps what was found at the last look. Every method raises RecordsError."""
+
+    def __init__(self, settings: Settings, records: Records, clock: Clock, engines: Mapping[str, Engine]) -> None:
+        self._settings = settings
+        self._records = records
+        self._clock = clock
+        self.engines = engines
+        self.unseen: dict[str, str] = {}
+        """Locations that could not be looked at the last time, each with the reason."""
+        self.noted = False
+        """Whether anything was well or unwell otherwise at the last look than before."""
+        self._notes = Notes(records, settings, clock)
+
+    async def check(self) -> set[str]:
+        """Look at every location and keep what differs; the names of the sources that have something to heal."""
+        found = await look(self._settings, self._records, self.engines)
+        self._tell_of_places(found)
+        self.unseen = found.unseen
+        self.noted = await asyncio.to_thread(self._notes.take, found.answers, self.engines)
+        if not found.seen and not self._records.drifts.all():
+            return set()
+        return await asyncio.to_thread(self._keep, found)
+
+    def _keep(self, found: Look) -> set[str]:
+        records, now = self._records, self._clock.now()
+        known = {(row.key, row.location): row for row in records.drifts.all()}
+        changed: list[DriftRow] = []
+        events: list[Event] = []
+        to_heal: set[str] = set()
+        for drift, source in found.drifts:
+            old = known.pop((str(drift.key), drift.location), None)
+            row = self._judged(drift, _row(drift, source, old, now), now)
+            if row != old:
+                changed.append(row)
+                events += self._told(drift, row, old, now)
+            if self._worth_a_run(row, old):
+                to_heal.add(source)
+        over = [row for row in known.values() if row.location not in found.unseen]
+        events += [_event("DriftOver", f"nothing differs any more{at_place(row.location)}", row, now) for row in over]
+        with records.transaction() if changed or over else records.repeatable():
+            if found.seen:
+                records.drifts.check(now)
+            records.drifts.put_many(changed)
+            for row in over:
+                records.drifts.remove(row.key, row.location)
+            for row in (each for each in (*changed, *over) if each.source):
+                records.pending.add_many(row.source, [row.key])
+            self._tell(events, now)
+        return to_heal
+
+    def _tell_of_places(self, found: Look) -> None:
+        """Tell of locations that cannot be looked at, and of those that can again."""
+        now = self._clock.now()
+        lost = [(place, why) for place, why in found.unseen.items() if place not in self.unseen]
+        events = [Event(now, 0, f"location/{place}", "", "Warning", "LocationUnseen", why) for place, why in lost]
+        back = ((place, "it can be looked at again") for place in sorted(self.unseen.keys() & found.seen))
+        events += [Event(now, 0, f"location/{place}", "", "Normal", "LocationSeen", words) for place, words in back]
+        if events:
+            self._tell(events, now)
+
+    def _judged(self, drift: Drift, row: DriftRow, now: float) -> DriftRow:
+        """``row``, as fought over where it was healed too often."""
+        if row.fought or not row.source or not self._settings.drift.heal:
+            return row
+        [record] = [each for each in self._records.applied.get(drift.key) if each.location == drift.location]
+        healed = self._records.heals.count(drift.key, drift.location, record.digest, now)
+        return msgspec.structs.replace(row, fought=healed >= self._settings.drift.most_heals)
+
+    def _told(self, drift: Drift, row: DriftRow, old: DriftRow | None, now: float) -> Iterator[Event]:
+        if old is None or old.packed != row.packed:
+            yield _event("DriftDetected", said(drift), row, now)
+        if row.fought and (old is None or not old.fought):
+            often = f"healed {self._settings.drift.most_heals} times within an hour and changed again"
+            yield _event("DriftFight", f"{often}; it is left alone until: reconciler retry {row.key}", row, now)
+
+    def _tell(self, events: list[Event], now: float) -> None:
+        """The first of ``events``, and how many more there are: a lost location is thousands of them."""
+        more = len(events) - MOST_EVENTS
+        told = events[:MOST_EVENTS]
+        if more > 0:
+            told.append(Event(now, 0, "", "", "Warning", "DriftDetected", f"and {more} more; see: reconciler drift"))
+        self._records.events.add_many(told)
+        if told:
+            self._records.events.trim(self._settings.events.keep)
+
+    def _worth_a_run(self, row: DriftRow, old: DriftRow | None) -> bool:
+        """Whether a run can heal it now: not where somebody has to speak first, or a failure is owed another try."""
+        if not row.source or row.fought or not self._settings.drift.heal:
+            return False
+        waits = self._settings.approval == "always" and row == old
+        failed = any(each.location == row.location for each in self._records.failures.get(row.key))
+        return not (waits or failed or self._records.suspensions.get(row.key))
+
+
+def _event(reason: str, message: str, row: DriftRow, now: float) -> Event:
+    kind: Literal["Normal", "Warning"] = "Normal" if reason == "DriftOver" else "Warning"
+    return Event(now, 0, row.key, row.location, kind, reason, message)

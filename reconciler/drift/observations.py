@@ -1,0 +1,90 @@
+"""What engines show between two steps: how resources are, taken into the records, and what happened, as events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.protocol import Engine, Lasting, News, Seen
+from reconciler.model.record import Health, Record
+from reconciler.records.store import Records
+from reconciler.records.tables.events import Event
+from reconciler.settings import Settings
+
+_HEALTH_NEWS = {
+    Health.HEALTHY: ("Normal", "Healthy", "healthy"),
+    Health.UNHEALTHY: ("Warning", "Unhealthy", "not healthy"),
+}
+"""Health of which the beginning is an event."""
+
+
+class Notes:
+    """Keeps the records as the locations are. What an engine has shown before costs nothing."""
+
+    def __init__(self, records: Records, settings: Settings, clock: Clock) -> None:
+        self._records = records
+        self._settings = settings
+        self._clock = clock
+        self._known: dict[str, dict[str, Seen]] = {}
+
+    def take(self, answers: Mapping[str, Sequence[Seen]], engines: Mapping[str, Engine]) -> bool:
+        """Write down what is otherwise than before; whether anything is well or unwell now, or gone, that was not.
+
+        Only news cost a flush to the disk: how resources are is seen again after a power cut. Raises RecordsError.
+        """
+        gone = any(self._gone(place, seen) for place, seen in answers.items())
+        news = [(place, each) for place in answers for each in self._news(engines[place])]
+        fresh = [each for place, seen in answers.items() for each in self._fresh(place, seen)]
+        if not (news or fresh):
+            return gone
+        records, now = self._records, self._clock.now()
+        known = records.applied.get_many({each.key for each in fresh})
+        turned = gone
+        with records.transaction() if news else records.repeatable():
+            events = [Event(now, 0, str(each.key), place, each.kind, each.reason, each.message) for place, each in news]
+            for seen in fresh:
+                for record in known.get(str(seen.key), ()):
+                    if _is_of(record, seen):
+                        turned |= record.health is not seen.health
+                        self._write(record, seen)
+                        events += _told(record, seen, now)
+            records.events.add_many(events)
+            records.events.trim(self._settings.events.keep)
+        return turned
+
+    def _gone(self, place: str, answer: Sequence[Seen]) -> bool:
+        return bool(self._known.get(place, {}).keys() - {str(each.key) for each in answer})
+
+    def _fresh(self, place: str, answer: Sequence[Seen]) -> list[Seen]:
+        """What has not been shown just so before; a resource without a record as yet is asked about again."""
+        known = self._known.get(place, {})
+        fresh = [each for each in answer if known.get(str(each.key)) != each]
+        there = {str(each.key): each for each in answer}
+        self._known[place] = {
+            key: each for key, each in there.items() if key in known or self._records.applied.exists(key)
+        }
+        return fresh
+
+    def _news(self, engine: Engine) -> list[News]:
+        return engine.news() if isinstance(engine, Lasting) else []
+
+    def _write(self, record: Record, seen: Seen) -> None:
+        self._records.applied.update_seen(record.key, record.location, seen.health, seen.state)
+        self._records.pending.add_many(record.source, [record.key])
+
+
+def _is_of(record: Record, seen: Seen) -> bool:
+    """Whether ``seen`` says something new of just what was applied; an engine that tells no state leaves it alone."""
+    same = (record.location, record.digest, record.version) == (seen.location, seen.digest, seen.version)
+    return same and (record.health, record.state) != (seen.health, seen.state) and seen.state != b"{}"
+
+
+def _told(record: Record, seen: Seen, now: float) -> Iterator[Event]:
+    if record.health is seen.health or seen.health not in _HEALTH_NEWS:
+        return
+    kind, reason, word = _HEALTH_NEWS[seen.health]
+    message = str(msgspec.json.decode(seen.state).get("status", {}).get("message", ""))
+    text = f"{word} at {record.location}" + (f": {message}" if message else "")
+    yield Event(now, 0, str(record.key), record.location, "Normal" if kind == "Normal" else "Warning", reason, text)

@@ -1,0 +1,1 @@
+"""Executes a plan: scheduling, attempts, retries and the record of outcomes."""

@@ -1,0 +1,89 @@
+"""One step performed by its engine, as often as the retry policy allows; a bug in an engine stays its own trouble."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from reconciler.clock import Clock
+from reconciler.engines.execution import messages
+from reconciler.engines.execution.retry import RetryPolicy, wait_after
+from reconciler.engines.protocol import Engine, Outcome
+from reconciler.errors import EngineError, RecordsError
+from reconciler.planning.plan import Step
+
+_PAUSE_SLICE = 0.5
+
+
+class Attempts:
+    """Performs steps. ``bugs`` keeps the first exception of each kind and place, for whoever logs them."""
+
+    def __init__(self, clock: Clock, retry: RetryPolicy, rng: random.Random) -> None:
+        self._clock = clock
+        self._retry = retry
+        self._rng = rng
+        self.bugs: dict[str, Exception] = {}
+
+    def now(self, engine: Engine, step: Step) -> Outcome | EngineError:
+        """The first try by a prompt engine, without a task; an error that another try may mend is returned.
+
+        Raises RecordsError, which ends the run.
+        """
+        performing = engine.perform(step)
+        try:
+            performing.send(None)
+        except StopIteration as end:
+            outcome: Outcome = end.value
+            return outcome
+        except EngineError as error:
+            return error if error.retry else messages.failed(step.id, error)
+        except RecordsError:
+            raise
+        except Exception as error:  # noqa: BLE001 - an engine's bug must not take the other steps down
+            return self._bug(engine, step, error)
+        performing.close()
+        return self._bug(engine, step, TypeError("a prompt engine waited"))
+
+    async def through(
+        self, engine: Engine, step: Step, leaving: Callable[[], bool], error: EngineError | None = None
+    ) -> Outcome:
+        """Try until it works, cannot work, the tries are used up, or ``leaving`` says that there is no time for more.
+
+        ``error`` is how the first try ended where that was made already. Raises RecordsError, which ends the run.
+        """
+        tries = 0
+        while True:
+            if error is None:
+                ended = await self._try(engine, step)
+                if isinstance(ended, Outcome):
+                    return ended
+                error = ended
+            tries += 1
+            if not error.retry or tries >= self._retry.attempts or leaving():
+                return messages.failed(step.id, error)
+            await self._pause(wait_after(self._retry, tries, self._rng), leaving)
+            if leaving():
+                return messages.failed(step.id, error)
+            error = None
+
+    async def _try(self, engine: Engine, step: Step) -> Outcome | EngineError:
+        try:
+            return await engine.perform(step)
+        except EngineError as error:
+            return error
+        except RecordsError:
+            raise
+        except Exception as error:  # noqa: BLE001 - an engine's bug must not take the other steps down
+            return self._bug(engine, step, error)
+
+    async def _pause(self, seconds: float, leaving: Callable[[], bool]) -> None:
+        until = self._clock.monotonic() + seconds
+        while not leaving():
+            left = until - self._clock.monotonic()
+            if left <= 0:
+                return
+            await self._clock.sleep(min(left, _PAUSE_SLICE))
+
+    def _bug(self, engine: Engine, step: Step, error: Exception) -> Outcome:
+        self.bugs.setdefault(f"{type(error).__name__} {messages.bug_place(error)}", error)
+        return messages.broken(step.id, engine.name, error)

@@ -1,0 +1,172 @@
+"""One run of the executor: what is ready is journaled, performed, and recorded, in groups that share a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from reconciler.engines.execution import messages
+from reconciler.engines.execution.attempts import Attempts
+from reconciler.engines.execution.recorder import Job, Recorder
+from reconciler.engines.execution.scheduler import Order
+from reconciler.engines.protocol import Engine, Outcome
+from reconciler.errors import EngineError, RecordsError
+
+BATCH = 256
+"""Steps journaled in one transaction at most: enough to share the cost of a commit, few enough to end soon."""
+
+
+class Means(msgspec.Struct, frozen=True):
+    """What a course works with; the same for all courses of an executor. ``parallel`` bounds the tasks in flight."""
+
+    engines: Mapping[str, Engine]
+    recorder: Recorder
+    attempts: Attempts
+    parallel: int
+
+
+class Course:
+    """Takes jobs from ready to recorded. ``rows`` are journal rows that jobs have already, by position (a replay)."""
+
+    def __init__(
+        self, means: Means, jobs: Sequence[Job], rows: Mapping[int, Sequence[int]], preempted: Callable[[], bool]
+    ) -> None:
+        self._means = means
+        self._jobs = jobs
+        self._order = Order([job.step for job in jobs])
+        self._rows = {position: tuple(ids) for position, ids in rows.items()}
+        self._preempted = preempted
+        self._stopped = False
+        self._outcomes: list[Outcome | None] = [None] * len(jobs)
+        self._fresh: list[int] = []
+        self._tasks: dict[asyncio.Task[Outcome], int] = {}
+        self._busy: Counter[str] = Counter()
+
+    def hold(self, digest: str) -> None:
+        """Let the held steps wait; ``digest`` is what approves them."""
+        for position in self._order.held:
+            self._settle(position, messages.held(self._jobs[position].step, digest))
+
+    async def follow(self) -> list[Outcome]:
+        """One outcome for each job, in their order. Raises RecordsError once nothing is in flight any more."""
+        try:
+            while True:
+                began = self._commit()
+                if not (began or self._tasks or self._fresh):
+                    return self._ended()
+                # Between the commit and the first step is the one place where others get a turn: from there to the
+                # next commit a prompt engine's answers cannot be overtaken by a command.
+                await asyncio.sleep(0)
+                self._launch(began)
+                await self._collect()
+        except RecordsError:
+            self._stopped = True
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            raise
+        finally:
+            await self._abandon()
+
+    def _leaving(self) -> bool:
+        return self._stopped or self._preempted()
+
+    def _commit(self) -> list[int]:
+        """Record what ended and journal what begins next, whole or not at all."""
+        ready = any(self._order.ready.values()) and not self._leaving()
+        if not (ready or self._fresh):
+            return []
+        recorder = self._means.recorder
+        with recorder.transaction():
+            recorder.write([(self._jobs[position], self._outcome(position)) for position in self._fresh])
+            recorder.end([row for position in self._fresh for row in self._rows.pop(position, ())])
+            self._fresh.clear()
+            began = self._take() if ready else []
+            new = [position for position in began if position not in self._rows]
+            rows = recorder.begin([self._jobs[position] for position in new])
+        self._rows.update((position, (row,)) for position, row in zip(new, rows, strict=True))
+        return began
+
+    def _take(self) -> list[int]:
+        began: list[int] = []
+        for location in list(self._order.ready):
+            engine = self._means.engines.get(location)
+            if engine is None:
+                self._refuse(location)
+                continue
+            room = min(BATCH - len(began), engine.parallel - self._busy[location])
+            if not engine.prompt:
+                room = min(room, self._means.parallel - self._waiting_tasks())
+            began += self._take_at(location, room)
+        return began
+
+    def _take_at(self, location: str, room: int) -> list[int]:
+        began: list[int] = []
+        ready = self._order.ready[location]
+        while ready and len(began) < room:
+            position = ready.popleft()
+            step = self._jobs[position].step
+            unhealthy = self._means.recorder.unhealthy(step.needs_healthy)
+            if unhealthy is None:
+                began.append(position)
+            else:
+                self._settle(position, messages.not_healthy(step, str(unhealthy)))
+        self._busy[location] += len(began)
+        return began
+
+    def _waiting_tasks(self) -> int:
+        return sum(count for location, count in self._busy.items() if not self._means.engines[location].prompt)
+
+    def _refuse(self, location: str) -> None:
+        ready = self._order.ready[location]
+        while ready:
+            position = ready.popleft()
+            self._settle(position, messages.not_bound(self._jobs[position].step))
+
+    def _launch(self, began: Sequence[int]) -> None:
+        attempts = self._means.attempts
+        for position in began:
+            step = self._jobs[position].step
+            engine = self._means.engines[step.location]
+            ended = attempts.now(engine, step) if engine.prompt else None
+            if isinstance(ended, Outcome):
+                self._finish(position, ended)
+            else:
+                self._spawn(position, engine, ended)
+
+    def _spawn(self, position: int, engine: Engine, error: EngineError | None) -> None:
+        step = self._jobs[position].step
+        trying = self._means.attempts.through(engine, step, self._leaving, error)
+        self._tasks[asyncio.create_task(trying, name=str(step.id))] = position
+
+    async def _collect(self) -> None:
+        if self._tasks and not self._fresh:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in [task for task in self._tasks if task.done()]:
+            self._finish(self._tasks.pop(task), task.result())
+
+    def _finish(self, position: int, outcome: Outcome) -> None:
+        self._busy[self._jobs[position].step.location] -= 1
+        self._settle(position, outcome)
+
+    def _settle(self, position: int, outcome: Outcome) -> None:
+        self._outcomes[position] = outcome
+        self._fresh.append(position)
+        for found in self._order.settle(position, outcome.result):
+            step, cause = self._jobs[found.position].step, self._jobs[found.cause].step
+            self._outcomes[found.position] = messages.blocked(step, cause, found.result)
+            self._fresh.append(found.position)
+
+    def _outcome(self, position: int) -> Outcome:
+        outcome = self._outcomes[position]
+        return outcome if outcome is not None else messages.preempted(self._jobs[position].step)
+
+    def _ended(self) -> list[Outcome]:
+        return [self._outcome(position) for position in range(len(self._jobs))]
+
+    async def _abandon(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,169 @@
+"""From outcomes to records: what was applied, what failed and when to try again, events, and whose status changed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.execution import messages
+from reconciler.engines.execution.retry import RetryPolicy, wait_after
+from reconciler.engines.protocol import Outcome, Result, Seen
+from reconciler.model.key import PLACED, Key
+from reconciler.model.record import Failure, Health, Record
+from reconciler.planning.plan import Step
+from reconciler.records.store import Records
+from reconciler.records.tables.events import Event
+from reconciler.records.tables.journal import JournalRow
+
+REPEATS_BETWEEN_EVENTS = 10
+"""Of a step that fails the same way again and again, every tenth failure is an event."""
+
+
+class Job(msgspec.Struct, frozen=True, gc=False):
+    """A step with what its record needs to know beside it; this is what the journal keeps."""
+
+    source: str
+    revision: str
+    run: int
+    step: Step
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(Job).decode
+
+
+class _Sheet(msgspec.Struct):
+    """Everything that one transaction writes, collected so that each table is written once."""
+
+    records: list[Record] = []
+    removed: list[tuple[str, str]] = []
+    seen: list[Seen] = []
+    failures: list[Failure] = []
+    cleared: list[tuple[str, str]] = []
+    events: list[Event] = []
+    pending: dict[str, list[str]] = {}
+
+
+class Recorder:
+    """The executor's hand in the records. Every method raises RecordsError; none commits by itself."""
+
+    def __init__(self, records: Records, clock: Clock, retry: RetryPolicy, rng: random.Random) -> None:
+        self._records = records
+        self._clock = clock
+        self._retry = retry
+        self._rng = rng
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All of what is written within it, or nothing."""
+        return self._records.transaction()
+
+    def begin(self, jobs: Sequence[Job]) -> list[int]:
+        """Journal ``jobs``; returns their rows."""
+        if not jobs:
+            return []
+        items = [(job.step.key, job.step.location, str(job.step.action), _pack(job)) for job in jobs]
+        return self._records.journal.begin(jobs[0].run, items)
+
+    def end(self, rows: Sequence[int]) -> None:
+        """Take ``rows`` out of the journal, in the transaction that records their outcomes."""
+        if rows:
+            self._records.journal.end(rows)
+
+    def open_jobs(self) -> list[tuple[int, Job]]:
+        """Journal rows without an outcome, oldest first."""
+        rows: list[JournalRow] = self._records.journal.open()
+        return [(row.id, _unpack(row.step)) for row in rows]
+
+    def unhealthy(self, keys: Sequence[Key]) -> Key | None:
+        """The first of ``keys`` that is not recorded, or not Healthy at all of its locations.
+
+        What is placed nowhere here runs on another host, if at all, and cannot be waited for.
+        """
+        for key in keys:
+            records = self._records.applied.get(key)
+            placed = [record for record in records if record.location or key.kind not in PLACED]
+            if not records or any(record.health is not Health.HEALTHY for record in placed):
+                return key
+        return None
+
+    def write(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
+        """Record how jobs ended."""
+        sheet = _Sheet()
+        now = self._clock.now()
+        for job, outcome in ended:
+            if outcome.reason != "Preempted":
+                sheet.pending.setdefault(job.source, []).append(str(job.step.key))
+            if outcome.result is Result.APPLIED:
+                self._applied(sheet, job, outcome, now)
+            elif outcome.result is Result.FAILED:
+                self._failed(sheet, job, outcome, now)
+        self._flush(sheet)
+
+    def _applied(self, sheet: _Sheet, job: Job, outcome: Outcome, now: float) -> None:
+        step, key = job.step, str(job.step.key)
+        if outcome.seen is None:
+            sheet.removed.append((key, step.location))
+        else:
+            sheet.records.append(record_of(job, outcome.seen, now))
+            if step.location and step.key.kind in PLACED:
+                # The resource has found a place: what was recorded of it without one is nobody's any more.
+                sheet.removed.append((key, ""))
+        for seen in outcome.also:
+            sheet.seen.append(seen)
+            for record in self._records.applied.get(seen.key)[:1]:
+                sheet.pending.setdefault(record.source, []).append(str(seen.key))
+        sheet.cleared.append((key, step.location))
+        reason = messages.APPLIED_REASON[step.action]
+        message = messages.applied_message(step)
+        sheet.events.append(Event(now, job.run, key, step.location, "Normal", reason, message))
+
+    def _failed(self, sheet: _Sheet, job: Job, outcome: Outcome, now: float) -> None:
+        step, key = job.step, str(job.step.key)
+        known = self._records.failures.get(step.key)
+        past = next((failure for failure in known if failure.location == step.location), None)
+        attempts = past.attempts + 1 if past else 1
+        since = past.since if past else now
+        again = now + wait_after(self._retry, attempts, self._rng)
+        reason, message = outcome.reason, outcome.message
+        sheet.failures.append(Failure(step.key, step.location, reason, message, attempts, since, again, outcome.retry))
+        changed = past is None or (past.reason, past.message) != (reason, message)
+        if changed or attempts % REPEATS_BETWEEN_EVENTS == 0:
+            sheet.events.append(Event(now, job.run, key, step.location, "Warning", reason, message))
+
+    def _flush(self, sheet: _Sheet) -> None:
+        records = self._records
+        records.applied.put_many(sheet.records)
+        for key, location in sheet.removed:
+            records.applied.remove(key, location)
+        for seen in sheet.seen:
+            records.applied.update_seen(seen.key, seen.location, seen.health, seen.state)
+        for key, location in sheet.cleared if records.failures.count() else ():
+            records.failures.clear(key, location)
+        for failure in sheet.failures:
+            records.failures.put(failure)
+        records.events.add_many(sheet.events)
+        for source, keys in sheet.pending.items():
+            records.pending.add_many(source, sorted(set(keys)))
+
+
+def record_of(job: Job, seen: Seen, now: float) -> Record:
+    """The record of an applied step: the desired side from the step, the rest as the engine saw it."""
+    step = job.step
+    return Record(
+        key=step.key,
+        location=step.location,
+        source=job.source,
+        digest=step.digest,
+        body=step.body,
+        version=step.version,
+        engine=step.engine,
+        health=seen.health,
+        state=seen.state,
+        alias=seen.alias or (step.alias if step.key.kind == "gvc" else ""),
+        revision=job.revision,
+        applied_at=now,
+    )

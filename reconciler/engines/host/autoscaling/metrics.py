@@ -1,0 +1,102 @@
+"""Where the values come from that workloads are scaled by; and the one of CPU, from what the runtime counts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Protocol
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.host.autoscaling.decide import Reading
+from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.runtimes.protocol import Place, Usage
+from reconciler.engines.host.spec import Wanted
+from reconciler.model.key import Key
+from reconciler.model.kinds.workload import metric_of
+
+COLLECT = 15.0
+"""Seconds from one sample of CPU to the next (document 1, Autoscaling behavior)."""
+
+
+class MetricSource(Protocol):
+    """Knows the values of one metric or more, of every workload of a location."""
+
+    def read(self, wanted: Wanted, counted: Collection[str], seconds: float, /) -> Reading | None:
+        """The latest value of the metric and percentile in the options of ``wanted``, averaged as Reading says.
+
+        ``counted`` are the names of the replicas that count (see below), ``seconds`` is over how many of the last it
+        shall be averaged. None where there is no value, or none yet.
+        """
+
+
+def counted_for(metric: str, replicas: Iterable[Replica], now: float) -> frozenset[str]:
+    """The names of the replicas whose values of ``metric`` count: those that are available.
+
+    For cpu they must have been so since before the sample: starting takes CPU, which says nothing about the load, and
+    to answer it with more replicas, which start too, would never end.
+    """
+    since = now - (2 * COLLECT if metric == "cpu" else 0.0)
+    ready = (each for each in replicas if each.ready)
+    return frozenset(each.name for each in ready if each.ready_since is not None and each.ready_since <= since)
+
+
+class Measures(Protocol):
+    """The part of a runtime that samples come from."""
+
+    async def stats(self) -> dict[Place, Usage]:
+        """As Runtime.stats."""
+
+
+class Used(msgspec.Struct, frozen=True):
+    """What a container used between the last two samples: millicores on average, and bytes of memory in the end."""
+
+    cpu: float
+    memory: int
+
+
+class CpuMetric:
+    """Percent of the CPU that the containers of a replica are given, used by them between the last two samples.
+
+    A sample covers the whole location; ``collect`` is to be called every 15 seconds. A container that was not there at
+    both samples, or started anew in between, has no value, and then its replica has none.
+    """
+
+    def __init__(self, runtime: Measures, clock: Clock) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._at: float | None = None
+        self._last: dict[Place, Usage] = {}
+        self._used: dict[Key, dict[Place, Used]] = {}
+
+    async def collect(self) -> None:
+        """Take a sample. Raises EngineError; what was known stays known, and grows old."""
+        usages = await self._runtime.stats()
+        now = self._clock.monotonic()
+        passed = now - self._at if self._at is not None else 0.0
+        used: dict[Key, dict[Place, Used]] = {}
+        for place, usage in usages.items():
+            before = self._last.get(place)
+            if passed > 0 and before is not None and usage.cpu_seconds >= before.cpu_seconds:
+                cpu = (usage.cpu_seconds - before.cpu_seconds) / passed * 1000
+                used.setdefault(place.key, {})[place] = Used(cpu, usage.memory)
+        self._at, self._last, self._used = now, usages, used
+
+    def used(self, key: Key) -> dict[Place, Used]:
+        """What each container of a workload used, for Capacity AI and for people to look at."""
+        return dict(self._used.get(key, {}))
+
+    def read(self, wanted: Wanted, counted: Collection[str], _: float = COLLECT, /) -> Reading | None:
+        """As MetricSource.read, and None for another metric; averaged over the time between two samples."""
+        if metric_of(wanted.type, wanted.options) != "cpu":
+            return None
+        names = {container.name for container in wanted.containers}
+        given = sum(container.cpu for container in wanted.containers)
+        cpu: dict[str, dict[str, float]] = {}
+        for place, used in self._used.get(wanted.key, {}).items():
+            if place.replica in counted and place.container in names:
+                cpu.setdefault(place.replica, {})[place.container] = used.cpu
+        whole = [sum(each.values()) for each in cpu.values() if each.keys() == names]
+        if not whole or not given or self._at is None:
+            return None
+        return Reading(100 * sum(whole) / len(whole) / given, len(whole), self._at)

@@ -1,0 +1,75 @@
+"""Remembers what the workloads of a location use, over restarts of the daemon and of the machine, for Capacity AI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.atomic import write_whole
+from reconciler.engines.host.autoscaling.capacity import History, applies, learned, recommended
+from reconciler.engines.host.autoscaling.metrics import Used
+from reconciler.engines.host.runtimes.protocol import Place
+from reconciler.engines.host.spec import Wanted
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+
+Histories = dict[str, History]
+"""Of the containers of one workload, by their names."""
+
+_decode = msgspec.json.Decoder(Histories).decode
+
+
+class Advisor:
+    """The histories of all workloads of a location, a file each below ``root``.
+
+    A file is written as often as a slot of five minutes ends. One that cannot be written or read costs the history and
+    nothing else: recommendations are for people to read.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._histories: dict[Key, Histories] = {}
+
+    def learn(self, wanted: Wanted, used: Mapping[Place, Used], now: float) -> None:
+        """Add what the containers of a workload used in the last 15 seconds; ``now`` on the monotonic clock."""
+        if not applies(wanted):
+            self.forget(wanted.key)
+            return
+        before = self._of(wanted.key)
+        after: Histories = {}
+        for container in wanted.containers:
+            uses = [use for place, use in used.items() if place.container == container.name]
+            after[container.name] = learned(before.get(container.name), wanted.digest, uses, now)
+        self._histories[wanted.key] = after
+        if any(name not in before or before[name].slots != history.slots for name, history in after.items()):
+            with suppress(EngineError):
+                write_whole(self._path(wanted.key), msgspec.json.encode(after), 0o600)
+
+    def recommended(self, wanted: Wanted) -> dict[str, tuple[int, int]]:
+        """Millicores and bytes for each container of a workload on which something can be said."""
+        if not applies(wanted):
+            return {}
+        known = {name: each for name, each in self._of(wanted.key).items() if each.digest == wanted.digest}
+        amounts = (
+            (container.name, recommended(known.get(container.name), container)) for container in wanted.containers
+        )
+        return {name: (amount.cpu, amount.memory) for name, amount in amounts if amount is not None}
+
+    def forget(self, key: Key) -> None:
+        """The workload is gone, or does without."""
+        self._histories.pop(key, None)
+        with suppress(OSError):
+            self._path(key).unlink(missing_ok=True)
+
+    def _of(self, key: Key) -> Histories:
+        if key not in self._histories:
+            self._histories[key] = {}
+            with suppress(OSError, msgspec.DecodeError):
+                self._histories[key] = _decode(self._path(key).read_bytes())
+        return self._histories[key]
+
+    def _path(self, key: Key) -> Path:
+        return self._root / key.gvc / f"{key.name}.json"

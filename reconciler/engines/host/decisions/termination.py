@@ -1,0 +1,43 @@
+"""The termination sequence of a replica (document 1, Replica termination sequence), every time of it scaled; pure.
+
+The replica left the pool when its termination began. Without a preStop hook of the user each container is left alone
+for the 45 seconds of the default hook, then has SIGTERM and 45 more seconds; with one it has SIGTERM when the hook is
+over, and 90 seconds in all. A container that does not run needs nothing, and is not started again.
+"""
+
+from __future__ import annotations
+
+from reconciler.engines.host.decisions.actions import Decision, Kill, Remove, RunPreStop, Terminate, soonest
+from reconciler.engines.host.decisions.restarts import due
+from reconciler.engines.host.decisions.timing import Timing
+from reconciler.engines.host.replica import Container, Hook, Phase, Replica
+
+
+def terminated(replica: Replica, now: float, timing: Timing) -> Decision:
+    """The next acts of a replica's termination, and when it goes on; it has begun."""
+    if replica.over:
+        return Decision((Remove(replica.name),))
+    begun = replica.ending or 0.0
+    running = [container for container in replica.containers if container.phase is Phase.RUNNING]
+    parts = [_container(replica.name, begun, container, now, timing) for container in running]
+    return Decision(tuple(act for part in parts for act in part.acts), soonest(*(part.wake for part in parts)))
+
+
+def _container(replica: str, begun: float, container: Container, now: float, timing: Timing) -> Decision:
+    if container.killed is not None:
+        return due(Kill(replica, container.name), container.killed + timing.again, now)
+    if container.wanted.pre_stop is not None and (container.termed is None or container.pre_stop is not Hook.NONE):
+        return _hooked(replica, container, begun + timing.whole * timing.scale, now)
+    if container.termed is None:
+        return due(Terminate(replica, container.name), begun + timing.drain * timing.scale, now)
+    return due(Kill(replica, container.name), container.termed + timing.grace * timing.scale, now)
+
+
+def _hooked(replica: str, container: Container, last: float, now: float) -> Decision:
+    if last <= now:
+        return Decision((Kill(replica, container.name),))
+    if container.pre_stop is Hook.NONE:
+        return Decision((RunPreStop(replica, container.name),), last)
+    if container.pre_stop is not Hook.RUNNING and container.termed is None:
+        return Decision((Terminate(replica, container.name),), last)
+    return Decision(wake=last)

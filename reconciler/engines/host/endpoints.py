@@ -1,0 +1,73 @@
+"""Which replicas may be given requests: what a data plane follows, and a file for whoever wants to look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.atomic import write_whole
+from reconciler.engines.host.replica import Replica
+from reconciler.model.key import Key
+
+ADDRESS = "127.0.0.1"
+"""Where replicas listen: a data plane stands between them and the world."""
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """A ready replica. ``ports`` maps each declared port to ``address:port``, ``address`` is that of the first."""
+
+    name: str
+    address: str
+    ports: dict[str, str]
+    version: int
+
+
+Listener = Callable[[Key, tuple[Endpoint, ...]], None]
+
+
+class Pool:
+    """The ready replicas of each workload at one location, also as ``GVC/WORKLOAD.json`` below ``directory``."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._ready: dict[Key, tuple[Endpoint, ...]] = {}
+        self._written: dict[Key, tuple[Endpoint, ...]] = {}
+        self._listeners: list[Listener] = []
+
+    def ready(self, key: Key) -> tuple[Endpoint, ...]:
+        """The replicas of ``key`` that may be given requests now, in order of their names."""
+        return self._ready.get(key, ())
+
+    def listen(self, listener: Listener) -> None:
+        """Call ``listener`` at every change, before anything is done to a replica that has left."""
+        self._listeners.append(listener)
+
+    def publish(self, key: Key, replicas: Iterable[Replica]) -> None:
+        """Let the pool of ``key`` be the ready ones of ``replicas``. Raises EngineError where it cannot be written."""
+        ready = tuple(_endpoint(each) for each in sorted(replicas, key=_name) if each.ready and each.ports)
+        if ready != self._ready.get(key):
+            self._ready[key] = ready
+            for listener in self._listeners:
+                listener(key, ready)
+        if ready != self._written.get(key):
+            path = self._directory / key.gvc / f"{key.name}.json"
+            write_whole(path, msgspec.json.encode({"replicas": ready}), 0o644, 0o755)
+            self._written[key] = ready
+
+    def drop(self, key: Key) -> None:
+        """Forget a workload that is gone."""
+        self.publish(key, ())
+        self._ready.pop(key, None)
+        self._written.pop(key, None)
+        (self._directory / key.gvc / f"{key.name}.json").unlink(missing_ok=True)
+
+
+def _name(replica: Replica) -> str:
+    return replica.name
+
+
+def _endpoint(replica: Replica) -> Endpoint:
+    ports = {str(declared): f"{ADDRESS}:{given}" for declared, given in replica.ports.items()}
+    return Endpoint(replica.name, next(iter(ports.values())), ports, replica.version)

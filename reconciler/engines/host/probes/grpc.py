@@ -1,0 +1,161 @@
+"""The standard health protocol of gRPC (grpc.health.v1), as a client: one unary call over HTTP/2 without TLS."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from reconciler.engines.host.probes.http import AGENT, HOST, NoAnswer
+
+if TYPE_CHECKING:
+    from h2.connection import H2Connection
+    from h2.events import Event
+
+STATUSES = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
+
+REQUEST = b"\x00\x00\x00\x00\x00"
+"""A HealthCheckRequest for the server as a whole is an empty message: not compressed, of no length."""
+
+READ = 65_536
+ANSWER = 65_536
+"""More than this is no answer to a health check."""
+
+
+async def check(port: int) -> str:
+    """What the server at ``port`` of this host says of itself: ``SERVING`` where all is well (document 1, Probes).
+
+    Raises NoAnswer and OSError; there is no limit of time.
+    """
+    reader, writer = await asyncio.open_connection(HOST, port)
+    try:
+        return await _call(reader, writer, port)
+    finally:
+        writer.transport.abort()
+
+
+async def _call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> str:
+    from h2.config import H2Configuration
+    from h2.connection import H2Connection
+    from h2.exceptions import H2Error
+
+    connection = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+    try:
+        connection.initiate_connection()
+        connection.send_headers(1, _headers(port))
+        connection.send_data(1, REQUEST, end_stream=True)
+        writer.write(connection.data_to_send())
+        answer = _Answer()
+        while not answer.over:
+            received = await reader.read(READ)
+            if not received:
+                raise NoAnswer("connection closed before an answer")
+            answer.take(connection, connection.receive_data(received))
+            writer.write(connection.data_to_send())
+    except H2Error:
+        raise NoAnswer("no HTTP/2 answer") from None
+    return answer.status()
+
+
+def _headers(port: int) -> list[tuple[str, str]]:
+    return [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/grpc.health.v1.Health/Check"),
+        (":authority", f"{HOST}:{port}"),
+        ("te", "trailers"),
+        ("content-type", "application/grpc"),
+        ("user-agent", AGENT),
+    ]
+
+
+class _Answer:
+    """What has come of an answer."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self._headers: dict[str, str] = {}
+        self._body = b""
+
+    def take(self, connection: H2Connection, events: list[Event]) -> None:
+        """Add what ``events`` tell, and let the server send more."""
+        from h2.events import (
+            ConnectionTerminated,
+            DataReceived,
+            ResponseReceived,
+            StreamEnded,
+            StreamReset,
+            TrailersReceived,
+        )
+
+        for event in events:
+            if isinstance(event, ResponseReceived | TrailersReceived):
+                self._headers |= {_text(name): _text(value) for name, value in event.headers or ()}
+            elif isinstance(event, DataReceived):
+                self._body += event.data or b""
+                connection.acknowledge_received_data(event.flow_controlled_length or 0, 1)
+            elif isinstance(event, StreamReset | ConnectionTerminated) and not self.over:
+                raise NoAnswer("connection closed before an answer")
+            self.over = self.over or isinstance(event, StreamEnded)
+        if len(self._body) > ANSWER:
+            raise NoAnswer("too long an answer")
+
+    def status(self) -> str:
+        """The status in the answer."""
+        http = self._headers.get(":status", "")
+        if http != "200":
+            raise NoAnswer(f"HTTP {http}")
+        code = self._headers.get("grpc-status", "")
+        if code != "0":
+            raise NoAnswer(f"gRPC code {code}" if code.isascii() and code.isdigit() else "no gRPC answer")
+        number = serving_status(self._body)
+        return STATUSES.get(number, str(number))
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("latin-1")
+
+
+def serving_status(body: bytes) -> int:
+    """The number in field 1 of the HealthCheckResponse in ``body``, one message behind its length; 0 without one.
+
+    Raises NoAnswer where that is not what ``body`` is.
+    """
+    length = int.from_bytes(body[1:5], "big")
+    if len(body) < 5 or body[0] != 0 or len(body) != 5 + length:
+        raise NoAnswer("no gRPC answer")
+    message = memoryview(body)[5:]
+    status = at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        if tag < 8:
+            raise NoAnswer("no gRPC answer")
+        if tag & 7 == 0:
+            value, at = _varint(message, at)
+            status = value if tag >> 3 == 1 else status
+        else:
+            at = _skipped(message, at, tag & 7)
+    if at != len(message):
+        raise NoAnswer("no gRPC answer")
+    return status
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(message) and shift < 64:
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise NoAnswer("no gRPC answer")
+
+
+def _skipped(message: memoryview, at: int, wire: int) -> int:
+    """Where the next field begins, after one of another type: 64 bits, 32 bits, or as long as it says."""
+    if wire == 2:
+        length, at = _varint(message, at)
+        return at + length
+    if wire not in (1, 5):
+        raise NoAnswer("no gRPC answer")
+    return at + (8 if wire == 1 else 4)

@@ -1,0 +1,91 @@
+"""The environment of a container: what document 1 gives it, and nothing of the daemon's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.provisioning.platform_env import Surroundings, built_in
+from reconciler.engines.host.provisioning.revision_hash import SECRET, variables_of
+from reconciler.engines.host.provisioning.secrets import Reveal, text_at
+from reconciler.engines.host.provisioning.spec_builder import declared_ports
+from reconciler.engines.host.provisioning.variable_expansion import LONGEST, embedded
+from reconciler.errors import EngineError
+from reconciler.model.kinds.workload import Container
+
+SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where programs are found."""
+
+PORT = "PORT"
+
+
+class Room(msgspec.Struct, frozen=True):
+    """What a container of one replica finds on this host.
+
+    ``ports`` maps every declared port of the workload to the one that the replica was given. Below ``volumes`` lie its
+    mounts at their paths, in ``pool`` the files that say where the ready replicas of its GVC are. ``home`` and
+    ``scratch`` are directories of its own.
+    """
+
+    replica: str
+    ports: Mapping[int, int]
+    volumes: Path
+    pool: Path
+    home: Path
+    scratch: Path
+
+
+def environment(container: Container, around: Surroundings, room: Room, reveal: Reveal) -> dict[str, str]:
+    """All variables of ``container``, sorted by name.
+
+    Its own take the place of those of its GVC, and both that of PATH, HOME, LANG, HOSTNAME, TMPDIR and the PORT_ ones;
+    what the platform sets stands above all. Raises EngineError where a secret cannot be had or a value is too long.
+    """
+    written = variables_of(container, around.gvc_env)
+    secret = {name: text_at(value, reveal) for name, value in written.items() if value.startswith(SECRET)}
+    plain = {name: value for name, value in written.items() if name not in secret}
+    set_here = built_in(around, container.image) | _own(room)
+    fixed = {**_usual(room), **secret, **set_here}
+    plain = {name: value for name, value in plain.items() if name not in set_here}
+    declared = declared_ports(container)
+    if declared:
+        asked = embedded(plain, fixed).get(PORT, fixed.get(PORT, ""))
+        plain.pop(PORT, None)
+        fixed[PORT] = str(_given(asked, declared, room.ports))
+    return _bounded(fixed | embedded(plain, fixed))
+
+
+def _usual(room: Room) -> dict[str, str]:
+    """What images would bring, and where each declared port of the replica is."""
+    usual = {
+        "HOME": str(room.home),
+        "HOSTNAME": room.replica,
+        "LANG": "C.UTF-8",
+        "PATH": SEARCHED,
+        "TMPDIR": str(room.scratch),
+    }
+    return usual | {f"{PORT}_{number}": str(given) for number, given in room.ports.items()}
+
+
+def _bounded(env: dict[str, str]) -> dict[str, str]:
+    """``env`` by name. Raises EngineError where no program could be started with it."""
+    for name, value in env.items():
+        if len(name) + len(value.encode()) >= LONGEST - 1:
+            message = f"the variable {name} is longer than the {LONGEST >> 10} KiB that a program can be given"
+            raise EngineError(message, reason="VariableTooLong", retry=False)
+    return dict(sorted(env.items()))
+
+
+def _own(room: Room) -> dict[str, str]:
+    return {"RECONCILER_POOL": str(room.pool), "RECONCILER_VOLUMES": str(room.volumes)}
+
+
+def _given(asked: str, declared: tuple[int, ...], given: Mapping[int, int]) -> int:
+    """Where an exposed container listens: its PORT says one of the declared ports, else it is the first.
+
+    Document 1, Built-in environment variables, rule 2: another PORT is denied.
+    """
+    number = next((each for each in declared if str(each) == asked), declared[0])
+    return given.get(number, number)

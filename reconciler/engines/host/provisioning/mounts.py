@@ -1,0 +1,110 @@
+"""What the volumes of a container hold and where they stand: the table of document 1, Volume mounts."""
+
+from __future__ import annotations
+
+import posixpath
+from hashlib import blake2b
+from itertools import pairwise
+
+import msgspec
+
+from reconciler.engines.host.provisioning.platform_env import PLATFORM
+from reconciler.engines.host.provisioning.revision_hash import SECRET
+from reconciler.engines.host.provisioning.secrets import Reveal, as_json, part_of, parts_of, secret_of, whole_of
+from reconciler.errors import EngineError
+from reconciler.model.kinds.secret import TEXTS
+from reconciler.model.kinds.workload import Container, Volume
+
+VOLUMESET = "platform://volumeset/"
+SCRATCH = "scratch://"
+PAYLOAD = "payload"
+ELSEWHERE = ("s3://", "gs://", "azureblob://", "azurefs://")
+"""What lies at a provider of clouds: object stores and file shares."""
+
+_NO_FILES = frozenset({".", ".."})
+"""Keys of a dictionary that cannot be names of files; its JSON has them all the same."""
+
+
+class SecretMount(msgspec.Struct, frozen=True):
+    """A secret at ``path``: a directory with these files, or (``single``) one file with what is under ``""``."""
+
+    path: str
+    files: dict[str, bytes]
+    single: bool = False
+
+    def __repr__(self) -> str:
+        return f"SecretMount(path={self.path!r}, names={sorted(self.files)}, single={self.single})"
+
+
+class ScratchMount(msgspec.Struct, frozen=True):
+    """An empty directory at ``path``; who has ``folder`` in the same replica shares it."""
+
+    path: str
+    folder: str
+
+
+class VolumeMount(msgspec.Struct, frozen=True):
+    """The volume that a replica has of a volume set of its GVC, at ``path``."""
+
+    path: str
+    volumeset: str
+
+
+Planned = SecretMount | ScratchMount | VolumeMount
+
+
+def planned(container: Container, reveal: Reveal, scheme: str = PLATFORM) -> tuple[Planned, ...]:
+    """What is mounted into ``container``, in the order of its volumes, paths in their shortest form.
+
+    ``scheme`` is how manifests spell ``platform``. Raises EngineError where a secret cannot be had (SecretUnavailable,
+    SecretUnusable) or one volume would lie inside another (MountRefused).
+    """
+    found = tuple(_planned(volume, reveal, scheme) for volume in container.volumes if not _elsewhere(volume))
+    paths = sorted(f"{each.path}/" for each in found)
+    for outer, inner in pairwise(paths):
+        if inner.startswith(outer):
+            message = f"{inner[:-1]} lies inside {outer[:-1]}, where another volume is mounted"
+            raise EngineError(message, reason="MountRefused", retry=False)
+    return found
+
+
+def not_mounted(container: Container) -> tuple[str, ...]:
+    """A sentence for each volume that lies where this host does not get at it."""
+    return tuple(
+        f"{volume.uri} is not mounted at {volume.path}: this runtime mounts neither object stores nor file shares."
+        for volume in container.volumes
+        if _elsewhere(volume)
+    )
+
+
+def _elsewhere(volume: Volume) -> bool:
+    return volume.uri.startswith(ELSEWHERE)
+
+
+def _planned(volume: Volume, reveal: Reveal, scheme: str) -> Planned:
+    path = posixpath.normpath(f"/{volume.path.lstrip('/')}")
+    if volume.uri.startswith(SECRET):
+        return _secret(volume.uri, path, reveal, scheme)
+    if volume.uri.startswith(VOLUMESET):
+        return VolumeMount(path, volume.uri.removeprefix(VOLUMESET))
+    if volume.uri.startswith(SCRATCH):
+        return ScratchMount(path, _folder(volume.uri.removeprefix(SCRATCH), path))
+    raise EngineError(f"{volume.uri} names nothing that could be mounted", reason="MountRefused", retry=False)
+
+
+def _secret(uri: str, path: str, reveal: Reveal, scheme: str) -> SecretMount:
+    key, part = secret_of(uri)
+    secret = reveal(key)
+    if part:
+        return SecretMount(path, {"": part_of(key, secret, part)}, single=True)
+    if secret.form == "opaque":
+        single = path.count("/") > 1
+        return SecretMount(path, {"" if single else PAYLOAD: whole_of(key, secret)}, single)
+    names = [] if secret.form in TEXTS else [name for name in parts_of(secret) if name not in _NO_FILES]
+    whole = {f"___{spelling}___.secret": as_json(secret) for spelling in sorted({PLATFORM, scheme})}
+    return SecretMount(path, {name: part_of(key, secret, name) for name in names} | whole)
+
+
+def _folder(name: str, path: str) -> str:
+    """A name for what is shared by the same scratch volume at the same path (document 1, Volume mounts)."""
+    return f"{name}-{blake2b(path.encode(), digest_size=4).hexdigest()}"

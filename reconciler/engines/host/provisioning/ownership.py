@@ -1,0 +1,100 @@
+"""Whose the files of a container are: its user's, and the group's that owns mounted volumes."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.atomic import failed
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The user that a container runs as, None for the daemon's own, and ``filesystemGroupId`` (document 1)."""
+
+    user: int | None = None
+    group: int = 0
+
+    @property
+    def uid(self) -> int:
+        """The user by number."""
+        return os.geteuid() if self.user is None else self.user
+
+    @property
+    def other(self) -> bool:
+        """Whether it is somebody else than the daemon."""
+        return self.uid != os.geteuid()
+
+
+def make(path: Path, owner: Owner, mode: int) -> None:
+    """Give ``path``, which is ours, to ``owner``, with ``mode`` for the user and, where there is one, for the group.
+
+    Without root it stays ours. New files in a directory that the group may write to are the group's too. Raises
+    OSError.
+    """
+    if os.geteuid() == 0:
+        os.chown(path, owner.uid, owner.group, follow_symlinks=False)
+        mode |= (mode & stat.S_IRWXU) >> 3 if owner.group else 0
+        mode |= stat.S_ISGID if mode & stat.S_IWGRP and path.is_dir() else 0
+    path.chmod(mode)
+
+
+def give_all(path: Path, owner: Owner) -> None:
+    """Give a directory and all that is in it to ``owner`` where the directory is another's; follows no symlink.
+
+    Only root can; for anybody else nothing is done. Raises OSError.
+    """
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(0, f"{path} is not a directory")
+    if os.geteuid() != 0 or (found.st_uid, found.st_gid) == (owner.uid, owner.group):
+        return
+    for _, folders, files, here in os.fwalk(path, follow_symlinks=False):
+        for name in (*folders, *files):
+            os.chown(name, owner.uid, owner.group, dir_fd=here, follow_symlinks=False)
+    # The top comes last, and says that all is done.
+    make(path, owner, 0o700)
+
+
+def pass_through(path: Path, owner: Owner) -> None:
+    """Let ``owner`` through a directory of ours on the way to its own, without a look at what else is there."""
+    if owner.other:
+        path.chmod(0o711)
+
+
+def keep_private(root: Path) -> None:
+    """Make the directory of a location, and in it those that are nobody's but the daemon's. Raises EngineError."""
+    try:
+        root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (root, *(root / name for name in ("logs", "replicas", "run", "tokens", "usage"))):
+            folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise failed(f"the directory {root} cannot be made", error) from None
+
+
+def let_through(*folders: Path) -> None:
+    """Let other users through directories of ours to what is theirs below; only what they know by name do they find.
+
+    Everything else in these directories is closed by modes of its own. Where it cannot be done ``unreachable`` says so.
+    """
+    for folder in folders:
+        with suppress(OSError):
+            found = folder.stat()
+            if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IXOTH:
+                folder.chmod(stat.S_IMODE(found.st_mode) | stat.S_IXOTH)
+
+
+def unreachable(path: Path, owner: Owner) -> tuple[str, ...]:
+    """A sentence where ``owner`` cannot get below ``path``, since a directory on the way lets nobody through."""
+    if not owner.other or owner.uid == 0:
+        return ()
+    for folder in reversed((path, *path.absolute().parents)):
+        found = folder.stat()
+        ours, theirs = found.st_uid == owner.uid, found.st_gid == owner.group
+        may = stat.S_IXUSR if ours else stat.S_IXGRP if theirs else stat.S_IXOTH
+        if not found.st_mode & may:
+            return (f"user {owner.uid} cannot reach its volumes: {folder} lets nobody else through.",)
+    return ()

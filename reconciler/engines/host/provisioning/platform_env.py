@@ -1,0 +1,89 @@
+"""The variables that the platform sets in every container, in the formats of document 1."""
+
+from __future__ import annotations
+
+import msgspec
+
+from reconciler.engines.names import make_alias
+from reconciler.model.kinds.location import Location
+from reconciler.model.kinds.workload import Variable
+
+PROVIDERS = frozenset({"aws", "azure", "gcp", "byok"})
+"""Providers by which a location's name may begin (4-fields.md, section 8)."""
+
+OWN = "byok"
+"""The provider of a location of one's own."""
+
+PLATFORM = "platform"
+
+_location = msgspec.json.Decoder(Location)
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What is the same for all containers of a workload at a location.
+
+    ``token`` is the workload's own, ``gvc_env`` are the variables of the GVC as written, in normal form. ``scheme`` is
+    how manifests spell ``platform``. ``api`` is the address of the API, "" where there is none.
+    """
+
+    org: str
+    gvc: str
+    alias: str
+    location: str
+    provider: str
+    region: str
+    workload: str
+    version: int
+    namespace: str
+    token: str
+    endpoint_domain: str
+    gvc_env: tuple[Variable, ...] = ()
+    scheme: str = PLATFORM
+    api: str = ""
+
+    def __repr__(self) -> str:
+        return f"Surroundings(gvc={self.gvc!r}, workload={self.workload!r}, location={self.location!r})"
+
+
+def built_in(around: Surroundings, image: str) -> dict[str, str]:
+    """The variables of document 1, Built-in environment variables, for a container of ``image``.
+
+    Where manifests spell ``platform`` otherwise, programs do so too: they find each under both names.
+    """
+    values = {
+        "GLOBAL_ENDPOINT": f"{around.workload}-{around.alias}.{around.endpoint_domain}",
+        "GVC": around.gvc,
+        "GVC_ALIAS": around.alias,
+        "LOCATION": f"{around.provider}-{around.region}",
+        "NAMESPACE": around.namespace,
+        "PROVIDER": around.provider,
+        "ORG": around.org,
+        "WORKLOAD": around.workload,
+        "WORKLOAD_VERSION": str(around.version),
+        "TOKEN": around.token,
+        "IMAGE": image,
+    }
+    if around.api:
+        values["ENDPOINT"] = around.api
+    spellings = (PLATFORM.upper(), around.scheme.upper())
+    return {f"{spelling}_{name}": value for spelling in spellings for name, value in values.items()}
+
+
+def provider_and_region(location: str, body: bytes | None) -> tuple[str, str]:
+    """The two parts of ``<provider>-<region>`` for a location: what its manifest says, else what its name does.
+
+    ``body`` is the manifest in normal form, None where there is none. A location of one's own, such as ``local``, is of
+    the provider byok; where it says no region, that is its name.
+    """
+    said = _location.decode(body) if body is not None else Location()
+    provider, _, region = location.partition("-")
+    if provider not in PROVIDERS or not region:
+        provider, region = OWN, location
+    if said.provider == OWN != provider:
+        region = location
+    return said.provider or provider, said.region or region
+
+
+def namespace_of(org: str, gvc: str) -> str:
+    """The namespace of a GVC's containers: looks random, and is the same each time."""
+    return make_alias(f"{org}/{gvc}", "namespace")

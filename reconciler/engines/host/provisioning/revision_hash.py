@@ -1,0 +1,46 @@
+"""What a replica was started with besides its version, as one digest: variables of the GVC, secrets, restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+
+import msgspec
+
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import Container, Specification, Variable
+
+SECRET = "platform://secret/"
+"""How a reference to a secret begins in normal form."""
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def variables_of(container: Container, gvc: tuple[Variable, ...]) -> dict[str, str]:
+    """The variables of a container as written: its own, and before them those of its GVC where it inherits them.
+
+    Document 1, Container, inheritEnv: one of its own takes the place of the GVC's of the same name.
+    """
+    inherited = {each.name: each.value for each in gvc} if container.inherit_env else {}
+    return inherited | {each.name: each.value for each in container.env}
+
+
+def secrets_used(spec: Specification, gvc: tuple[Variable, ...]) -> tuple[Key, ...]:
+    """The secrets that the containers read or mount, each once, in order; ``gvc`` are the variables of the GVC."""
+    values = [value for each in spec.containers for value in variables_of(each, gvc).values()]
+    values += [volume.uri for each in spec.containers for volume in each.volumes]
+    names = {text[len(SECRET) :].partition(".")[0] for text in values if text.startswith(SECRET)}
+    return tuple(Key(Kind.SECRET, "", name) for name in sorted(names))
+
+
+def stamp_of(
+    secret_key: bytes, spec: Specification, gvc: tuple[Variable, ...], secrets: Mapping[Key, str], restarts: int
+) -> str:
+    """The stamp that replicas of ``spec`` must carry: equal for equal inputs, also after a restart of the daemon.
+
+    ``secrets`` maps those that are used to the digests of their records; ``restarts`` counts the restarts that were
+    asked for. It is keyed with the records' own key, so that nothing can be guessed from it.
+    """
+    inherited = [(each.name, each.value) for each in gvc] if any(c.inherit_env for c in spec.containers) else []
+    told = [[str(key), digest] for key, digest in sorted(secrets.items())]
+    return blake2b(_encode([sorted(inherited), told, restarts]), key=secret_key[:64], digest_size=8).hexdigest()

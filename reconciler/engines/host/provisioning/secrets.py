@@ -1,0 +1,99 @@
+"""Secrets as containers are given them: where their data comes from, and which part a reference means."""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from reconciler.engines.host.provisioning.revision_hash import SECRET
+from reconciler.errors import EngineError
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.secret import ENCODED, Secret
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Revealed(msgspec.Struct, frozen=True):
+    """The data of a secret of type ``form``; it never shows itself."""
+
+    form: str
+    content: dict[str, Any] | str
+
+    def __repr__(self) -> str:
+        return f"Revealed(form={self.form!r}, content='***')"
+
+
+Reveal = Callable[[Key], Revealed]
+"""The data of a secret as it was applied; raises EngineError, reason SecretUnavailable, that never says what is in it.
+
+It may be called in any thread, and reads files.
+"""
+
+
+def secret_of(uri: str) -> tuple[Key, str]:
+    """``platform://secret/NAME[.KEY]`` as the secret's key and KEY, "" where the whole of it is meant."""
+    name, _, part = uri.removeprefix(SECRET).partition(".")
+    return Key(Kind.SECRET, "", name), part
+
+
+def parts_of(secret: Revealed) -> list[str]:
+    """What a reference can name of a secret, sorted; nothing where it is one text."""
+    return Secret(type=secret.form, data=secret.content).key_names()
+
+
+def part_of(key: Key, secret: Revealed, name: str) -> bytes:
+    """The value under ``name``, decoded where the secret's encoding is base64 (4-fields.md, section 7).
+
+    Raises EngineError, reason SecretUnusable.
+    """
+    content = secret.content
+    if not isinstance(content, dict) or name not in parts_of(secret):
+        raise unusable(f"{key} has no key {name[:60]!r}")
+    value = content[name]
+    text = value if isinstance(value, str) else _encode(value).decode()
+    if content.get("encoding") != "base64" or ENCODED.get(secret.form) != name:
+        return text.encode()
+    try:
+        return binascii.a2b_base64("".join(text.split()), strict_mode=True)
+    except ValueError:
+        raise unusable(f"the {name} of {key} is not base64, as its encoding says") from None
+
+
+def whole_of(key: Key, secret: Revealed) -> bytes:
+    """What a reference to the secret itself stands for: the payload, the one text, else its data as JSON.
+
+    Raises EngineError, reason SecretUnusable.
+    """
+    if secret.form == "opaque":
+        return part_of(key, secret, "payload")
+    return as_json(secret)
+
+
+def as_json(secret: Revealed) -> bytes:
+    """The JSON of a secret: its data, or its text, which is JSON already."""
+    return secret.content.encode() if isinstance(secret.content, str) else _encode(secret.content)
+
+
+def text_at(uri: str, reveal: Reveal) -> str:
+    """What a variable holds whose value is ``uri`` (document 1, Container, env).
+
+    Raises EngineError, reason SecretUnavailable or SecretUnusable.
+    """
+    key, part = secret_of(uri)
+    secret = reveal(key)
+    content = part_of(key, secret, part) if part else whole_of(key, secret)
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise unusable(f"{uri} is not text, which is all that a variable can hold; mount it as a file")
+    return text
+
+
+def unusable(message: str) -> EngineError:
+    """The error for a secret that cannot be given as it is asked for."""
+    return EngineError(message, reason="SecretUnusable", retry=False)

@@ -1,0 +1,137 @@
+"""What shall run, read out of a workload as it was applied: options of the location, probes, sizes and rollout."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from reconciler.engines.host.spec import Rollout, Type, Wanted, WantedContainer
+from reconciler.model.key import Key
+from reconciler.model.kinds.workload import Command, Container, Hook, Options, Probe, Specification, Target, Workload
+from reconciler.model.quantity import memory_bytes, millicores
+
+_workload = msgspec.json.Decoder(Workload)
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """A workload as a step or a record has it at a location: ``body`` in normal form, ``version`` of the workload."""
+
+    key: Key
+    location: str
+    body: bytes
+    version: int
+    digest: str
+    gvc_version: int = 1
+
+
+def specification(body: bytes) -> Specification:
+    """The spec in the body of a workload, which is in normal form. Raises msgspec.ValidationError for another."""
+    return _workload.decode(body).spec
+
+
+def wanted_of(applied: Applied, stamp: str, replicas: int | None = None) -> Wanted:
+    """What shall run of a workload at its location.
+
+    ``replicas`` is what scaling asks for, None for the least number (document 1, Autoscaling options). While the
+    workload is suspended there are none, and a cron workload has executions instead.
+    """
+    spec = specification(applied.body)
+    options = options_at(spec, applied.location)
+    suspended = options.suspend or (spec.job is not None and spec.job.suspend)
+    scale = options.autoscaling.min_scale if replicas is None else replicas
+    count = 0 if suspended or spec.type == Type.CRON else scale
+    return Wanted(
+        key=applied.key,
+        type=Type(spec.type),
+        version=applied.version,
+        digest=applied.digest,
+        stamp=stamp,
+        replicas=count,
+        containers=tuple(_container(spec, each) for each in spec.containers),
+        options=options,
+        rollout=rollout_of(spec, count),
+        gvc_version=applied.gvc_version,
+        suspended=suspended,
+        user=spec.security_options.run_as_user,
+        group=spec.security_options.filesystem_group_id,
+        dynamic_tags=spec.support_dynamic_tags,
+        firewall=spec.firewall_config != Specification().firewall_config,
+    )
+
+
+def options_at(spec: Specification, location: str) -> Options:
+    """The options in force at ``location``: an entry of its own replaces the default ones whole.
+
+    4-fields.md, section 12; a cron workload takes no options of a location (document 1).
+    """
+    if spec.type != Type.CRON:
+        for options in spec.local_options:
+            if options.location.rpartition("/")[2] == location:
+                return options
+    return spec.default_options
+
+
+def rollout_of(spec: Specification, replicas: int) -> Rollout:
+    """How a new version takes over while ``replicas`` are wanted (document 1, Rollout options; 4-fields.md, 5).
+
+    A share of the replicas is rounded up for the surge and down for the unavailable. Where no surge is allowed and the
+    share comes to none, one may be unavailable, or nothing could ever be replaced. A stateful workload has no surge: of
+    its replicas one at a time is replaced.
+    """
+    asked = spec.rollout_options
+    parallel = asked.scaling_policy == "Parallel"
+    if spec.type == Type.STATEFUL:
+        return Rollout(asked.min_ready_seconds, 0, 1, parallel)
+    surge = _count(asked.max_surge_replicas, replicas, up=True)
+    unavailable = _count(asked.max_unavailable_replicas, replicas, up=False)
+    return Rollout(asked.min_ready_seconds, surge, unavailable or int(not surge), parallel)
+
+
+def declared_ports(container: Container) -> tuple[int, ...]:
+    """The ports that a container declares, in order; the deprecated single one where it has no other."""
+    return tuple(port.number for port in container.ports) or ((container.port,) if container.port else ())
+
+
+def _count(asked: int | str, replicas: int, *, up: bool) -> int:
+    """``3``, ``"3"`` or ``"25%"`` of ``replicas`` as a number; a share is taken of one replica at least."""
+    if isinstance(asked, int) or not asked.endswith("%"):
+        return int(asked)
+    share = int(asked[:-1]) * max(replicas, 1)
+    return math.ceil(share / 100) if up else share // 100
+
+
+def _container(spec: Specification, container: Container) -> WantedContainer:
+    ports = declared_ports(container)
+    readiness = container.readiness_probe
+    if readiness is None and spec.type == Type.SERVERLESS and ports:
+        readiness = Probe(tcp_socket=Target())
+    return WantedContainer(
+        name=container.name,
+        image=container.image,
+        cpu=millicores(container.cpu),
+        memory=memory_bytes(container.memory),
+        ports=ports,
+        readiness=_aimed(readiness, ports),
+        liveness=_aimed(container.liveness_probe, ports),
+        post_start=_command(container.lifecycle.post_start),
+        pre_stop=_command(container.lifecycle.pre_stop),
+        mounts=tuple(volume.path for volume in container.volumes),
+    )
+
+
+def _aimed(probe: Probe | None, ports: tuple[int, ...]) -> Probe | None:
+    """``probe`` with the port that it leaves to the container, which is the first one."""
+    if probe is None or not ports:
+        return probe
+    forms = {name: getattr(probe, name) for name in ("http_get", "tcp_socket", "grpc")}
+    aimed: dict[str, Target] = {
+        name: msgspec.structs.replace(target, port=ports[0])
+        for name, target in forms.items()
+        if target is not None and not target.port
+    }
+    return msgspec.structs.replace(probe, **aimed)
+
+
+def _command(hook: Hook | None) -> Command | None:
+    return hook.exec if hook is not None else None

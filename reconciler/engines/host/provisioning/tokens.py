@@ -1,0 +1,43 @@
+"""The token of each workload: made once, kept for its life, readable for the daemon alone."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_urlsafe
+
+from reconciler.engines.host.atomic import failed, write_whole
+from reconciler.model.key import Key
+
+
+class Tokens:
+    """Files ``GVC/WORKLOAD`` below ``directory`` (document 1, Built-in environment variables, PLATFORM_TOKEN)."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def of(self, key: Key) -> str:
+        """The token of the workload ``key``, made where it has none. Raises EngineError."""
+        path = self._path(key)
+        with suppress(FileNotFoundError):
+            try:
+                known = path.read_bytes()
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise failed(f"the token of {key} cannot be read", error) from None
+            if known:
+                return known.decode("ascii", "replace")
+        token = token_urlsafe(32)
+        write_whole(path, token.encode(), 0o600)
+        return token
+
+    def forget(self, key: Key) -> None:
+        """Take the token of ``key`` away, so that a workload that is made anew gets another."""
+        path = self._path(key)
+        with suppress(OSError):
+            path.unlink()
+            path.parent.rmdir()
+
+    def _path(self, key: Key) -> Path:
+        return self._directory / key.gvc / key.name

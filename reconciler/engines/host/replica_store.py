@@ -1,0 +1,69 @@
+"""Replicas on disk, a file each: what a daemon that starts goes on from. No secret is in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.atomic import failed, write_whole
+from reconciler.engines.host.replica import Replica
+from reconciler.model.key import Key, Kind
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class _Sheet(msgspec.Struct, frozen=True):
+    """A replica, and the boot in which its times mean something."""
+
+    boot: str
+    replica: Replica
+
+
+_decode = msgspec.json.Decoder(_Sheet).decode
+
+
+class Store:
+    """The replicas of one location below ``root``. Methods that write raise EngineError (DiskFull and the like)."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
+
+    def load(self) -> tuple[list[Replica], list[tuple[Key, str]]]:
+        """The replicas of this boot, and (key, name) of those of an earlier one, of which nothing runs any more.
+
+        A file that cannot be read is passed over: what runs is known by its marker all the same.
+        """
+        here: list[Replica] = []
+        gone: list[tuple[Key, str]] = []
+        for path in sorted(self._root.glob("*/*/*.json")):
+            key = Key(Kind.WORKLOAD, path.parent.parent.name, path.parent.name)
+            found = self._read(path)
+            if found is None:
+                gone.append((key, path.stem))
+            else:
+                here.append(found)
+        return here, gone
+
+    def save(self, replica: Replica) -> None:
+        """Write ``replica`` down, whole or not at all."""
+        sheet = _Sheet(self._boot, replica)
+        write_whole(self._path(replica.key, replica.name), msgspec.json.encode(sheet), 0o600)
+
+    def remove(self, key: Key, name: str) -> None:
+        """Forget a replica; harmless twice."""
+        try:
+            self._path(key, name).unlink(missing_ok=True)
+        except OSError as error:
+            raise failed(f"the state of {name} cannot be removed", error) from None
+
+    def _path(self, key: Key, name: str) -> Path:
+        return self._root / key.gvc / key.name / f"{name}.json"
+
+    def _read(self, path: Path) -> Replica | None:
+        try:
+            sheet = _decode(path.read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return None
+        return sheet.replica if sheet.boot == self._boot else None

@@ -1,0 +1,1 @@
+"""What starts and stops containers on this host, behind one protocol."""

@@ -1,0 +1,171 @@
+"""Finds where on this host control groups can be made: version 2, version 1, or both side by side.
+
+A container never leaves the limits that somebody has put on the daemon. Under version 1 its groups lie below the
+daemon's own. Under version 2 no group with processes may have limited ones below it, and a service manager could not
+start the daemon again in a group that we have divided; so they lie below the nearest group above the daemon that is
+divided already and that we may write to, and only if nothing on the way there is limited.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.runtimes.process import cgroups
+
+PREFIX = "reconciler-"
+"""What the groups below which containers have theirs begin with."""
+NEEDED = ("cpu", "memory")
+_USEFUL = ("cpuacct", "freezer")
+
+
+class Mounted(msgspec.Struct, frozen=True):
+    """A hierarchy as this host has it: where the daemon's own group lies, and where the hierarchy begins."""
+
+    top: Path
+    own: Path
+    controllers: frozenset[str]
+    unified: bool
+
+
+class Hierarchy(msgspec.Struct, frozen=True):
+    """Where groups can be made: one directory under version 2, one for each controller under version 1."""
+
+    bases: tuple[Path, ...]
+    unified: bool
+
+    def make(self, name: str, cpu: int, memory: int) -> tuple[str, ...]:
+        """Groups of one container with its limits: millicores, and bytes. Raises OSError."""
+        for base in self.bases:
+            base.mkdir(exist_ok=True)
+            if self.unified:
+                cgroups.write(base / "cgroup.subtree_control", " ".join(f"+{each}" for each in NEEDED))
+        groups = tuple(base / name for base in self.bases)
+        for group in groups:
+            group.mkdir(exist_ok=True)
+            cgroups.limit(group, cpu, memory)
+        return tuple(map(str, groups))
+
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """What there is, whoever made it, by the name of the container."""
+        found: dict[str, list[str]] = {}
+        for base in self.bases:
+            for group in base.iterdir() if base.is_dir() else ():
+                if group.is_dir():
+                    found.setdefault(group.name, []).append(str(group))
+        return {name: tuple(groups) for name, groups in found.items()}
+
+    def leave(self) -> None:
+        """Remove what containers' groups lie below, where there are none."""
+        for base in self.bases:
+            cgroups.removed(base)
+
+
+def name_for(root: Path) -> str:
+    """What the groups of the location in that directory lie below."""
+    return f"{PREFIX}{blake2b(bytes(root), digest_size=6).hexdigest()}"
+
+
+def mounts(proc: Path = Path("/proc")) -> list[Mounted]:
+    """The hierarchies that this host has mounted."""
+    try:
+        own = _own(proc / "self/cgroup")
+        lines = (proc / "self/mountinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    return [found for line in lines if (found := _mounted(line, own)) is not None]
+
+
+def find(name: str, found: Sequence[Mounted]) -> Hierarchy | None:
+    """Where groups can be made below one called ``name``; None where nowhere. Tries it by making one."""
+    for hierarchy in (_unified(name, found), _divided(name, found)):
+        if hierarchy is not None and _works(hierarchy):
+            return hierarchy
+    return None
+
+
+def groups_of(pid: int) -> tuple[str, ...]:
+    """The groups that were made for the container of ``pid``, as far as they can be told by their names."""
+    found = []
+    try:
+        own = _own(Path(f"/proc/{pid}/cgroup"))
+    except OSError:
+        return ()
+    for line in cgroups.told("/proc/self", "mountinfo").splitlines():
+        mounted = _mounted(line, own)
+        if mounted is not None and mounted.own.parent.name.startswith(PREFIX):
+            found.append(str(mounted.own))
+    return tuple(dict.fromkeys(found))
+
+
+def _own(file: Path) -> dict[str, str]:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return {part: path for line in lines for _, parts, path in [line.split(":", 2)] for part in parts.split(",")}
+
+
+def _mounted(line: str, own: dict[str, str]) -> Mounted | None:
+    left, _, right = line.partition(" - ")
+    root, point = left.split()[3:5]
+    kind, _, options = right.split(" ", 2)
+    if kind not in ("cgroup", "cgroup2"):
+        return None
+    top = Path(point)
+    if kind == "cgroup2":
+        controllers = frozenset(cgroups.told(point, "cgroup.controllers").split())
+        path = own.get("")
+    else:
+        controllers = frozenset(options.split(",")) & {*NEEDED, *_USEFUL}
+        path = next((own[each] for each in controllers if each in own), None)
+    if path is None or not controllers:
+        return None
+    inside = Path(path).is_relative_to(root)
+    return Mounted(top, top / Path(path).relative_to(root) if inside else top, controllers, kind == "cgroup2")
+
+
+def _unified(name: str, found: Sequence[Mounted]) -> Hierarchy | None:
+    for mounted in found:
+        if mounted.unified and mounted.controllers.issuperset(NEEDED):
+            place = _divided_above(mounted)
+            return Hierarchy((place / name,), unified=True) if place is not None else None
+    return None
+
+
+def _divided_above(mounted: Mounted) -> Path | None:
+    if mounted.own == mounted.top:
+        # Only the very first group has no type, and only it may have both processes and limited groups.
+        return mounted.top if not (mounted.top / "cgroup.type").exists() else None
+    group = mounted.own
+    while group != mounted.top and not _limited(group):
+        group = group.parent
+        divided = set(cgroups.told(str(group), "cgroup.subtree_control").split())
+        if divided.issuperset(NEEDED) and os.access(group / "cgroup.procs", os.W_OK) and os.access(group, os.W_OK):
+            return group
+    return None
+
+
+def _limited(group: Path) -> bool:
+    values = (cgroups.told(str(group), file).split() for file in ("memory.max", "memory.high", "cpu.max"))
+    return any(value and value[0] != "max" for value in values)
+
+
+def _divided(name: str, found: Sequence[Mounted]) -> Hierarchy | None:
+    own = {controller: mounted.own for mounted in found if not mounted.unified for controller in mounted.controllers}
+    if not own.keys() >= set(NEEDED):
+        return None
+    useful = [own[each] for each in _USEFUL if each in own and os.access(own[each], os.W_OK)]
+    places = dict.fromkeys([*(own[each] for each in NEEDED), *useful])
+    return Hierarchy(tuple(place / name for place in places), unified=False)
+
+
+def _works(hierarchy: Hierarchy) -> bool:
+    try:
+        hierarchy.make("trial", 1000, 1 << 30)
+    except OSError:
+        return False
+    finally:
+        cgroups.remove([str(base / "trial") for base in hierarchy.bases])
+    return True

@@ -1,0 +1,150 @@
+"""Control groups of containers: their limits, who is in them and what that uses, and their end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Collection, Sequence
+from functools import cache
+from pathlib import Path
+
+from reconciler.engines.host.runtimes.process import procfs
+
+_USED = frozenset({"memory.current", "memory.usage_in_bytes"})
+_PERIOD = 100_000
+_LEAST_QUOTA = 1_000
+_PATIENCE = 1.0
+
+
+def limit(group: Path, cpu: int, memory: int) -> None:
+    """Set the limits of a group: millicores, and bytes. Raises OSError."""
+    quota = max(_LEAST_QUOTA, cpu * _PERIOD // 1000)
+    if (group / "cpu.max").exists():
+        write(group / "cpu.max", f"{quota} {_PERIOD}")
+    if (group / "memory.max").exists():
+        write(group / "memory.max", str(memory))
+        _try_write(str(group), "memory.swap.max", "0")
+    if (group / "cpu.cfs_quota_us").exists():
+        write(group / "cpu.cfs_period_us", str(_PERIOD))
+        write(group / "cpu.cfs_quota_us", str(quota))
+    if (group / "memory.limit_in_bytes").exists():
+        write(group / "memory.limit_in_bytes", str(memory))
+        _try_write(str(group), "memory.memsw.limit_in_bytes", str(memory))
+
+
+def join(groups: Sequence[str], pid: int) -> None:
+    """Put a process into the groups. Raises OSError."""
+    for group in groups:
+        write(Path(group, "cgroup.procs"), str(pid))
+
+
+def members(groups: Sequence[str]) -> set[int]:
+    """The processes in the groups, as far as they can be seen from here."""
+    found = {int(pid) for group in groups for pid in told(group, "cgroup.procs").split()}
+    return found - {0, os.getpid()}
+
+
+def kill(groups: Sequence[str]) -> None:
+    """Send SIGKILL to all in the groups, those that are just being made too as far as this host can."""
+    frozen = [group for group in groups if _try_write(group, "freezer.state", "FROZEN")]
+    if any(_try_write(group, "cgroup.kill", "1") for group in groups):
+        return
+    for pid in members(groups):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, 9)
+    thaw(frozen)
+
+
+def thaw(groups: Sequence[str]) -> None:
+    """Let go on what a daemon that died while it killed has left frozen."""
+    for group in groups:
+        _try_write(group, "freezer.state", "THAWED")
+
+
+def usage(groups: Sequence[str]) -> tuple[float, int] | None:
+    """CPU seconds since the start and bytes of memory without the file cache that can go; None where not known."""
+    seconds = memory = None
+    for group in groups:
+        try:
+            files = _files(os.path.dirname(group))
+        except OSError:
+            return None
+        if "cpuacct.usage" in files:
+            seconds = int(told(group, "cpuacct.usage") or 0) / 1e9
+        elif "cpu.max" in files:
+            seconds = _numbers(told(group, "cpu.stat")).get("usage_usec", 0) / 1e6
+        if used := files & _USED:
+            stat = _numbers(told(group, "memory.stat"))
+            idle = stat.get("total_inactive_file", stat.get("inactive_file", 0))
+            memory = max(0, int(told(group, *used) or 0) - idle)
+    return None if seconds is None or memory is None else (seconds, memory)
+
+
+def out_of_memory(groups: Sequence[str]) -> bool:
+    """Whether the kernel has killed something in the groups because their memory was used up."""
+    texts = (told(group, file) for group in groups for file in ("memory.events", "memory.oom_control"))
+    return any(_numbers(text).get("oom_kill", 0) > 0 for text in texts)
+
+
+def remove(groups: Sequence[str], kept: Collection[Path] = ()) -> None:
+    """Remove the groups of a container that is over. The kernel may need a moment to see that.
+
+    What they lie below goes too, unless it is among ``kept``: a daemon may begin in another group than the last.
+    """
+    for group in map(Path, groups):
+        deadline = time.monotonic() + _PATIENCE
+        while not removed(group) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        if group.parent not in kept:
+            removed(group.parent)
+
+
+def removed(group: Path) -> bool:
+    """Remove a group; whether it is gone: it is not while anything is in it."""
+    try:
+        group.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def write(path: Path, text: str) -> None:
+    """Give the kernel a value. Raises OSError."""
+    with path.open("w", encoding="ascii") as file:
+        file.write(text)
+
+
+def told(group: str, file: str) -> str:
+    """What the kernel says in a file of a group; "" where it says nothing."""
+    try:
+        return procfs.read(f"{group}/{file}").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _try_write(group: str, file: str, text: str) -> bool:
+    try:
+        descriptor = os.open(f"{group}/{file}", os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        os.write(descriptor, text.encode())
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+@cache
+def _files(base: str) -> frozenset[str]:
+    # Groups side by side have the same files.
+    return frozenset(os.listdir(base))
+
+
+def _numbers(text: str) -> dict[str, int]:
+    pairs = (line.split() for line in text.splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}

@@ -1,0 +1,190 @@
+"""Runs a program inside a running container: with its environment, directory, user and limits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import IO
+
+import msgspec
+
+from reconciler.engines.host.runtimes.process import cgroups, procfs
+from reconciler.engines.host.runtimes.process.exit_watch import Ends, lives
+from reconciler.engines.host.runtimes.process.state_dir import Begun
+from reconciler.engines.host.runtimes.protocol import Executed
+from reconciler.errors import EngineError
+
+KEPT = 4096
+"""Bytes of output that are kept: the last ones."""
+_GATE = 'IFS= read -r word && exec "$@" </dev/null'
+_BLOCK = 1 << 16
+_REST = 0.2
+"""Seconds to wait for the end of the output after the program's own, since others may hold it open."""
+_MOMENTS, _MOMENT = 1000, 0.001
+NOT_FOUND, NOT_PERMITTED, KILLED = 127, 126, 137
+
+
+class Whom(msgspec.Struct, frozen=True):
+    """Who a process is: its effective user, group and further groups."""
+
+    user: int
+    group: int
+    groups: tuple[int, ...]
+
+
+async def execute(begun: Begun, argv: Sequence[str], timeout: float, ends: Ends) -> Executed:
+    """Run ``argv`` beside the program of ``begun`` for at most ``timeout`` seconds. Raises EngineError."""
+    try:
+        child, pipe = await _begin(begun, argv)
+    except FileNotFoundError as error:
+        return Executed(NOT_FOUND, f"{error.filename}: not found")
+    except PermissionError as error:
+        return Executed(NOT_PERMITTED, f"{error.filename}: not permitted")
+    except (OSError, ValueError) as error:
+        raise EngineError(f"cannot run a program in {begun.place.container}: {error}", reason="ExecFailed") from error
+    tail = _Tail(pipe)
+    try:
+        timed_out = not await _ended(child.pid, timeout, ends)
+        code = child.wait()
+        await tail.end(0 if timed_out else _REST)
+    finally:
+        ends.forget(child.pid)
+        if child.returncode is None:
+            _kill(child.pid)
+            child.wait()
+        tail.close()
+    return Executed(KILLED if timed_out else code if code >= 0 else 128 - code, tail.text(), timed_out)
+
+
+_Child = tuple[subprocess.Popen[bytes], IO[bytes]]
+
+
+async def _begin(begun: Begun, argv: Sequence[str]) -> _Child:
+    starting = asyncio.ensure_future(asyncio.to_thread(_started, begun, argv))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        starting.add_done_callback(_give_up)
+        raise
+
+
+def _give_up(starting: asyncio.Future[_Child]) -> None:
+    if starting.cancelled() or starting.exception() is not None:
+        return
+    child, pipe = starting.result()
+    _kill(child.pid)
+    child.wait()
+    pipe.close()
+
+
+class _Tail:
+    """Reads a pipe to its end and keeps the last of it."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+        self._kept = b""
+        self._over = asyncio.Event()
+        os.set_blocking(pipe.fileno(), False)
+        asyncio.get_running_loop().add_reader(pipe, self._read)
+
+    def _read(self) -> None:
+        try:
+            part = os.read(self._pipe.fileno(), _BLOCK)
+        except BlockingIOError:
+            return
+        self._kept = (self._kept + part)[-KEPT:]
+        if not part:
+            asyncio.get_running_loop().remove_reader(self._pipe)
+            self._over.set()
+
+    async def end(self, patience: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), patience)
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._pipe)
+        self._pipe.close()
+
+    def text(self) -> str:
+        return self._kept.decode(errors="replace")
+
+
+async def _ended(pid: int, timeout: float, ends: Ends) -> bool:
+    over = asyncio.Event()
+    ends.watch(pid, over.set)
+    try:
+        await asyncio.wait_for(over.wait(), timeout)
+    except TimeoutError:
+        _kill(pid)
+        await over.wait()
+        return False
+    return True
+
+
+def _kill(pid: int) -> None:
+    # Nobody has waited for it yet, so the number is still its own.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _started(begun: Begun, argv: Sequence[str]) -> _Child:
+    environment, wrapper = _asked(begun)
+    pairs = (pair.partition(b"=") for pair in environment.split(b"\0") if pair)
+    whom = _whom(begun.pid) if os.geteuid() == 0 else None
+    # In a shell that waits until it is in the groups, so that nothing of the program happens outside them.
+    gate = [os.fsdecode(wrapper[0]), "-c", _GATE, "exec"] if begun.groups else []
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    output = os.fdopen(reading, "rb", buffering=0)
+    try:
+        child = subprocess.Popen(
+            [*gate, *argv],
+            env={name: value for name, _, value in pairs},
+            cwd=os.readlink(f"/proc/{begun.pid}/cwd"),
+            stdin=subprocess.PIPE if gate else subprocess.DEVNULL,
+            stdout=writing,
+            stderr=writing,
+            start_new_session=True,
+            umask=0o022,
+            bufsize=0,
+            user=whom.user if whom else None,
+            group=whom.group if whom else None,
+            extra_groups=whom.groups if whom else None,
+        )
+    finally:
+        os.close(writing)
+    if child.stdin is not None:
+        _let_in(child.stdin, begun, child.pid)
+    return child, output
+
+
+def _asked(begun: Begun) -> tuple[bytes, list[bytes]]:
+    # Right after its start, the wrapper is not yet what it is going to be.
+    for _ in range(_MOMENTS):
+        environment, arguments = procfs.environment(begun.pid), procfs.command_line(begun.pid)
+        if environment and arguments:
+            return environment, arguments
+        if not lives(begun.pid, begun.start):
+            break
+        time.sleep(_MOMENT)
+    raise EngineError(f"{begun.place.container} does not run", reason="NotRunning")
+
+
+def _let_in(gate: IO[bytes], begun: Begun, pid: int) -> None:
+    with gate, contextlib.suppress(OSError):
+        cgroups.join(begun.groups, pid)
+        gate.write(b"go\n")
+
+
+def _whom(pid: int) -> Whom | None:
+    fields = dict(
+        line.split(":", 1) for line in procfs.read(f"/proc/{pid}/status").decode(errors="replace").splitlines()
+    )
+    user, group = int(fields["Uid"].split()[1]), int(fields["Gid"].split()[1])
+    groups = tuple(int(each) for each in fields["Groups"].split())
+    own = (os.geteuid(), os.getegid(), tuple(os.getgroups()))
+    return None if (user, group, groups) == own else Whom(user, group, groups)

@@ -1,0 +1,97 @@
+"""Finds the program that a container asks for, and says what is wrong with it before anything is started."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.runtimes.protocol import Launch
+from reconciler.errors import EngineError
+
+USUAL = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where programs are looked for by a container without PATH."""
+
+
+class User(msgspec.Struct, frozen=True):
+    """Whom a container runs as; ``number`` is None where it is the daemon's own user."""
+
+    number: int | None
+    group: int
+    groups: tuple[int, ...]
+
+    def may(self, path: Path, bit: int) -> bool:
+        """Whether the user may do to ``path`` what ``bit`` (of 0o7) says, by the path's owner, group and mode."""
+        if self.number is None:
+            return os.access(path, bit)
+        if self.number == 0:
+            return True
+        seen = path.stat()
+        if seen.st_uid == self.number:
+            return bool(seen.st_mode >> 6 & bit)
+        if seen.st_gid in (self.group, *self.groups):
+            return bool(seen.st_mode >> 3 & bit)
+        return bool(seen.st_mode & bit)
+
+    def may_enter(self, path: Path) -> bool:
+        """Whether the user gets to ``path`` through all directories above it."""
+        return all(self.may(parent, os.X_OK) for parent in path.resolve().parents)
+
+
+def user_of(launch: Launch) -> User:
+    """Whom ``launch`` runs as: only root can run it as somebody else.
+
+    The group that owns its volumes comes in addition (document 1, ``filesystemGroupId``); 0 is nobody's wish.
+    """
+    more = (launch.group,) if launch.group else ()
+    if os.geteuid() != 0:
+        return User(None, os.getegid(), ())
+    if launch.user is None:
+        return User(None, os.getegid(), (*os.getgroups(), *more))
+    try:
+        group = pwd.getpwuid(launch.user).pw_gid
+    except KeyError:
+        group = launch.user
+    return User(launch.user, group, more)
+
+
+def directory_of(launch: Launch, user: User) -> str:
+    """Where ``launch`` runs: the root directory unless it says so. Raises EngineError."""
+    path = Path(launch.directory or "/")
+    if not os.path.isdir(path):
+        raise EngineError(f"the working directory {path} is not there", reason="DirectoryNotFound")
+    if not (user.may_enter(path) and user.may(path, os.X_OK)):
+        raise EngineError(f"the working directory {path} may not be entered", reason="NotPermitted")
+    return str(path)
+
+
+def program_of(launch: Launch, user: User, directory: str) -> str:
+    """The path of the program of ``launch``; it has a slash in it. Raises EngineError."""
+    if not launch.command:
+        raise EngineError(
+            f"container {launch.place.container} has no command; only a runtime of images knows what its image runs",
+            reason="NoCommand",
+            retry=False,
+        )
+    if "/" in launch.command:
+        found = [Path(directory, launch.command)]
+        where = f"{found[0]} is not there"
+    else:
+        path = launch.env.get("PATH", USUAL)
+        found = [Path(directory, part, launch.command) for part in path.split(":")]
+        where = f"{launch.command} is in no directory of PATH ({path})"
+    files = [path for path in found if os.path.isfile(path)]
+    if not files:
+        raise EngineError(f"the program {where}", reason="ProgramNotFound")
+    for file in files:
+        if _executable(file, user):
+            return str(file)
+    raise EngineError(f"the program {files[0]} may not be executed", reason="NotPermitted")
+
+
+def _executable(file: Path, user: User) -> bool:
+    anyone = file.stat().st_mode & (stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    return bool(anyone) and user.may(file, os.X_OK) and user.may_enter(file)

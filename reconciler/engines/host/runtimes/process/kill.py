@@ -1,0 +1,155 @@
+"""Kills all that runs in containers, however it has hidden: looks again until a look finds nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from reconciler.engines.host.runtimes.process import cgroups, procfs
+from reconciler.engines.host.runtimes.process.exit_watch import lives
+from reconciler.engines.host.runtimes.process.labels import Marking
+from reconciler.errors import EngineError
+
+PATIENCE = 10.0
+"""Seconds after which what SIGKILL does not end is given up."""
+_PAUSE = 0.002
+_LOOKS = 200
+"""Looks in a row at those who have appeared since the last; on a calm host the second finds nobody."""
+_MOMENTS, _MOMENT = 50, 0.001
+"""Looks that somebody gets who is just becoming another program, and seconds between them."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What to kill: all whose marker is ``marker``, or begins with it where it ends in a slash; none where it is "".
+
+    Besides all in the sessions of ``wrappers`` (numbers and start times) and in ``groups``, and what descends from any.
+    A session is known by its wrapper only, so it counts while nobody has let go of the wrapper's number.
+    """
+
+    marker: str
+    wrappers: tuple[tuple[int, int], ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+Mark = tuple[int, int]
+"""The number of a process and its start time."""
+
+
+class _Asked(msgspec.Struct):
+    target: Target
+    deadline: float
+    left: frozenset[Mark] = frozenset()
+
+
+class Sweeper:
+    """Kills for many at once: each look at all processes serves whoever asked before it began."""
+
+    def __init__(self, marking: Marking) -> None:
+        self._marking = marking
+        self._waiting: dict[asyncio.Future[None], _Asked] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def sweep(self, target: Target) -> None:
+        """Return when nothing of ``target`` is alive. Raises EngineError where SIGKILL does not end it."""
+        done = asyncio.get_running_loop().create_future()
+        self._waiting[done] = _Asked(target, time.monotonic() + PATIENCE)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._work())
+        await done
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                await self._round()
+        finally:
+            for done in list(self._waiting):
+                self._settle(done, EngineError("the search for processes to kill broke off", reason="NotEnded"))
+
+    async def _round(self) -> None:
+        waiting = dict(self._waiting)
+        targets = {each.target: each.left for each in waiting.values()}
+        left = await asyncio.to_thread(kill_once, self._marking, targets)
+        for done, asked in waiting.items():
+            asked.left = left[asked.target]
+            if not asked.left:
+                self._settle(done)
+            elif time.monotonic() > asked.deadline:
+                why = f"{len(asked.left)} processes of {asked.target.marker.strip('/')} do not end by SIGKILL"
+                self._settle(done, EngineError(why, reason="NotEnded"))
+        if any(left.values()):
+            await asyncio.sleep(_PAUSE)
+
+    def _settle(self, done: asyncio.Future[None], error: Exception | None = None) -> None:
+        self._waiting.pop(done, None)
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+
+def kill_once(marking: Marking, targets: Mapping[Target, frozenset[Mark]]) -> dict[Target, frozenset[Mark]]:
+    """Send SIGKILL to all that belongs to the targets now; returns whom it was sent to. Blocks.
+
+    To each target belong those whom it was sent to last time, as long as they live: who is about to die has no
+    environment any more. What forks and leaves would always be one step ahead of a single look: so whoever has appeared
+    meanwhile is looked at too, until a list of all processes has nobody new in it.
+    """
+    for target in targets:
+        cgroups.kill(target.groups)
+    found = {target: {mark for mark in marks if lives(*mark)} for target, marks in targets.items()}
+    seen: set[int] = set()
+    for look in range(_LOOKS):
+        numbers = procfs.numbers() - seen
+        if not numbers:
+            break
+        fresh = {each.pid: each for pid in numbers if (each := procfs.look(pid)) is not None}
+        marked, unsure = _marked(marking, fresh, targets)
+        for target, mine in found.items():
+            roots = marked.get(target.marker, set()) | cgroups.members(target.groups) | _session(target, fresh)
+            parents = {pid for pid, _ in mine}
+            roots.update(each.pid for each in fresh.values() if each.parent in parents)
+            alive = [fresh[pid] for pid in procfs.below(fresh, roots) & fresh.keys() if fresh[pid].alive]
+            for each in alive:
+                procfs.signal_exactly(each, signal.SIGKILL)
+            mine.update((each.pid, each.start) for each in alive)
+        if look < _MOMENTS and fresh.keys() <= unsure:
+            time.sleep(_MOMENT)
+        seen |= fresh.keys() - unsure if look < _MOMENTS else fresh.keys()
+    return {target: frozenset(mine) for target, mine in found.items()}
+
+
+def _session(target: Target, procs: dict[int, procfs.Proc]) -> set[int]:
+    known = {pid for pid, start in target.wrappers if (now := procfs.look(pid)) is None or now.start == start}
+    return {each.pid for each in procs.values() if each.session in known} if known else set()
+
+
+def _marked(
+    marking: Marking, procs: dict[int, procfs.Proc], targets: Collection[Target]
+) -> tuple[dict[str, set[int]], set[int]]:
+    # By marker; and those of whom it cannot be told at this moment.
+    wanted = {target.marker for target in targets} - {""}
+    found: dict[str, set[int]] = {}
+    unsure = set()
+    for pid, each in procs.items():
+        environment = procfs.environment(pid)
+        if procfs.between(each, environment):
+            unsure.add(pid)
+        text = marking.text_in(environment or b"")
+        for marker in (text, text[: text.rfind("/") + 1]):
+            if marker in wanted:
+                found.setdefault(marker, set()).add(pid)
+    return found, unsure
+
+
+def is_ours(marking: Marking, pid: int, start: int, marker: str) -> bool:
+    """Whether the process of this number is still the one that was started with ``marker``, as far as can be seen."""
+    if not lives(pid, start):
+        return False
+    environment = procfs.environment(pid)
+    return not environment or marking.text_in(environment) == marker

@@ -1,0 +1,86 @@
+"""The marker that every process of a container carries in its environment: whose it is, and of which version."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.runtimes.protocol import Launch, Place
+from reconciler.model.key import Key, Kind
+
+CONTAINER = "RECONCILER_CONTAINER"
+"""LOCATION/GVC/WORKLOAD/REPLICA/CONTAINER."""
+REPLICA = "RECONCILER_REPLICA"
+"""VERSION/INDEX/STAMP."""
+ROOT = "RECONCILER_ROOT"
+"""The directory of the location, since a second daemon on this host may have a location of the same name."""
+
+# A program may write into its environment what it likes, and names become paths.
+_NAME = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]*")
+_COUNT = re.compile(r"-?[0-9]{1,9}").fullmatch
+_CONTAINER = CONTAINER.encode() + b"="
+_REPLICA = REPLICA.encode() + b"="
+_ROOT = ROOT.encode() + b"="
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """What a process says about itself."""
+
+    place: Place
+    version: int
+    index: int
+    stamp: str
+
+
+class Marking(msgspec.Struct, frozen=True):
+    """Writes and reads the markers of one location."""
+
+    root: Path
+    location: str
+
+    def variables(self, launch: Launch) -> dict[str, str]:
+        """What a container carries."""
+        return {
+            CONTAINER: self.text(launch.place),
+            REPLICA: f"{launch.version}/{launch.index}/{launch.stamp}",
+            ROOT: str(self.root),
+        }
+
+    def text(self, place: Place) -> str:
+        """The first part of the marker of a container."""
+        return f"{self.prefix(place.key, place.replica)}{place.container}"
+
+    def prefix(self, key: Key, replica: str) -> str:
+        """What the markers of all containers of a replica begin with."""
+        return f"{self.location}/{key.gvc}/{key.name}/{replica}/"
+
+    def text_in(self, environment: bytes) -> str:
+        """The first part of the marker in an environment; "" where there is none of this location and root."""
+        found = _value(environment, _CONTAINER)
+        if not found.startswith(f"{self.location}/") or _value(environment, _ROOT) != str(self.root):
+            return ""
+        return found
+
+    def marker_in(self, environment: bytes) -> Marker | None:
+        """The whole marker in an environment; None where there is none of this location and root."""
+        parts = self.text_in(environment).split("/")
+        version, _, rest = _value(environment, _REPLICA).partition("/")
+        index, _, stamp = rest.partition("/")
+        if len(parts) != 5 or not all(map(_NAME.fullmatch, parts)) or not (_COUNT(version) and _COUNT(index)):
+            return None
+        _, gvc, workload, replica, container = parts
+        return Marker(Place(Key(Kind.WORKLOAD, gvc, workload), replica, container), int(version), int(index), stamp)
+
+
+def _value(environment: bytes, name: bytes) -> str:
+    if environment.startswith(name):
+        begin = len(name)
+    else:
+        begin = environment.find(b"\0" + name) + 1 + len(name)
+        if begin == len(name):
+            return ""
+    end = environment.find(b"\0", begin)
+    return os.fsdecode(environment[begin : end if end >= 0 else None])

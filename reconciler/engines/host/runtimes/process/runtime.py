@@ -1,0 +1,210 @@
+"""The runtime itself: starts, finds again, watches and ends containers as processes of this host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import defaultdict
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from signal import SIGKILL
+from typing import Any
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.host.runtimes.process import cgroups, exit_watch, usage
+from reconciler.engines.host.runtimes.process.adoption import Found, look_around, running_of, signal_program
+from reconciler.engines.host.runtimes.process.cgroup_tree import Hierarchy, find, mounts, name_for
+from reconciler.engines.host.runtimes.process.exec import KILLED, execute
+from reconciler.engines.host.runtimes.process.kill import Sweeper, Target
+from reconciler.engines.host.runtimes.process.labels import Marking
+from reconciler.engines.host.runtimes.process.limitations import lacks
+from reconciler.engines.host.runtimes.process.spawn import group_name, spawn
+from reconciler.engines.host.runtimes.process.state_dir import Begun, Folders
+from reconciler.engines.host.runtimes.protocol import Executed, Launch, OnEnd, Place, Running, Usage
+from reconciler.engines.host.spec import Wanted
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+
+
+class _Known(msgspec.Struct, frozen=True):
+    begun: Begun
+    running: Running
+
+
+class ProcessRuntime:
+    """Containers as processes, for one location (document 1, Container; see Runtime for what each method does).
+
+    ``root`` is the directory of the location on this host. ``limited``: set limits where this host lets us.
+    """
+
+    name = "process"
+
+    def __init__(self, root: Path, location: str, clock: Clock, *, limited: bool = True) -> None:
+        root = root.resolve()
+        self._clock = clock
+        self._limited = limited
+        self._folders = Folders(root / "run")
+        self._marking = Marking(root, location)
+        self._sweeper = Sweeper(self._marking)
+        self._ends = exit_watch.Ends()
+        self._limits: Hierarchy | None = None
+        self._known: dict[Place, _Known] = {}
+        self._killed: set[Place] = set()
+        self._locks: defaultdict[Place, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._on_end: OnEnd | None = None
+
+    async def open(self, on_end: OnEnd) -> None:
+        """Find what runs, by what was recorded and by what processes say; end what has lost its wrapper."""
+        self._on_end = on_end
+        if self._limited:
+            name = name_for(self._marking.root)
+            self._limits = await asyncio.to_thread(lambda: find(name, mounts()))
+        found: Found = await asyncio.to_thread(look_around, self._folders, self._marking, self._clock)
+        for begun in found.alive:
+            cgroups.thaw(begun.groups)
+            self._keep(begun)
+        lost = [Target(self._marking.text(begun.place), groups=begun.groups) for begun in found.over]
+        lost += [Target(marker) for marker in found.strays]
+        known = {Path(group).name for begun in [*found.alive, *found.over] for group in begun.groups}
+        groups = self._limits.groups() if self._limits else {}
+        forgotten = [groups[name] for name in sorted(groups.keys() - known)]
+        lost += [Target("", groups=each) for each in forgotten]
+        # Where one cannot be ended, removing its replica will say so.
+        await asyncio.gather(*map(self._sweeper.sweep, lost), return_exceptions=True)
+        for each in forgotten:
+            await asyncio.to_thread(cgroups.remove, each)
+        for begun in found.over:
+            self._known[begun.place] = _Known(begun, running_of(begun, self._folders))
+
+    async def close(self) -> None:
+        """Stop watching; what runs goes on running."""
+        self._on_end = None
+        self._ends.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._limits is not None and not self._known:
+            self._limits.leave()
+
+    def lacks(self, wanted: Wanted) -> tuple[str, ...]:
+        """What processes cannot be given, a sentence each."""
+        return tuple(lacks(wanted, limited=self._limits is not None, root=os.geteuid() == 0))
+
+    async def start(self, launch: Launch) -> None:
+        """Start a container. Raises EngineError: what is missing on this host, or that another one runs there."""
+        await asyncio.shield(self._task(self._start(launch)))
+
+    async def signal(self, place: Place, number: int) -> None:
+        """SIGKILL for all of a container, and to be sure that it worked; another signal for its program."""
+        async with self._locks[place]:
+            known = self._known.get(place)
+            if known is None or not known.running.alive:
+                return
+            if number != SIGKILL:
+                await asyncio.to_thread(signal_program, known.begun, number)
+                return
+            self._killed.add(place)
+            await self._sweeper.sweep(self._target(known.begun))
+            if self._folders.code(place).number is None:
+                self._folders.write_code(place, KILLED)
+
+    async def exec(self, place: Place, argv: Sequence[str], timeout: float) -> Executed:
+        """Run a program with the environment, directory, user and limits of a running container."""
+        known = self._known.get(place)
+        if known is None or not known.running.alive:
+            raise EngineError(f"{place.container} does not run", reason="NotRunning")
+        return await execute(known.begun, argv, timeout, self._ends)
+
+    async def stats(self) -> dict[Place, Usage]:
+        """What each running container uses."""
+        alive = [known.begun for known in self._known.values() if known.running.alive]
+        return await asyncio.to_thread(usage.usage, self._marking, alive)
+
+    async def list(self) -> list[Running]:
+        """Every container that was started and not removed."""
+        return [known.running for _, known in sorted(self._known.items())]
+
+    def output(self, place: Place) -> Path:
+        """Where the container writes to."""
+        return self._folders.output(place)
+
+    async def remove(self, key: Key, replica: str) -> None:
+        """Kill what is left of a replica and delete its directory. Raises EngineError where something stays alive."""
+        names = {place.container for place in self._known if (place.key, place.replica) == (key, replica)}
+        names.update(self._folders.containers(key, replica))
+        places = [Place(key, replica, name) for name in sorted(names)]
+        async with contextlib.AsyncExitStack() as stack:
+            for place in places:
+                await stack.enter_async_context(self._locks[place])
+            await self._remove(key, replica, places)
+        for place in places:
+            self._locks.pop(place, None)
+
+    async def _remove(self, key: Key, replica: str, places: Sequence[Place]) -> None:
+        begun = [self._known[place].begun for place in places if place in self._known]
+        alive = [each for each in begun if self._known[each.place].running.alive]
+        groups = {group for each in begun for group in each.groups}
+        if self._limits is not None:
+            groups.update(str(base / group_name(place)) for base in self._limits.bases for place in places)
+        wrappers = tuple((each.pid, each.start) for each in alive)
+        await self._sweeper.sweep(Target(self._marking.prefix(key, replica), wrappers, tuple(sorted(groups))))
+        for each in alive:
+            self._ends.forget(each.pid)
+            exit_watch.reap(each.pid)
+        try:
+            await asyncio.to_thread(self._forget, key, replica, sorted(groups))
+        except OSError as error:
+            raise EngineError(f"cannot delete what was kept of {replica}: {error}", reason="NotRemoved") from error
+        for place in places:
+            self._known.pop(place, None)
+            self._killed.discard(place)
+
+    def _forget(self, key: Key, replica: str, groups: Sequence[str]) -> None:
+        cgroups.remove(groups, self._limits.bases if self._limits else ())
+        self._folders.remove(key, replica)
+
+    async def _start(self, launch: Launch) -> None:
+        async with self._locks[launch.place]:
+            known = self._known.get(launch.place)
+            if known is not None and known.running.alive:
+                now = known.running
+                if (now.version, now.stamp, now.index) == (launch.version, launch.stamp, launch.index):
+                    return
+                raise EngineError(f"{launch.place.container} runs already in version {now.version}", reason="Running")
+            at = self._clock.monotonic()
+            begun = await asyncio.to_thread(spawn, launch, at, self._folders, self._marking, self._limits)
+            self._keep(begun)
+
+    def _keep(self, begun: Begun) -> None:
+        running = Running(begun.place, begun.version, begun.stamp, begun.index, alive=True, started=begun.started)
+        self._known[begun.place] = _Known(begun, running)
+        self._ends.watch(begun.pid, lambda: self._note(begun))
+
+    def _note(self, begun: Begun) -> None:
+        self._task(self._end(begun))
+
+    async def _end(self, begun: Begun) -> None:
+        async with self._locks[begun.place]:
+            known = self._known.get(begun.place)
+            if known is None or known.begun is not begun:
+                return
+            # Its number, and with it the number of its session, is free for others only once it is reaped.
+            with contextlib.suppress(EngineError):
+                await self._sweeper.sweep(self._target(begun))
+            exit_watch.reap(begun.pid)
+            ended = running_of(begun, self._folders, begun.place in self._killed)
+            self._killed.discard(begun.place)
+            self._known[begun.place] = _Known(begun, ended)
+        if self._on_end is not None:
+            self._on_end(begun.place)
+
+    def _target(self, begun: Begun) -> Target:
+        return Target(self._marking.text(begun.place), ((begun.pid, begun.start),), begun.groups)
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,135 @@
+"""The directory of each container on disk: what was started, what it writes, and how it ended.
+
+Nothing here is synced: what a power cut takes away is about processes that it has ended too. Nothing is secret.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.runtimes.protocol import Place
+from reconciler.model.key import Key
+
+_RECORD, _CODE, _OUTPUT = "record.json", "code", "output"
+_NEVER = "never"
+"""What wrappers write that were not told to go."""
+_ROOM = b"\n" * 5
+"""Kept in the file of the code, so that a full disk does not keep a code from being written."""
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """A start of a container: the wrapper's number, start time in ticks and boot, and what was started.
+
+    ``started`` in seconds of the monotonic clock. ``groups`` are its directories in the cgroup file systems.
+    """
+
+    place: Place
+    version: int
+    stamp: str
+    index: int
+    pid: int
+    start: int
+    boot: str
+    started: float
+    groups: tuple[str, ...] = ()
+
+
+class Code(msgspec.Struct, frozen=True):
+    """What a wrapper has recorded: the exit code, None where nobody saw it; ``failed``: the program never began."""
+
+    number: int | None
+    failed: bool = False
+
+
+_decoder = msgspec.json.Decoder(Begun)
+
+
+class Folders(msgspec.Struct, frozen=True):
+    """The directories of one location, below ``top``."""
+
+    top: Path
+
+    def of(self, place: Place) -> Path:
+        """The directory of a container."""
+        return self.replica(place.key, place.replica) / place.container
+
+    def replica(self, key: Key, replica: str) -> Path:
+        """The directory of a replica."""
+        return self.top / key.gvc / key.name / replica
+
+    def output(self, place: Place) -> Path:
+        """What the container has written."""
+        return self.of(place) / _OUTPUT
+
+    def prepare(self, place: Place) -> tuple[int, int]:
+        """Make room for a start; returns files for the output and the code, to be closed. Raises OSError."""
+        folder = self.of(place)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (folder / _RECORD).unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        code = os.open(folder / _CODE, flags | os.O_TRUNC, 0o600)
+        try:
+            os.write(code, _ROOM)
+            os.lseek(code, 0, os.SEEK_SET)
+            return os.open(folder / _OUTPUT, flags | os.O_APPEND, 0o600), code
+        except OSError:
+            os.close(code)
+            raise
+
+    def write(self, begun: Begun) -> None:
+        """Record a start, whole or not at all. Raises OSError."""
+        folder = self.of(begun.place)
+        fresh = folder / f"{_RECORD}.new"
+        fresh.write_bytes(msgspec.json.encode(begun))
+        fresh.replace(folder / _RECORD)
+
+    def every(self) -> Iterator[Begun]:
+        """All starts that are recorded; what cannot be read, or was called off, was never followed by a program."""
+        for path in sorted(self.top.glob(f"*/*/*/*/{_RECORD}")):
+            try:
+                begun = _decoder.decode(path.read_bytes())
+            except (OSError, msgspec.DecodeError):
+                continue
+            if self._written(begun.place) != _NEVER:
+                yield begun
+
+    def containers(self, key: Key, replica: str) -> list[str]:
+        """The names of the containers of a replica that have directories."""
+        folder = self.replica(key, replica)
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+    def code(self, place: Place) -> Code:
+        """How the last start ended."""
+        text = self._written(place)
+        number = text.removesuffix("!")
+        return Code(int(number), number != text) if number.isdigit() else Code(None)
+
+    def _written(self, place: Place) -> str:
+        try:
+            return (self.of(place) / _CODE).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def write_code(self, place: Place, code: int) -> None:
+        """Record how a container ended that could not do it itself; nothing where there is no room."""
+        try:
+            with (self.of(place) / _CODE).open("r+b") as file:
+                file.write(b"%d" % code)
+        except OSError:
+            return
+
+    def remove(self, key: Key, replica: str) -> None:
+        """Forget a replica, and its workload and GVC where nothing else of them is left. Raises OSError."""
+        folder = self.replica(key, replica)
+        if folder.exists():
+            shutil.rmtree(folder)
+        for parent in (folder.parent, folder.parent.parent):
+            try:
+                parent.rmdir()
+            except OSError:
+                return

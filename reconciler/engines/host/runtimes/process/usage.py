@@ -1,0 +1,44 @@
+"""What containers use: from their control groups where they have some, else summed over their processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reconciler.engines.host.runtimes.process import cgroups, procfs
+from reconciler.engines.host.runtimes.process.labels import Marking
+from reconciler.engines.host.runtimes.process.state_dir import Begun
+from reconciler.engines.host.runtimes.protocol import Place, Usage
+
+
+def usage(marking: Marking, running: Iterable[Begun]) -> dict[Place, Usage]:
+    """What each container uses; ``running`` are alive. Blocks for as long as it takes to read some files of each.
+
+    Memory that processes share counts for each of them where there are no control groups, and the CPU time of those
+    that ended unnoticed by their parents is lost.
+    """
+    found: dict[Place, Usage] = {}
+    rest: list[Begun] = []
+    for begun in running:
+        grouped = cgroups.usage(begun.groups)
+        if grouped is None:
+            rest.append(begun)
+        else:
+            found[begun.place] = Usage(*grouped)
+    if rest:
+        found |= _summed(marking, rest)
+    return found
+
+
+def _summed(marking: Marking, running: list[Begun]) -> dict[Place, Usage]:
+    procs = procfs.everyone()
+    owned: dict[str, set[int]] = {marking.text(begun.place): set() for begun in running}
+    for pid in procs:
+        text = marking.text_in(procfs.environment(pid) or b"")
+        if text in owned:
+            owned[text].add(pid)
+    found = {}
+    for begun in running:
+        pids = procfs.below(procs, owned[marking.text(begun.place)] | ({begun.pid} & procs.keys()))
+        each = [procs[pid] for pid in pids]
+        found[begun.place] = Usage(sum(one.cpu_seconds for one in each), sum(one.memory for one in each))
+    return found

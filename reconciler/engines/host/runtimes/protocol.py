@@ -1,0 +1,123 @@
+"""What runs containers: a small protocol with one form for processes, one for the tests, and more to come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from reconciler.engines.host.spec import Wanted
+from reconciler.model.key import Key
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """One container of one replica of a workload: what runtimes, logs and usage are told apart by."""
+
+    key: Key
+    replica: str
+    container: str
+
+
+class Mount(msgspec.Struct, frozen=True):
+    """A directory or file on this host that a container sees at ``path``."""
+
+    source: Path
+    path: str
+    read_only: bool = True
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """All that is needed to start a container once. ``ports`` maps a declared port to the one that it is given.
+
+    ``env`` and the files behind ``mounts`` may hold secrets: neither is ever logged. ``cpu`` in millicores, ``memory``
+    in bytes. ``version``, ``stamp`` and ``index`` are those of the replica: they come back from ``list``.
+    """
+
+    place: Place
+    version: int
+    stamp: str
+    index: int
+    command: str
+    args: tuple[str, ...]
+    env: dict[str, str]
+    image: str = ""
+    directory: str = ""
+    user: int | None = None
+    group: int = 0
+    cpu: int = 50
+    memory: int = 128 * 2**20
+    ports: dict[int, int] = {}
+    mounts: tuple[Mount, ...] = ()
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A container that the runtime knows at its location: running, or ended with ``code`` (None where nobody saw it).
+
+    ``started`` in seconds of the monotonic clock.
+    """
+
+    place: Place
+    version: int
+    stamp: str
+    index: int
+    alive: bool
+    started: float
+    code: int | None = None
+    reason: str = ""
+
+
+class Executed(msgspec.Struct, frozen=True):
+    """How a program inside a container ended; ``output`` is the end of what it wrote, at most 4 KiB."""
+
+    code: int
+    output: str
+    timed_out: bool = False
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What a container has used: CPU seconds since its start, and bytes of memory now."""
+
+    cpu_seconds: float
+    memory: int
+
+
+OnEnd = Callable[[Place], None]
+"""Called in the event loop when a container that was started or adopted has ended; ``list`` says how."""
+
+
+class Runtime(Protocol):
+    """Runs the containers of one location. Every method is safe to repeat and raises EngineError to fail."""
+
+    name: str
+
+    async def open(self, on_end: OnEnd) -> None:
+        """Begin to work: learn what there is, and watch it. To be called once, before all else."""
+
+    async def close(self) -> None:
+        """Stop watching; what runs goes on running."""
+
+    def lacks(self, wanted: Wanted) -> tuple[str, ...]:
+        """What this runtime cannot enforce of ``wanted``, a sentence each, in a fixed order."""
+
+    async def start(self, launch: Launch) -> None:
+        """Start a container; fine where just this one runs already. Raises EngineError that says what is wrong."""
+
+    async def signal(self, place: Place, number: int) -> None:
+        """Send SIGKILL to all that runs in the container, another signal to its main process; fine where none runs."""
+
+    async def exec(self, place: Place, argv: Sequence[str], timeout: float) -> Executed:
+        """Run a program inside a running container, for at most ``timeout`` seconds."""
+
+    async def stats(self) -> dict[Place, Usage]:
+        """What each running container uses."""
+
+    async def list(self) -> list[Running]:
+        """Every container at this location that is ours, by its labels, whoever started it."""
+
+    def output(self, place: Place) -> Path:
+        """The file that holds what the container wrote; it grows, and may be missing as yet."""
+
+    async def remove(self, key: Key, replica: str) -> None:
+        """Kill what is left of a replica, whatever became of it, and forget it."""

@@ -1,0 +1,121 @@
+"""The replicas of a location and what they use, for whoever looks on while a daemon works, or none does."""
+
+from __future__ import annotations
+
+import os
+import time
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.decisions.availability import fault_of
+from reconciler.engines.host.replica import Container, Phase, Replica
+from reconciler.engines.host.replica_store import Store
+from reconciler.engines.host.runtimes.process.exit_watch import lives
+from reconciler.engines.host.runtimes.process.labels import Marking
+from reconciler.engines.host.runtimes.process.procfs import boot_id
+from reconciler.engines.host.runtimes.process.state_dir import Begun, Folders
+from reconciler.engines.host.runtimes.process.usage import usage
+from reconciler.engines.host.runtimes.protocol import Place, Usage
+
+
+class State(StrEnum):
+    """How a replica is, for people."""
+
+    LOADING = "Loading"
+    READY = "Ready"
+    NOT_READY = "Not ready"
+    BACKOFF = "Backoff"
+    ENDING = "Ending"
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What there was at a moment of the monotonic clock. ``usage`` by container and the pid it had then."""
+
+    at: float
+    replicas: tuple[Replica, ...]
+    usage: dict[tuple[Place, int], Usage]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One replica at a moment. ``cpu`` in millicores since the reading before, None where there is none to compare.
+
+    ``memory`` in bytes, None where nothing of it runs; ``age`` in seconds; ``fault`` is why it is not ready.
+    """
+
+    replica: Replica
+    location: str
+    state: State
+    restarts: int
+    cpu: int | None
+    memory: int | None
+    age: float
+    fault: str
+
+
+def read(root: Path, location: str) -> Reading:
+    """What is at ``location``, whose directory is ``root``. Blocks for a while. Raises PermissionError."""
+    replicas = _replicas(root)
+    running = _running(root)
+    used = usage(Marking(root.resolve(), location), running)
+    pids = {begun.place: begun.pid for begun in running}
+    return Reading(time.monotonic(), replicas, {(place, pids[place]): each for place, each in used.items()})
+
+
+def rows(location: str, now: Reading, before: Reading | None = None) -> list[Row]:
+    """A row for each replica, in order of workload and name; ``before`` is the reading that CPU is counted from."""
+    found = (_row(location, replica, now, before) for replica in now.replicas)
+    return sorted(found, key=lambda row: (row.replica.key, row.replica.name))
+
+
+def state_of(replica: Replica) -> State:
+    """``replica`` in one word."""
+    if replica.ending is not None:
+        return State.ENDING
+    if replica.ready:
+        return State.READY
+    if any(each.phase is Phase.WAITING and each.failures for each in replica.containers):
+        return State.BACKOFF
+    return State.NOT_READY if _fault(replica.containers) else State.LOADING
+
+
+def _row(location: str, replica: Replica, now: Reading, before: Reading | None) -> Row:
+    places = {Place(replica.key, replica.name, each.name) for each in replica.containers}
+    used = {at: each for at, each in now.usage.items() if at[0] in places}
+    return Row(
+        replica,
+        location,
+        state_of(replica),
+        restarts=sum(each.restarts for each in replica.containers),
+        cpu=_cpu(used, now, before) if used and before is not None else None,
+        memory=sum(each.memory for each in used.values()) if used else None,
+        age=max(0.0, now.at - replica.created),
+        fault=replica.reason if replica.ending is not None else _fault(replica.containers),
+    )
+
+
+def _cpu(used: dict[tuple[Place, int], Usage], now: Reading, before: Reading) -> int:
+    """Millicores; of a container that began since all that it has used counts."""
+    nothing = Usage(0.0, 0)
+    spent = sum(each.cpu_seconds - before.usage.get(at, nothing).cpu_seconds for at, each in used.items())
+    return round(max(0.0, spent) / max(now.at - before.at, 1e-3) * 1000)
+
+
+def _fault(containers: tuple[Container, ...]) -> str:
+    return next((fault for each in containers if (fault := fault_of(each))), "")
+
+
+def _replicas(root: Path) -> tuple[Replica, ...]:
+    folder = root / "replicas"
+    try:
+        os.scandir(folder).close()
+    except FileNotFoundError:
+        return ()
+    return tuple(Store(folder).load()[0])
+
+
+def _running(root: Path) -> list[Begun]:
+    boot = boot_id()
+    every = Folders(root.resolve() / "run").every()
+    return [begun for begun in every if begun.boot == boot and lives(begun.pid, begun.start)]

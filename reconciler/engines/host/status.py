@@ -1,0 +1,172 @@
+"""How a workload is at a location: its health in document 1's words, its deployment as 4-fields.md shows it; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from reconciler.clock import iso
+from reconciler.engines.deployment import Deployment, Place, Status, Version, WorkloadStatus
+from reconciler.engines.host.decisions.availability import fault_of, is_current, is_failing
+from reconciler.engines.host.decisions.progress import Progress, progress
+from reconciler.engines.host.replica import Container, Hook, Replica
+from reconciler.engines.host.spec import Type, Wanted, WantedContainer
+from reconciler.model.record import Health
+
+
+class ReplicaStatus(msgspec.Struct, frozen=True):
+    """A replica: ``ports`` says where each declared port of it is on this host, which is not where it was declared.
+
+    ``message`` says why it ends, or what its being ready waits for.
+    """
+
+    name: str
+    version: int
+    ready: bool
+    ports: dict[str, int]
+    message: str = ""
+    restarts: int = 0
+
+
+class DeploymentCondition(msgspec.Struct, frozen=True):
+    """What holds of a deployment besides its health."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+class HostStatus(Status, frozen=True, rename="camel"):
+    """The status of a deployment on this host."""
+
+    replicas: tuple[ReplicaStatus, ...] = ()
+    conditions: tuple[DeploymentCondition, ...] = ()
+
+
+class Circumstances(msgspec.Struct, frozen=True):
+    """What a description needs besides the workload: ``epoch`` is the wall clock minus the monotonic one, seconds.
+
+    ``trouble`` is why nothing can be done about it at the moment, ``lacking`` what is not enforced here,
+    ``jumped`` how the clock was set.
+    """
+
+    place: Place
+    now: float
+    epoch: float
+    trouble: str = ""
+    lacking: tuple[str, ...] = ()
+    jumped: str = ""
+    recommended: dict[str, tuple[int, int]] = {}
+
+
+def described(wanted: Wanted, replicas: Sequence[Replica], around: Circumstances) -> tuple[Health, Deployment]:
+    """Health and deployment of a workload that is wanted."""
+    far = progress(wanted, replicas, around.now)
+    message = around.trouble or far.message
+    versions = _versions(wanted, replicas, around)
+    ready = not around.trouble and not far.rolling and all(each.ready for each in versions)
+    place, key = around.place, wanted.key
+    host = f"{key.name}-{place.alias}"
+    served = wanted.type is not Type.CRON and any(container.ports for container in wanted.containers)
+    health = health_of(wanted, replicas, far, around.trouble)
+    status = HostStatus(
+        endpoint=f"{host}.{place.location}.{place.endpoint_domain}" if served else "",
+        ready=ready,
+        deploying=far.rolling,
+        last_processed_version=wanted.version,
+        expected_deployment_version=wanted.version,
+        message=message,
+        versions=versions,
+        replicas=tuple(_replica(each) for each in sorted(replicas, key=lambda each: each.name)),
+        conditions=tuple(_conditions(around)),
+    )
+    canonical = f"{host}.{place.endpoint_domain}" if served else ""
+    names = tuple(f"{key.name}-{index}.{key.name}" for index in range(wanted.replicas)) if wanted.stateful else ()
+    live = sum(replica.ending is None for replica in replicas)
+    internal = f"{key.name}.{key.gvc}.platform.local"
+    return health, Deployment(
+        place.location, status, WorkloadStatus(canonical, canonical, internal, names, str(health), live)
+    )
+
+
+def health_of(wanted: Wanted, replicas: Sequence[Replica], far: Progress, trouble: str) -> Health:
+    """Healthy once all is as wanted; Unhealthy where something fails; Loading on the way (document 1)."""
+    if not trouble and not far.rolling and far.available >= far.wanted and len(replicas) <= far.wanted:
+        return Health.HEALTHY
+    failing = any(is_current(wanted, each) and is_failing(each) for each in replicas)
+    return Health.UNHEALTHY if trouble or failing else Health.LOADING
+
+
+def _versions(wanted: Wanted, replicas: Sequence[Replica], around: Circumstances) -> tuple[Version, ...]:
+    groups: dict[tuple[int, int], list[Replica]] = {(wanted.version, wanted.gvc_version): []}
+    for replica in replicas:
+        if replica.ending is None:
+            groups.setdefault((replica.version, replica.gvc_version), []).append(replica)
+    return tuple(
+        _version(wanted, numbers, group, around) for numbers, group in sorted(groups.items(), key=lambda item: item[0])
+    )
+
+
+def _version(wanted: Wanted, numbers: tuple[int, int], group: list[Replica], around: Circumstances) -> Version:
+    newest = numbers == (wanted.version, wanted.gvc_version)
+    containers = wanted.containers if newest or not group else tuple(each.wanted for each in group[0].containers)
+    count = max(wanted.replicas, len(group)) if newest else len(group)
+    shown = {each.name: _container(each, group, count, around) for each in containers}
+    message = next((entry["message"] for entry in shown.values() if entry["message"]), "")
+    ready = all(entry["ready"] for entry in shown.values())
+    born = min((replica.born for replica in group), default="")
+    return Version(f"{wanted.key.name}-{numbers[0]:05d}", born, numbers[0], numbers[1], ready, message, shown)
+
+
+def _container(spec: WantedContainer, group: list[Replica], count: int, around: Circumstances) -> dict[str, Any]:
+    members = [each for replica in group for each in replica.containers if each.name == spec.name]
+    ready = sum(replica.ready for replica in group)
+    message = next((text for each in members if (text := each.hook_error or fault_of(each))), "")
+    resources = {"replicas": count, "replicasReady": ready, "cpu": f"{spec.cpu}m", "memory": _memory(spec.memory)}
+    advised = around.recommended.get(spec.name)
+    if advised is not None:
+        resources["recommended"] = {"cpu": f"{advised[0]}m", "memory": _memory(advised[1])}
+    return {
+        "name": spec.name,
+        "image": spec.image,
+        "ready": ready == count,
+        "message": message,
+        "resources": resources,
+        "restarts": _restarts(members, around.epoch),
+    }
+
+
+def _restarts(members: list[Container], epoch: float) -> dict[str, Any]:
+    count = sum(each.restarts for each in members)
+    ended = [each for each in members if each.last is not None]
+    if not ended:
+        return {"count": count}
+    container = max(ended, key=lambda each: each.last.at if each.last else 0.0)
+    assert container.last is not None
+    told = {"count": count, "reason": container.last.reason, "exitCode": container.last.code}
+    return told | ({"lastRestartTime": iso(container.started + epoch)} if container.restarts else {})
+
+
+def _replica(replica: Replica) -> ReplicaStatus:
+    waits = next((text for each in replica.containers if (text := fault_of(each) or _greeted(each))), "")
+    message = f"ending: {replica.reason}" if replica.ending is not None else waits
+    ports = {str(declared): given for declared, given in sorted(replica.ports.items())}
+    restarts = sum(each.restarts for each in replica.containers)
+    return ReplicaStatus(replica.name, replica.version, replica.ready, ports, message, restarts)
+
+
+def _greeted(container: Container) -> str:
+    return f"the postStart hook of {container.name} runs" if container.post_start is Hook.RUNNING else ""
+
+
+def _conditions(around: Circumstances) -> Iterable[DeploymentCondition]:
+    for kind, told in (("NotEnforced", " ".join(around.lacking)), ("ClockJumped", around.jumped)):
+        if told:
+            yield DeploymentCondition(kind, "True", kind, told)
+
+
+def _memory(amount: int) -> str:
+    return f"{amount // 2**20}Mi"

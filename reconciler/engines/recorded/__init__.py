@@ -1,0 +1,1 @@
+"""The engine whose world is the record."""

@@ -1,0 +1,159 @@
+"""The imperative commands of documents 1 and 2: what they ask for, read strictly, and what they do to a state."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from reconciler.engines import volumes
+from reconciler.engines.deployment import Deployment, Execution, executed
+from reconciler.engines.volumes import Snapshot, VolumeSetState
+from reconciler.engines.workload_view import WorkloadSpec
+from reconciler.model.key import Key
+
+
+class _Ask(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Every command names its location."""
+
+    location: str
+
+
+class EnvVar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A variable for one execution."""
+
+    name: str
+    value: str
+
+
+class ContainerOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one container does differently in one execution."""
+
+    name: str
+    command: str | None = None
+    args: tuple[str, ...] | None = None
+    env: tuple[EnvVar, ...] | None = None
+
+
+class RunCronWorkload(_Ask, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Run a cron workload now (document 1, Endpoints)."""
+
+    container_overrides: tuple[ContainerOverride, ...] = ()
+
+
+class _OnVolume(_Ask, frozen=True, rename="camel", forbid_unknown_fields=True):
+    volume_index: int
+
+
+class ExpandVolume(_OnVolume, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Make a volume larger, in GB (document 2, Endpoints)."""
+
+    new_storage_capacity: float
+
+
+class DeleteVolume(_OnVolume, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Delete the storage of a volume (document 2, Endpoints)."""
+
+
+class CreateVolumeSnapshot(_OnVolume, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Take a snapshot; the expiration is ISO 8601, UTC (document 2, Endpoints)."""
+
+    snapshot_name: str
+    snapshot_expiration_date: str = ""
+    tags: dict[str, str] = {}
+
+
+class DeleteVolumeSnapshot(_OnVolume, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Delete a snapshot (document 2, Endpoints)."""
+
+    snapshot_name: str
+
+
+class RestoreVolume(_OnVolume, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Put a volume back to a snapshot (document 2, Endpoints)."""
+
+    snapshot_name: str
+
+
+Form = TypeVar("Form", bound=_Ask)
+
+VolumeCommand = ExpandVolume | DeleteVolume | CreateVolumeSnapshot | DeleteVolumeSnapshot | RestoreVolume
+
+VOLUME_COMMANDS: dict[str, type[VolumeCommand]] = {
+    "expandVolume": ExpandVolume,
+    "deleteVolume": DeleteVolume,
+    "createVolumeSnapshot": CreateVolumeSnapshot,
+    "deleteVolumeSnapshot": DeleteVolumeSnapshot,
+    "restoreVolume": RestoreVolume,
+}
+
+
+def parse_volume_command(name: str, spec: dict[str, Any]) -> VolumeCommand:
+    """A command on a volume set. Raises EngineError for an unknown name and for a spec that does not fit it."""
+    form = VOLUME_COMMANDS.get(name)
+    if form is None:
+        raise volumes.refused(f"a volume set has no command {name}; there are: {', '.join(VOLUME_COMMANDS)}")
+    return _parse(name, spec, form)
+
+
+def parse_run(name: str, spec: dict[str, Any]) -> RunCronWorkload:
+    """A command on a workload. Raises EngineError for an unknown name and for a spec that does not fit it."""
+    if name != "runCronWorkload":
+        raise volumes.refused(f"a workload has no command {name}; there is: runCronWorkload")
+    return _parse(name, spec, RunCronWorkload)
+
+
+def run_cron(
+    deployment: Deployment, key: Key, spec: WorkloadSpec, ask: RunCronWorkload, at: str
+) -> tuple[Deployment, Execution]:
+    """One execution on demand, also of a suspended workload (document 1). Raises EngineError where it cannot be."""
+    if spec.type != "cron" or spec.job is None:
+        raise volumes.refused(f"{key} is a {spec.type} workload; only a cron workload can be run on demand")
+    known = {container.name for container in spec.containers}
+    strange = sorted({override.name for override in ask.container_overrides} - known)
+    if strange:
+        raise volumes.refused(f"{key} has no container {', '.join(strange)}; it has: {', '.join(sorted(known))}")
+    return executed(deployment, key, at, spec.job.history_limit)
+
+
+def on_volumes(state: VolumeSetState, ask: VolumeCommand, capacity: float, at: str) -> VolumeSetState:
+    """``state`` after ``ask``; ``capacity`` is the volume set's own, in GB. Raises EngineError where it cannot be."""
+    index = ask.volume_index
+    match ask:
+        case ExpandVolume(new_storage_capacity=size):
+            return volumes.on_volume(state, index, lambda volume: volumes.expanded(volume, size))
+        case DeleteVolume():
+            return volumes.on_volume(state, index, lambda volume: volumes.emptied(volume, capacity))
+        case CreateVolumeSnapshot():
+            snapshot = Snapshot(_snapshot_name(ask.snapshot_name), at, 0, _expiration(ask), ask.tags)
+            return volumes.on_volume(state, index, lambda volume: volumes.snapshotted(volume, snapshot))
+        case DeleteVolumeSnapshot(snapshot_name=name):
+            return volumes.on_volume(state, index, lambda volume: volumes.without_snapshot(volume, name))
+        case RestoreVolume(snapshot_name=name):
+            return volumes.on_volume(state, index, lambda volume: volumes.restored(volume, name))
+
+
+def _parse(name: str, spec: dict[str, Any], form: type[Form]) -> Form:
+    try:
+        return msgspec.convert(spec, form)
+    except msgspec.ValidationError as error:
+        raise volumes.refused(f"the spec of {name} does not fit: {error}") from None
+
+
+def _snapshot_name(name: str) -> str:
+    if not name.strip():
+        raise volumes.refused("snapshotName is empty")
+    return name
+
+
+def _expiration(ask: CreateVolumeSnapshot) -> str:
+    if not ask.snapshot_expiration_date:
+        return ""
+    try:
+        moment = datetime.fromisoformat(ask.snapshot_expiration_date)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise volumes.refused("snapshotExpirationDate is a UTC timestamp like 2026-01-31T12:00:00Z")
+    return ask.snapshot_expiration_date

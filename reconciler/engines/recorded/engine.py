@@ -1,0 +1,133 @@
+"""The engine whose world is the record: nothing runs, and everything is recorded as if it did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from reconciler.clock import Clock, iso
+from reconciler.engines.deployment import Place, deployed, read_deployment
+from reconciler.engines.names import make_alias
+from reconciler.engines.protocol import Outcome, Result, Seen
+from reconciler.engines.recorded import commands
+from reconciler.engines.volume_claims import Binding
+from reconciler.engines.volumes import VolumeSetState, read_volumes, refused
+from reconciler.engines.workload_view import volumeset_spec, workload_spec
+from reconciler.errors import EngineError
+from reconciler.model.key import PLACED, Key, Kind
+from reconciler.model.record import Health, Record
+from reconciler.planning.plan import Action, Step
+from reconciler.records.store import Records
+
+_encode = msgspec.json.Encoder().encode
+
+
+class RecordedEngine:
+    """The reference that every other engine is tested against (design: Engines).
+
+    Deployments, versions, volumes, snapshots and executions are computed from the step and from what is recorded of
+    its GVC and of the volume sets that it mounts. The executor writes what ``perform`` returns; a ``command`` writes
+    by itself. ``endpoint_domain`` ends the endpoints of workloads.
+    """
+
+    name = "recorded"
+    parallel = 256
+    prompt = True
+    drifts = False
+
+    def __init__(self, records: Records, location: str, org: str, endpoint_domain: str, clock: Clock) -> None:
+        self._records = records
+        self._location = location
+        self._org = org
+        self._endpoint_domain = endpoint_domain
+        self._clock = clock
+        self._binding = Binding(records, location, org)
+
+    async def observe(self) -> list[Seen]:
+        """What is recorded at the location."""
+        return [
+            Seen(record.key, record.location, record.health, record.state, record.digest, record.version, record.alias)
+            for record in self._records.applied.items()
+            if record.location == self._location and record.engine == self.name
+        ]
+
+    async def perform(self, step: Step) -> Outcome:
+        """Compute what there is once ``step`` is done; changes nothing and never waits. Raises EngineError."""
+        past = self._binding.record(step.key)
+        also = self._binding.along(step, past) if step.key.kind is Kind.WORKLOAD and step.location else ()
+        if step.action is Action.DELETE:
+            return Outcome(step.id, Result.APPLIED, also=tuple(also))
+        if step.action is Action.REPLACE and past is not None and past.digest != step.digest:
+            past = None
+        return Outcome(step.id, Result.APPLIED, seen=self._seen(step, past), also=tuple(also))
+
+    async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+        """Carry out ``runCronWorkload`` or a command on volumes, and record it (documents 1 and 2).
+
+        Returns what the command made or changed. Raises EngineError where it cannot be done as asked.
+        """
+        with self._records.transaction():
+            if key.kind is Kind.WORKLOAD:
+                return self._run(key, name, spec)
+            if key.kind is Kind.VOLUMESET:
+                return self._on_volume(key, name, spec)
+        raise refused(f"a {key.kind} takes no commands")
+
+    def _seen(self, step: Step, past: Record | None) -> Seen:
+        health, state, alias = Health.HEALTHY, b"{}", ""
+        if step.key.kind is Kind.GVC:
+            alias = (past.alias if past else "") or step.alias or make_alias(self._org, step.key.name)
+        elif step.key.kind in PLACED and not step.location:
+            health = Health.UNKNOWN
+        elif step.key.kind is Kind.WORKLOAD:
+            state = self._deployment(step, past)
+        elif step.key.kind is Kind.VOLUMESET:
+            state = self._binding.state(step, past)
+        return Seen(step.key, step.location, health, state, step.digest, step.version, alias)
+
+    def _deployment(self, step: Step, past: Record | None) -> bytes:
+        gvc = self._binding.record(Key(Kind.GVC, "", step.key.gvc), "")
+        alias = (gvc.alias if gvc else "") or step.alias or make_alias(self._org, step.key.gvc)
+        place = Place(self._location, alias, gvc.version if gvc else 1, self._endpoint_domain)
+        before = read_deployment(past.state) if past else None
+        created = iso(self._clock.now())
+        return _encode(deployed(step.key, step.version, workload_spec(step.body), place, created, before))
+
+    def _run(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+        ask = commands.parse_run(name, spec)
+        record = self._commanded(key, ask.location)
+        deployment = read_deployment(record.state)
+        if deployment is None:
+            raise refused(f"{key} is not deployed at {self._location}", "NotFound")
+        at = iso(self._clock.now())
+        deployment, execution = commands.run_cron(deployment, key, workload_spec(record.body), ask, at)
+        self._write(record, _encode(deployment))
+        return _plain(execution)
+
+    def _on_volume(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+        ask = commands.parse_volume_command(name, spec)
+        record = self._commanded(key, ask.location)
+        state = read_volumes(record.state) or VolumeSetState(self._location)
+        capacity = volumeset_spec(record.body).initial_capacity
+        state = commands.on_volumes(state, ask, capacity, iso(self._clock.now()))
+        self._write(record, _encode(state))
+        return next(_plain(volume) for volume in state.volumes if volume.index == ask.volume_index)
+
+    def _commanded(self, key: Key, location: str) -> Record:
+        if location != self._location:
+            raise refused(f"the command is for {location or 'no location'}; this is {self._location}")
+        record = self._binding.record(key)
+        if record is None:
+            raise EngineError(f"there is no {key} at {location}", reason="NotFound", retry=False)
+        return record
+
+    def _write(self, record: Record, state: bytes) -> None:
+        self._records.applied.update_seen(record.key, record.location, record.health, state)
+        self._records.pending.add_many(record.source, [record.key])
+
+
+def _plain(value: msgspec.Struct) -> dict[str, Any]:
+    """``value`` as it reads in JSON."""
+    plain: dict[str, Any] = msgspec.json.decode(_encode(value))
+    return plain

@@ -1,0 +1,96 @@
+"""Which volumes belong to which workload, worked out from what is recorded: the same for every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from reconciler.engines.protocol import Seen
+from reconciler.engines.volumes import VolumeSetState, bound, read_volumes, released
+from reconciler.engines.workload_view import (
+    VOLUME_SCHEME,
+    mounted_volumesets,
+    replicas_at,
+    volumeset_spec,
+    workload_spec,
+)
+from reconciler.model.key import Key, Kind
+from reconciler.model.record import Record
+from reconciler.planning.plan import Action, Step
+from reconciler.records.store import Records
+
+_encode = msgspec.json.Encoder().encode
+_MOUNT = VOLUME_SCHEME.encode()
+
+
+class Binding:
+    """The volume sets of one location and their users (4-fields.md, section 6)."""
+
+    def __init__(self, records: Records, location: str, org: str) -> None:
+        self._records = records
+        self._location = location
+        self._org = org
+
+    def state(self, step: Step, past: Record | None) -> bytes:
+        """What a volume set is once ``step`` is done; ``past`` is what it goes on from."""
+        recorded = self.record(step.key)
+        there = read_volumes(recorded.state) if recorded else None
+        state = (read_volumes(past.state) if past else None) or VolumeSetState(self._location)
+        capacity = volumeset_spec(step.body).initial_capacity
+        user = self._user(step.key, there.used_by_workload if there else "")
+        if user is None:
+            return _encode(released(state, capacity))
+        return _encode(bound(state, self._link(user.key), self._replicas(user), capacity))
+
+    def along(self, step: Step, past: Record | None) -> Iterator[Seen]:
+        """The volume sets that change with the workload of ``step``: bound to its replicas, or let go."""
+        after = () if step.action is Action.DELETE else _mounts(step.body)
+        before = _mounts(past.body) if past else ()
+        for name in sorted({*after, *before}):
+            record = self.record(Key(Kind.VOLUMESET, step.key.gvc, name))
+            state = read_volumes(record.state) if record else None
+            if record is None or state is None:
+                continue
+            changed = self._with_user(state, step, name in after, volumeset_spec(record.body).initial_capacity)
+            if changed != state:
+                yield _seen(record, changed)
+
+    def record(self, key: Key, location: str | None = None) -> Record | None:
+        """What is recorded of ``key`` at ``location`` (None: this one)."""
+        at = self._location if location is None else location
+        return next((record for record in self._records.applied.get(key) if record.location == at), None)
+
+    def _user(self, volumeset: Key, known: str) -> Record | None:
+        """The workload that uses ``volumeset`` here already: the one it knows, else one that refers to it."""
+        candidates = [known.rpartition("/")[2]] if known else []
+        for text in self._records.desired.referrers(volumeset):
+            key = Key.parse(text)
+            if key.kind is Kind.WORKLOAD and key.gvc == volumeset.gvc:
+                candidates.append(key.name)
+        for name in candidates:
+            record = self.record(Key(Kind.WORKLOAD, volumeset.gvc, name))
+            if record is not None and volumeset.name in _mounts(record.body):
+                return record
+        return None
+
+    def _replicas(self, record: Record) -> int:
+        return replicas_at(workload_spec(record.body), self._location)
+
+    def _with_user(self, state: VolumeSetState, step: Step, mounted: bool, capacity: float) -> VolumeSetState:
+        link = self._link(step.key)
+        if mounted:
+            return bound(state, link, replicas_at(workload_spec(step.body), self._location), capacity)
+        return released(state, capacity) if state.used_by_workload == link else state
+
+    def _link(self, key: Key) -> str:
+        return f"/org/{self._org}/gvc/{key.gvc}/{key.kind}/{key.name}"
+
+
+def _seen(record: Record, state: VolumeSetState) -> Seen:
+    return Seen(record.key, record.location, record.health, _encode(state), record.digest, record.version)
+
+
+def _mounts(body: bytes) -> tuple[str, ...]:
+    """The volume sets that a workload mounts; most mount none, which is seen without reading the body."""
+    return mounted_volumesets(workload_spec(body)) if _MOUNT in body else ()

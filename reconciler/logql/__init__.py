@@ -1,0 +1,1 @@
+"""Log queries: a subset of LogQL, parsed and evaluated."""

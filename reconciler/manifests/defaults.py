@@ -1,0 +1,123 @@
+"""What the normal form of each kind needs beyond its schema: defaults that depend on other fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from reconciler.manifests.normalize import Dialect, translate
+from reconciler.model.key import Kind
+
+Body = dict[str, Any]
+
+
+def complete(kind: Kind, body: Body, dialect: Dialect) -> None:
+    """Fill in place what the schema of ``kind`` cannot: defaults that other fields decide."""
+    body.setdefault("description", body["name"])
+    fill = _COMPLETE.get(kind)
+    if fill is not None:
+        fill(body, dialect)
+
+
+def prepare(kind: Kind, body: Body) -> Body:
+    """``body`` in today's spelling, before the schema's defaults go in: the deprecated ``port`` as ``ports``."""
+    if kind is not Kind.WORKLOAD:
+        return body
+    spec = dict(body["spec"])
+    kind_of_workload = spec.get("type", "serverless")
+    spec["containers"] = [_with_ports(container) for container in spec["containers"]]
+    spec["defaultOptions"] = _with_metric(spec.get("defaultOptions", {}), kind_of_workload)
+    if "localOptions" in spec:
+        spec["localOptions"] = [_with_metric(options, kind_of_workload) for options in spec["localOptions"]]
+    return {**body, "spec": spec}
+
+
+def variables(kind: Kind, body: Body) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """The name of every environment variable that ``body`` sets, and the steps that lead to it; may lack fields."""
+    holders: list[tuple[tuple[str | int, ...], Body]] = []
+    if kind is Kind.GVC:
+        holders = [(("spec",), body.get("spec", {}))]
+    elif kind is Kind.WORKLOAD:
+        containers = body.get("spec", {}).get("containers", ())
+        holders = [(("spec", "containers", index), each) for index, each in enumerate(containers)]
+    for place, holder in holders:
+        for index, variable in enumerate(holder.get("env", ())):
+            yield (*place, "env", index, "name"), variable.get("name", "")
+
+
+def _with_ports(container: Body) -> Body:
+    if "port" not in container:
+        return container
+    rest = {name: value for name, value in container.items() if name != "port"}
+    return {**rest, "ports": [{"number": container["port"], "protocol": "http2"}]}
+
+
+def _with_metric(options: Body, workload_type: str) -> Body:
+    """The strategy and Capacity AI that are left out (4-fields.md, section 5, options)."""
+    autoscaling = dict(options.get("autoscaling", {}))
+    capacity_ai = options.get("capacityAI")
+    if "metric" not in autoscaling:
+        by_type = "cpu" if capacity_ai is False else "disabled"
+        autoscaling["metric"] = "concurrency" if workload_type == "serverless" else by_type
+    if autoscaling["metric"] == "latency":
+        autoscaling.setdefault("metricPercentile", "p50")
+    if capacity_ai is None:
+        capacity_ai = autoscaling["metric"] != "cpu" and workload_type != "cron"
+    return {**options, "autoscaling": autoscaling, "capacityAI": capacity_ai}
+
+
+def _workload(body: Body, dialect: Dialect) -> None:
+    spec = body["spec"]
+    for container in spec["containers"]:
+        _container(container, dialect)
+    first = _first_port(spec["containers"])
+    for container in spec["containers"]:
+        for probe in ("readinessProbe", "livenessProbe"):
+            if probe in container:
+                _probe_port(container[probe], _first_port([container]) or first)
+    if spec["type"] == "serverless" and first:
+        exposed = next(container for container in spec["containers"] if container.get("ports"))
+        exposed.setdefault("readinessProbe", {**_PROBE, "tcpSocket": {"port": first}})
+    for field in ("maxSurgeReplicas", "maxUnavailableReplicas"):
+        count = spec.get("rolloutOptions", {}).get(field)
+        if isinstance(count, str) and count.isdigit():
+            spec["rolloutOptions"][field] = int(count)
+    if spec["type"] == "stateful" and "rolloutOptions" in spec:
+        spec["rolloutOptions"].setdefault("scalingPolicy", "OrderedReady")
+
+
+_PROBE = {
+    "initialDelaySeconds": 0,
+    "periodSeconds": 10,
+    "timeoutSeconds": 1,
+    "successThreshold": 1,
+    "failureThreshold": 3,
+}
+
+
+def _container(container: Body, dialect: Dialect) -> None:
+    image = container["image"]
+    if image.startswith("//"):
+        container["image"] = f"/org/{dialect.org}/{image[2:]}"
+    if dialect.scheme != "platform":
+        container["args"] = [translate(arg, dialect.scheme) for arg in container["args"]]
+        if "command" in container:
+            container["command"] = translate(container["command"], dialect.scheme)
+
+
+def _first_port(containers: list[Body]) -> int:
+    return next((port["number"] for container in containers for port in container.get("ports", ())), 0)
+
+
+def _probe_port(probe: Body, port: int) -> None:
+    for form in ("httpGet", "tcpSocket", "grpc"):
+        if form in probe and port:
+            probe[form] = {"port": port, **probe[form]}
+
+
+def _policy(body: Body, _: Dialect) -> None:
+    if "targetQuery" in body:
+        body["targetQuery"].setdefault("kind", body["targetKind"])
+
+
+_COMPLETE: dict[Kind, Callable[[Body, Dialect], None]] = {Kind.WORKLOAD: _workload, Kind.POLICY: _policy}

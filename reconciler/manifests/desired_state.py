@@ -1,0 +1,61 @@
+"""What the checks between resources ask of the whole desired state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from reconciler.manifests.rules.context import World
+from reconciler.model.finding import Pointer
+from reconciler.model.resource import Reference, Resource
+
+
+class Site(msgspec.Struct, frozen=True):
+    """Where a resource is written: enough to find the line of any of its values.
+
+    ``source`` names the source where that is another one, whose files cannot be read here.
+    """
+
+    path: str
+    blob: str
+    position: int
+    source: str = ""
+
+
+class Desired(World, Protocol):
+    """The whole desired state as it would be after the change, and what exists besides."""
+
+    def expect(self, keys: Iterable[str]) -> None:
+        """Be told which keys are asked about next, so that they can be read together."""
+
+    def exists(self, target: str) -> bool:
+        """Whether a link to ``target`` is satisfied."""
+
+    def nothing_else(self) -> bool:
+        """Whether the change is all that is desired."""
+
+    def resource(self, key: str) -> Resource | None:
+        """A resource that this source asks for, with its body and questions."""
+
+    def referrers(self, target: str) -> Sequence[str]:
+        """Keys of unchanged resources that refer to ``target``."""
+
+    def searching(self) -> Sequence[str]:
+        """Keys of all GVCs that find locations by a query."""
+
+    def references_before(self, key: str) -> Sequence[Reference]:
+        """What a resource referred to in the last good revision."""
+
+    def site(self, key: str) -> Site:
+        """Where an existing resource is written."""
+
+    def similar(self, target: str) -> Sequence[str]:
+        """Keys that somebody who wrote ``target`` may have meant."""
+
+    def place(self, site: Site, pointer: Pointer) -> tuple[int, int]:
+        """Line and column of a value."""
+
+    def ignored(self, site: Site, line: int, rule: str) -> bool:
+        """Whether a comment silences the warnings of a rule on a line."""

@@ -1,0 +1,101 @@
+"""Schemas compiled to what generic code needs of them: defaults, links, list manners, classes of change.
+
+The annotations are ours and validators ignore them: ``x-link``, ``x-depends``, ``x-peers``, ``x-uri``, ``x-set``,
+``x-named``, ``x-sorted``, ``x-change``, ``x-secret``; docs/schemas.md says what each means.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from reconciler.documents.schema.loader import load_schema
+
+
+class Shape(msgspec.Struct):
+    """One place in a schema. ``plain``: nothing at or below it is filled, linked or sorted.
+
+    ``fill`` holds the defaults of its fields in normal form, ``fill_open`` those that are lists or mappings, which
+    need a copy; ``active`` are the fields that are not plain.
+    """
+
+    properties: dict[str, Shape] = {}
+    active: tuple[tuple[str, Shape], ...] = ()
+    extra: Shape | None = None
+    items: Shape | None = None
+    fill: dict[str, Any] = {}
+    fill_open: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
+    depends: bool = True
+    peers: tuple[str, ...] = ()
+    uri: bool = False
+    is_set: bool = False
+    named: str = ""
+    is_sorted: bool = False
+    change: str = ""
+    secret: bool = False
+    plain: bool = True
+
+    def member(self, name: str) -> Shape | None:
+        """The shape of the field ``name``, None where nothing is known of it."""
+        return self.properties.get(name, self.extra)
+
+
+@cache
+def shape_of(name: str) -> Shape:
+    """The compiled schema of a kind."""
+    return _compile(load_schema(name))
+
+
+@cache
+def secret_shape(secret_type: str) -> Shape:
+    """The compiled schema of the data of secrets of one type, which ``shape_of`` keeps closed."""
+    forms = {form["if"]["properties"]["type"]["const"]: form["then"] for form in load_schema("secret")["allOf"]}
+    return _compile(forms[secret_type]["properties"]["data"])
+
+
+def _compile(schema: dict[str, Any]) -> Shape:
+    shape = Shape(
+        link=tuple(schema.get("x-link", ())),
+        depends=schema.get("x-depends", True),
+        peers=tuple(schema.get("x-peers", ())),
+        uri=schema.get("x-uri", False),
+        is_set=schema.get("x-set", False),
+        named=schema.get("x-named", ""),
+        is_sorted=schema.get("x-sorted", False),
+        change=schema.get("x-change", ""),
+        secret=schema.get("x-secret", False),
+    )
+    if shape.secret:
+        return shape
+    parts = _parts(schema)
+    shape.properties = {name: _compile(child) for part in parts for name, child in part.get("properties", {}).items()}
+    shape.active = tuple((name, child) for name, child in shape.properties.items() if not child.plain)
+    shape.fill = {
+        name: _settled(shape.properties[name], child["default"])
+        for name, child in schema.get("properties", {}).items()
+        if "default" in child
+    }
+    shape.fill_open = tuple(name for name, default in shape.fill.items() if isinstance(default, dict | list))
+    shape.items = next((_compile(part["items"]) for part in reversed(parts) if "items" in part), None)
+    extra = schema.get("additionalProperties")
+    shape.extra = _compile(extra) if isinstance(extra, dict) else None
+    children = [*shape.properties.values(), *filter(None, (shape.items, shape.extra))]
+    formed = shape.link or shape.uri or shape.fill or shape.is_set or shape.is_sorted
+    shape.plain = not formed and all(child.plain for child in children)
+    return shape
+
+
+def _settled(shape: Shape, default: Any) -> Any:
+    """A default in normal form; no schema has a link in one."""
+    if isinstance(default, dict):
+        return {**shape.fill, **{name: _settled(shape.properties[name], member) for name, member in default.items()}}
+    return sorted(default) if shape.is_set else default
+
+
+def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """``schema`` and the alternatives in it, the outermost last, so that it wins."""
+    parts = [part for word in ("allOf", "anyOf", "oneOf") for part in schema.get(word, ())]
+    return [*(part for part in parts if isinstance(part, dict)), schema]

@@ -1,0 +1,179 @@
+"""The normal form: defaults filled, links full, order-free lists sorted; references are collected on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from reconciler.manifests.field_schema import Shape
+from reconciler.manifests.links import NOT_LOOKED_UP, LinkError, parse_link, uri_target
+from reconciler.model.key import KINDS, Key, Kind
+from reconciler.model.resource import OPEN_GVC, Bond, Reference
+from reconciler.sops.keys import Keyring
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """What the settings say of how manifests are written: the org, and the spelling of ``platform`` in them.
+
+    ``keyring`` opens encrypted secrets. ``secrets`` is what those in plain text are: ``any`` for a warning,
+    ``encrypted-only`` for an error; empty where nothing is to be said.
+    """
+
+    org: str
+    scheme: str = "platform"
+    secret_key: bytes = b""
+    keyring: Keyring = Keyring()
+    secrets: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """How a URI begins in manifests of this spelling."""
+        return f"{self.scheme}://"
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """A value that the normal form cannot take; ``pointer`` is its JSON pointer."""
+
+    pointer: str
+    message: str
+    suggestion: str = ""
+
+
+class Former:
+    """Brings one document into normal form; ``references`` and ``troubles`` are what it met.
+
+    ``unsorted`` says that a sorted list holds links whose GVC is still open, so that their order may change with it.
+    """
+
+    __slots__ = ("dialect", "gvc", "references", "troubles", "unsorted")
+
+    def __init__(self, dialect: Dialect, gvc: str = "") -> None:
+        self.dialect = dialect
+        self.gvc = gvc
+        self.references: list[Reference] = []
+        self.troubles: list[Trouble] = []
+        self.unsorted = False
+
+    def form(self, shape: Shape, value: Any, pointer: str = "") -> Any:
+        """``value`` in the normal form of ``shape``."""
+        kind = type(value)
+        if kind is dict:
+            return self._mapping(shape, value, pointer)
+        if kind is list:
+            return self._sequence(shape, value, pointer)
+        if kind is str:
+            if shape.link:
+                return self._link(shape, value, pointer)
+            if shape.uri and (self.dialect.scheme != "platform" or value.startswith("platform://")):
+                return self._uri(value, pointer)
+        return value
+
+    def _mapping(self, shape: Shape, value: dict[str, Any], pointer: str) -> dict[str, Any]:
+        # A first load spends its time here: what can be copied at once is, and only what needs forming is looked at.
+        formed = shape.fill | value
+        for name in shape.fill_open:
+            if name not in value:
+                formed[name] = formed[name].copy()
+        for name, child in shape.active:
+            if name in value:
+                formed[name] = self.form(child, value[name], f"{pointer}/{name}")
+        extra = shape.extra
+        if extra is not None and not extra.plain:
+            others = value.keys() - shape.properties.keys()
+            formed |= {name: self.form(extra, value[name], f"{pointer}/{escaped(name)}") for name in others}
+        return formed
+
+    def _sequence(self, shape: Shape, value: list[Any], pointer: str) -> list[Any]:
+        items = shape.items
+        formed = value
+        if items is not None and not items.plain:
+            formed = [self.form(items, item, f"{pointer}/{index}") for index, item in enumerate(value)]
+        if shape.is_set:
+            self.unsorted |= self.gvc == OPEN_GVC and any(OPEN_GVC in item for item in formed if type(item) is str)
+            return sorted(set(formed))
+        if shape.is_sorted:
+            return sorted(formed, key=_written if not shape.named else lambda item: str(item.get(shape.named, "")))
+        return formed
+
+    def _link(self, shape: Shape, value: str, pointer: str) -> str:
+        bare = KINDS.get(shape.link[0]) if len(shape.link) == 1 else None
+        try:
+            link = parse_link(value, self.dialect.org, self.gvc, bare)
+        except LinkError as error:
+            self.troubles.append(Trouble(pointer, str(error)))
+            return value
+        if shape.link != ("*",) and link.kind not in shape.link:
+            wanted = " or ".join(shape.link)
+            self.troubles.append(Trouble(pointer, f"links to a {link.kind} where a link to a {wanted} is wanted"))
+        if link.kind not in NOT_LOOKED_UP:
+            depends = shape.depends and link.kind not in shape.peers
+            self.references.append(Reference(link.target, pointer, Bond.ORDER if depends else Bond.NONE))
+        return link.full
+
+    def _uri(self, value: str, pointer: str) -> str:
+        if self.dialect.scheme != "platform":
+            value = translate(value, self.dialect.scheme)
+        if value.startswith("platform://"):
+            try:
+                self.references.append(Reference(uri_target(value, self.gvc), pointer))
+            except LinkError as error:
+                self.troubles.append(Trouble(pointer, str(error)))
+        elif pointer.endswith("/uri") and value.partition("://")[2].startswith(("secret/", "volumeset/")):
+            ours = f"{self.dialect.prefix}{value.partition('://')[2]}"
+            self.troubles.append(Trouble(pointer, "mounts from a scheme that does not exist", f"did you mean {ours}?"))
+        return value
+
+
+_written = msgspec.json.Encoder(order="deterministic").encode
+"""What entries without a name are sorted by."""
+
+
+def escaped(name: str) -> str:
+    """``name`` as a step of a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def translate(value: str, scheme: str) -> str:
+    """A text of another spelling in ours: its URI, and the built-in variables that it embeds."""
+    if value.startswith(f"{scheme}://"):
+        return "platform" + value[len(scheme) :]
+    return value.replace(f"$({scheme.upper()}_", "$(PLATFORM_")
+
+
+def respelled(value: Any, scheme: str) -> Any:
+    """``value`` with every text in it in our spelling, as rules expect it."""
+    if isinstance(value, dict):
+        return {name: respelled(member, scheme) for name, member in value.items()}
+    if isinstance(value, list):
+        return [respelled(item, scheme) for item in value]
+    return translate(value, scheme) if isinstance(value, str) else value
+
+
+def whole_numbers(value: Any) -> Any:
+    """``value`` with 80.0 as 80, which validators hold to be the same."""
+    if isinstance(value, dict):
+        return {name: whole_numbers(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [whole_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def depends_on(text: str, dialect: Dialect, gvc: str, pointer: str) -> tuple[list[Reference], list[Trouble]]:
+    """The tag ``reconciler/depends-on``: keys or links, parted by commas or blanks; each must be Healthy first."""
+    references, troubles = [], []
+    for word in text.replace(",", " ").split():
+        try:
+            references.append(Reference(_dependency(word, dialect, gvc), pointer, Bond.HEALTHY))
+        except ValueError as error:
+            troubles.append(Trouble(pointer, f"reconciler/depends-on: {error}"))
+    return references, troubles
+
+
+def _dependency(word: str, dialect: Dialect, gvc: str) -> str:
+    if word.startswith("/"):
+        return parse_link(word, dialect.org, gvc).target
+    kind, _, name = word.partition("/")
+    if gvc and kind in (Kind.WORKLOAD, Kind.IDENTITY, Kind.VOLUMESET) and "/" not in name:
+        return str(Key(Kind(kind), gvc, name))
+    return str(Key.parse(word))

@@ -1,0 +1,132 @@
+"""One document against the rules of its kind: what breaks them, and what they have to ask about other resources."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from reconciler.manifests.normalize import escaped, whole_numbers
+from reconciler.manifests.rules import rules_of
+from reconciler.model.finding import Ask, Flaw, Pointer
+from reconciler.model.key import Kind
+from reconciler.model.kinds.base import Envelope
+from reconciler.model.resource import Question
+from reconciler.model.rule import Rule
+
+if TYPE_CHECKING:
+    from reconciler.documents.schema.dialect import Breach
+
+_EMPTY: dict[str, Any] = {"object": {}, "array": [], "string": "", "integer": 0, "number": 0, "boolean": False}
+
+
+class Torn(NamedTuple):
+    """A value that does not fit the schema; ``types`` are those that it should have where it has another one."""
+
+    at: Pointer
+    types: Sequence[str] = ()
+
+
+class Judgement(NamedTuple):
+    """What the rules hold against a document, and what they ask."""
+
+    flaws: list[tuple[Rule, Flaw]]
+    questions: list[Question]
+
+
+def judge(kind: Kind, value: dict[str, Any], torn: Sequence[Torn] = ()) -> Judgement:
+    """Hold ``value``, as it is written but for what is ``torn``, to the rules of ``kind``.
+
+    Nothing is said that rests on a torn value.
+    """
+    rules = rules_of(kind)
+    flaws: list[tuple[Rule, Flaw]] = []
+    questions: list[Question] = []
+    view = _view(value, rules.view)
+    for rule, check in rules.entries if view is not None else ():
+        for found in check(view):
+            if torn and any(_overlap(found, each.at) for each in torn):
+                continue
+            if isinstance(found, Ask):
+                questions.append(Question(rule.id, found.target, _written(found.at), found.detail))
+            else:
+                flaws.append((rule, found))
+    return Judgement(flaws, questions)
+
+
+@lru_cache(maxsize=4096)
+def _written(at: Pointer) -> str:
+    """``at`` as a JSON pointer; most manifests ask at the same few places."""
+    return "".join([f"/{escaped(step) if isinstance(step, str) else step}" for step in at])
+
+
+def mended(value: dict[str, Any], torn: Iterable[Torn]) -> dict[str, Any]:
+    """A copy of ``value`` in which what has the wrong type is left out, or in a list takes no room of its own."""
+    whole: dict[str, Any] = _copied(value)
+    for each in torn:
+        if each.types and each.at:
+            _mend(whole, each)
+    return whole
+
+
+def torn_by(breach: Breach) -> Torn:
+    """Where ``breach`` leaves nothing to judge by: at a value of the wrong type, or at a field that is missing."""
+    if breach.keyword == "type":
+        return Torn(breach.path, [breach.asked] if isinstance(breach.asked, str) else breach.asked)
+    return Torn((*breach.path, breach.field) if breach.keyword == "required" else breach.path)
+
+
+def missing(places: Collection[Pointer]) -> list[Torn]:
+    """What to leave out where the values at ``places`` are not known: for an item of a list the whole list."""
+    found = []
+    for at in sorted(places, key=str):
+        while at and isinstance(at[-1], int):
+            at = at[:-1]
+        found.append(Torn(at, ("string",)))
+    return found
+
+
+def within(at: Pointer, places: Container[Pointer]) -> bool:
+    """Whether ``at`` is one of ``places``, or below one."""
+    return any(at[:length] in places for length in range(len(at) + 1))
+
+
+def _mend(whole: dict[str, Any], torn: Torn) -> None:
+    holder: Any = whole
+    for step in torn.at[:-1]:
+        holder = _at(holder, step)
+    last = torn.at[-1]
+    if isinstance(holder, dict):
+        holder.pop(last, None)
+    elif isinstance(holder, list):
+        holder[int(last)] = _copied(_EMPTY[torn.types[0]])
+
+
+def _at(holder: Any, step: str | int) -> Any:
+    if isinstance(holder, dict):
+        return holder.get(step)
+    return holder[int(step)] if isinstance(holder, list) else None
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copied(member) for name, member in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
+
+
+def _view(value: dict[str, Any], view: type[Envelope]) -> Envelope | None:
+    try:
+        return msgspec.convert(value, view)
+    except msgspec.ValidationError:
+        # 80.0 is a whole number to a schema and none to a view.
+        try:
+            return msgspec.convert(whole_numbers(value), view)
+        except msgspec.ValidationError:
+            return None
+
+
+def _overlap(found: Flaw | Ask, torn: Pointer) -> bool:
+    places = (found.at, *found.also) if isinstance(found, Flaw) else (found.at,)
+    return any(at[: len(torn)] == torn[: len(at)] for at in places)

@@ -1,0 +1,78 @@
+"""Object stores of cloud providers, mounted as volumes: who asks them, and whether they can be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.registry import rule, warning
+from reconciler.manifests.rules.text import quoted
+from reconciler.model.finding import Flaw, Pointer
+from reconciler.model.key import Kind
+from reconciler.model.kinds.workload import External, Workload
+
+HOSTS = {
+    "s3": ("amazonaws.com", "*.s3.REGION.amazonaws.com"),
+    "gs": ("storage.googleapis.com", "storage.googleapis.com"),
+    "azureblob": ("blob.core.windows.net", "*.blob.core.windows.net"),
+    "azurefs": ("file.core.windows.net", "*.file.core.windows.net"),
+}
+"""By the scheme of a mount: the domain of the provider's object storage, and a host name that lets it be reached."""
+_SCHEMES = tuple(f"{scheme}://" for scheme in HOSTS)
+
+
+@rule("object-store-identity", "document 1, Authentication, rule 5; 4-fields.md, section 12", Kind.WORKLOAD)
+def identity(workload: Workload) -> Iterator[Flaw]:
+    """A workload that mounts an object store has an identity.
+
+    The store is asked in the name of the workload's identity, through its cloud access; keys that a container brings
+    along are not used for mounts.
+    """
+    if workload.spec.identity_link:
+        return
+    for at, uri in _mounts(workload):
+        message = f"{quoted(uri)} is read through the workload's identity, and it has none"
+        hint = "add `identityLink`, to an identity with cloud access for this provider"
+        yield Flaw(at, message, hint, also=(("spec", "identityLink"),))
+
+
+@warning("object-store-outbound", "document 1, Firewall; 4-fields.md, section 12", Kind.WORKLOAD)
+def outbound(workload: Workload) -> Iterator[Flaw]:
+    """A workload that mounts an object store may reach all addresses, or the provider's storage hosts.
+
+    The mount is filled over the network from within the replica, and whatever the firewall does not list is closed.
+    """
+    reached: dict[str, bool] = {}
+    for at, uri in _mounts(workload):
+        scheme = uri.partition("://")[0]
+        if scheme not in reached:
+            reached[scheme] = _open(workload.spec.firewall_config.external, scheme)
+        if not reached[scheme]:
+            message = f"the firewall lets nothing out to where {quoted(uri)} is kept"
+            hint = f"add {HOSTS[scheme][1]} to `firewallConfig.external.outboundAllowHostname`"
+            yield Flaw(at, message, hint, also=(("spec", "firewallConfig"),))
+
+
+def _mounts(workload: Workload) -> Iterator[tuple[Pointer, str]]:
+    """Each mount of an object store, with the pointer to its address."""
+    for index, container in enumerate(workload.spec.containers):
+        for step, volume in enumerate(container.volumes):
+            if volume.uri.startswith(_SCHEMES):
+                yield ("spec", "containers", index, "volumes", step, "uri"), volume.uri
+
+
+def _open(external: External, scheme: str) -> bool:
+    """Whether the storage hosts of ``scheme`` may be reached."""
+    if any(each.endswith("/0") for each in external.outbound_allow_cidr):
+        return True
+    return any(_reaches(host.lower(), scheme) for host in external.outbound_allow_hostname)
+
+
+def _reaches(host: str, scheme: str) -> bool:
+    """Whether the firewall's entry ``host`` covers the storage hosts of ``scheme``, or some of them."""
+    domain = HOSTS[scheme][0]
+    name = host.removeprefix("*.")
+    if host != name and f".{domain}".endswith(f".{name}"):
+        return True
+    if not f".{name}".endswith(f".{domain}"):
+        return False
+    return scheme != "s3" or host != name or any(label.startswith("s3") for label in name.split("."))

@@ -1,0 +1,32 @@
+"""What holds between the containers of a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.registry import rule
+from reconciler.manifests.rules.text import quoted
+from reconciler.model.finding import Flaw
+from reconciler.model.key import Kind
+from reconciler.model.kinds.workload import Workload
+
+
+@rule("container-name-unique", "document 1, Container", Kind.WORKLOAD)
+def unique_names(workload: Workload) -> Iterator[Flaw]:
+    """No two containers of a workload have the same name.
+
+    Containers reach each other by name, and commands that override a container for one run choose it by name.
+    """
+    containers = workload.spec.containers
+    if len(containers) < 2:
+        return
+    first: dict[str, int] = {}
+    for index, container in enumerate(containers):
+        earlier = first.setdefault(container.name, index)
+        if earlier != index and container.name:
+            yield Flaw(
+                ("spec", "containers", index, "name"),
+                f"another container of this workload is called {quoted(container.name)} already",
+                "give each container a name of its own",
+                also=(("spec", "containers", earlier, "name"),),
+            )

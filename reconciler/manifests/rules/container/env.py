@@ -1,0 +1,129 @@
+"""Environment variables: their names, what their values refer to, and PORT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.references import VOLUMESET
+from reconciler.manifests.rules.registry import Words, answer, rule
+from reconciler.manifests.rules.text import quoted
+from reconciler.model.finding import Ask, Flaw, Pointer
+from reconciler.model.key import Kind
+from reconciler.model.kinds.gvc import Gvc
+from reconciler.model.kinds.workload import Container, Variable, Workload
+from reconciler.model.resource import OPEN_GVC, Question, pointer_parts
+
+
+class Holder(Protocol):
+    """What has environment variables: a container, or the body of a GVC."""
+
+    @property
+    def env(self) -> tuple[Variable, ...]:
+        """The variables as they are written."""
+
+
+def holders(view: Workload | Gvc) -> Sequence[Holder]:
+    """The containers of a workload, or the body of a GVC alone."""
+    return view.spec.containers if isinstance(view, Workload) else (view.spec,)
+
+
+def env_of(view: Workload | Gvc, index: int) -> Pointer:
+    """Where the variables of holder ``index`` stand."""
+    return ("spec", "containers", index, "env") if isinstance(view, Workload) else ("spec", "env")
+
+
+def asking(question: Question, workload: Workload) -> Container:
+    """The container of ``workload`` that ``question`` was asked for; an empty one where it is there no more."""
+    index = pointer_parts(question.pointer)[2]
+    containers = workload.spec.containers
+    return containers[index] if isinstance(index, int) and index < len(containers) else Container()
+
+
+@rule("env-duplicate", "4-fields.md, section 5, container", Kind.WORKLOAD, Kind.GVC)
+def duplicates(view: Workload | Gvc) -> Iterator[Flaw]:
+    """A variable is set once in a container, and once in a GVC.
+
+    Of two with one name only one can reach the program, and which of them is not said.
+    """
+    for index, holder in enumerate(holders(view)):
+        if len({variable.name for variable in holder.env}) == len(holder.env):
+            continue
+        place = env_of(view, index)
+        first: dict[str, int] = {}
+        for step, variable in enumerate(holder.env):
+            earlier = first.setdefault(variable.name, step)
+            if earlier != step and variable.name:
+                also = ((*place, earlier, "name"),)
+                yield Flaw(
+                    (*place, step, "name"), f"{quoted(variable.name)} is set already", "keep one of the two", also
+                )
+
+
+@rule("env-reference", "document 1, Container, env", Kind.WORKLOAD)
+def references(workload: Workload) -> Iterator[Flaw]:
+    """The value of a variable is plain text, or refers to a secret.
+
+    A volume set holds files and no text: it is mounted, and there is nothing of it that a variable could hold.
+    """
+    for index, container in enumerate(workload.spec.containers):
+        for step, variable in enumerate(container.env):
+            if variable.value.startswith(VOLUMESET):
+                at = ("spec", "containers", index, "env", step, "value")
+                yield Flaw(at, "a variable cannot hold a volume set", "mount it: list it in `volumes` with a `path`")
+
+
+@rule("env-port", "document 1, Built-in environment variables, rule 2; 4-fields.md, section 12", Kind.WORKLOAD)
+def port(workload: Workload) -> Iterator[Flaw | Ask]:
+    """`PORT` is one of the ports that the container declares, where it declares any.
+
+    The platform sets `PORT` to the container's first port itself and sends requests to the declared ports only; a
+    program that listens elsewhere gets none. With `inheritEnv` this holds for the `PORT` of the GVC too.
+    """
+    for index, container in enumerate(workload.spec.containers):
+        step = next((step for step, each in enumerate(container.env) if each.name == "PORT"), None)
+        if step is None:
+            if container.inherit_env and (container.ports or container.port):
+                yield Ask(("spec", "containers", index, "inheritEnv"), f"gvc/{workload.gvc or OPEN_GVC}")
+        elif not _fits(container.env[step].value, container):
+            place = ("spec", "containers", index)
+            words = _misfit(container.env[step].value, container, workload.spec.type)
+            yield Flaw((*place, "env", step, "value"), *words, ((*place, "ports"), (*place, "port")))
+
+
+@answer("env-port", lambda question, world: not _ports_of(question.target, world))
+def inherited_port(question: Question, subject: str, world: World) -> Iterator[Words]:
+    """The GVC sets PORT, and the container that inherits it declares other ports."""
+    values = _ports_of(question.target, world)
+    workload = world.look(subject, Workload) if values else None
+    if workload is None:
+        return
+    container = asking(question, workload)
+    for value in values:
+        if not _fits(value, container):
+            message, hint = _misfit(value, container, workload.spec.type)
+            yield f"inherited with the GVC's variables: {message}", hint
+
+
+def _ports_of(gvc: str, world: World) -> list[str]:
+    """What ``gvc`` sets PORT to, where it is known and does."""
+    found = world.look(gvc, Gvc)
+    return [each.value for each in found.spec.env if each.name == "PORT"] if found is not None else []
+
+
+def _misfit(value: str, container: Container, type_: str) -> Words:
+    first = container.ports[0].number if container.ports else container.port
+    more = ", or add the port to `ports`" if container.ports and type_ != "serverless" else ""
+    hint = f"leave PORT out, since the platform sets it to {first}{more}"
+    return f"PORT is {quoted(value)}, which is no port of this container", hint
+
+
+def _fits(value: str, container: Container) -> bool:
+    """Whether ``value`` may be the PORT of ``container``; one that is put together when it starts may."""
+    if "$(" in value or value.startswith("platform://"):
+        return True
+    numbers = [str(each.number) for each in container.ports]
+    if container.port:
+        numbers.append(str(container.port))
+    return not numbers or value in numbers

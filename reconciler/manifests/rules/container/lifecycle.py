@@ -1,0 +1,47 @@
+"""Hooks of a container's life."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.registry import warning
+from reconciler.model.finding import Flaw
+from reconciler.model.key import Kind
+from reconciler.model.kinds.workload import Workload
+
+_WAITS = ("sleep", "wait", "drain", "timeout", "netstat", "/proc/net", "lsof")
+"""What stands in a command that lets time pass, or that looks for requests in flight."""
+_SCRIPTS = (".sh", ".bash", ".py", ".pl", ".rb", ".js")
+
+
+@warning("prestop-sleep", "document 1, Replica termination sequence", Kind.WORKLOAD)
+def prestop(workload: Workload) -> Iterator[Flaw]:
+    """A `preStop` hook lets time pass, or waits for the requests that are still there.
+
+    The hook takes the place of the 45 seconds that the platform waits otherwise. While load balancers learn that the
+    replica goes they still send it requests; where the hook ends at once, the program is told to end in their midst.
+    """
+    for index, container in enumerate(workload.spec.containers):
+        hook = container.lifecycle.pre_stop
+        if hook is None or hook.exec is None or not (container.ports or container.port):
+            continue
+        if hook.exec.command and not _waits(hook.exec.command):
+            at = ("spec", "containers", index, "lifecycle", "preStop", "exec", "command")
+            yield Flaw(
+                at,
+                "this hook neither sleeps nor waits, so requests may still arrive when the container ends",
+                f'sleep first: `["sh", "-c", "sleep 15; {_line(hook.exec.command)}"]`',
+            )
+
+
+def _waits(command: tuple[str, ...]) -> bool:
+    """Whether ``command`` waits for something, or is a script whose text nobody sees here."""
+    text = " ".join(command)
+    return any(word in text for word in _WAITS) or any(word.endswith(_SCRIPTS) for word in text.split())
+
+
+def _line(command: tuple[str, ...]) -> str:
+    """``command`` for a shell, between double quotes; "…" where it is too long to show or has quotes itself."""
+    line = command[2] if len(command) == 3 and command[1] == "-c" else shlex.join(command)
+    return line if len(line) <= 60 and line.isprintable() and not {'"', "\\", "`"} & set(line) else "…"

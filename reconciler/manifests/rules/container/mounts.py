@@ -1,0 +1,152 @@
+"""Volumes: how many, where they are mounted, and on which workloads."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.registry import rule, warning
+from reconciler.manifests.rules.text import quoted
+from reconciler.model.finding import Flaw
+from reconciler.model.key import Kind
+from reconciler.model.kinds.workload import Volume, Workload
+
+MOST = 15
+RESERVED = frozenset({"/dev", "/dev/log", "/tmp", "/var", "/var/log"})
+_VOLUMESET = "platform://volumeset/"
+
+
+@rule("volume-count", "document 1, Limits; 4-fields.md, section 5, container", Kind.WORKLOAD)
+def count(workload: Workload) -> Iterator[Flaw]:
+    """The containers of a workload have at most 15 volumes together.
+
+    What several containers mount from the same place at the same path counts once.
+    """
+    containers = workload.spec.containers
+    if len(containers) == 1 and len(containers[0].volumes) <= MOST:
+        return
+    mounted: set[tuple[str, str]] = set()
+    for index, container in enumerate(containers):
+        for step, volume in enumerate(container.volumes):
+            mounted.add((volume.uri, _normal(volume.path)))
+            if len(mounted) > MOST:
+                at = ("spec", "containers", index, "volumes", step)
+                message = f"this is one volume more than the {MOST} that all containers may have together"
+                yield Flaw(at, message, "mount fewer, or split the workload")
+                return
+
+
+@rule("mount-reserved", "document 1, Limits, reserved mount paths", Kind.WORKLOAD)
+def reserved(workload: Workload) -> Iterator[Flaw]:
+    """Nothing is mounted at `/dev`, `/dev/log`, `/tmp`, `/var` or `/var/log`.
+
+    The platform mounts these itself. Folders below them are free, such as `/var/lib/orders`.
+    """
+    for index, container in enumerate(workload.spec.containers):
+        for step, volume in enumerate(container.volumes):
+            path = _normal(volume.path)
+            if path in RESERVED:
+                yield Flaw(
+                    ("spec", "containers", index, "volumes", step, "path"),
+                    f"{quoted(path)} is reserved for the platform",
+                    f"mount it elsewhere, or at a folder below, such as {quoted(f'{path}/{_name(volume.uri)}')}",
+                )
+
+
+@rule("mount-duplicate", "document 1, Limits, mount path", Kind.WORKLOAD)
+def duplicates(workload: Workload) -> Iterator[Flaw]:
+    """A container mounts one volume at a path.
+
+    Of two at the same path only one could be seen. `/a/` and `/a` are the same path.
+    """
+    for index, container in enumerate(workload.spec.containers):
+        if len(container.volumes) < 2:
+            continue
+        first: dict[str, int] = {}
+        place = ("spec", "containers", index, "volumes")
+        for step, volume in enumerate(container.volumes):
+            earlier = first.setdefault(_normal(volume.path), step)
+            if earlier != step and volume.path:
+                yield Flaw(
+                    (*place, step, "path"),
+                    f"{quoted(container.volumes[earlier].uri)} is mounted at {quoted(volume.path)} already",
+                    "choose another path for one of them",
+                    also=((*place, earlier, "path"),),
+                )
+
+
+@rule("mount-nested", "4-fields.md, section 5, container", Kind.WORKLOAD)
+def nested(workload: Workload) -> Iterator[Flaw]:
+    """No volume is mounted inside another.
+
+    The outer one would hide the inner one or be written through to it, by the order in which they are mounted.
+    """
+    for index, container in enumerate(workload.spec.containers):
+        if len(container.volumes) < 2:
+            continue
+        place = ("spec", "containers", index, "volumes")
+        for step, outer in _inside(container.volumes):
+            yield Flaw(
+                (*place, step, "path"),
+                f"this is inside {quoted(container.volumes[outer].path)}, where another volume is mounted",
+                "mount the two side by side",
+                also=((*place, outer, "path"),),
+            )
+
+
+@rule("volumeset-needs-stateful", "document 1, Stateful workloads; 4-fields.md, section 5", Kind.WORKLOAD)
+def volumesets(workload: Workload) -> Iterator[Flaw]:
+    """Only a stateful workload mounts volume sets.
+
+    A volume belongs to one replica for good, and only the replicas of a stateful workload are told apart.
+    """
+    if workload.spec.type == "stateful":
+        return
+    for index, container in enumerate(workload.spec.containers):
+        for step, volume in enumerate(container.volumes):
+            if volume.uri.startswith(_VOLUMESET):
+                yield Flaw(
+                    ("spec", "containers", index, "volumes", step, "uri"),
+                    f"a {workload.spec.type} workload cannot mount a volume set",
+                    "make it `type: stateful`, or mount scratch:// where nothing has to last",
+                    also=(("spec", "type"),),
+                )
+
+
+@warning("recovery-policy-deprecated", "4-fields.md, section 5, container", Kind.WORKLOAD)
+def recovery_policy(workload: Workload) -> Iterator[Flaw]:
+    """A volume has no `recoveryPolicy`.
+
+    The field is deprecated and has no effect: volumes are kept until their volume set goes.
+    """
+    for index, container in enumerate(workload.spec.containers):
+        for step, volume in enumerate(container.volumes):
+            if volume.recovery_policy:
+                at = ("spec", "containers", index, "volumes", step, "recoveryPolicy")
+                yield Flaw(at, "`recoveryPolicy` is deprecated and has no effect", "leave it out", on_key=True)
+
+
+def _normal(path: str) -> str:
+    """``/a//b/./c/`` → ``/a/b/c``; "" for what is no absolute path."""
+    if "//" in path or "/." in path or path.endswith("/"):
+        path = "/" + posixpath.normpath(path).lstrip("/") if path.startswith("/") else ""
+    return path
+
+
+def _inside(volumes: tuple[Volume, ...]) -> Iterator[tuple[int, int]]:
+    """Positions of each volume that is mounted inside another one, and of that one.
+
+    In order of path with a slash behind it, whatever is inside a path follows right after it.
+    """
+    paths = sorted((f"{_normal(volume.path)}/", step) for step, volume in enumerate(volumes) if volume.path[:1] == "/")
+    top, outer = "", -1
+    for path, step in paths:
+        if top and path != top and path.startswith(top):
+            yield step, outer
+        elif path != top:
+            top, outer = path, step
+
+
+def _name(uri: str) -> str:
+    """A folder's name after what is mounted: ``s3://logs`` → ``logs``."""
+    return uri.rpartition("/")[2][:20] or "mount"

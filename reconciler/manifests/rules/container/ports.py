@@ -1,0 +1,168 @@
+"""Ports that containers serve on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.registry import rule, warning
+from reconciler.manifests.rules.text import quoted
+from reconciler.model.finding import Flaw, Pointer
+from reconciler.model.key import Kind
+from reconciler.model.kinds.workload import Container, Workload
+
+LEAST = 80
+BLOCKED = frozenset({8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090, 41000})
+"""What the platform listens on itself, as the schema says too."""
+_TYPE = (("spec", "type"),)
+
+
+@warning("port-deprecated", "document 1, Container, port", Kind.WORKLOAD)
+def deprecated(workload: Workload) -> Iterator[Flaw]:
+    """A container lists its ports in `ports`, not in the deprecated `port`.
+
+    `port` holds a single port and means the protocol http2, whatever the program speaks.
+    """
+    for index, container in enumerate(workload.spec.containers):
+        if container.port and workload.spec.type != "cron":
+            yield Flaw(
+                ("spec", "containers", index, "port"),
+                "`port` is deprecated, and means the protocol http2",
+                f"write `ports: [{{number: {container.port}, protocol: http2}}]`, or http if that is spoken",
+                also=_TYPE,
+                on_key=True,
+            )
+
+
+@warning("port-low", "4-fields.md, section 5, container", Kind.WORKLOAD)
+def low(workload: Workload) -> Iterator[Flaw]:
+    """A container serves on a port of 80 or above.
+
+    Probes reach no port below 80, and below 1024 only a program that runs as root can listen at all.
+    """
+    for index, container in enumerate(workload.spec.containers):
+        for step, port in enumerate(container.ports):
+            if 0 < port.number < LEAST:
+                yield _low(("spec", "containers", index, "ports", step, "number"), port.number)
+        if 0 < container.port < LEAST:
+            yield _low(("spec", "containers", index, "port"), container.port)
+
+
+def _low(at: Pointer, number: int) -> Flaw:
+    return Flaw(at, f"port {number} is below {LEAST}", "take one from 80 on, for example 8080")
+
+
+@rule("port-duplicate", "4-fields.md, section 5, container", Kind.WORKLOAD)
+def duplicates(workload: Workload) -> Iterator[Flaw]:
+    """A port number is declared once in a workload.
+
+    The containers of a replica share one network address, so only one of them can listen on a number.
+    """
+    containers = workload.spec.containers
+    if len(containers) == 1 and len(containers[0].ports) < 2:
+        return
+    first: dict[int, Pointer] = {}
+    for index, container in enumerate(containers):
+        for at, number, _ in _declared(index, container):
+            earlier = first.setdefault(number, at)
+            if earlier is not at and number:
+                yield Flaw(
+                    at,
+                    f"port {number} is declared already, by {_owner(workload, index, earlier)}",
+                    "give each port of the workload a number of its own",
+                    also=(earlier,),
+                )
+
+
+def _owner(workload: Workload, index: int, at: Pointer) -> str:
+    holder = at[2]
+    assert isinstance(holder, int)
+    return "this container" if holder == index else f"container {quoted(workload.spec.containers[holder].name)}"
+
+
+@warning("ports-on-second-container", "document 1, What the service does", Kind.WORKLOAD)
+def second_container(workload: Workload) -> Iterator[Flaw]:
+    """Only one container of a workload declares ports.
+
+    One container serves the workload's traffic; what another one declares gets no requests from outside. Within the
+    replica it is reached on `localhost` without being declared.
+    """
+    containers = workload.spec.containers
+    if len(containers) < 2 or workload.spec.type not in ("standard", "stateful"):
+        return
+    serving = [index for index, container in enumerate(containers) if container.ports or container.port]
+    for index in serving[1:]:
+        name = "ports" if containers[index].ports else "port"
+        yield Flaw(
+            ("spec", "containers", index, name),
+            f"container {quoted(containers[serving[0]].name)} serves the workload's traffic, not this one",
+            f"leave out `{name}`, unless other workloads ask this container",
+            also=(("spec", "type"), ("spec", "containers", serving[0], "ports")),
+            on_key=True,
+        )
+
+
+@rule("serverless-port", "document 1, What the service does", Kind.WORKLOAD)
+def serverless(workload: Workload) -> Iterator[Flaw]:
+    """A serverless workload declares exactly one port, which speaks http, http2 or grpc.
+
+    Its replicas come and go with the requests, which the platform counts on that one port.
+    """
+    if workload.spec.type != "serverless":
+        return
+    containers = workload.spec.containers
+    if len(containers) == 1 and _is_one(containers[0]):
+        return
+    declared = [each for index, container in enumerate(containers) for each in _declared(index, container)]
+    if not declared and containers:
+        blank = tuple(("spec", "containers", index, "ports") for index in range(len(containers)))
+        yield Flaw(
+            ("spec", "containers", 0, "ports"),
+            "a serverless workload needs a port to get requests on, here is none",
+            "add `ports: [{number: 8080}]` with the port that the program listens on, or choose another `type`",
+            also=(*_TYPE, *blank),
+            on_key=True,
+        )
+    for at, _, protocol in declared:
+        if protocol == "tcp":
+            yield Flaw(
+                (*at[:-1], "protocol"),
+                "a serverless workload cannot serve tcp",
+                "write http, http2 or grpc, or make it `type: standard`",
+                also=_TYPE,
+            )
+    for at, number, _ in declared[1:]:
+        yield Flaw(
+            at,
+            f"a serverless workload has one port, {number} is one more",
+            "keep one port, or make it `type: standard`",
+            also=_TYPE,
+        )
+
+
+def _is_one(container: Container) -> bool:
+    """Whether ``container`` declares a single port for requests."""
+    return len(container.ports) == 1 and container.ports[0].protocol != "tcp" and not container.port
+
+
+@rule("cron-port", "document 1, What the service does", Kind.WORKLOAD)
+def cron(workload: Workload) -> Iterator[Flaw]:
+    """A cron workload declares no ports.
+
+    It runs on a schedule and ends; nothing sends requests to it.
+    """
+    if workload.spec.type != "cron":
+        return
+    for index, container in enumerate(workload.spec.containers):
+        if container.ports or container.port:
+            name = "ports" if container.ports else "port"
+            at = ("spec", "containers", index, name)
+            message, hint = "a cron workload serves no requests, so it has no ports", f"leave out `{name}`"
+            yield Flaw(at, message, hint, also=_TYPE, on_key=True)
+
+
+def _declared(index: int, container: Container) -> Iterator[tuple[Pointer, int, str]]:
+    """Pointer to the number, number and protocol of each port that ``container`` declares."""
+    for step, port in enumerate(container.ports):
+        yield ("spec", "containers", index, "ports", step, "number"), port.number, port.protocol
+    if container.port:
+        yield ("spec", "containers", index, "port"), container.port, "http2"

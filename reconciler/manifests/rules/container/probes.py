@@ -1,0 +1,163 @@
+"""Probes: what they ask, and workloads that take requests before they can answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.container.ports import BLOCKED, LEAST
+from reconciler.manifests.rules.registry import notice, rule, warning
+from reconciler.model.finding import Flaw, Pointer
+from reconciler.model.key import Kind
+from reconciler.model.kinds.workload import Container, Probe, Workload
+
+_TYPE = (("spec", "type"),)
+_PROBES = {"tcp": "{exec: {command: [pg_isready]}}", "grpc": "{grpc: {}}"}
+_BETTER = {"tcp": "`exec` with a command that asks the program", "grpc": "`grpc`"}
+
+
+@rule("probe-without-port", "4-fields.md, section 5, container", Kind.WORKLOAD)
+def without_port(workload: Workload) -> Iterator[Flaw]:
+    """A probe names the port that it asks, unless the workload declares one from 80 on.
+
+    Where a probe leaves it out, the container's first port is asked, or where it has none the workload's first. HTTP
+    and TCP probes ask no port below 80.
+    """
+    containers = workload.spec.containers
+    for container in containers:
+        if container.ports or container.port or workload.spec.type == "cron":
+            yield from _too_low(workload)
+            return
+    for index, container in enumerate(containers):
+        for name, probe in _probes(container):
+            form = _portless(probe)
+            if form:
+                yield Flaw(
+                    ("spec", "containers", index, name, form),
+                    "this probe names no port, and no container declares one",
+                    "add `port`",
+                    also=(*_TYPE, *_ports(len(containers))),
+                    on_key=True,
+                )
+
+
+def _too_low(workload: Workload) -> Iterator[Flaw]:
+    """Probes that would ask the first port of their container, which no HTTP or TCP probe reaches."""
+    for index, container in enumerate(workload.spec.containers):
+        first = container.ports[0].number if container.ports else container.port
+        if not 0 < first < LEAST:
+            continue
+        for name, probe in _probes(container):
+            form = _portless(probe)
+            if form not in ("", "grpc"):
+                yield Flaw(
+                    ("spec", "containers", index, name, form),
+                    f"this probe names no port, so it would ask {first}, and probes ask none below {LEAST}",
+                    "add `port`, or let the container listen on another one",
+                    also=(*_TYPE, *_ports(index + 1)),
+                    on_key=True,
+                )
+
+
+@warning("blocked-port-asked", "document 1, Ports and Metrics scraping", Kind.WORKLOAD)
+def asked_in_vain(workload: Workload) -> Iterator[Flaw]:
+    """Metrics are scraped from, and HTTP and gRPC probes ask, a port that a container can listen on.
+
+    The platform listens on 8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090 and 41000 itself. No
+    program of the workload can, so what answers there, if anything does, says nothing about it.
+    """
+    for index, container in enumerate(workload.spec.containers):
+        for steps, port in _asked(container):
+            if port in BLOCKED:
+                yield Flaw(
+                    ("spec", "containers", index, *steps),
+                    f"no container can listen on port {port}, which the platform uses itself",
+                    "ask the port that the program listens on",
+                )
+
+
+def _asked(container: Container) -> Iterator[tuple[Pointer, int]]:
+    """The ports that metrics and probes name, but for TCP probes, which the schema looks at."""
+    if container.metrics is not None:
+        yield ("metrics", "port"), container.metrics.port
+    for name, probe in _probes(container):
+        if probe.http_get is not None:
+            yield (name, "httpGet", "port"), probe.http_get.port
+        elif probe.grpc is not None:
+            yield (name, "grpc", "port"), probe.grpc.port
+
+
+@rule("cron-probe", "4-fields.md, section 5, container", Kind.WORKLOAD)
+def cron(workload: Workload) -> Iterator[Flaw]:
+    """A cron workload has no probes.
+
+    It gets no requests that a readiness probe could hold back, and a run that fails is handled by its `job`.
+    """
+    if workload.spec.type != "cron":
+        return
+    for index, container in enumerate(workload.spec.containers):
+        for name, _ in _probes(container):
+            at = ("spec", "containers", index, name)
+            yield Flaw(at, "a cron workload has no probes", f"leave out `{name}`", also=_TYPE, on_key=True)
+
+
+@warning("readiness-missing", "document 1, Autoscaling options, rule 4", Kind.WORKLOAD)
+def missing(workload: Workload) -> Iterator[Flaw]:
+    """The container that takes requests has a readiness probe.
+
+    Without one a replica gets requests before it can answer them, on every start, and a rollout goes on over replicas
+    that do not work. A serverless workload is given a check whether its port is open, which is not the same.
+    """
+    if workload.spec.type == "cron":
+        return
+    for index, container in enumerate(workload.spec.containers):
+        if not (container.ports or container.port):
+            continue
+        if container.readiness_probe is None:
+            place = ("spec", "containers", index)
+            protocol = container.ports[0].protocol if container.ports else "http2"
+            yield Flaw(
+                (*place, "ports" if container.ports else "port"),
+                "requests may reach a replica before it is ready: it has a port and no `readinessProbe`",
+                f"add one, for example `readinessProbe: {_PROBES.get(protocol, '{httpGet: {path: /healthz}}')}`",
+                also=(*_TYPE, (*place, "readinessProbe"), *_ports(index)),
+                on_key=True,
+            )
+        return
+
+
+@notice("readiness-tcp", "document 1, Autoscaling options, rule 4", Kind.WORKLOAD)
+def only_tcp(workload: Workload) -> Iterator[Flaw]:
+    """A readiness probe asks the program, not only whether its port is open.
+
+    Many programs open their port first and load what they need afterwards; requests may reach them in between.
+    """
+    for index, container in enumerate(workload.spec.containers):
+        probe = container.readiness_probe
+        if probe is not None and probe.tcp_socket is not None:
+            protocol = container.ports[0].protocol if container.ports else "http"
+            yield Flaw(
+                ("spec", "containers", index, "readinessProbe", "tcpSocket"),
+                "an open port does not yet mean that requests are answered",
+                f"use {_BETTER.get(protocol, '`httpGet` with a path that says so')}, if there is one to ask",
+                on_key=True,
+            )
+
+
+def _probes(container: Container) -> Iterator[tuple[str, Probe]]:
+    if container.readiness_probe is not None:
+        yield "readinessProbe", container.readiness_probe
+    if container.liveness_probe is not None:
+        yield "livenessProbe", container.liveness_probe
+
+
+def _portless(probe: Probe) -> str:
+    """The form of ``probe`` that needs a port and has none; "" where nothing is missing."""
+    forms = (("httpGet", probe.http_get), ("tcpSocket", probe.tcp_socket), ("grpc", probe.grpc))
+    return next((name for name, target in forms if target is not None and not target.port), "")
+
+
+def _ports(count: int) -> Iterator[Pointer]:
+    """Where the first ``count`` containers declare ports, or would."""
+    for index in range(count):
+        yield "spec", "containers", index, "ports"
+        yield "spec", "containers", index, "port"

@@ -1,0 +1,189 @@
+"""Variables within variables: ``$(NAME)`` in a value stands for the value of another one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
+
+from reconciler.manifests.rules.container.env import asking, env_of, holders
+from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.registry import Words, answer, rule, warning
+from reconciler.manifests.rules.text import path_of, quoted
+from reconciler.model.finding import Ask, Flaw
+from reconciler.model.key import Kind
+from reconciler.model.kinds.gvc import Gvc
+from reconciler.model.kinds.workload import Variable, Workload
+from reconciler.model.resource import OPEN_GVC, Question
+from reconciler.model.suggest import most_like
+
+_SOURCE = "document 1, Built-in environment variables, rule 3; 4-fields.md, section 12"
+_NAMES = "GLOBAL_ENDPOINT GVC GVC_ALIAS LOCATION NAMESPACE PROVIDER ORG WORKLOAD WORKLOAD_VERSION TOKEN IMAGE ENDPOINT"
+_OWN = "PLATFORM_"
+BUILT_IN = frozenset(
+    {"PORT", "K_SERVICE", "K_CONFIGURATION", "K_REVISION", *(f"{_OWN}{name}" for name in _NAMES.split())}
+)
+"""Variables that every container has (document 1, Built-in environment variables)."""
+
+_EMBEDDED = re.compile(r"\$(?:\$|\(([^)]*)\))")
+_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+Links = dict[str, tuple[str, ...]]
+"""What each variable embeds, by name."""
+MOST_GUESSES = 10
+"""Unknown names of one document for which the nearest known one is looked for, among a few."""
+MOST_CIRCLES = 20
+"""Circles that are told of one container."""
+
+
+def embedded(value: str) -> tuple[str, ...]:
+    """The names in ``value`` that stand for other variables, but for the built-in ones.
+
+    ``$(A)/$$(B)`` → A: ``$$`` is a dollar sign. What cannot be a name, such as ``$(date +%s)``, stands for itself.
+    """
+    return _embedded(value) if len(value) <= 200 else _embedded.__wrapped__(value)
+
+
+@lru_cache(1024)
+def _embedded(value: str) -> tuple[str, ...]:
+    # Without the end, each parenthesis that nobody closes would be looked for up to the end of the text.
+    found = _EMBEDDED.findall(value, 0, value.rfind(")") + 1)
+    return tuple(name for name in found if name not in BUILT_IN and _NAME.fullmatch(name))
+
+
+@warning("env-unknown", _SOURCE, Kind.WORKLOAD, Kind.GVC)
+def unknown(view: Workload | Gvc) -> Iterator[Flaw | Ask]:
+    """A variable that a value embeds as `$(NAME)` is set by the container, by its GVC, or by the platform.
+
+    What is set nowhere stays in the value as it is written, unless the image happens to bring it. The variables of the
+    GVC count only with `inheritEnv`. `$$(NAME)` is a text and no variable.
+    """
+    guesses = 0
+    for index, holder in enumerate(holders(view)):
+        for step, name in _strangers(holder.env):
+            place = env_of(view, index)
+            at = (*place, step, "value")
+            if _inherits(view, index):
+                yield Ask(at, _gvc_of(view), name)
+                continue
+            guesses += 1
+            near = _nearest(name, holder.env) if guesses <= MOST_GUESSES else ""
+            more = ", take the GVC's with `inheritEnv: true`" if isinstance(view, Workload) else ""
+            also = (place, (*place[:-1], "inheritEnv"))
+            yield Flaw(at, *_unset(name, near or f"set it here{more}"), also)
+
+
+@answer("env-unknown")
+def unknown_anywhere(question: Question, _: str, world: World) -> Iterator[Words]:
+    """Neither the container that asks sets the name, nor its GVC."""
+    gvc, name = world.look(question.target, Gvc), question.detail
+    if gvc is not None and all(variable.name != name for variable in gvc.spec.env):
+        yield _unset(name, _nearest(name, gvc.spec.env) or f"set it here or in the GVC {quoted(gvc.name)}")
+
+
+@rule("env-cycle", _SOURCE, Kind.WORKLOAD, Kind.GVC)
+def cycles(view: Workload | Gvc) -> Iterator[Flaw | Ask]:
+    """No variable embeds itself, neither directly nor by way of others.
+
+    Its value could never be worked out. A variable of the container takes the place of the GVC's with the same name,
+    so it cannot add to that one either.
+    """
+    for index, holder in enumerate(holders(view)):
+        links = _links(holder.env)
+        if not links:
+            continue
+        place = env_of(view, index)
+        steps = {variable.name: step for step, variable in enumerate(holder.env)}
+        for circle in islice(_circles(links), MOST_CIRCLES):
+            yield Flaw((*place, steps[circle[-2]], "value"), *_circular(circle))
+        if _inherits(view, index):
+            for step in dict.fromkeys(step for step, _ in _strangers(holder.env)):
+                yield Ask((*place, step, "value"), _gvc_of(view), holder.env[step].name)
+
+
+@answer("env-cycle")
+def cycles_by_way_of_the_gvc(question: Question, subject: str, world: World) -> Iterator[Words]:
+    """A variable of a container embeds one of the GVC's, which leads back to it."""
+    gvc, workload = world.look(question.target, Gvc), world.look(subject, Workload)
+    if gvc is None or workload is None:
+        return
+    env = asking(question, workload).env
+    own = {variable.name for variable in env}
+    links = _links(tuple(variable for variable in gvc.spec.env if variable.name not in own)) | _links(env)
+    start = question.detail
+    for circle in _walk(start, links, set()):
+        if circle[-1] == start and not own.issuperset(circle):
+            yield _circular(circle)
+            return
+
+
+def _inherits(view: Workload | Gvc, index: int) -> bool:
+    return isinstance(view, Workload) and view.spec.containers[index].inherit_env
+
+
+def _gvc_of(view: Workload | Gvc) -> str:
+    return f"gvc/{view.gvc or OPEN_GVC}"
+
+
+def _strangers(env: tuple[Variable, ...]) -> list[tuple[int, str]]:
+    """Each name that a value embeds and that neither ``env`` nor the platform sets, with the value's position."""
+    found = [(step, each) for step, each in enumerate(env) if "$(" in each.value]
+    names = [(step, name) for step, each in found for name in dict.fromkeys(embedded(each.value))]
+    known = {each.name for each in env} if names else ()
+    return [(step, name) for step, name in names if name not in known]
+
+
+def _unset(name: str, hint: str) -> Words:
+    shown = name if len(name) <= 40 else "NAME"
+    return f"nothing sets the variable {quoted(name)}", f"{hint}, or write $$({shown}) if that is meant as text"
+
+
+def _nearest(name: str, env: Iterable[Variable]) -> str:
+    """What was probably meant by ``name``; "" where nothing comes near."""
+    if name.startswith(_OWN):
+        near = most_like(name[len(_OWN) : 60], _NAMES.split(), 0.7)
+        return f"use $({_OWN}{near})" if near else f"use one of {_OWN}{f', {_OWN}'.join(_NAMES.split())}"
+    known = (variable.name for variable in env if abs(len(variable.name) - len(name)) <= 2)
+    near = most_like(name, islice(known, 20), 0.75) if len(name) <= 120 else ""
+    return f"use $({near})" if near else ""
+
+
+def _circular(circle: list[str]) -> Words:
+    if len(circle) == 2:
+        return (
+            f"{quoted(circle[0])} embeds itself",
+            "write out what it should hold",
+        )
+    return f"these variables embed each other in a circle: {path_of(circle)}", "write one of the values out"
+
+
+def _links(env: tuple[Variable, ...]) -> Links:
+    """By name, what each variable embeds; without those that embed nothing."""
+    return {each.name: names for each in env if "$(" in each.value and (names := embedded(each.value))}
+
+
+def _circles(links: Links) -> Iterator[list[str]]:
+    """Ways that end where they began; where all of them are broken up at their last step, no circle is left."""
+    done: set[str] = set()
+    for start in links:
+        if start not in done:
+            yield from _walk(start, links, done)
+
+
+def _walk(start: str, links: Links, done: set[str]) -> Iterator[list[str]]:
+    """The circles that are met on the way through everything that ``start`` leads to, depth first."""
+    path, depth = [start], {start: 0}
+    stack = [iter(links.get(start, ()))]
+    while stack:
+        name = next(stack[-1], None)
+        if name is None:
+            stack.pop()
+            left = path.pop()
+            del depth[left]
+            done.add(left)
+        elif name in depth:
+            yield [*path[depth[name] :], name]
+        elif name in links and name not in done:
+            depth[name] = len(path)
+            path.append(name)
+            stack.append(iter(links[name]))

@@ -1,0 +1,68 @@
+"""The workloads that a domain leads to: whether they can take its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.kind.domains import routes
+from reconciler.manifests.rules.references import linked, target_of
+from reconciler.manifests.rules.registry import Words, answer, rule
+from reconciler.model.finding import Ask
+from reconciler.model.key import Kind
+from reconciler.model.kinds.domain import Domain
+from reconciler.model.kinds.workload import Workload
+from reconciler.model.resource import Question
+
+
+@rule("domain-route-workload", "document 1, Ports; 4-fields.md, section 8", Kind.DOMAIN)
+def workloads(domain: Domain) -> Iterator[Ask]:
+    """The workload that a domain or one of its routes leads to serves requests: it declares a port and is no cron job.
+
+    Requests to a workload without ports are answered with an error, and nothing in the workload shows why.
+    """
+    target = target_of(domain.spec.workload_link)
+    if target:
+        yield Ask(("spec", "workloadLink"), target)
+    for at, route in routes(domain):
+        target = target_of(route.workload_link)
+        if target:
+            yield Ask((*at, "workloadLink"), target)
+
+
+@answer("domain-route-workload")
+def serving(question: Question, subject: str, world: World) -> Iterator[Words]:
+    """Whether the workload can serve anything."""
+    workload = linked(world, subject, question.target, Workload)
+    if workload is None:
+        return
+    if workload.spec.type == "cron":
+        yield f"{question.target} is a cron workload, which serves no requests", "lead to a workload that does"
+    elif not _ports(workload):
+        yield f"{question.target} declares no port, so it serves no requests", "declare one in its container's `ports`"
+
+
+@rule("domain-route-port", "document 1, Ports; 4-fields.md, section 8", Kind.DOMAIN)
+def ports(domain: Domain) -> Iterator[Ask]:
+    """The port that a route names is one that its workload declares.
+
+    Only declared ports can be reached; requests to another fail at the door of the workload.
+    """
+    for at, route in routes(domain):
+        target = target_of(route.workload_link) if route.port else ""
+        if target:
+            yield Ask((*at, "port"), target, str(route.port))
+
+
+@answer("domain-route-port")
+def declared(question: Question, subject: str, world: World) -> Iterator[Words]:
+    """Whether the port is declared; a workload without any is told of by domain-route-workload."""
+    workload = linked(world, subject, question.target, Workload)
+    known = _ports(workload) if workload is not None else []
+    if known and question.detail not in known:
+        yield f"{question.target} declares no port {question.detail}", f"it has {', '.join(known)}"
+
+
+def _ports(workload: Workload) -> list[str]:
+    numbers = (port.number for container in workload.spec.containers for port in container.ports)
+    return list(dict.fromkeys(map(str, numbers)))

@@ -1,0 +1,35 @@
+"""What surrounds a GVC: the locations that its query takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.registry import Words, alike, warning
+from reconciler.model.finding import Ask
+from reconciler.model.key import Kind
+from reconciler.model.kinds.gvc import Gvc
+from reconciler.model.resource import Question
+
+
+@warning("location-query-empty", "4-fields.md, sections 3 and 4", Kind.GVC)
+def queries(gvc: Gvc) -> Iterator[Ask]:
+    """A GVC that finds its locations by a query alone finds one at least.
+
+    Without a location nothing in the GVC runs anywhere, and nothing fails either: the workloads are just not there.
+    """
+    placement = gvc.spec.static_placement
+    if placement is not None and placement.location_query is not None and not placement.location_links:
+        yield Ask(("spec", "staticPlacement", "locationQuery"), f"gvc/{gvc.name}")
+
+
+@alike("location-query-empty")
+def taken(question: Question, _: str, world: World) -> Iterator[Words]:
+    """Whether the query takes any of the locations that are known here."""
+    known = world.known_locations()
+    if known and not world.locations(question.target.partition("/")[2]):
+        yield f"no location fits this query, of {len(known)} that are known: {_some(known)}", "loosen its terms"
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join((*sorted(names)[:5], *(["…"] if len(names) > 5 else [])))

@@ -1,0 +1,134 @@
+"""Secrets where others refer to them: whether they have the keys and the type for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.references import SECRET, linked, nearest, target_of
+from reconciler.manifests.rules.registry import Words, alike, answer, rule
+from reconciler.manifests.rules.text import quoted
+from reconciler.model.finding import Ask, Pointer
+from reconciler.model.key import Kind
+from reconciler.model.kinds.cloudaccount import CloudAccount
+from reconciler.model.kinds.domain import Domain
+from reconciler.model.kinds.gvc import Gvc
+from reconciler.model.kinds.org import Org
+from reconciler.model.kinds.secret import Secret
+from reconciler.model.kinds.workload import Variable, Workload
+from reconciler.model.resource import Question
+
+Reading = tuple[Pointer, str]
+"""Where a secret is read, and NAME or NAME.KEY."""
+
+
+def readings(resource: Workload | Gvc) -> list[Reading]:
+    """Every place where ``resource`` reads a secret by a variable or a mount."""
+    if isinstance(resource, Gvc):
+        return _variables(("spec",), resource.spec.env)
+    found: list[Reading] = []
+    for number, container in enumerate(resource.spec.containers):
+        if container.env:
+            found += _variables(("spec", "containers", number), container.env)
+        for index, volume in enumerate(container.volumes):
+            if volume.uri.startswith(SECRET):
+                found.append((("spec", "containers", number, "volumes", index, "uri"), volume.uri[len(SECRET) :]))
+    return found
+
+
+def _variables(at: Pointer, env: tuple[Variable, ...]) -> list[Reading]:
+    return [
+        ((*at, "env", index, "value"), variable.value[len(SECRET) :])
+        for index, variable in enumerate(env)
+        if variable.value.startswith(SECRET)
+    ]
+
+
+@rule("secret-key", "document 1, Container; 4-fields.md, section 12", Kind.WORKLOAD, Kind.GVC)
+def keys(resource: Workload | Gvc) -> Iterator[Ask]:
+    """A reference platform://secret/NAME.KEY names a key that the secret has.
+
+    A replica whose variable or file cannot be filled does not start; with the key mistyped that is seen at the rollout
+    only.
+    """
+    for at, text in readings(resource):
+        name, dot, key = text.partition(".")
+        if dot and name:
+            yield Ask(at, f"secret/{name}", key)
+
+
+@alike("secret-key")
+def has_key(question: Question, _: str, world: World) -> Iterator[Words]:
+    """Whether the secret has the key, where the secret is known."""
+    secret = world.look(question.target, Secret)
+    if secret is None or question.detail in secret.key_names():
+        return
+    if not isinstance(secret.data, dict):
+        yield (f"{question.target} is of type {secret.type}, one text without keys",
+               f"write {SECRET}{secret.name}")  # fmt: skip
+        return
+    yield (f"{question.target} has no key {quoted(question.detail)}",
+           nearest(question.detail, secret.key_names(), "it has"))  # fmt: skip
+
+
+_PULL, _TLS, _AZURE, _NGS, _TRACES = "pull", "tls", "azure", "ngs", "lightstep"
+_FITTING = {
+    _PULL: ("images are pulled with", ("docker", "ecr", "gcp")),
+    _TLS: ("a domain takes its certificates from", ("tls",)),
+    _AZURE: ("an azure account is opened by", ("azure-connector", "azure-sdk")),
+    _NGS: ("an ngs account is opened by", ("nats-account",)),
+    _TRACES: ("the access token of Lightstep is in", ("opaque",)),
+}
+"""What a secret is for: in words, and the types that do."""
+
+Use = tuple[Pointer, str, str]
+"""Where a secret is linked to, the link, and what it is for."""
+
+
+@rule("secret-type-fit", "4-fields.md, sections 4, 7 and 8", Kind.GVC, Kind.DOMAIN, Kind.CLOUDACCOUNT, Kind.ORG)
+def types(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[Ask]:
+    """A secret that is linked to has a type that fits its use.
+
+    Images are pulled with docker, ecr or gcp secrets, domains take tls secrets, cloud accounts those of their provider.
+    Another type has other fields, and whoever opens it finds nothing there.
+    """
+    for at, link, use in _uses(resource):
+        target = target_of(link)
+        if target:
+            yield Ask(at, target, use)
+
+
+@answer("secret-type-fit")
+def fits(question: Question, subject: str, world: World) -> Iterator[Words]:
+    """Whether the type fits, where the secret is known."""
+    secret = linked(world, subject, question.target, Secret)
+    purpose, types = _FITTING[question.detail]
+    if secret is not None and secret.type not in types:
+        yield (f"{question.target} is of type {secret.type}, but {purpose} a secret of type {_either(types)}",
+               f"link to a secret of type {_either(types)}")  # fmt: skip
+
+
+def _uses(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[Use]:
+    if isinstance(resource, Gvc):
+        for index, link in enumerate(resource.spec.pull_secret_links):
+            yield ("spec", "pullSecretLinks", index), link, _PULL
+    elif isinstance(resource, Domain):
+        yield from _certificates(resource)
+    elif isinstance(resource, CloudAccount) and resource.provider in (_AZURE, _NGS):
+        yield ("data", "secretLink"), resource.data.secret_link, resource.provider
+    if isinstance(resource, Gvc | Org) and resource.spec.tracing.provider.lightstep is not None:
+        link = resource.spec.tracing.provider.lightstep.credentials
+        yield ("spec", "tracing", "provider", "lightstep", "credentials"), link, _TRACES
+
+
+def _certificates(domain: Domain) -> Iterator[Use]:
+    for number, port in enumerate(domain.spec.ports):
+        at: Pointer = ("spec", "ports", number, "tls")
+        if port.tls.client_certificate is not None:
+            yield (*at, "clientCertificate", "secretLink"), port.tls.client_certificate.secret_link, _TLS
+        if port.tls.server_certificate is not None:
+            yield (*at, "serverCertificate", "secretLink"), port.tls.server_certificate.secret_link, _TLS
+
+
+def _either(types: tuple[str, ...]) -> str:
+    return " or ".join(filter(None, (", ".join(types[:-1]), types[-1])))

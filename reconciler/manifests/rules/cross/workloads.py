@@ -1,0 +1,156 @@
+"""What surrounds a workload: its identity, its GVC, its volume sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.references import VOLUMESET, identity_of, linked, place_of
+from reconciler.manifests.rules.registry import Words, alike, answer, rule, warning
+from reconciler.model.finding import Ask
+from reconciler.model.key import Kind
+from reconciler.model.kinds.gvc import Gvc
+from reconciler.model.kinds.identity import Identity
+from reconciler.model.kinds.workload import Workload
+from reconciler.model.resource import Question
+
+_STORES = {"s3": "aws", "gs": "gcp", "azureblob": "azure", "azurefs": "azure"}
+"""Scheme of a mount to the provider whose store it is."""
+
+
+@rule("identity-gvc", "4-fields.md, section 5", Kind.WORKLOAD)
+def own_identity(workload: Workload) -> Iterator[Ask]:
+    """The identity of a workload belongs to the GVC of the workload.
+
+    An identity is known only in its own GVC; elsewhere a workload could not prove who it is.
+    """
+    link = workload.spec.identity_link
+    if link and not link.startswith("//identity/"):
+        target = identity_of(workload)
+        if target:
+            yield Ask(("spec", "identityLink"), target)
+
+
+@answer("identity-gvc")
+def same_gvc(question: Question, subject: str, world: World) -> Iterator[Words]:
+    """Both keys name their GVC; what leads to another org is in full form."""
+    gvc, there = subject.split("/")[1], question.target.split("/")[1]
+    led = next((each.target for each in world.references(subject) if each.pointer == question.pointer), "")
+    if led.startswith("/org/"):
+        yield (f"this identity belongs to the org {led.split('/')[2]}",
+               f"link to an identity of {gvc}, as //identity/NAME")  # fmt: skip
+    elif gvc != there:
+        yield (f"{question.target} belongs to GVC {there}, the workload to GVC {gvc}",
+               f"link to an identity of {gvc}, as //identity/NAME")  # fmt: skip
+
+
+@rule("local-options-location", "document 1, What the service does; 4-fields.md, section 5", Kind.WORKLOAD)
+def own_locations(workload: Workload) -> Iterator[Ask]:
+    """Local options are for locations of the workload's GVC.
+
+    The workload does not run anywhere else, so options for another location would never count: most often the name is
+    mistyped, or the GVC left the location.
+    """
+    for index, options in enumerate(workload.spec.local_options):
+        name = options.location.rpartition("/")[2]
+        if name:
+            yield Ask(("spec", "localOptions", index, "location"), f"gvc/{place_of(workload.gvc)}", name)
+
+
+@alike("local-options-location")
+def among_locations(question: Question, _: str, world: World) -> Iterator[Words]:
+    """Whether the GVC is at the location, where the locations of the GVC are known."""
+    known = world.locations(question.target.partition("/")[2])
+    if known and question.detail not in known:
+        yield f"{question.target} is not at location {question.detail}", f"it is at {', '.join(known)}"
+
+
+@rule("volumeset-shared", "document 2, What the service does", Kind.WORKLOAD)
+def own_volumes(workload: Workload) -> Iterator[Ask]:
+    """A volume set is used by one workload.
+
+    Each replica gets a volume of its own from the set. Replicas of a second workload would be given the same ones, and
+    two writers on one file system destroy it.
+    """
+    asked: set[str] = set()
+    for number, container in enumerate(workload.spec.containers):
+        for index, volume in enumerate(container.volumes):
+            if volume.uri.startswith(VOLUMESET) and volume.uri not in asked:
+                asked.add(volume.uri)
+                target = f"volumeset/{place_of(workload.gvc)}/{volume.uri[len(VOLUMESET) :]}"
+                yield Ask(("spec", "containers", number, "volumes", index, "uri"), target)
+
+
+@answer("volumeset-shared")
+def other_users(question: Question, subject: str, world: World) -> Iterator[Words]:
+    """The other workloads that mount the set."""
+    others = [key for key in world.users(question.target, Kind.WORKLOAD) if key != subject]
+    mounting = [key for key in others if _mounts(world, key, question.target)]
+    if mounting:
+        yield (f"{question.target} is mounted by {', '.join(mounting)} too",
+               "give each workload a volume set of its own")  # fmt: skip
+
+
+def _mounts(world: World, key: str, volumeset: str) -> bool:
+    """Whether ``key`` refers to the set by a mount, and not only waits for it."""
+    return any(ref.target == volumeset and ref.pointer.endswith("/uri") for ref in world.references(key))
+
+
+@rule("object-store-access", "document 1, Authentication; 4-fields.md, section 12", Kind.WORKLOAD)
+def stores(workload: Workload) -> Iterator[Ask]:
+    """A mounted bucket, blob container or file share is opened by the identity's cloud access with that provider.
+
+    The mount knows no other credentials: keys inside the container are not used. Without the access it stays empty or
+    the replica does not start.
+    """
+    for number, container in enumerate(workload.spec.containers):
+        for index, volume in enumerate(container.volumes):
+            provider = _STORES.get(volume.uri.partition("://")[0])
+            target = identity_of(workload) if provider else ""
+            if provider and target:
+                yield Ask(("spec", "containers", number, "volumes", index, "uri"), target, provider)
+
+
+@answer("object-store-access")
+def cloud_access(question: Question, subject: str, world: World) -> Iterator[Words]:
+    """Whether the identity has access with the provider, where the identity is known."""
+    identity = linked(world, subject, question.target, Identity)
+    if identity is None:
+        return
+    if question.detail not in {provider for provider, _ in identity.accesses()}:
+        yield (f"{question.target} has no access to {question.detail}, where this is stored",
+               f"give it `{question.detail}:` with a cloudAccountLink")  # fmt: skip
+
+
+@warning("tcp-outside", "document 1, Ports; 4-fields.md, section 12", Kind.WORKLOAD)
+def tcp_ports(workload: Workload) -> Iterator[Ask]:
+    """A tcp port that addresses outside may reach has a dedicated load balancer in front of it and a domain to it.
+
+    The shared load balancers know HTTP alone. Without one of the GVC's own, or without a domain on it, connections
+    from outside never arrive, though the firewall lets them in.
+    """
+    if workload.spec.type != "standard" or not workload.spec.firewall_config.external.inbound_allow_cidr:
+        return
+    for number, container in enumerate(workload.spec.containers):
+        for index, port in enumerate(container.ports):
+            if port.protocol == "tcp":
+                at = ("spec", "containers", number, "ports", index, "protocol")
+                yield Ask(at, f"gvc/{place_of(workload.gvc)}", str(port.number))
+
+
+@answer("tcp-outside")
+def reachable(question: Question, subject: str, world: World) -> Iterator[Words]:
+    """Whether the GVC has a load balancer of its own and a domain leads there, where the GVC is known."""
+    gvc = world.look(question.target, Gvc)
+    if gvc is None:
+        return
+    if not gvc.spec.load_balancer.dedicated:
+        yield (f"nothing outside reaches tcp port {question.detail}: {question.target} has no dedicated load balancer",
+               f"set spec.loadBalancer.dedicated: true in {question.target}, or close the firewall")  # fmt: skip
+    elif not (gvc.spec.domain or world.unsure(Kind.DOMAIN) or _domains(world, subject, question.target)):
+        yield (f"nothing outside reaches tcp port {question.detail}: no domain leads to {subject}",
+               f"add a domain that leads to it or to {question.target}")  # fmt: skip
+
+
+def _domains(world: World, *keys: str) -> bool:
+    return any(world.users(key, Kind.DOMAIN) for key in keys)

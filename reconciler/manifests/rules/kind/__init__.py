@@ -1,0 +1,1 @@
+"""Rules about kinds other than workloads, and about tags and queries."""

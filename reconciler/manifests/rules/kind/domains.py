@@ -1,0 +1,114 @@
+"""Where a domain leads, and what its routes look like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.kind.patterns import fault_in
+from reconciler.manifests.rules.references import target_of
+from reconciler.manifests.rules.registry import rule
+from reconciler.model.finding import Flaw, Pointer
+from reconciler.model.key import Kind
+from reconciler.model.kinds.domain import Domain, Route
+
+_TARGETS: tuple[Pointer, ...] = (("spec", "gvcLink"), ("spec", "workloadLink"), ("spec", "ports"))
+
+
+def routes(domain: Domain) -> Iterator[tuple[Pointer, Route]]:
+    """Every route with where it stands."""
+    for number, port in enumerate(domain.spec.ports):
+        for index, route in enumerate(port.routes):
+            yield ("spec", "ports", number, "routes", index), route
+
+
+@rule("domain-target", "4-fields.md, section 8", Kind.DOMAIN)
+def one_target(domain: Domain) -> Iterator[Flaw]:
+    """A domain leads to a GVC, to a workload, or where the routes of its ports lead: to exactly one of these.
+
+    With none of them requests have nowhere to go; with two nothing says which one takes them.
+    """
+    first = next(routes(domain), None)
+    given = [
+        at
+        for at, there in zip(_TARGETS, (domain.spec.gvc_link, domain.spec.workload_link, first), strict=True)
+        if there
+    ]
+    if not given:
+        hint = "give it a gvcLink, a workloadLink, or routes in a port"
+        yield Flaw(_TARGETS[0], "this domain leads nowhere", hint, _TARGETS)
+    for at in given[1:]:
+        extra = first[0] if at == _TARGETS[2] and first else at
+        yield Flaw(extra, f"the domain leads somewhere else already, by {given[0][-1]}",
+                   "keep one of gvcLink, workloadLink and routes", tuple(given))  # fmt: skip
+
+
+@rule("domain-port-duplicate", "4-fields.md, section 8", Kind.DOMAIN)
+def ports_once(domain: Domain) -> Iterator[Flaw]:
+    """Each port of a domain stands in its list once.
+
+    Two entries for one port can contradict each other, and only one can be listened to.
+    """
+    first: dict[int, int] = {}
+    for index, port in enumerate(domain.spec.ports):
+        known = first.setdefault(port.number, index)
+        if known != index:
+            at: Pointer = ("spec", "ports", index, "number")
+            yield Flaw(at, f"port {port.number} is listed already, in entry {known + 1}",
+                       "put all routes of a port into one entry", (("spec", "ports", known, "number"),))  # fmt: skip
+
+
+@rule("route-regex", "4-fields.md, section 8", Kind.DOMAIN)
+def expressions(domain: Domain) -> Iterator[Flaw]:
+    """A regular expression in a route or an allowed origin can be read as one.
+
+    A proxy that cannot read one of its expressions takes none of the routes beside it either.
+    """
+    for at, text in _expressions(domain):
+        fault = fault_in(text) if text else ""
+        if fault:
+            yield Flaw(
+                at, f"this is no regular expression: {fault}", "write a backslash before what is meant literally"
+            )
+
+
+def _expressions(domain: Domain) -> Iterator[tuple[Pointer, str | None]]:
+    for at, route in routes(domain):
+        yield (*at, "regex"), route.regex
+        yield (*at, "hostRegex"), route.host_regex
+    for number, port in enumerate(domain.spec.ports):
+        for index, origin in enumerate(port.cors.allow_origins):
+            yield ("spec", "ports", number, "cors", "allowOrigins", index, "regex"), origin.regex
+
+
+@rule("route-duplicate", "4-fields.md, section 8", Kind.DOMAIN)
+def routes_once(domain: Domain) -> Iterator[Flaw]:
+    """No two routes of a port take the same requests.
+
+    The first that fits serves a request, so the second would never see one.
+    """
+    first: dict[tuple[Pointer, str | None, str | None, str | None, str | None], Pointer] = {}
+    for at, route in routes(domain):
+        choice = (at[:3], route.prefix, route.regex, route.host_prefix, route.host_regex)
+        known = first.setdefault(choice, at)
+        if known is not at:
+            yield Flaw(at, f"this takes the same requests as route {int(known[-1]) + 1} of the port",
+                       "remove one of the two, or tell them apart by path or host", (known,))  # fmt: skip
+
+
+@rule("domain-routes-gvc", "4-fields.md, section 8", Kind.DOMAIN)
+def one_gvc(domain: Domain) -> Iterator[Flaw]:
+    """All routes of a domain lead to workloads of one GVC.
+
+    A domain points at the load balancers of one GVC, which know only the workloads there.
+    """
+    gvc, place = "", Pointer()
+    for at, route in routes(domain):
+        target = target_of(route.workload_link)
+        if not target:
+            continue
+        here, at = target.split("/")[1], (*at, "workloadLink")
+        if not gvc:
+            gvc, place = here, at
+        elif here != gvc:
+            yield Flaw(at, f"leads to GVC {here}, while the routes above lead to GVC {gvc}",
+                       f"route to workloads of {gvc}, and give {here} a domain of its own", (place,))  # fmt: skip

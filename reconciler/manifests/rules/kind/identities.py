@@ -1,0 +1,56 @@
+"""What an identity reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.references import linked, target_of
+from reconciler.manifests.rules.registry import Words, answer, rule
+from reconciler.manifests.rules.text import quoted
+from reconciler.model.finding import Ask, Flaw, Pointer
+from reconciler.model.key import Kind
+from reconciler.model.kinds.cloudaccount import CloudAccount
+from reconciler.model.kinds.identity import Identity
+from reconciler.model.resource import Question
+
+
+@rule("network-resource-duplicate", "4-fields.md, section 7", Kind.IDENTITY)
+def network_resource_names(identity: Identity) -> Iterator[Flaw]:
+    """The network resources of an identity, native ones included, have names of their own.
+
+    A workload finds a resource by its name; of two with one name it would reach either.
+    """
+    lists = (
+        ("networkResources", identity.network_resources),
+        ("nativeNetworkResources", identity.native_network_resources),
+    )
+    first: dict[str, Pointer] = {}
+    for field, resources in lists:
+        for index, resource in enumerate(resources):
+            at = (field, index, "name")
+            known = first.setdefault(resource.name, at)
+            if known is not at and resource.name:
+                yield Flaw(at, f"there is a network resource {quoted(resource.name)} already, in {known[0]}",
+                           "give each a name of its own", (known,))  # fmt: skip
+
+
+@rule("cloudaccount-provider", "4-fields.md, sections 7 and 8", Kind.IDENTITY)
+def cloud_accounts(identity: Identity) -> Iterator[Ask]:
+    """The cloud access of an identity goes through a cloud account of the same provider.
+
+    An account is registered with one provider and opens nothing at another.
+    """
+    for provider, access in identity.accesses():
+        target = target_of(access.cloud_account_link)
+        if target:
+            yield Ask((provider, "cloudAccountLink"), target, provider)
+
+
+@answer("cloudaccount-provider")
+def same_provider(question: Question, subject: str, world: World) -> Iterator[Words]:
+    """The account's provider, where the account is known."""
+    account = linked(world, subject, question.target, CloudAccount)
+    if account is not None and account.provider != question.detail:
+        yield (f"{question.target} is an account of {account.provider}, not of {question.detail}",
+               f"link to an account of {question.detail}, or move this below `{account.provider}:`")  # fmt: skip

@@ -1,0 +1,33 @@
+"""Names of locations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.registry import rule
+from reconciler.manifests.rules.text import quoted
+from reconciler.model.finding import Flaw
+from reconciler.model.key import Kind
+from reconciler.model.kinds.location import Location
+
+OWN = "byok"
+"""The provider of locations that are nobody's but the user's."""
+
+
+@rule("location-name", "document 1, Built-in environment variables; 4-fields.md, section 8", Kind.LOCATION)
+def name(location: Location) -> Iterator[Flaw]:
+    """A location is named after its provider and region, unless it is one of your own (provider byok).
+
+    Containers learn their location by this name and take provider and region from it. A location of a cloud provider
+    has no other name.
+    """
+    provider, region = location.provider, location.region
+    if not provider or provider == OWN:
+        return
+    start, _, rest = location.name.partition("-")
+    if start == provider and (rest == region if region else rest):
+        return
+    wanted = f"{provider}-{region or 'REGION'}"
+    message = f"{quoted(location.name)} is not the name of a location of {provider}"
+    hint = f"write {wanted}, or provider: {OWN} for a location of your own"
+    yield Flaw(("name",), message, hint, (("provider",), ("region",)))

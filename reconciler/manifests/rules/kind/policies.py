@@ -1,0 +1,61 @@
+"""What a policy permits, on what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.references import nearest
+from reconciler.manifests.rules.registry import rule
+from reconciler.manifests.rules.text import quoted
+from reconciler.model.finding import Flaw
+from reconciler.model.key import KINDS, Kind
+from reconciler.model.kinds.permissions import PERMISSIONS
+from reconciler.model.kinds.policy import Policy
+
+MOST_GUESSES = 50
+"""Permissions of one policy for which the nearest one is looked for."""
+
+
+@rule("policy-permission", "documents 1 to 3, permissions; 4-fields.md, section 8", Kind.POLICY)
+def permissions(policy: Policy) -> Iterator[Flaw]:
+    """A policy permits what can be permitted on resources of its target kind.
+
+    Each kind has permissions of its own. A name that the target kind does not know permits nothing, and whoever relies
+    on it is turned away while they work.
+    """
+    kind = KINDS.get(policy.target_kind)
+    if kind is None:
+        return
+    known = PERMISSIONS[kind]
+    told = 0
+    for number, binding in enumerate(policy.bindings):
+        for index, name in enumerate(binding.permissions):
+            if name not in known:
+                told += 1
+                hint = nearest(name, known, "it has") if told <= MOST_GUESSES else ""
+                yield Flaw(("bindings", number, "permissions", index),
+                           f"kind {kind} has no permission {quoted(name)}",
+                           hint, (("targetKind",),))  # fmt: skip
+
+
+@rule("policy-link-kind", "4-fields.md, section 7", Kind.POLICY)
+def link_kinds(policy: Policy) -> Iterator[Flaw]:
+    """Every target link of a policy leads to a resource of its target kind.
+
+    A policy is about one kind. A link to another kind would be a target on which its permissions mean nothing.
+    """
+    if policy.target_kind not in KINDS:
+        return
+    for index, link in enumerate(policy.target_links):
+        kind = _kind_of(link)
+        if kind and kind != policy.target_kind:
+            yield Flaw(("targetLinks", index), f"this is of kind {kind}, the policy is about kind {policy.target_kind}",
+                       f"put it into a policy with targetKind: {kind}", (("targetKind",),))  # fmt: skip
+
+
+def _kind_of(link: str) -> str:
+    """The kind that ``link`` leads to, "" where it is no link."""
+    parts = link.split("/")
+    if len(parts) == 3 and parts[:2] == ["", "org"]:
+        return str(Kind.ORG)
+    return parts[-2] if len(parts) > 2 and parts[-2] in KINDS else ""

@@ -1,0 +1,52 @@
+"""Rules for queries, wherever a resource holds one (4-fields.md, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.registry import rule
+from reconciler.manifests.rules.text import quoted
+from reconciler.model.finding import Flaw, Pointer
+from reconciler.model.key import Kind
+from reconciler.model.kinds.group import Group
+from reconciler.model.kinds.gvc import Gvc
+from reconciler.model.kinds.policy import Policy
+from reconciler.model.query import UNARY, Query
+
+
+@rule("query-value", "4-fields.md, section 3", Kind.GVC, Kind.POLICY, Kind.GROUP)
+def comparison_with_nothing(holder: Gvc | Policy | Group) -> Iterator[Flaw]:
+    """A term of a query has a value to compare with.
+
+    Only `exists` and `!exists` need none.
+    """
+    at, query = _query(holder)
+    for number, term in enumerate(query.spec.terms if query else ()):
+        if term.value is None and term.op not in UNARY:
+            place = (*at, "spec", "terms", number)
+            message = f"the operator {quoted(term.op)} needs a `value`"
+            hint = "add one, for example `value: aws`; to ask whether there is anything at all, write `op: exists`"
+            yield Flaw(place, message, hint, ((*place, "value"), (*place, "op")))
+
+
+@rule("query-kind", "4-fields.md, sections 3 and 7", Kind.POLICY)
+def targets_of_another_kind(policy: Policy) -> Iterator[Flaw]:
+    """A query is about the kind that its holder is about.
+
+    `locationQuery` finds locations, `memberQuery` users, and `targetQuery` resources of the policy's `targetKind`.
+    """
+    query = policy.target_query
+    if query is not None and query.kind and policy.target_kind and query.kind != policy.target_kind:
+        message = f"the query is about {quoted(query.kind)}, the policy about {quoted(policy.target_kind)}"
+        hint = f"write `kind: {policy.target_kind}`, or leave it out"
+        yield Flaw(("targetQuery", "kind"), message, hint, (("targetKind",),))
+
+
+def _query(holder: Gvc | Policy | Group) -> tuple[Pointer, Query | None]:
+    """The query that a resource may hold, and where it stands."""
+    if isinstance(holder, Policy):
+        return ("targetQuery",), holder.target_query
+    if isinstance(holder, Group):
+        return ("memberQuery",), holder.member_query
+    placement = holder.spec.static_placement
+    return ("spec", "staticPlacement", "locationQuery"), placement.location_query if placement else None

@@ -1,0 +1,54 @@
+"""Tags that mean something: whether they are written so that they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.registry import warning
+from reconciler.manifests.rules.text import quoted
+from reconciler.model.finding import Flaw
+from reconciler.model.key import Kind
+from reconciler.model.kinds.base import Envelope
+from reconciler.model.suggest import most_like
+
+_OWN = "reconciler/"
+_TRUTH = frozenset({"true", "false"})
+_TAKEN = {
+    "platform/protected": _TRUTH,
+    "reconciler/allow-replace": _TRUTH,
+    "reconciler/prune": frozenset({"disabled", "enabled"}),
+}
+"""What a tag has to say to be heard; of the rest every text counts."""
+_KNOWN = ("reconciler/allow-replace", "reconciler/depends-on", "reconciler/ignore", "reconciler/prune")
+MOST = 20
+"""Tags of one document that are told of; there may be 50."""
+
+
+@warning("tag-without-effect", "4-fields.md, section 9; reconciler, tags", *Kind)
+def unheard(resource: Envelope) -> Iterator[Flaw]:
+    """A tag that the platform or the reconciler goes by is written as it is read.
+
+    `platform/protected` and `reconciler/allow-replace` are true or false, `reconciler/prune` is disabled or enabled.
+    Another value, or a tag beginning with `reconciler/` that nobody knows, changes nothing: who relies on it finds that
+    out when the resource is gone.
+    """
+    told = 0
+    for tag, text in resource.tags.items():
+        if not tag.startswith(("reconciler/", "platform/p")) or told == MOST:
+            continue
+        taken = _TAKEN.get(tag)
+        if taken is not None and text not in taken:
+            told += 1
+            yield Flaw(("tags", tag), f"{quoted(str(text))} has no effect here", f"write {_either(taken, str(text))}")
+        elif taken is None and tag.startswith(_OWN) and tag not in _KNOWN:
+            told += 1
+            near = most_like(tag[:60], _KNOWN)
+            hint = f"did you mean `{near}`?" if near else f"tags of this kind are {', '.join(_KNOWN)}"
+            yield Flaw(("tags", tag), f"nobody reads the tag {quoted(tag)}", hint, on_key=True)
+
+
+def _either(taken: frozenset[str], text: str) -> str:
+    """The value that was probably meant, or all of them."""
+    return next(
+        (f'"{each}"' for each in taken if each == text.lower()), " or ".join(f'"{each}"' for each in sorted(taken))
+    )

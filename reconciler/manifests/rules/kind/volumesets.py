@@ -1,0 +1,23 @@
+"""Rules for volume sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.registry import rule
+from reconciler.model.finding import Flaw
+from reconciler.model.key import Kind
+from reconciler.model.kinds.volumeset import VolumeSet
+
+
+@rule("volumeset-max-capacity", "4-fields.md, section 6", Kind.VOLUMESET)
+def growth_below_the_start(volumeset: VolumeSet) -> Iterator[Flaw]:
+    """Volumes can grow to at least the capacity that they begin with.
+
+    A volume never becomes smaller; a `maxCapacity` below `initialCapacity` would be passed from the first day.
+    """
+    initial, most = volumeset.spec.initial_capacity, volumeset.spec.autoscaling.max_capacity
+    if most is not None and most < initial:
+        message = f"maxCapacity {most} is less than initialCapacity {initial}"
+        hint = f"write at least {initial}"
+        yield Flaw(("spec", "autoscaling", "maxCapacity"), message, hint, (("spec", "initialCapacity"),))

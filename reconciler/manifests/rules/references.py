@@ -1,0 +1,68 @@
+"""Where the links in a typed view lead, and what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from reconciler.manifests.links import LinkError, parse_link
+from reconciler.manifests.rules.context import World
+from reconciler.model.kinds.workload import Workload
+from reconciler.model.resource import OPEN_GVC
+from reconciler.model.suggest import most_like
+
+View = TypeVar("View")
+
+SECRET = "platform://secret/"
+VOLUMESET = "platform://volumeset/"
+_IDENTITY = "//identity/"
+MOST_LOOKED_AT = 20
+MOST_LISTED = 12
+
+
+def target_of(link: str, gvc: str = "") -> str:
+    """The key, as text, that ``link`` leads to from a resource in ``gvc`` ("" outside any); "" where it is no link.
+
+    A link into another org gives the key that it has there: ``linked`` tells the two apart.
+    """
+    parts = link.split("/", 3)
+    owner = parts[2] if len(parts) == 4 and parts[1] == "org" else ""
+    try:
+        target = parse_link(link, owner, gvc).target
+    except LinkError:
+        return ""
+    return "" if target.startswith("/") else target
+
+
+def identity_of(workload: Workload) -> str:
+    """The key of the identity of ``workload``, "" where it has none."""
+    link = workload.spec.identity_link
+    if link.startswith(_IDENTITY) and link.count("/") == 3:
+        return f"identity/{place_of(workload.gvc)}/{link[len(_IDENTITY) :]}"
+    return target_of(link, place_of(workload.gvc)) if link else ""
+
+
+def place_of(gvc: str) -> str:
+    """``gvc`` as a view gives it, for a key."""
+    return gvc or OPEN_GVC
+
+
+def linked(world: World, subject: str, target: str, view: type[View]) -> View | None:
+    """``target`` as ``subject`` refers to it; None where it is not known here or belongs to another org."""
+    found = world.look(target, view)
+    if found is None or any(reference.target == target for reference in world.references(subject)):
+        return found
+    return None
+
+
+def nearest(word: str, known: Iterable[str], otherwise: str) -> str:
+    """A suggestion: the one of ``known`` that was most likely meant, or ``otherwise`` and the first few of them.
+
+    Looks closely at a few alone, since thousands may be asked for among thousands.
+    """
+    names = sorted(known)
+    alike = [name for name in names[:1000] if name[:1] == word[:1] or name[-1:] == word[-1:]]
+    near = most_like(word[:100], alike[:MOST_LOOKED_AT])
+    if near:
+        return f"did you mean {near}?"
+    return f"{otherwise} {', '.join(names[:MOST_LISTED])}{', …' if len(names) > MOST_LISTED else ''}" if names else ""

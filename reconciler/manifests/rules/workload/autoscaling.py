@@ -1,0 +1,123 @@
+"""Rules for the number of replicas: what each type of workload can follow, and how low it can go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.registry import rule
+from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.workload.options import TYPE, options_of, place_of
+from reconciler.model.finding import Flaw, Pointer
+from reconciler.model.key import Kind
+from reconciler.model.kinds.workload import Workload, metric_of
+
+METRICS = {
+    "serverless": ("disabled", "concurrency", "rps", "cpu"),
+    "standard": ("disabled", "rps", "cpu", "latency"),
+    "stateful": ("disabled", "concurrency", "rps", "cpu", "latency"),
+    "cron": ("disabled", "cpu"),
+}
+"""What the replicas of a workload can follow, by its type; a cron workload serves no requests to be counted."""
+
+TO_ZERO = frozenset({"rps", "concurrency"})
+"""Metrics by which a serverless workload wakes up again."""
+MOST_PERCENT = 100
+
+
+def _metric_rests_on(at: Pointer) -> tuple[Pointer, ...]:
+    """The metric, and what it follows from where it is left out."""
+    return (TYPE, (*at, "capacityAI"), (*at, "autoscaling", "metric"))
+
+
+@rule("autoscaling-metric", "document 1, Scaling strategy definitions", Kind.WORKLOAD)
+def metric_of_another_type(workload: Workload) -> Iterator[Flaw]:
+    """The metric is one that the type of the workload can follow.
+
+    A serverless workload cannot scale by `latency`, a standard one not by `concurrency`, and a cron workload serves no
+    requests at all.
+    """
+    spec = workload.spec
+    for number, options in enumerate(options_of(spec)):
+        metric = options.autoscaling.metric
+        if metric and metric not in METRICS.get(spec.type, (metric,)):
+            message = f"a {spec.type} workload cannot scale by {quoted(metric)}"
+            hint = f"allowed: {', '.join(METRICS[spec.type])}"
+            yield Flaw((*place_of(number), "autoscaling", "metric"), message, hint, (TYPE,))
+
+
+@rule("autoscaling-cpu-target", "4-fields.md, section 5", Kind.WORKLOAD)
+def more_than_all_cpu(workload: Workload) -> Iterator[Flaw]:
+    """The target is at most 100 where replicas follow the metric `cpu`.
+
+    It is a percentage of what the container asks for; a higher one is never reached, and nothing would ever scale.
+    """
+    for number, options in enumerate(options_of(workload.spec)):
+        target = options.autoscaling.target
+        if target > MOST_PERCENT and metric_of(workload.spec.type, options) == "cpu":
+            at = place_of(number)
+            message = f"the target {target} is more than 100 percent of the cpu"
+            hint = "write a percentage from 1 to 100"
+            yield Flaw((*at, "autoscaling", "target"), message, hint, _metric_rests_on(at))
+
+
+@rule("autoscaling-percentile", "document 1, Autoscaling options", Kind.WORKLOAD)
+def percentile_of_no_latency(workload: Workload) -> Iterator[Flaw]:
+    """A percentile is given only with the metric `latency`.
+
+    It says which response time counts. No other metric has percentiles.
+    """
+    for number, options in enumerate(options_of(workload.spec)):
+        if not options.autoscaling.metric_percentile:
+            continue
+        metric = metric_of(workload.spec.type, options)
+        if metric != "latency":
+            which = quoted(metric) if options.autoscaling.metric else f"{quoted(metric)}, the default here"
+            message = f"metricPercentile is for the metric `latency`, and this one is {which}"
+            at = place_of(number)
+            able = "latency" in METRICS.get(workload.spec.type, ())
+            hint = "remove it, or write `metric: latency`" if able else "remove it"
+            yield Flaw((*at, "autoscaling", "metricPercentile"), message, hint, _metric_rests_on(at))
+
+
+@rule("autoscaling-scale", "document 1, Autoscaling options", Kind.WORKLOAD)
+def more_at_least_than_at_most(workload: Workload) -> Iterator[Flaw]:
+    """`minScale` is at most `maxScale`.
+
+    Left out, they are 1 and 5.
+    """
+    for number, options in enumerate(options_of(workload.spec)):
+        least, most = options.autoscaling.min_scale, options.autoscaling.max_scale
+        if least <= most:
+            continue
+        at = place_of(number)
+        fields: list[Pointer] = [(*at, "autoscaling", "minScale"), (*at, "autoscaling", "maxScale")]
+        if least == 1:
+            # It may be left out, and then the other one is what stands there.
+            fields.reverse()
+        hint = f"raise maxScale to at least {least}" if most else "to stop a workload, write `suspend: true` instead"
+        yield Flaw(fields[0], f"minScale {least} is more than maxScale {most}", hint, (fields[1],))
+
+
+@rule("scale-to-zero", "document 1, Scaling strategy definitions; 4-fields.md, sections 5 and 12", Kind.WORKLOAD)
+def zero_without_a_way_back(workload: Workload) -> Iterator[Flaw]:
+    """`minScale: 0` is for serverless workloads that follow `rps` or `concurrency`.
+
+    Only there is a request held until a replica has started. Any other workload that reached zero would stay there;
+    to stop one on purpose is what `suspend` is for.
+    """
+    type_ = workload.spec.type
+    for number, options in enumerate(options_of(workload.spec)):
+        if options.autoscaling.min_scale != 0:
+            continue
+        metric = metric_of(type_, options)
+        if type_ == "serverless" and metric in TO_ZERO:
+            continue
+        at = place_of(number)
+        message = f"a serverless workload that follows {quoted(metric)} cannot scale to zero"
+        hint = "write `metric: rps` or `metric: concurrency`, or a minScale of at least 1"
+        if type_ != "serverless":
+            message = f"a {type_} workload cannot scale to zero"
+            hint = "write a minScale of at least 1"
+        if options.autoscaling.max_scale == 0:
+            hint = "to stop a workload, write `suspend: true` instead"
+        yield Flaw((*at, "autoscaling", "minScale"), message, hint, _metric_rests_on(at))

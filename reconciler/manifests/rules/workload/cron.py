@@ -1,0 +1,122 @@
+"""Rules for what runs on a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from reconciler.manifests.rules.registry import rule, warning
+from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.workload.options import TYPE
+from reconciler.model.cron import Cron, CronError
+from reconciler.model.finding import Flaw, Pointer
+from reconciler.model.key import Kind
+from reconciler.model.kinds.volumeset import VolumeSet
+from reconciler.model.kinds.workload import Workload
+
+JOB: Pointer = ("spec", "job")
+SNAPSHOTS: Pointer = ("spec", "snapshots", "schedule")
+REMEMBERED = 100
+"""Characters of a schedule that is kept in mind; who writes longer ones shall not fill the memory."""
+
+
+class _Schedule(NamedTuple):
+    """A schedule as it is written, and where."""
+
+    at: Pointer
+    text: str
+
+
+@rule("job-missing", "document 1, Workload (spec); 4-fields.md, section 5", Kind.WORKLOAD)
+def cron_without_job(workload: Workload) -> Iterator[Flaw]:
+    """A cron workload has a `job`.
+
+    Without a schedule nothing would ever start it.
+    """
+    if workload.spec.type == "cron" and workload.spec.job is None:
+        hint = 'add `job:` with a schedule, for example `schedule: "0 3 * * *"`'
+        yield Flaw(TYPE, "a cron workload needs a `job`", hint, (JOB,))
+
+
+@rule("job-not-cron", "document 1, Workload (spec); 4-fields.md, section 5", Kind.WORKLOAD)
+def job_of_no_cron(workload: Workload) -> Iterator[Flaw]:
+    """Only a cron workload has a `job`.
+
+    Workloads of the other types run all the time, and a schedule would mean nothing to them.
+    """
+    if workload.spec.job is not None and workload.spec.type != "cron":
+        message = f"a {workload.spec.type} workload takes no `job`"
+        yield Flaw(JOB, message, "write `type: cron`, or remove the job", (TYPE,), on_key=True)
+
+
+@rule("cron-schedule", "4-fields.md, sections 5 and 6", Kind.WORKLOAD, Kind.VOLUMESET)
+def unreadable_schedule(owner: Workload | VolumeSet) -> Iterator[Flaw]:
+    """A schedule is a cron expression: minute, hour, day of month, month and day of week.
+
+    A field is `*`, a value, a range such as `9-17`, or several with commas between; `/N` behind `*` or a range takes
+    every Nth value. Months and days of the week have names, `jan` to `dec` and `sun` to `sat`. Where both days are
+    restricted, either will do. The time zone is UTC.
+    """
+    schedule = _schedule(owner)
+    if schedule is None:
+        return
+    fault = _read(schedule.text)
+    if isinstance(fault, CronError):
+        yield Flaw(schedule.at, str(fault), fault.suggestion)
+
+
+@warning("cron-never", "4-fields.md, sections 5 and 6", Kind.WORKLOAD, Kind.VOLUMESET)
+def schedule_without_a_day(owner: Workload | VolumeSet) -> Iterator[Flaw]:
+    """A schedule names days that exist.
+
+    30 February and 31 April never come, so nothing would ever run.
+    """
+    schedule = _schedule(owner)
+    if schedule is None:
+        return
+    cron = _read(schedule.text)
+    if isinstance(cron, Cron) and not cron.comes:
+        message = f"the schedule {quoted(schedule.text)} never comes: no month that it names has such a day"
+        yield Flaw(schedule.at, message, "name another day or month; the days 1 to 28 are in every month")
+
+
+@rule("snapshot-schedule", "4-fields.md, section 6", Kind.VOLUMESET)
+def snapshots_too_often(volumeset: VolumeSet) -> Iterator[Flaw]:
+    """Snapshots are taken at most once an hour.
+
+    So the schedule's first field names a single minute.
+    """
+    schedule = _schedule(volumeset)
+    if schedule is None:
+        return
+    cron = _read(schedule.text)
+    if isinstance(cron, Cron) and cron.runs_an_hour > 1:
+        minute, *rest = schedule.text.split()
+        message = f"snapshots would be taken {cron.runs_an_hour} times an hour, once is the most"
+        hint = f"name one minute: {quoted(' '.join(['0', *rest]))} instead of {quoted(' '.join([minute, *rest]))}"
+        yield Flaw(schedule.at, message, hint)
+
+
+def _schedule(owner: Workload | VolumeSet) -> _Schedule | None:
+    """The schedule of what has one."""
+    if isinstance(owner, Workload):
+        return None if owner.spec.job is None else _Schedule((*JOB, "schedule"), owner.spec.job.schedule)
+    text = owner.spec.snapshots.schedule
+    return None if text is None else _Schedule(SNAPSHOTS, text)
+
+
+def _read(text: str) -> Cron | CronError:
+    """The schedule, or what is wrong with it."""
+    return _remembered(text) if len(text) <= REMEMBERED else _parsed(text)
+
+
+def _parsed(text: str) -> Cron | CronError:
+    try:
+        return Cron.parse(text)
+    except CronError as fault:
+        return fault.with_traceback(None)
+
+
+_remembered = lru_cache(maxsize=1024)(_parsed)
+"""The same few schedules are met again and again."""

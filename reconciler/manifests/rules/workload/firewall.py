@@ -1,0 +1,125 @@
+"""Rules for the firewall: entries that contradict each other, or that have no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.registry import answer, rule, warning
+from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.workload.options import TYPE
+from reconciler.model.finding import Ask, Flaw, Pointer
+from reconciler.model.key import Kind
+from reconciler.model.kinds.workload import Workload
+from reconciler.model.resource import OPEN_GVC, Question
+
+EXTERNAL: Pointer = ("spec", "firewallConfig", "external")
+INTERNAL: Pointer = ("spec", "firewallConfig", "internal")
+INBOUND_TYPE: Pointer = (*INTERNAL, "inboundAllowType")
+WORKLOADS: Pointer = (*INTERNAL, "inboundAllowWorkload")
+OPEN_TO_HOST_NAMES = frozenset({80, 443, 445})
+EVERYWHERE = "0.0.0.0/0"
+LISTED = "workload-list"
+FOREIGN = "tcp ports can be reached from the same GVC only"
+
+
+@warning("firewall-port", "document 1, Limits; 4-fields.md, section 5", Kind.WORKLOAD)
+def port_closed_to_host_names(workload: Workload) -> Iterator[Flaw]:
+    """`outboundAllowPort` names the ports 80, 443 and 445 only.
+
+    Host names can be reached on no others. An address or a range in `outboundAllowCIDR` opens all of its ports.
+    """
+    for number, port in enumerate(workload.spec.firewall_config.external.outbound_allow_port):
+        if port.number and port.number not in OPEN_TO_HOST_NAMES:
+            message = f"port {port.number} has no effect: host names can be reached on 80, 443 and 445 only"
+            hint = "for another port, list the address in outboundAllowCIDR"
+            yield Flaw((*EXTERNAL, "outboundAllowPort", number, "number"), message, hint)
+
+
+@warning("firewall-inbound-type", "document 1, Firewall; 4-fields.md, section 5", Kind.WORKLOAD)
+def inbound_without_effect(workload: Workload) -> Iterator[Flaw]:
+    """`inboundAllowCIDR` belongs to serverless and standard workloads.
+
+    On a stateful or a cron workload it lets nobody in.
+    """
+    if workload.spec.firewall_config.external.inbound_allow_cidr and workload.spec.type in ("stateful", "cron"):
+        message = f"inboundAllowCIDR has no effect on a {workload.spec.type} workload"
+        hint = "remove it"
+        if workload.spec.type == "stateful":
+            hint = "remove it, and let a standard workload in front of it take requests from outside"
+        yield Flaw((*EXTERNAL, "inboundAllowCIDR"), message, hint, (TYPE,), on_key=True)
+
+
+@rule("firewall-workload-list", "4-fields.md, section 5", Kind.WORKLOAD)
+def list_without_entries(workload: Workload) -> Iterator[Flaw]:
+    """`inboundAllowType: workload-list` comes with the workloads that may enter.
+
+    An empty list lets nobody in, which `none` says plainly.
+    """
+    internal = workload.spec.firewall_config.internal
+    if internal.inbound_allow_type == LISTED and not internal.inbound_allow_workload:
+        message = "inboundAllowWorkload lists no workload that may enter"
+        hint = "add links such as //workload/web to inboundAllowWorkload, or write `none`"
+        yield Flaw(INBOUND_TYPE, message, hint, (WORKLOADS,))
+
+
+@warning("firewall-list-unused", "document 1, Firewall; 4-fields.md, section 5", Kind.WORKLOAD)
+def list_without_effect(workload: Workload) -> Iterator[Flaw]:
+    """Every list of the firewall has an effect.
+
+    `inboundAllowWorkload` is read only with `workload-list`; host names mean nothing where all addresses are open, and
+    `outboundAllowPort` nothing without host names. Who reads such a list believes in a rule that is not there.
+    """
+    internal = workload.spec.firewall_config.internal
+    if internal.inbound_allow_workload and internal.inbound_allow_type != LISTED:
+        message = f"inboundAllowWorkload has no effect with inboundAllowType {quoted(internal.inbound_allow_type)}"
+        yield Flaw(WORKLOADS, message, f"write `inboundAllowType: {LISTED}`, or remove the list",
+                   (INBOUND_TYPE,), on_key=True)  # fmt: skip
+    external = workload.spec.firewall_config.external
+    hosts, addresses = (*EXTERNAL, "outboundAllowHostname"), (*EXTERNAL, "outboundAllowCIDR")
+    if external.outbound_allow_hostname and EVERYWHERE in external.outbound_allow_cidr:
+        message = f"outboundAllowHostname has no effect: {EVERYWHERE} in outboundAllowCIDR opens everything"
+        yield Flaw(hosts, message, f"remove one of the two; without {EVERYWHERE} only what is listed can be reached",
+                   (addresses,), on_key=True)  # fmt: skip
+    if external.outbound_allow_port and not external.outbound_allow_hostname:
+        message = "outboundAllowPort has no effect: it narrows outboundAllowHostname, which is empty"
+        yield Flaw((*EXTERNAL, "outboundAllowPort"), message, "list the host names that may be reached, or remove it",
+                   (hosts,), on_key=True)  # fmt: skip
+
+
+@warning("tcp-foreign-gvc", "document 1, Ports; 4-fields.md, section 12", Kind.WORKLOAD)
+def tcp_from_another_gvc(workload: Workload) -> Iterator[Flaw | Ask]:
+    """A tcp port is offered to workloads of the same GVC only.
+
+    The firewall may let others in, but from another GVC no tcp connection arrives.
+    """
+    internal = workload.spec.firewall_config.internal
+    allowed = internal.inbound_allow_type
+    if allowed not in ("same-org", LISTED):
+        return
+    protocol = _tcp_port(workload)
+    if protocol is None:
+        return
+    if allowed == "same-org":
+        yield Flaw(INBOUND_TYPE, FOREIGN, "write `same-gvc`, or take another protocol for the port", (protocol,))
+        return
+    for number, link in enumerate(internal.inbound_allow_workload):
+        _, named, rest = link.partition("/gvc/")
+        if named:
+            # The directory may decide which GVC this workload is in, so whether it is the same one shows later.
+            yield Ask((*WORKLOADS, number), f"gvc/{workload.gvc or OPEN_GVC}", rest.partition("/")[0])
+
+
+@answer("tcp-foreign-gvc")
+def entry_of_another_gvc(question: Question, _: str, __: World) -> Iterator[tuple[str, str]]:
+    """Whether the listed workload is of another GVC than the one that lists it."""
+    if question.detail != question.target.removeprefix("gvc/"):
+        yield f"{FOREIGN}, and this workload is of {quoted(question.detail)}", "remove it, or take another protocol"
+
+
+def _tcp_port(workload: Workload) -> Pointer | None:
+    for number, container in enumerate(workload.spec.containers):
+        for place, port in enumerate(container.ports):
+            if port.protocol == "tcp":
+                return ("spec", "containers", number, "ports", place, "protocol")
+    return None

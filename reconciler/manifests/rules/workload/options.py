@@ -1,0 +1,86 @@
+"""Rules for the options of a workload, by default and at single locations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.registry import rule
+from reconciler.manifests.rules.text import quoted
+from reconciler.model.finding import Flaw, Pointer
+from reconciler.model.key import Kind
+from reconciler.model.kinds.workload import Options, Specification, Workload
+
+TYPE: Pointer = ("spec", "type")
+DEFAULTS: Pointer = ("spec", "defaultOptions")
+LOCAL: Pointer = ("spec", "localOptions")
+
+
+def options_of(spec: Specification) -> tuple[Options, ...]:
+    """The default options of a workload, then those of its locations, of which a cron workload may have none."""
+    if not spec.local_options or spec.type == "cron":
+        return (spec.default_options,)
+    return (spec.default_options, *spec.local_options)
+
+
+def place_of(number: int) -> Pointer:
+    """Where the options stand that have this number among ``options_of``."""
+    return (*LOCAL, number - 1) if number else DEFAULTS
+
+
+@rule("capacity-ai-cpu", "document 1, Scaling strategy definitions; 4-fields.md, section 5", Kind.WORKLOAD)
+def capacity_ai_beside_cpu(workload: Workload) -> Iterator[Flaw]:
+    """Capacity AI is off where replicas follow the metric `cpu`.
+
+    Both would pull at the same lever: Capacity AI changes the cpu of a container, and the metric is the share of just
+    that amount which is in use.
+    """
+    spec = workload.spec
+    for number, options in enumerate(options_of(spec)):
+        if options.capacity_ai and options.autoscaling.metric == "cpu" and spec.type != "cron":
+            at = place_of(number)
+            message = "capacityAI cannot be on while autoscaling follows `cpu`"
+            hint = "write `capacityAI: false`, or choose another metric"
+            yield Flaw((*at, "capacityAI"), message, hint, (TYPE, (*at, "autoscaling", "metric")))
+
+
+@rule("capacity-ai-cron", "4-fields.md, section 5", Kind.WORKLOAD)
+def capacity_ai_of_cron(workload: Workload) -> Iterator[Flaw]:
+    """A cron workload does without Capacity AI.
+
+    Its containers run for a while and end: there is no steady use that amounts could be fitted to.
+    """
+    if workload.spec.type == "cron" and workload.spec.default_options.capacity_ai:
+        at = (*DEFAULTS, "capacityAI")
+        yield Flaw(
+            at, "capacityAI is never on for a cron workload", "write `capacityAI: false`, or leave it out", (TYPE,)
+        )
+
+
+@rule("local-options-cron", "document 1, What the service does; 4-fields.md, section 5", Kind.WORKLOAD)
+def local_options_of_cron(workload: Workload) -> Iterator[Flaw]:
+    """A cron workload has no options for single locations.
+
+    It runs in every location of its GVC, everywhere with the same options.
+    """
+    if workload.spec.local_options and workload.spec.type == "cron":
+        hint = "remove them; what holds everywhere belongs in defaultOptions"
+        yield Flaw(LOCAL, "a cron workload takes no localOptions", hint, (TYPE,), on_key=True)
+
+
+@rule("local-options-duplicate", "4-fields.md, section 5", Kind.WORKLOAD)
+def local_options_twice(workload: Workload) -> Iterator[Flaw]:
+    """A location has one entry in `localOptions`.
+
+    An entry replaces the default options there as a whole, and only one can.
+    """
+    entries = workload.spec.local_options
+    if len(entries) < 2 or workload.spec.type == "cron":
+        return
+    first: dict[str, int] = {}
+    for number, options in enumerate(entries):
+        name = options.location.rpartition("/")[2]
+        earlier = first.setdefault(name, number)
+        if name and earlier != number:
+            message = f"the location {quoted(name)} has options already, in entry {earlier + 1}"
+            also = (TYPE, (*LOCAL, earlier, "location"))
+            yield Flaw((*LOCAL, number, "location"), message, "put both entries into one", also)

@@ -1,0 +1,76 @@
+"""Rules for how a new version takes over, and for what only workloads with lasting replicas can have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.manifests.rules.registry import rule, warning
+from reconciler.manifests.rules.workload.options import TYPE
+from reconciler.model.finding import Flaw, Pointer
+from reconciler.model.key import Kind
+from reconciler.model.kinds.workload import Rollout, Workload
+
+ROLLOUT: Pointer = ("spec", "rolloutOptions")
+SURGE: Pointer = (*ROLLOUT, "maxSurgeReplicas")
+DEFAULT_SURGE = Rollout().max_surge_replicas
+DEFAULT_POLICY = "OrderedReady"
+STATEFUL = "write `type: stateful`, or remove it"
+
+
+@rule("rollout-stuck", "4-fields.md, section 5", Kind.WORKLOAD)
+def no_room_for_a_rollout(workload: Workload) -> Iterator[Flaw]:
+    """`maxUnavailableReplicas` and `maxSurgeReplicas` are not both zero.
+
+    A rollout that may neither take a replica away nor add one can do nothing. Left out, the first is 0 and the second
+    25%, rounded up.
+    """
+    rollout = workload.spec.rollout_options
+    if _none(rollout.max_surge_replicas) and _none(rollout.max_unavailable_replicas):
+        message = "no replica may be missing and none may be extra, so a rollout could never begin"
+        yield Flaw(SURGE, message, "leave maxSurgeReplicas out (25%), or raise one of the two",
+                   ((*ROLLOUT, "maxUnavailableReplicas"),))  # fmt: skip
+
+
+@warning("rollout-surge-stateful", "4-fields.md, section 5", Kind.WORKLOAD)
+def surge_of_stateful(workload: Workload) -> Iterator[Flaw]:
+    """A stateful workload does without `maxSurgeReplicas`.
+
+    Its replicas are replaced one after another, since an identity is never there twice; nothing extra ever runs.
+    """
+    rollout = workload.spec.rollout_options
+    surge = rollout.max_surge_replicas
+    # The default means nothing more than a field that is left out: exported manifests carry it.
+    if workload.spec.type != "stateful" or surge == DEFAULT_SURGE:
+        return
+    if not (_none(surge) and _none(rollout.max_unavailable_replicas)):
+        message = "maxSurgeReplicas has no effect on a stateful workload"
+        yield Flaw(SURGE, message, "remove it", (TYPE,), on_key=True)
+
+
+@rule("scaling-policy", "document 1, Rollout options; 4-fields.md, section 5", Kind.WORKLOAD)
+def order_of_replicas_without_one(workload: Workload) -> Iterator[Flaw]:
+    """Only a stateful workload has a `scalingPolicy`.
+
+    It says whether replicas come and go in the order of their numbers, and those of other types have none. The default,
+    OrderedReady, is taken on every type, since exported manifests carry it.
+    """
+    policy = workload.spec.rollout_options.scaling_policy
+    if policy and policy != DEFAULT_POLICY and workload.spec.type != "stateful":
+        message = f"a {workload.spec.type} workload takes no scalingPolicy"
+        yield Flaw((*ROLLOUT, "scalingPolicy"), message, STATEFUL, (TYPE,), on_key=True)
+
+
+@rule("replica-direct", "4-fields.md, section 5", Kind.WORKLOAD)
+def replicas_without_names(workload: Workload) -> Iterator[Flaw]:
+    """Only the replicas of a stateful workload can be reached one by one.
+
+    Those of other types come and go without a name that lasts.
+    """
+    if workload.spec.load_balancer.replica_direct and workload.spec.type != "stateful":
+        message = f"the replicas of a {workload.spec.type} workload cannot be reached one by one"
+        yield Flaw(("spec", "loadBalancer", "replicaDirect"), message, STATEFUL, (TYPE,))
+
+
+def _none(replicas: int | str) -> bool:
+    """Whether ``replicas`` stands for none: 0, or a text such as ``0%``."""
+    return not (replicas.rstrip("%").strip("0") if isinstance(replicas, str) else replicas)

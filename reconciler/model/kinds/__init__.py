@@ -1,0 +1,1 @@
+"""A typed view of each kind."""

@@ -1,0 +1,36 @@
+"""A typed view of an identity (4-fields.md, section 7): what rules look at."""
+
+from __future__ import annotations
+
+from reconciler.model.kinds.base import Envelope, View
+
+PROVIDERS = ("aws", "gcp", "azure", "ngs")
+"""Providers whose access an identity can have, in a field of that name each."""
+
+
+class Access(View, frozen=True):
+    """Access to a cloud through the account that ``cloud_account_link`` leads to."""
+
+    cloud_account_link: str = ""
+
+
+class NetworkResource(View, frozen=True):
+    """A host in a private network, under the name by which workloads find it."""
+
+    name: str = ""
+
+
+class Identity(Envelope, frozen=True):
+    """An identity with its cloud access; None where it has none with that provider."""
+
+    aws: Access | None = None
+    gcp: Access | None = None
+    azure: Access | None = None
+    ngs: Access | None = None
+    network_resources: tuple[NetworkResource, ...] = ()
+    native_network_resources: tuple[NetworkResource, ...] = ()
+
+    def accesses(self) -> list[tuple[str, Access]]:
+        """Each access that there is, with its provider."""
+        each = zip(PROVIDERS, (self.aws, self.gcp, self.azure, self.ngs), strict=True)
+        return [(provider, access) for provider, access in each if access is not None]

@@ -1,0 +1,12 @@
+"""A typed view of a location (4-fields.md, section 8): what rules look at."""
+
+from __future__ import annotations
+
+from reconciler.model.kinds.base import Envelope
+
+
+class Location(Envelope, frozen=True):
+    """A place where workloads run; ``byok`` is the provider of one's own."""
+
+    provider: str = ""
+    region: str = ""

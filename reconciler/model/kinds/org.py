@@ -1,0 +1,18 @@
+"""A typed view of an org (4-fields.md, section 8): what rules look at."""
+
+from __future__ import annotations
+
+from reconciler.model.kinds.base import Envelope, View
+from reconciler.model.kinds.gvc import Tracing
+
+
+class Specification(View, frozen=True):
+    """The body of an org."""
+
+    tracing: Tracing = Tracing()
+
+
+class Org(Envelope, frozen=True):
+    """An org."""
+
+    spec: Specification = Specification()

@@ -1,0 +1,55 @@
+"""A typed view of a secret (4-fields.md, section 7): what rules look at, with its data or with masks in their place."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from reconciler.model.finding import Pointer
+from reconciler.model.kinds.base import Envelope
+
+TEXTS = frozenset({"docker", "gcp", "azure-sdk"})
+"""Types whose data is one JSON text."""
+
+ENCODED = {"opaque": "payload", "userpass": "password"}
+"""Type to the key that ``encoding`` is about."""
+
+FILE, CREDENTIAL = "file", "credential"
+"""What a value says instead of a text where that stands on the host: ``{file: PATH}`` or ``{credential: NAME}``."""
+
+_NO_KEYS = frozenset({"encoding", "repos"})
+
+
+class HostPlace(NamedTuple):
+    """Where on the host a value stands: ``sort`` is ``file`` or ``credential``."""
+
+    sort: str
+    name: str
+
+
+class Secret(Envelope, frozen=True):
+    """A secret; ``data`` maps keys to values, or is one text."""
+
+    type: str = ""
+    data: dict[str, Any] | str | None = None
+
+    def key_names(self) -> list[str]:
+        """What a reference may name after the dot, sorted; none where the secret is one text."""
+        if not isinstance(self.data, dict) or self.type in TEXTS:
+            return []
+        return sorted(self.data if self.type == "dictionary" else self.data.keys() - _NO_KEYS)
+
+
+def host_places(form: str, content: Any) -> dict[Pointer, HostPlace]:
+    """The values of a secret of type ``form`` that stand on the host, by their pointers."""
+    if not isinstance(content, dict):
+        return {}
+    members = {(): content} if form in TEXTS else {(name,): value for name, value in content.items()}
+    found = {("data", *at): _host_place(value) for at, value in members.items()}
+    return {at: place for at, place in found.items() if place is not None}
+
+
+def _host_place(value: Any) -> HostPlace | None:
+    if not isinstance(value, dict) or len(value) != 1:
+        return None
+    sort, name = next(iter(value.items()))
+    return HostPlace(sort, name) if sort in (FILE, CREDENTIAL) and isinstance(name, str) else None

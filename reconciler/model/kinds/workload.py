@@ -1,0 +1,226 @@
+"""A typed view of a workload (document 1 and 4-fields.md, section 5): what rules, engines and status look at.
+
+It is made from a manifest as it is written or in normal form; what the schema fills in is filled in here too.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from reconciler.model.kinds.base import Envelope, View
+
+
+class Port(View, frozen=True):
+    """A port that a container listens on."""
+
+    number: int = 0
+    protocol: str = "http"
+
+
+class Variable(View, frozen=True):
+    """An environment variable."""
+
+    name: str = ""
+    value: str = ""
+
+
+class Command(View, frozen=True):
+    """A program and its arguments, run inside a container."""
+
+    command: tuple[str, ...] = ()
+
+
+class Hook(View, frozen=True):
+    """What runs when a container starts or ends."""
+
+    exec: Command | None = None
+
+
+class Lifecycle(View, frozen=True):
+    """The hooks of a container."""
+
+    post_start: Hook | None = None
+    pre_stop: Hook | None = None
+
+
+class Header(View, frozen=True):
+    """A header of a probe's HTTP request."""
+
+    name: str = ""
+    value: str = ""
+
+
+class Target(View, frozen=True):
+    """What a probe asks: a port, 0 where it is left to the container's first; the rest is for HTTP."""
+
+    port: int = 0
+    path: str = "/"
+    scheme: str = "HTTP"
+    http_headers: tuple[Header, ...] = ()
+
+
+class Probe(View, frozen=True):
+    """A check of a replica; of the four forms one is there."""
+
+    exec: Command | None = None
+    http_get: Target | None = None
+    tcp_socket: Target | None = None
+    grpc: Target | None = None
+    initial_delay_seconds: int = 0
+    period_seconds: int = 10
+    timeout_seconds: int = 1
+    success_threshold: int = 1
+    failure_threshold: int = 3
+
+
+class Metrics(View, frozen=True):
+    """Where a container shows its Prometheus metrics."""
+
+    port: int = 0
+    path: str = "/metrics"
+
+
+class Volume(View, frozen=True):
+    """A mount."""
+
+    uri: str = ""
+    path: str = ""
+    recovery_policy: str = ""
+
+
+class Container(View, frozen=True):
+    """A container; ``port`` is the deprecated single port, 0 where it is not given."""
+
+    name: str = ""
+    image: str = ""
+    cpu: str = "50m"
+    memory: str = "128Mi"
+    working_dir: str = ""
+    command: str = ""
+    args: tuple[str, ...] = ()
+    port: int = 0
+    ports: tuple[Port, ...] = ()
+    env: tuple[Variable, ...] = ()
+    inherit_env: bool = False
+    readiness_probe: Probe | None = None
+    liveness_probe: Probe | None = None
+    metrics: Metrics | None = None
+    lifecycle: Lifecycle = Lifecycle()
+    volumes: tuple[Volume, ...] = ()
+
+
+class Autoscaling(View, frozen=True):
+    """How many replicas; ``metric`` and ``metric_percentile`` are "" where the manifest leaves them out."""
+
+    metric: str = ""
+    target: int = 95
+    metric_percentile: str = ""
+    min_scale: int = 1
+    max_scale: int = 5
+    scale_to_zero_delay: int = 300
+    max_concurrency: int = 0
+
+
+class Options(View, frozen=True):
+    """Options at a location; ``location`` is "" in the default options, ``capacity_ai`` None where it is left out."""
+
+    location: str = ""
+    autoscaling: Autoscaling = Autoscaling()
+    timeout_seconds: int = 5
+    capacity_ai: bool | None = msgspec.field(default=None, name="capacityAI")
+    debug: bool = False
+    suspend: bool = False
+
+
+class OutboundPort(View, frozen=True):
+    """A port on which host names may be reached."""
+
+    protocol: str = "tcp"
+    number: int = 0
+
+
+class External(View, frozen=True):
+    """Firewall towards the internet."""
+
+    inbound_allow_cidr: tuple[str, ...] = msgspec.field(default=(), name="inboundAllowCIDR")
+    outbound_allow_cidr: tuple[str, ...] = msgspec.field(default=(), name="outboundAllowCIDR")
+    outbound_allow_hostname: tuple[str, ...] = ()
+    outbound_allow_port: tuple[OutboundPort, ...] = ()
+
+
+class Internal(View, frozen=True):
+    """Firewall towards the other workloads of the org."""
+
+    inbound_allow_type: str = "none"
+    inbound_allow_workload: tuple[str, ...] = ()
+
+
+class Firewall(View, frozen=True):
+    """Who may enter, and what may be reached."""
+
+    external: External = External()
+    internal: Internal = Internal()
+
+
+class Job(View, frozen=True):
+    """When a cron workload runs; seconds, and executions for ``history_limit``."""
+
+    schedule: str = ""
+    concurrency_policy: str = "Forbid"
+    history_limit: int = 5
+    restart_policy: str = "Never"
+    active_deadline_seconds: int | None = None
+    suspend: bool = False
+
+
+class Rollout(View, frozen=True):
+    """How a new version takes over; replicas as a number or as a text such as ``25%``."""
+
+    min_ready_seconds: int = 0
+    max_unavailable_replicas: int | str = 0
+    max_surge_replicas: int | str = "25%"
+    scaling_policy: str = ""
+
+
+class Security(View, frozen=True):
+    """Users and groups; ``run_as_user`` is None where the image decides."""
+
+    filesystem_group_id: int = 0
+    run_as_user: int | None = None
+
+
+class LoadBalancer(View, frozen=True):
+    """How replicas are reached."""
+
+    replica_direct: bool = False
+
+
+class Specification(View, frozen=True):
+    """The body of a workload."""
+
+    type: str = "serverless"
+    identity_link: str = ""
+    containers: tuple[Container, ...] = ()
+    default_options: Options = Options()
+    local_options: tuple[Options, ...] = ()
+    firewall_config: Firewall = Firewall()
+    job: Job | None = None
+    support_dynamic_tags: bool = False
+    rollout_options: Rollout = Rollout()
+    security_options: Security = Security()
+    load_balancer: LoadBalancer = LoadBalancer()
+
+
+class Workload(Envelope, frozen=True):
+    """A workload."""
+
+    spec: Specification = Specification()
+
+
+def metric_of(type_: str, options: Options) -> str:
+    """What scaling follows in a workload of the type (4-fields.md, section 5): where it is not said, the default."""
+    if options.autoscaling.metric:
+        return options.autoscaling.metric
+    if type_ == "serverless":
+        return "concurrency"
+    return "cpu" if options.capacity_ai is False else "disabled"

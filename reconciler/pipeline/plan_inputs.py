@@ -1,0 +1,112 @@
+"""From a difference to the planner's input: which keys to look at, and what holds around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+
+from reconciler.drift.healing import to_heal
+from reconciler.manifests.change_set import keys_touched
+from reconciler.model.key import PLACED, Key, Kind
+from reconciler.pipeline.desired_view import View
+from reconciler.pipeline.placement import Places
+from reconciler.planning.inputs import PrunePolicy, Scope
+from reconciler.settings import Settings
+
+
+def scope_of(view: View, settings: Settings, revision: str, unsettled: Iterable[str], now: float) -> Scope:
+    """The planner's input for what the view's difference touches and for ``unsettled`` keys of earlier runs.
+
+    What drifted is looked at with them, where it is to be healed.
+    """
+    drifts = to_heal(view.records, settings, view.source)
+    places = view.places
+    touched = keys_touched(view.delta)
+    drifted = (str(found.key) for found in drifts)
+    # In the order of files, which is near that of keys: sorting takes half as long, and what is near in memory is too.
+    names = dict.fromkeys((*touched, *unsettled, *drifted, *_moved_members(view, touched, places)))
+    wanted = {name: touched[name] if name in touched else view.resource(name) for name in names}
+    keys = {name: Key.parse(name) if resource is None else resource.key for name, resource in wanted.items()}
+    desired = {resource.key: resource for resource in wanted.values() if resource is not None}
+    records = {keys[name]: found for name, found in view.records.applied.get_many(names).items()}
+    theirs = {key for key, found in records.items() if any(each.source != view.source for each in found)}
+    gvcs = {key.gvc if key.gvc else key.name for key in keys.values() if key.kind in PLACED or key.kind is Kind.GVC}
+    return Scope(
+        source=view.source,
+        revision=revision,
+        keys=[key for key in keys.values() if key not in theirs or key in desired],
+        desired=desired,
+        records=records,
+        locations={gvc: places.of(gvc) for gvc in gvcs},
+        engines=engines_of(settings),
+        inventory=view.records.applied.inventory(view.source),
+        org=settings.org,
+        external=view.around.external,
+        policy=_policy(settings),
+        approved=view.records.approvals.valid(now),
+        suspended=frozenset(_suspended(view, keys)),
+        drifts=drifts,
+        orphans={keys[name]: by for name, by in view.records.orphans.all().items() if name in keys},
+    )
+
+
+def _policy(settings: Settings) -> PrunePolicy:
+    prune = settings.prune
+    return PrunePolicy(prune.enabled, prune.count, prune.percent, settings.approval, prune.kinds)
+
+
+def _suspended(view: View, keys: Mapping[str, Key]) -> Iterator[Key]:
+    return (keys[each.target] for each in view.records.suspensions.all() if each.target in keys)
+
+
+def engines_of(settings: Settings) -> dict[str, str]:
+    """Name of the engine by location; what has no place is only recorded."""
+    return {"": "recorded"} | {name: location.engine for name, location in settings.locations.items()}
+
+
+def _moved_members(view: View, touched: Iterable[str], places: Places) -> Iterator[str]:
+    """Members of GVCs whose locations are not those that their recorded bodies name."""
+    gvcs = {name.partition("/")[2] for name in touched if name.startswith(f"{Kind.GVC}/")}
+    if any(name.startswith(f"{Kind.LOCATION}/") for name in touched):
+        gvcs |= {record.key.name for record in view.records.applied.items(Kind.GVC)}
+    for gvc in sorted(gvcs):
+        members = view.members(gvc)
+        if members and _placed_at(view, members) != set(places.of(gvc)):
+            yield from members
+
+
+def _placed_at(view: View, members: Iterable[str]) -> set[str]:
+    """Locations at which the recorded members are."""
+    recorded = view.records.applied.get_many(key for key in members if not key.startswith(f"{Kind.IDENTITY}/"))
+    return {record.location for records in recorded.values() for record in records if record.location}
+
+
+def unsettled_keys(view: View, settings: Settings) -> set[str]:
+    """Keys of the source whose records are not what is desired, found by reading both lists side by side.
+
+    Done once at start; from then on each run leaves what it could not settle.
+    """
+    places = view.places
+    engines = engines_of(settings)
+    unsettled = set()
+    recorded = groupby(view.records.applied.scan(view.source), key=lambda row: row[0])
+    name, rows = next(recorded, _END)
+    for key, digest in view.records.desired.scan(view.source):
+        while name and name < key:
+            unsettled.add(name)
+            name, rows = next(recorded, _END)
+        kind, _, rest = key.partition("/")
+        bound = [place for place in places.of(rest.partition("/")[0]) if place in engines] if kind in PLACED else []
+        if name != key:
+            unsettled.add(key)
+            continue
+        if {row[1:] for row in rows} != {(place, digest, engines[place]) for place in bound or [""]}:
+            unsettled.add(key)
+        name, rows = next(recorded, _END)
+    while name:
+        unsettled.add(name)
+        name, rows = next(recorded, _END)
+    return unsettled
+
+
+_END: tuple[str, Iterator[tuple[str, str, str, str]]] = ("", iter(()))

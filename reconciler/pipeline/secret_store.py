@@ -1,0 +1,110 @@
+"""The data of applied secrets: from the records, or opened again in memory where it is never written down."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+from reconciler.engines.host.provisioning.secrets import Revealed
+from reconciler.errors import EngineError, ReconcilerError
+from reconciler.model.key import Key
+from reconciler.model.record import Record
+from reconciler.pipeline.desired_view import View
+from reconciler.pipeline.externals import Surroundings
+from reconciler.pipeline.load import blobs_of
+from reconciler.records.store import Records
+from reconciler.records.tables.desired import Entry
+from reconciler.secrets.host_files import Host, dialect_of
+from reconciler.settings import Settings
+from reconciler.source.source import open_source
+
+KEPT = 256
+"""Secrets that are kept in memory once they were opened: what was applied is had again when its file has changed."""
+
+
+class _Form(msgspec.Struct, frozen=True):
+    type: str
+
+
+class Vault:
+    """Reveals the secrets in ``records``, over the repositories of ``settings``.
+
+    It may be asked in any thread at any time, one question after another: records in a file are read over a connection
+    of its own. Records in memory are shared, and then nobody else may be using them.
+    """
+
+    def __init__(self, records: Records, settings: Settings) -> None:
+        self._records = records
+        self._settings = settings
+        self._lock = Lock()
+        self._opened: dict[tuple[Key, str], Revealed] = {}
+
+    def reveal(self, key: Key) -> Revealed:
+        """The data of the secret ``key`` as it was applied last.
+
+        Raises EngineError, reason SecretUnavailable, where it is not applied, or can no longer be opened as it was.
+        """
+        with self._lock:
+            try:
+                return self._revealed(key)
+            except EngineError:
+                raise
+            except ReconcilerError as error:
+                raise _unavailable(f"{key} cannot be read: {error}") from None
+
+    def _revealed(self, key: Key) -> Revealed:
+        path = self._records.path
+        if path is None:
+            return self._looked_up(self._records, key)
+        with closing(Records.open(path, read_only=True)) as records:
+            return self._looked_up(records, key)
+
+    def _looked_up(self, records: Records, key: Key) -> Revealed:
+        record = next(iter(records.applied.get(key)), None)
+        if record is None:
+            raise _unavailable(f"{key} is not applied")
+        seal = records.seals.get(key, record.digest)
+        return self._again(records, record) if seal is None else _shown(record, seal)
+
+    def _again(self, records: Records, record: Record) -> Revealed:
+        """What is never written down: read from Git and opened, or from this host, and only if it is the same."""
+        known = self._opened.get((record.key, record.digest))
+        if known is None:
+            known = _shown(record, self._seal(records, record))
+            while len(self._opened) >= KEPT:
+                del self._opened[next(iter(self._opened))]
+            self._opened[record.key, record.digest] = known
+        return known
+
+    def _seal(self, records: Records, record: Record) -> bytes:
+        entry = records.desired.get(record.key)
+        if entry is None:
+            raise _unavailable(f"{record.key} is in Git no more, and its data is kept nowhere else")
+        resource = self._view(records, entry).resource(entry.key)
+        if resource is None or resource.digest != record.digest:
+            place = f"{entry.path}:{entry.line}"
+            raise _unavailable(f"{record.key} has another value than was applied ({place}); the next run applies it")
+        return resource.seal
+
+    def _view(self, records: Records, entry: Entry) -> View:
+        settings = self._settings
+        source = next((each for each in settings.sources if each.name == entry.source), None)
+        if source is None:
+            raise _unavailable(f"{entry.key} comes from the source {entry.source}, which the settings have no more")
+        repository = open_source(source, Path(settings.state)).repository
+        dialect = dialect_of(settings, records.secret_key)
+        around = Surroundings.of(settings)
+        return View(source.name, records, blobs_of(repository), dialect, around, Host.of(settings))
+
+
+def _shown(record: Record, seal: bytes) -> Revealed:
+    content: dict[str, Any] | str = msgspec.json.decode(seal)
+    return Revealed(msgspec.json.decode(record.body, type=_Form).type, content)
+
+
+def _unavailable(message: str) -> EngineError:
+    return EngineError(message, reason="SecretUnavailable")

@@ -1,0 +1,265 @@
+"""One source's way from a revision to a plan, and from a plan to records: ``prepare``, ``accept``, ``perform``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.drift.healing import settle
+from reconciler.engines.protocol import Outcome, Result
+from reconciler.errors import SourceError
+from reconciler.model.finding import Finding, Severity
+from reconciler.model.key import Kind
+from reconciler.model.revision import Revision
+from reconciler.pipeline import report
+from reconciler.pipeline.desired_view import Bodies, View
+from reconciler.pipeline.externals import Surroundings
+from reconciler.pipeline.file_reader import Read, reader
+from reconciler.pipeline.load import Loaded, Loader, accept, blobs_of, decoder_id, undisturbed
+from reconciler.pipeline.plan_inputs import scope_of, unsettled_keys
+from reconciler.pipeline.report import Report
+from reconciler.planning.blame import Blames
+from reconciler.planning.inputs import Refusal, Scope
+from reconciler.planning.plan import Plan
+from reconciler.planning.planner import make_plan
+from reconciler.records.store import Records
+from reconciler.secrets.host_files import Host, dialect_of, keyring_of
+from reconciler.settings import Settings, SourceSettings
+from reconciler.source.repository import check_rewrite
+from reconciler.source.source import Source, open_source
+from reconciler.status import waiting
+
+if TYPE_CHECKING:
+    from reconciler.engines.execution.executor import Executor
+
+SWEEP = 1000
+"""Runs after which documents that nothing comes from any more are dropped from the cache."""
+
+RESTLESS = frozenset({"DependencyNotHealthy", "Preempted", "Terminating"})
+"""Reasons to wait that nobody announces the end of: every look at the source is a run while one holds."""
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A revision read, checked and planned, with nothing changed yet. ``plan`` is None where errors refuse it.
+
+    ``read`` gives the bytes of a file as findings name it, ``blames`` who asked for the changes where that was looked
+    for.
+    """
+
+    loaded: Loaded
+    findings: list[Finding]
+    plan: Plan | None
+    read: Read
+    blames: Blames | None = None
+
+    @property
+    def revision(self) -> Revision:
+        """The revision that was read."""
+        return self.loaded.revision
+
+
+class Line:
+    """The line of one source over one set of records. Reading happens in one thread at a time."""
+
+    def __init__(self, settings: Settings, source: SourceSettings, records: Records, clock: Clock) -> None:
+        self.settings = settings
+        self.records = records
+        self.clock = clock
+        self.source: Source = open_source(source, Path(settings.state))
+        self.dialect = dialect_of(settings, records.secret_key)
+        self.host: Host | None = Host.of(settings)
+        self.around = Surroundings.of(settings)
+        self._bodies: Bodies = {}
+        self.unsettled: set[str] | None = None
+        self.refused = ""
+        self.restless = False
+
+    @property
+    def name(self) -> str:
+        """The source's name."""
+        return self.source.name
+
+    def idle(self) -> bool:
+        """Whether a look at the source is all that is to be done: nothing moved, and nothing is owed another try.
+
+        What waits for an operator is not looked at again until one says something. A revision that was refused is
+        refused still; where the branch goes back to the last good one, that has to be told. Raises SourceError.
+        """
+        row = self.records.sources.get(self.name)
+        commit = self.source.revision(self._pinned()).commit
+        if self.refused:
+            return commit == self.refused
+        if row is None or self.unsettled is None or self.restless or commit != row.commit:
+            return False
+        due, now = self.records.failures.next_attempt(), self.clock.now()
+        # A try further away than any wait was set by a clock that has been put back since.
+        return due is None or now < due <= now + self.settings.retry.cap
+
+    def moved(self, revision: str) -> bool:
+        """Whether the source stands elsewhere than at ``revision``; one that cannot be read has not moved."""
+        try:
+            return str(self.source.revision(self._pinned())) != revision
+        except SourceError:
+            return False
+
+    def _pinned(self) -> str:
+        """The commit that an operator holds the source at, "" where it follows its branch."""
+        pin = self.records.pins.get(self.name)
+        return pin.commit if pin is not None else ""
+
+    @undisturbed()
+    def prepare(self, expression: str = "", *, keep_cache: bool = False, whole: bool = False) -> Prepared:
+        """Read and plan the source's revision, or the one that ``expression`` names; changes nothing in the world.
+
+        Raises SourceError. ``keep_cache`` remembers decoded documents, which only the holder of the lock should do;
+        ``whole`` looks at every file again.
+        """
+        repository = self.source.repository
+        row = self.records.sources.get(self.name)
+        revision = self.source.revision(expression or self._pinned())
+        if not expression:
+            same_ref = row is not None and row.ref == revision.ref
+            check_rewrite(repository, row.commit if row is not None and same_ref else "", revision)
+            repository.check_signed(revision.commit, row.commit if row is not None else "")
+        self._take_identity()
+        self.records.blobs.use(decoder_id(self.dialect), keep=keep_cache)
+        with self.records.snapshot():
+            loader = Loader(repository, self.view(), skip_invalid=self._skips, keep_cache=keep_cache)
+            prepared = self._loaded_and_planned(loader, revision, whole=whole)
+        if not expression:
+            self.refused = revision.commit if prepared.plan is None else ""
+        return prepared
+
+    @property
+    def _skips(self) -> bool:
+        """Whether files with errors stay as they were, in place of refusing the revision."""
+        return self.settings.on_invalid == "skip"
+
+    def _loaded_and_planned(self, loader: Loader, revision: Revision, *, whole: bool) -> Prepared:
+        prepared = self._planned(loader, loader.load(revision, whole=whole))
+        while self._skips and (without := _refused_files(prepared)):
+            found = prepared.findings
+            prepared = self._planned(loader, loader.load(revision, whole=whole, without=without))
+            prepared = msgspec.structs.replace(prepared, findings=sorted({*found, *prepared.findings}))
+        return prepared
+
+    def _take_identity(self) -> None:
+        """Read the identity again: its file may have come, or be another one by now."""
+        ring = msgspec.structs.replace(keyring_of(self.settings), required=self.dialect.keyring.required)
+        self.dialect = msgspec.structs.replace(self.dialect, keyring=ring)
+
+    def view(self) -> View:
+        """The desired state as it is indexed, ready to lay a difference over. Raises SourceGone."""
+        blobs = blobs_of(self.source.repository)
+        view = View(self.name, self.records, blobs, self.dialect, self.around, self.host)
+        view.bodies = self._bodies
+        return view
+
+    def scope(self, view: View, loaded: Loaded) -> Scope:
+        """The planner's input for a loaded revision."""
+        if self.unsettled is None:
+            self.unsettled = unsettled_keys(view, self.settings)
+        return scope_of(view, self.settings, str(loaded.revision), self.unsettled, self.clock.now())
+
+    def _planned(self, loader: Loader, loaded: Loaded) -> Prepared:
+        read = reader(self.source.repository, loaded.revision)
+        if loaded.refused:
+            return Prepared(loaded, loaded.findings, None, read)
+        view = loader.view
+        plan, refusals = make_plan(self.scope(view, loaded))
+        found = [_finding(view, refusal) for refusal in refusals]
+        findings = sorted([*loaded.findings, *found])
+        refused = bool(found) and self.settings.on_invalid == "refuse"
+        return Prepared(loaded, findings, None if refused else plan, read)
+
+    def accept(self, prepared: Prepared, reason: str) -> int:
+        """Make the prepared revision the last good one, in one transaction; the number of the run that begins.
+
+        0 where nothing is to be performed. Failures of steps that nobody wants any more are forgotten.
+        """
+        plan = prepared.plan
+        assert plan is not None
+        # Before a step is performed its journal row is on the disk, and all that was written before it.
+        with self.records.repeatable():
+            self._forget_failures(plan)
+            accept(self.records, prepared.loaded, self.name)
+            if plan.held:
+                for digest in (plan.digest, plan.held):
+                    self.records.approvals.remember_plan(digest, f"{self.name}/{plan.held}")
+            self.records.approvals.carry(self.name, plan.held, plan.let_go)
+            run = self._begun(prepared, reason) if plan.steps else 0
+            if run % SWEEP == SWEEP - 1:
+                self.records.blobs.sweep()
+            return run
+
+    def _begun(self, prepared: Prepared, reason: str) -> int:
+        made = prepared.revision
+        return self.records.runs.start(self.name, str(made), reason, author=made.author, subject=made.subject)
+
+    def _forget_failures(self, plan: Plan) -> None:
+        """To be called while the index still has what the plan takes away: that may never have been recorded."""
+        wanted = {(step.key, step.location) for step in plan.steps}
+        for failure in self.records.failures.all(self.name) if self.records.failures.count() else ():
+            if (failure.key, failure.location) not in wanted:
+                self.records.failures.clear(failure.key, failure.location)
+
+    async def perform(
+        self, prepared: Prepared, executor: Executor, reason: str, preempted: Callable[[], bool]
+    ) -> Report:
+        """Accept ``prepared``, carry its plan out and tell how that ended. Raises RecordsError."""
+        import asyncio
+
+        revision = str(prepared.revision)
+        plan = prepared.plan
+        if plan is None:
+            return report.refused(self.name, revision, prepared.findings)
+        run = await asyncio.to_thread(self.accept, prepared, reason)
+        kept = {str(kept.key) for kept in plan.kept}
+        self.unsettled = kept | {str(step.key) for step in plan.steps}
+        self.restless = True
+        outcomes = await executor.run(plan, run, preempted) if plan.steps else []
+        self.unsettled = kept | {str(one.id.key) for one in outcomes if one.result is not Result.APPLIED}
+        self.restless = any(one.reason in RESTLESS for one in outcomes)
+        ended = report.of_plan(self.name, revision, plan, outcomes, prepared.findings)
+        if plan.steps or plan.kept:
+            self._finish(run, plan, outcomes, ended)
+        return ended
+
+    def _finish(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report) -> None:
+        # Only an approval that is used up has to outlive a power cut; the rest is told again by the next run.
+        with self.records.transaction() if plan.let_go else self.records.repeatable():
+            news = waiting.remember(self.records, outcomes, plan.kept, self.clock.now())
+            self.records.pending.add_many(self.name, news)
+            settle(self.records, plan, outcomes, run, self.clock.now())
+            if run:
+                self.records.runs.finish(run, ended.outcome, plan.digest, ended.counts)
+            self.records.events.trim(self.settings.events.keep)
+            if any(step.key.kind is Kind.SECRET for step in plan.steps):
+                self.records.seals.sweep()
+            gone = [one.id.key for one in outcomes if one.result is Result.APPLIED and one.seen is None]
+            for key in gone:
+                self.records.conditions.forget(str(key))
+            if gone:
+                self.records.restarts.sweep()
+            for digest in plan.let_go if ended.good else ():
+                self.records.approvals.consume(f"{self.name}/{digest}")
+
+
+def _refused_files(prepared: Prepared) -> frozenset[str]:
+    """All files to go on without where the plan refuses a change of some; none where leaving out more is no use."""
+    bad = {finding.path for finding in prepared.findings if finding.severity is Severity.ERROR}
+    changed = {resource.path for resource in prepared.loaded.delta.added.values()}
+    skipped = prepared.loaded.skipped
+    return skipped | bad if (bad - skipped) & changed else frozenset()
+
+
+def _finding(view: View, refusal: Refusal) -> Finding:
+    site = view.site(str(refusal.key))
+    parts = tuple(refusal.pointer.split("/")[1:])
+    line, column = view.place(site, parts)
+    return Finding(site.path, line, column, refusal.rule, Severity.ERROR, refusal.message, refusal.suggestion,
+                   str(refusal.key))  # fmt: skip

@@ -1,0 +1,182 @@
+"""Which step waits for which, and one total order that respects it."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from reconciler.model.key import PLACED, Key, Kind
+from reconciler.model.record import Record
+from reconciler.model.resource import Bond, Reference
+from reconciler.planning.inputs import APPLY_ORDER, Scope
+from reconciler.planning.plan import Action, Step, StepId
+from reconciler.planning.recorded_references import recorded_targets
+
+References = tuple[Reference, ...]
+Edges = list[frozenset[int]]
+"""For each step, what it waits for: both as indices of the steps by rank, which cost a tenth of their ids."""
+
+
+def ordered(scope: Scope, steps: Iterable[Step]) -> tuple[Step, ...]:
+    """``steps`` with what each waits for, in an order that any one-by-one run could take.
+
+    Ties go by apply order, key and location, so the same input always gives the same sequence.
+    """
+    by_rank = sorted(steps, key=_rank)
+    by_key: dict[str, list[int]] = defaultdict(list)
+    for index, step in enumerate(by_rank):
+        by_key[str(step.key)].append(index)
+    references = [() if step.action is Action.DELETE else scope.desired[step.key].references for step in by_rank]
+    edges = _forward(references, by_rank, by_key)
+    if any(step.action is not Action.CREATE for step in by_rank):
+        sets = [set(awaited) for awaited in edges]
+        _backward(scope, by_rank, by_key, sets)
+        _hand_over(scope, by_rank, sets)
+        edges = [frozenset(awaited) for awaited in sets]
+    bound = _bound(scope, references, by_rank, edges)
+    return tuple([bound[index] for index in _sorted(edges)])
+
+
+def _bound(scope: Scope, references: list[References], steps: list[Step], edges: Edges) -> list[Step]:
+    """The steps with what they wait for; those that wait for the same share it."""
+    waits: dict[frozenset[int], tuple[StepId, ...]] = {}
+    healthy: dict[int, tuple[Key, ...]] = {}
+    bound = []
+    for step, refs, awaited in zip(steps, references, edges, strict=True):
+        if awaited not in waits:
+            waits[awaited] = tuple(sorted([steps[index].id for index in awaited]))
+        if id(refs) not in healthy:
+            healthy[id(refs)] = _needs_healthy(scope, refs)
+        noted_only = step.key.kind in PLACED and not step.location
+        needs = () if noted_only else healthy[id(refs)]
+        if awaited or needs:
+            step = msgspec.structs.replace(step, waits_for=waits[awaited], needs_healthy=needs)
+        bound.append(step)
+    return bound
+
+
+def _forward(references: list[References], steps: list[Step], by_key: dict[str, list[int]]) -> Edges:
+    """A step waits for the steps of what it refers to; found once for all that share their references at a place.
+
+    Most members of a GVC do: 0.2 s less of 100,000 steps.
+    """
+    known: dict[tuple[int, str], frozenset[int]] = {}
+    edges: Edges = []
+    for index, (step, refs) in enumerate(zip(steps, references, strict=True)):
+        awaited = known.get((id(refs), step.location))
+        if awaited is None:
+            awaited = known[id(refs), step.location] = frozenset(_awaited(refs, step.location, steps, by_key))
+        edges.append(awaited.difference(by_key[str(step.key)]) if index in awaited else awaited)
+    return edges
+
+
+def _awaited(references: References, location: str, steps: list[Step], by_key: dict[str, list[int]]) -> Iterator[int]:
+    """The steps of what is referred to: at the same location, or everywhere for depends-on."""
+    for reference in references:
+        if reference.bond is Bond.NONE:
+            continue
+        for index in by_key.get(reference.target, ()):
+            other = steps[index]
+            near = reference.bond is Bond.HEALTHY or not other.location or other.location == location
+            if near and other.action is not Action.DELETE:
+                yield index
+
+
+def _needs_healthy(scope: Scope, references: References) -> tuple[Key, ...]:
+    wanted = [ref.target for ref in references if ref.bond is Bond.HEALTHY]
+    here = {target for target in wanted if not target.startswith("/")} - scope.external if wanted else ()
+    return tuple(sorted(map(Key.parse, here)))
+
+
+def _backward(scope: Scope, steps: list[Step], by_key: dict[str, list[int]], edges: list[set[int]]) -> None:
+    """What is deleted waits until everything that referred to it is gone or refers to it no more."""
+    doomed = {str(step.key) for step in steps if step.action is Action.DELETE}
+    if not doomed:
+        return
+    for index, step in enumerate(steps):
+        for awaiting in (each for target in _targets_before(scope, step) & doomed for each in by_key[target]):
+            other = steps[awaiting]
+            near = not other.location or other.location == step.location
+            if other.action is Action.DELETE and near and other.key != step.key:
+                edges[awaiting].add(index)
+
+
+def _targets_before(scope: Scope, step: Step) -> frozenset[str]:
+    if step.action is Action.CREATE:
+        return frozenset()
+    record = _record(scope, step)
+    return recorded_targets(record, scope.org) if record is not None else frozenset()
+
+
+def _record(scope: Scope, step: Step) -> Record | None:
+    return next((r for r in scope.records.get(step.key, ()) if r.location == step.location), None)
+
+
+def _hand_over(scope: Scope, steps: list[Step], edges: list[set[int]]) -> None:
+    """A volume set is released by its old workload before the new one acquires it."""
+    before: dict[tuple[str, str], list[int]] = defaultdict(list)
+    after: dict[int, set[str]] = {}
+    for index, step in enumerate(steps):
+        if step.key.kind is not Kind.WORKLOAD:
+            continue
+        gone = step.action is Action.DELETE
+        after[index] = set() if gone else _volume_sets(ref.target for ref in scope.desired[step.key].references)
+        for target in _volume_sets_before(scope, step) - after[index]:
+            before[target, step.location].append(index)
+    pairs = {
+        (taker, giver)
+        for taker, taken in after.items()
+        for name in taken
+        for giver in before[name, steps[taker].location]
+    }
+    for taker, giver in sorted(pairs, key=lambda pair: (steps[pair[0]].id, steps[pair[1]].id)):
+        # Two that swap would wait for each other: the first of them goes ahead.
+        if giver != taker and not _reaches(giver, taker, edges):
+            edges[taker].add(giver)
+
+
+def _volume_sets_before(scope: Scope, step: Step) -> set[str]:
+    """Most workloads mount none, which is seen without reading their bodies."""
+    record = None if step.action is Action.CREATE else _record(scope, step)
+    if record is None or b"volumeset/" not in record.body:
+        return set()
+    return _volume_sets(recorded_targets(record, scope.org))
+
+
+def _volume_sets(targets: Iterable[str]) -> set[str]:
+    return {target for target in targets if target.startswith("volumeset/")}
+
+
+def _reaches(start: int, goal: int, edges: list[set[int]]) -> bool:
+    seen, stack = {start}, [start]
+    while stack:
+        fresh = edges[stack.pop()] - seen
+        seen |= fresh
+        stack.extend(fresh)
+    return goal in seen
+
+
+def _sorted(edges: Edges) -> Iterator[int]:
+    """Kahn's algorithm with a heap; steps in a cycle (validation refuses them) would come last, by rank."""
+    waiting = [len(awaited) for awaited in edges]
+    followers: list[list[int]] = [[] for _ in edges]
+    for index, awaited in enumerate(edges):
+        for other in awaited:
+            followers[other].append(index)
+    ready = [index for index, count in enumerate(waiting) if not count]
+    while ready:
+        index = heapq.heappop(ready)
+        yield index
+        for follower in followers[index]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(ready, follower)
+    yield from (index for index, count in enumerate(waiting) if count)
+
+
+def _rank(step: Step) -> tuple[int, Key, str]:
+    rank = APPLY_ORDER.get(step.key.kind, len(APPLY_ORDER))
+    return (100 - rank if step.action is Action.DELETE else rank), step.key, step.location

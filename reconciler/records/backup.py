@@ -1,0 +1,193 @@
+"""Putting a backup in the place of the records: checked first, swapped whole, and what was there is kept aside."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from reconciler.errors import RecordsError, RefusedError
+from reconciler.records.connection import BUSY
+from reconciler.records.database import Database, to_disk
+from reconciler.records.migrations import MIGRATIONS
+from reconciler.records.sql import records_error
+
+TABLES = ("applied", "desired", "inventory", "journal", "meta", "runs")
+"""Tables that every version of the records has had."""
+
+BESIDE = ("-wal", "-shm", "-journal")
+"""Endings of the files that SQLite keeps beside a database."""
+
+FORGOTTEN = ("approvals", "journal", "requests")
+"""What a backup says of these was true when it was made, and must not be acted upon later: steps in flight are planned
+anew, and whoever let something go, or asked for something, has to say so again."""
+
+
+class Stock(msgspec.Struct, frozen=True):
+    """What a file of records holds: resources, bytes, and when the last run began (seconds since the epoch)."""
+
+    resources: int
+    size: int
+    last_run: float | None
+
+
+def stock_of(path: Path) -> Stock:
+    """What is recorded at ``path``, which may be in use. Raises RecordsError where that cannot be found out."""
+    with _reading(path) as connection:
+        return _stock(connection, path)
+
+
+def checked(path: Path) -> Stock:
+    """What the backup ``path`` holds.
+
+    Raises RecordsError where it is no file of records, is damaged, or was made by a newer reconciler.
+    """
+    with _reading(path) as connection:
+        faults = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if faults != "ok":
+            raise RecordsError(f"{path} is damaged ({' '.join(str(faults).split())[:200]}); take an older backup")
+        named = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN (SELECT value FROM json_each(?))"
+        if connection.execute(named, (msgspec.json.encode(TABLES).decode(),)).fetchone()[0] != len(TABLES):
+            raise RecordsError(f"{path} is no backup of the reconciler; make one with: reconciler backup FILE")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > len(MIGRATIONS):
+            raise RecordsError(
+                f"{path} has schema version {version}, made by a newer reconciler; this one knows versions up to "
+                f"{len(MIGRATIONS)}: install the newer one"
+            )
+        return _stock(connection, path)
+
+
+def restore(backup: Path, path: Path, *, force: bool) -> Path | None:
+    """Make the records at ``path`` what ``backup`` holds, migrated; returns where the former ones are kept, if any.
+
+    For the holder of the state lock. Raises RefusedError where there are records and ``force`` does not say to replace
+    them, RecordsError where the backup is unfit, another command has the records open, or the disk is full. However
+    it ends, also by a power cut, either the former records or the restored ones are there, whole.
+    """
+    found = checked(backup)
+    if _same(backup, path):
+        raise RefusedError(f"{backup} is the file of the records itself; name a backup")
+    if path.exists() and not force:
+        raise RefusedError(
+            f"there are records at {path} already; to put the {found.resources} resources of the backup in their "
+            "place, add --force (the former records are kept beside them)"
+        )
+    fresh = path.with_name(f"{path.name}.restoring")
+    try:
+        _remove(fresh)
+        _copy(backup, fresh)
+        _settle(fresh)
+        aside = _swap(fresh, path)
+    except sqlite3.Error as error:
+        raise records_error(error, fresh) from error
+    except OSError as error:
+        raise RecordsError(f"the records cannot be restored: {error.filename}: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            _remove(fresh)
+    return aside
+
+
+def _settle(fresh: Path) -> None:
+    """Migrate the copy, drop what must not be acted upon any more, and leave it as one file that is on the disk."""
+    database = Database.open(fresh, MIGRATIONS)
+    try:
+        with database.transaction():
+            for table in FORGOTTEN:
+                database.write(f"DELETE FROM {table}")
+    finally:
+        database.close()
+    to_disk(fresh)
+    if os.geteuid() == 0:
+        owner = fresh.parent.stat()
+        os.chown(fresh, owner.st_uid, owner.st_gid)
+
+
+def _swap(fresh: Path, path: Path) -> Path | None:
+    aside = next(each for each in _names_beside(path) if not os.path.lexists(each)) if path.exists() else None
+    if aside is None:
+        _remove(path)  # a log without its file would be played into the new one
+        fresh.replace(path)
+    else:
+        with _alone(path) as whole:
+            if whole:
+                os.link(path, aside)
+            else:
+                for ending in (*BESIDE, ""):
+                    with suppress(FileNotFoundError):
+                        os.rename(f"{path}{ending}", f"{aside}{ending}")
+            fresh.replace(path)
+    to_disk(path.parent)
+    return aside
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[bool]:
+    """Nobody else has the database at ``path`` open, and it is one file; False where it is too damaged for that.
+
+    Raises RecordsError where another process does not let it go.
+    """
+    with closing(sqlite3.connect(path, timeout=BUSY, isolation_level=None)) as connection:
+        try:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("PRAGMA journal_mode = DELETE")
+            connection.execute("BEGIN EXCLUSIVE")
+            whole = not any(Path(f"{path}{ending}").exists() for ending in BESIDE[:2])
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise RecordsError(
+                    f"another command has the records ({path}) open, such as `reconciler events --follow`; end it"
+                ) from error
+            whole = False
+        except sqlite3.DatabaseError:
+            whole = False
+        yield whole
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    if not path.is_file():
+        raise RecordsError(f"there is no file {path}")
+    log = Path(f"{path}-wal")
+    # Without a log beside it nothing is written to: a backup may lie on a medium that is read-only.
+    alone = "" if log.exists() else "&immutable=1"
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{alone}", uri=True)) as connection:
+            yield connection
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            raise
+        raise RecordsError(f"{path} cannot be read as records: {error}") from error
+
+
+def _stock(connection: sqlite3.Connection, path: Path) -> Stock:
+    resources = connection.execute("SELECT count(*) FROM inventory").fetchone()[0]
+    last = connection.execute("SELECT max(started) FROM runs").fetchone()[0]
+    return Stock(resources, path.stat().st_size, last)
+
+
+def _copy(backup: Path, fresh: Path) -> None:
+    os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with _reading(backup) as source, closing(sqlite3.connect(fresh, isolation_level=None)) as target:
+        source.backup(target)
+
+
+def _remove(path: Path) -> None:
+    for ending in ("", *BESIDE):
+        Path(f"{path}{ending}").unlink(missing_ok=True)
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
+
+
+def _names_beside(path: Path) -> Iterator[Path]:
+    yield path.with_name(f"{path.name}.before-restore")
+    for number in count(2):
+        yield path.with_name(f"{path.name}.before-restore-{number}")

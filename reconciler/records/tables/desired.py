@@ -1,0 +1,182 @@
+"""The index of desired resources: what the last good revision of each source asks for, and where it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from reconciler.iteration import batches
+from reconciler.model.key import Kind
+from reconciler.model.resource import Bond, Reference
+from reconciler.records.database import Database
+from reconciler.records.sql import AnyKey, below, members
+
+COLUMNS = "key, source, path, position, line, blob, digest, links"
+
+PUT = """INSERT INTO desired (key, source, path, position, line, blob, digest, directory, is_gvc, links)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET source = excluded.source, path = excluded.path,
+    position = excluded.position, line = excluded.line, blob = excluded.blob, digest = excluded.digest,
+    directory = excluded.directory, links = excluded.links"""
+
+EDIT = "UPDATE desired SET position = ?, line = ?, blob = ?, digest = ?, links = ? WHERE key = ?"
+
+BATCH = 1000
+"""Entries written at once: enough to save time, few enough that 100,000 never stand in memory together."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[tuple[str, str, Bond]]).decode
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """Where a desired resource is said (``path``, ``line``, ``position`` in the file, ``blob``) and its references."""
+
+    key: str
+    source: str
+    path: str
+    position: int
+    line: int
+    blob: str
+    digest: str
+    references: tuple[Reference, ...] = ()
+
+
+class Desired:
+    """One row a key. Key order is the order of the keys' text, here and in the applied records."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def get(self, key: AnyKey) -> Entry | None:
+        """The entry of ``key`` with its references, None where nobody asks for it."""
+        row = self._db.one(f"SELECT {COLUMNS} FROM desired WHERE key = ?", (str(key),))
+        return None if row is None else _entry(row)
+
+    def get_many(self, keys: Iterable[AnyKey]) -> dict[str, Entry]:
+        """The entries of ``keys`` by the key's text; one that nobody asks for is left out."""
+        sql = f"SELECT {COLUMNS} FROM desired WHERE key IN (SELECT value FROM json_each(?))"
+        asked = msgspec.json.encode([str(key) for key in keys]).decode()
+        return {row[0]: _entry(row) for row in self._db.all(sql, (asked,))}
+
+    def at_paths(self, source: str, paths: Iterable[str]) -> list[Entry]:
+        """What the files at ``paths`` ask for, in order of path and position."""
+        asked = msgspec.json.encode(list(paths)).decode()
+        rows = self._db.all(
+            f"""SELECT {COLUMNS} FROM desired WHERE source = ? AND path IN (SELECT value FROM json_each(?))
+            ORDER BY path, position""",
+            (source, asked),
+        )
+        return [_entry(row) for row in rows]
+
+    def referrers(self, target: AnyKey, kind: str = "") -> list[str]:
+        """Keys of all (or of all of ``kind``) that refer to ``target``, whatever the bond, in key order."""
+        sql = "SELECT key FROM referrers WHERE target = ?"
+        if kind:
+            first, end = below(f"{kind}/")
+            rows = self._db.all(f"{sql} AND key >= ? AND key < ? ORDER BY key", (str(target), first, end))
+        else:
+            rows = self._db.all(f"{sql} ORDER BY key", (str(target),))
+        return [key for (key,) in rows]
+
+    def references(self, key: AnyKey) -> tuple[Reference, ...]:
+        """What ``key`` refers to; empty where it is unknown."""
+        packed = self._db.value("SELECT links FROM desired WHERE key = ?", (str(key),))
+        return () if packed is None else _references(packed)
+
+    def gvcs_in(self, source: str, directory: str) -> list[str]:
+        """Names of the GVCs declared directly in ``directory`` (``""``: the root), sorted."""
+        rows = self._db.all(
+            "SELECT key FROM desired WHERE source = ? AND directory = ? AND is_gvc ORDER BY key", (source, directory)
+        )
+        return [str(key).partition("/")[2] for (key,) in rows]
+
+    def paths_below(self, source: str, directory: str) -> list[str]:
+        """Files in ``directory`` or deeper (``""``: all) that ask for anything, sorted."""
+        sql = "SELECT DISTINCT path FROM desired WHERE source = ?"
+        if not directory:
+            return [path for (path,) in self._db.all(f"{sql} ORDER BY path", (source,))]
+        first, end = below(f"{directory}/")
+        rows = self._db.all(f"{sql} AND path >= ? AND path < ? ORDER BY path", (source, first, end))
+        return [path for (path,) in rows]
+
+    def replace(self, source: str, removed: Iterable[str], added: Iterable[Entry]) -> None:
+        """Take the keys ``removed`` out, then put ``added`` in (an entry that is there is replaced), all or nothing.
+
+        A key that another source has meanwhile taken over is not removed.
+        """
+        with self._db.transaction():
+            gone = [(key, source) for key in removed if self._source_of(key) == source]
+            self._unlink(key for key, _ in gone)
+            self._db.write_many("DELETE FROM desired WHERE key = ? AND source = ?", gone)
+            for batch in batches(added, BATCH):
+                self._put({entry.key: entry for entry in batch})
+
+    def scan(self, source: str | None = None) -> Iterator[tuple[str, str]]:
+        """(key, digest) of all, or of one source, in key order, without holding them in memory."""
+        if source is None:
+            return self._db.stream("SELECT key, digest FROM desired ORDER BY key")
+        # The plus keeps SQLite from the index by source, after which it would have to sort.
+        return self._db.stream("SELECT key, digest FROM desired WHERE +source = ? ORDER BY key", (source,))
+
+    def count(self, source: str) -> int:
+        """How many resources the source asks for; costs the same however many they are."""
+        return int(self._db.value("SELECT n FROM desired_tally WHERE source = ?", (source,)) or 0)
+
+    def empty(self) -> bool:
+        """Whether no source asks for anything."""
+        return self._db.one("SELECT 1 FROM desired LIMIT 1") is None
+
+    def keys_of_gvc(self, gvc: str) -> list[str]:
+        """Keys of the workloads, volume sets and identities in ``gvc``, in key order."""
+        sql = "SELECT key FROM desired WHERE key >= ? AND key < ? ORDER BY key"
+        return [key for bounds in members(gvc) for (key,) in self._db.all(sql, bounds)]
+
+    def keys_of_kind(self, kind: str) -> list[str]:
+        """Keys of all resources of ``kind``, in key order."""
+        sql = "SELECT key FROM desired WHERE key >= ? AND key < ? ORDER BY key"
+        return [key for (key,) in self._db.all(sql, below(f"{kind}/"))]
+
+    def _source_of(self, key: str) -> str | None:
+        source: str | None = self._db.value("SELECT source FROM desired WHERE key = ?", (key,))
+        return source
+
+    def _put(self, entries: dict[str, Entry]) -> None:
+        """Write what differs and nothing else: every index entry left alone is a page less to make durable."""
+        known = self.get_many(entries)
+        stay = [entry for key, entry in entries.items() if key in known and _home(known[key]) == _home(entry)]
+        come = [entry for key, entry in entries.items() if key not in known or _home(known[key]) != _home(entry)]
+        self._db.write_many(PUT, [_row(entry) for entry in come])
+        self._db.write_many(EDIT, [(e.position, e.line, e.blob, e.digest, _packed(e), e.key) for e in stay])
+        before, after = _links(known.values()), _links(entries.values())
+        self._db.write_many("DELETE FROM referrers WHERE target = ? AND key = ?", sorted(before - after))
+        self._db.write_many("INSERT INTO referrers VALUES (?, ?)", sorted(after - before))
+
+    def _unlink(self, keys: Iterable[str]) -> None:
+        links = {(reference.target, key) for key in keys for reference in self.references(key)}
+        self._db.write_many("DELETE FROM referrers WHERE target = ? AND key = ?", sorted(links))
+
+
+def _row(entry: Entry) -> tuple[Any, ...]:
+    directory = entry.path.rpartition("/")[0]
+    return (*msgspec.structs.astuple(entry)[:-1], directory, entry.key.startswith(f"{Kind.GVC}/"), _packed(entry))
+
+
+def _packed(entry: Entry) -> bytes:
+    return _encode([(reference.target, reference.pointer, reference.bond) for reference in entry.references])
+
+
+def _home(entry: Entry) -> tuple[str, str]:
+    return entry.source, entry.path
+
+
+def _links(entries: Iterable[Entry]) -> set[tuple[str, str]]:
+    return {(reference.target, entry.key) for entry in entries for reference in entry.references}
+
+
+def _references(packed: bytes) -> tuple[Reference, ...]:
+    return tuple([Reference(*link) for link in _decode(packed)])
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    return Entry(*(*row[:-1], _references(row[-1])))

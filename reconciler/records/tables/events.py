@@ -1,0 +1,56 @@
+"""What happened, for people: a bounded list of events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from reconciler.records.database import Database
+from reconciler.records.sql import AnyKey
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened to ``key`` (``""``: to the run itself) at ``at``, seconds since the epoch.
+
+    ``id`` is given by the records and grows with every event.
+    """
+
+    at: float
+    run: int
+    key: str
+    location: str
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    id: int = 0
+
+
+class Events:
+    """Events in the order in which they were added."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def add_many(self, events: Iterable[Event]) -> None:
+        """Append ``events``, all or none; their ids are made here."""
+        self._db.write_many(
+            "INSERT INTO events (at, run, key, location, type, reason, message) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (msgspec.structs.astuple(event)[:-1] for event in events),
+        )
+
+    def list(self, key: AnyKey | None = None, after_id: int | None = None, limit: int = 1000) -> Sequence[Event]:
+        """Events of ``key`` or of all, oldest first: the first ``limit`` after ``after_id``, or (None) the last."""
+        order = "DESC" if after_id is None else "ASC"
+        where, args = ("", ()) if key is None else ("key = ? AND ", (str(key),))
+        rows = self._db.all(
+            f"""SELECT at, run, key, location, type, reason, message, id FROM events
+            WHERE {where}id > ? ORDER BY id {order} LIMIT ?""",
+            (*args, after_id or 0, limit),
+        )
+        return [Event(*row) for row in (reversed(rows) if after_id is None else rows)]
+
+    def trim(self, keep: int) -> None:
+        """Drop all but the last ``keep``."""
+        self._db.write("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (keep,))

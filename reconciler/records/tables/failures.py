@@ -1,0 +1,69 @@
+"""Steps that failed and are owed another try, or a person's attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from reconciler.model.record import Failure
+from reconciler.records.database import Database
+from reconciler.records.sql import AnyKey, key_of
+
+OF_SOURCE = """WHERE EXISTS (SELECT 1 FROM desired d WHERE d.key = failures.key AND d.source = ?1)
+    OR EXISTS (SELECT 1 FROM inventory i WHERE i.key = failures.key AND i.source = ?1)"""
+
+
+class Failures:
+    """One row a key and location: the last failure, until the step succeeds."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def put(self, failure: Failure) -> None:
+        """Record ``failure`` in the place of an earlier one of its key and location."""
+        key, *rest = msgspec.structs.astuple(failure)
+        self._db.write("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (str(key), *rest))
+
+    def clear(self, key: AnyKey, location: str | None = None) -> None:
+        """Forget the failure at ``location``, or (None) all of ``key``."""
+        if location is None:
+            self._db.write("DELETE FROM failures WHERE key = ?", (str(key),))
+        else:
+            self._db.write("DELETE FROM failures WHERE key = ? AND location = ?", (str(key), location))
+
+    def hasten(self, key: AnyKey, now: float) -> int:
+        """Owe the failed steps of ``key`` another try at once, however often they failed; how many there are."""
+        sql = "UPDATE failures SET next_attempt = ?, attempts = 0, retry = 1 WHERE key = ?"
+        return self._db.write(sql, (now, str(key))).rowcount
+
+    def clear_all(self, source: str) -> None:
+        """Forget all failures of what ``source`` desires or owns."""
+        self._db.write(f"DELETE FROM failures {OF_SOURCE}", (source,))
+
+    def get(self, key: AnyKey) -> tuple[Failure, ...]:
+        """The failures of ``key``, in order of location."""
+        return tuple(self._select("WHERE key = ? ORDER BY location", (str(key),)))
+
+    def all(self, source: str | None = None) -> list[Failure]:
+        """All failures, or those of what ``source`` desires or owns, in order of key and location."""
+        if source is None:
+            return self._select("ORDER BY key, location")
+        return self._select(f"{OF_SOURCE} ORDER BY key, location", (source,))
+
+    def due(self, now: float) -> list[Failure]:
+        """What may be tried again at ``now`` (seconds since the epoch), longest due first."""
+        return self._select("WHERE retry AND next_attempt <= ? ORDER BY next_attempt, key, location", (now,))
+
+    def next_attempt(self) -> float | None:
+        """When the next try is due (seconds since the epoch), None where none is owed."""
+        at: float | None = self._db.value("SELECT min(next_attempt) FROM failures WHERE retry")
+        return at
+
+    def count(self) -> int:
+        """How many there are."""
+        return int(self._db.value("SELECT count(*) FROM failures"))
+
+    def _select(self, rest: str, args: tuple[Any, ...] = ()) -> list[Failure]:
+        rows = self._db.all(f"SELECT * FROM failures {rest}", args)
+        return [Failure(*(key_of(row[0]), *row[1:-1], bool(row[-1]))) for row in rows]

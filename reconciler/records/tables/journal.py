@@ -1,0 +1,45 @@
+"""Steps that were begun and whose outcome is not known yet: written before, taken out with the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from reconciler.records.database import Database
+from reconciler.records.sql import AnyKey
+
+
+class JournalRow(msgspec.Struct, frozen=True, gc=False):
+    """A step begun in run ``run``; ``step`` is the packed step as it was handed in."""
+
+    id: int
+    run: int
+    key: str
+    location: str
+    action: str
+    step: bytes
+
+
+class Journal:
+    """Whatever stands here after a crash may or may not have been performed, and is performed again."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def begin(self, run: int, items: Sequence[tuple[AnyKey, str, str, bytes]]) -> list[int]:
+        """Write (key, location, action, packed step) of each step, all or none; returns their ids in the same order."""
+        with self._db.transaction():
+            first = int(self._db.value("SELECT coalesce(max(id), 0) + 1 FROM journal"))
+            ids = list(range(first, first + len(items)))
+            rows = [(n, run, str(key), *rest) for n, (key, *rest) in zip(ids, items, strict=True)]
+            self._db.write_many("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?)", rows)
+        return ids
+
+    def end(self, ids: Iterable[int]) -> None:
+        """Take steps out whose outcome is recorded in the same transaction."""
+        self._db.write_many("DELETE FROM journal WHERE id = ?", [(number,) for number in ids])
+
+    def open(self) -> list[JournalRow]:
+        """Steps without an outcome, in the order in which they were begun."""
+        return [JournalRow(*row) for row in self._db.all("SELECT * FROM journal ORDER BY id")]

@@ -1,0 +1,40 @@
+"""The data of secrets, apart from every body: this is the only table that holds any."""
+
+from __future__ import annotations
+
+from reconciler.records.database import Database
+from reconciler.records.sql import AnyKey
+
+
+class Seals:
+    """One row a key and digest, so that what is applied and what is desired can differ."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def put(self, key: AnyKey, digest: str, seal: bytes) -> None:
+        """Keep the data of the secret ``key`` whose body has ``digest``."""
+        self._db.write("INSERT OR REPLACE INTO seals VALUES (?, ?, ?)", (str(key), digest, seal))
+
+    def get(self, key: AnyKey, digest: str) -> bytes | None:
+        """The data of the secret ``key`` whose body has ``digest``, None where it is not kept."""
+        seal: bytes | None = self._db.value("SELECT seal FROM seals WHERE key = ? AND digest = ?", (str(key), digest))
+        return seal
+
+    def missing(self, source: str) -> list[str]:
+        """Keys of secrets that ``source`` asks for and whose data is not kept: it is opened, or read, when wanted."""
+        # The plus keeps SQLite from the index by source: it would look at all that the source asks for.
+        rows = self._db.all(
+            """SELECT key FROM desired d WHERE key >= 'secret/' AND key < 'secret0' AND +source = ? AND
+            NOT EXISTS (SELECT 1 FROM seals WHERE seals.key = d.key AND seals.digest = d.digest) ORDER BY key""",
+            (source,),
+        )
+        return [key for (key,) in rows]
+
+    def sweep(self) -> int:
+        """Drop what is neither desired nor applied any more; returns how many."""
+        return self._db.write(
+            """DELETE FROM seals WHERE
+            NOT EXISTS (SELECT 1 FROM desired d WHERE d.key = seals.key AND d.digest = seals.digest) AND
+            NOT EXISTS (SELECT 1 FROM applied a WHERE a.key = seals.key AND a.digest = seals.digest)"""
+        ).rowcount

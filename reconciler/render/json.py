@@ -1,0 +1,60 @@
+"""A plan as a JSON document, in the shape that scripts rely on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from reconciler.planning.blame import WHOLE, Blame, Blames
+from reconciler.planning.plan import Action, Plan, Step
+from reconciler.render.summary import changes_of, summary
+
+
+def document(plan: Plan, blames: Blames | None = None) -> dict[str, Any]:
+    """Source, revision, digests, steps in order, and the summary; ``location`` is null for what has no place.
+
+    With ``blames`` each changed field, and each step that makes or deletes, has a ``blame``: null where nobody is.
+    """
+    return {
+        "source": plan.source,
+        "revision": plan.revision,
+        "digest": plan.digest,
+        "held": plan.held,
+        "steps": [_step(step, blames) for step in plan.steps],
+        "kept": [{"key": str(kept.key), "reason": kept.reason} for kept in plan.kept],
+        "renames": [{"before": str(rename.before), "after": str(rename.after)} for rename in plan.renames],
+        "summary": summary(plan),
+    }
+
+
+def _step(step: Step, blames: Blames | None) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "action": str(step.action),
+        "key": str(step.key),
+        "location": step.location or None,
+        "version": step.version,
+        "changes": [msgspec.to_builtins(change) for change in changes_of(step)],
+        "waits_for": [str(other) for other in step.waits_for],
+        "hold": str(step.hold) or None,
+        "heals": step.heals,
+    }
+    if blames is not None and step.action in (Action.CREATE, Action.DELETE):
+        found["blame"] = _blame(blames.get((step.id, WHOLE)))
+    elif blames is not None:
+        found["changes"] = [
+            {**change, "blame": _blame(blames.get((step.id, change["path"])))} for change in found["changes"]
+        ]
+    return found
+
+
+def _blame(blame: Blame | None) -> dict[str, Any] | None:
+    """Commit and author are null where it is older than was looked, the line where there is none."""
+    if blame is None:
+        return None
+    return {
+        "commit": blame.commit or None,
+        "author": blame.author or None,
+        "path": blame.path,
+        "line": blame.line or None,
+    }

@@ -1,0 +1,88 @@
+"""A plan as text for people at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.planning.blame import WHOLE, Blames, shown
+from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Plan
+from reconciler.render.summary import HOLD_REASONS, Group, differences, groups, sentence, shown_pair
+
+SIGNS = {Action.CREATE: "+", Action.UPDATE: "~", Action.REPLACE: "±", Action.DELETE: "-"}
+COLOURS = {Action.CREATE: "32", Action.UPDATE: "33", Action.REPLACE: "35", Action.DELETE: "31"}
+NOTES = {
+    ChangeClass.IN_PLACE: "",
+    ChangeClass.SCALE_ONLY: "scale only",
+    ChangeClass.NEW_VERSION: "new version",
+    ChangeClass.REPLACE: "replaces it",
+}
+
+PART_COLOURS = {"+": "32", "-": "31", " ": "2"}
+MOST_PARTS = 20
+"""Lines shown of one field's difference; of the rest only the number."""
+
+
+def text(plan: Plan, *, colour: bool = False, blames: Blames | None = None) -> str:
+    """The whole plan, grouped by GVC, with who asked for what; ends with a line that sums it up and a newline."""
+    paint = _Paint(colour)
+    lines = [f"{paint('1', plan.source)}  {plan.revision}", ""]
+    for gvc, members in groups(plan):
+        lines.append(paint("1", f"gvc {gvc}" if gvc else "org"))
+        for group in members:
+            lines.extend(_group(group, paint, blames or {}))
+        lines.append("")
+    lines.extend(_asides(plan))
+    lines.append(f"Plan: {sentence(plan)}." + (f"  digest {plan.digest}" if plan.steps else ""))
+    if plan.held:
+        lines.append(f"Let what waits go with: reconciler approve {plan.held}")
+    return "\n".join(lines) + "\n"
+
+
+def _group(group: Group, paint: _Paint, blames: Blames) -> Iterator[str]:
+    step = group.step
+    colour = COLOURS[step.action]
+    places = f"  at {', '.join(group.locations)}" if group.locations else ""
+    waits = f"  waits for approval: {HOLD_REASONS[step.hold]}" if step.hold.approvable else "  suspended"
+
+    def by(path: str) -> str:
+        told = shown(blames.get((step.id, path)))
+        return paint("2", f"  ({told})" if told else "")
+
+    held = waits if step.hold is not Hold.NONE else ""
+    places += "  heals drift" if step.heals else ""
+    name = paint(colour, str(step.key))
+    yield f"  {paint(colour, SIGNS[step.action])} {name}{paint('2', places)}{paint('35', held)}{by(WHOLE)}"
+    width = max((len(change.path) for change in group.changes), default=0)
+    for change in group.changes:
+        yield from _change(change, min(width, 60), by(change.path), paint)
+
+
+def _change(change: FieldChange, width: int, by: str, paint: _Paint) -> Iterator[str]:
+    note = paint("2", f"  {NOTES[change.change]}" if NOTES[change.change] else "") + by
+    parts = list(differences(change.before, change.after))
+    if not parts:
+        before, after = shown_pair(change)
+        yield f"      {change.path:<{width}}  {before} → {paint('1', after)}{note}"
+        return
+    yield f"      {change.path}{note}"
+    for sign, part in parts[:MOST_PARTS]:
+        yield "        " + paint(PART_COLOURS[sign], f"{sign} {part}".rstrip())
+    if len(parts) > MOST_PARTS:
+        yield f"        … and {len(parts) - MOST_PARTS} more"
+
+
+def _asides(plan: Plan) -> Iterator[str]:
+    for rename in plan.renames:
+        yield f"Renamed: {rename.before} → {rename.after} (the rest is equal; it is deleted and made anew)"
+    for kept in plan.kept:
+        yield f"Kept: {kept.key} is not in Git any more; {kept.reason}"
+    if plan.renames or plan.kept:
+        yield ""
+
+
+class _Paint:
+    def __init__(self, on: bool) -> None:
+        self.on = on
+
+    def __call__(self, code: str, words: str) -> str:
+        return f"\x1b[{code}m{words}\x1b[0m" if self.on and words else words

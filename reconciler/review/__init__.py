@@ -1,0 +1,1 @@
+"""Checks and comparisons without a daemon: folders, commits, pull requests."""

@@ -1,0 +1,143 @@
+"""The commits that asked for the changes of a plan, found by walking the history of the files concerned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.documents.locator import locate
+from reconciler.documents.reader import read
+from reconciler.errors import SourceError
+from reconciler.manifests.assembly import resource_of
+from reconciler.manifests.decoder import decode
+from reconciler.model.key import Key
+from reconciler.model.resource import OPEN_GVC, Manifest, Resource
+from reconciler.pipeline.desired_view import View
+from reconciler.pipeline.source_pipeline import Line, Prepared
+from reconciler.planning.blame import WHOLE, Blame, count, pointer_of, to_blame, touched
+from reconciler.planning.plan import Action, Step, StepId
+from reconciler.source.file_history import END, History, Touch
+
+FREELY = 50
+"""Changes of a plan up to which nobody has to ask for the blame."""
+MOST_COMMITS = 20_000
+"""Commits looked at for one plan."""
+SECONDS = 2.0
+"""Time after which what is not found yet is called older."""
+LARGEST = 1 << 20
+"""Bytes of a file that is looked into."""
+
+
+def blamed(line: Line, prepared: Prepared, wanted: bool | None) -> Prepared:
+    """``prepared`` with who asked for its changes, where ``wanted``, or (None) they are few. Raises SourceError."""
+    plan = prepared.plan
+    if plan is None or wanted is False or (wanted is None and count(plan) > FREELY):
+        return prepared
+    view = line.view()
+    view.overlay(prepared.loaded.delta)
+    search = Search(line, view, prepared.revision.commit)
+    found: dict[tuple[StepId, str], Blame] = {}
+    for step in plan.steps:
+        found |= {(step.id, path): blame for path, blame in search.of(step).items()}
+    return msgspec.structs.replace(prepared, blames=found)
+
+
+class Search:
+    """One plan's search, with bounds over all of it; what one file holds is decoded once."""
+
+    def __init__(self, line: Line, view: View, tip: str) -> None:
+        self._line = line
+        self._view = view
+        self._tip = tip
+        self._clock: Clock = line.clock
+        self._until = line.clock.monotonic() + SECONDS
+        self._left = MOST_COMMITS
+        self._history = History(line.source.repository, self._go_on)
+        self._manifests = lru_cache(maxsize=64)(self._decoded)
+        self._touches = lru_cache(maxsize=256)(self._all_touches)
+
+    def of(self, step: Step) -> dict[str, Blame]:
+        """Who asked for ``step``, by the path of the field; what was not found within the bounds is older."""
+        open_paths = to_blame(step)
+        entry = (
+            self._line.records.desired.get(step.key)
+            if step.action is Action.DELETE
+            else self._view.entry(str(step.key))
+        )
+        if not open_paths or entry is None:
+            return {}
+        found: dict[str, Blame] = {}
+        for touch in self._touches(entry.path, self._base(step)):
+            if touch == END:
+                return found | {path: Blame("", "", entry.path, 0) for path in open_paths}
+            before, after = self._inside(touch.before, step.key), self._inside(touch.after, step.key)
+            for path in touched(step, _body(before), _body(after), open_paths):
+                where = self._line_of(path, after) if after is not None else 0
+                found[path] = Blame(touch.commit, touch.author, entry.path, where)
+            open_paths = [path for path in open_paths if path not in found]
+            if not open_paths:
+                break
+        return found
+
+    def _all_touches(self, path: str, base: str) -> _Replayed:
+        return _Replayed(self._history.of(path, self._tip, base))
+
+    def _go_on(self) -> bool:
+        self._left -= 1
+        return self._left >= 0 and self._clock.monotonic() < self._until
+
+    def _base(self, step: Step) -> str:
+        """The commit from which ``step`` departs; "" where nothing is recorded."""
+        records = self._line.records.applied.get(step.key)
+        here = next((each for each in records if each.location == step.location), None)
+        record = here or next(iter(records), None)
+        return record.revision.rpartition(":")[2] if record is not None and step.action is not Action.CREATE else ""
+
+    def _inside(self, blob: str, key: Key) -> Resource | None:
+        """The resource ``key`` in a file; None where it is not in it, or cannot be read."""
+        for each in self._manifests(blob) if blob else ():
+            if (each.kind, each.name) == (key.kind, key.name) and each.gvc in (key.gvc, OPEN_GVC):
+                return resource_of(each, key.gvc, "", blob)
+        return None
+
+    def _decoded(self, blob: str) -> tuple[Manifest, ...]:
+        repository = self._line.source.repository
+        try:
+            if repository.size(blob) > LARGEST:
+                return ()
+            return self._view.settled(decode(repository.read(blob), self._view.dialect), blob).manifests
+        except SourceError:
+            return ()
+
+    def _line_of(self, path: str, resource: Resource) -> int:
+        if path == WHOLE:
+            return resource.line
+        raw = self._line.source.repository.read(resource.blob)
+        value = next(each.value for each in read(raw).documents if each.index == resource.position)
+        return locate(raw, resource.position).key(pointer_of(path, value))[0]
+
+
+def _body(resource: Resource | None) -> bytes | None:
+    return resource.body if resource is not None else None
+
+
+class _Replayed:
+    """A generator that can be gone through again: the next resource of the file goes over what is known already."""
+
+    def __init__(self, rest: Iterator[Touch]) -> None:
+        self._known: list[Touch] = []
+        self._rest = rest
+
+    def __iter__(self) -> Iterator[Touch]:
+        position = 0
+        while True:
+            if position == len(self._known):
+                fresh = next(self._rest, None)
+                if fresh is None:
+                    return
+                self._known.append(fresh)
+            yield self._known[position]
+            position += 1

@@ -1,0 +1,1 @@
+"""Secrets that lie in files on this host."""

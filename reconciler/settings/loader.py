@@ -1,0 +1,172 @@
+"""The file of the settings: read like a manifest, checked by its schema, turned into types."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reconciler.documents.locator import locate
+from reconciler.documents.reader import read
+from reconciler.documents.schema.loader import load_schema
+from reconciler.documents.schema.validator import checker
+from reconciler.errors import UsageError
+from reconciler.model.finding import Fault, Finding, Pointer
+from reconciler.model.rule import refused
+from reconciler.settings.types import Settings, StatusSettings, is_local
+
+DEFAULT_PATH = "/etc/reconciler/settings.yaml"
+ENVIRONMENT = "RECONCILER_SETTINGS"
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+_SETTINGS = "reconciler, settings"
+
+RULES = (
+    refused(
+        "duplicate-name",
+        "Each source in the settings has a name of its own.",
+        "Records, conditions and commands tell sources apart by their names.",
+        _SETTINGS,
+    ),
+    refused(
+        "status-branch",
+        "A source writes its status to a branch that no other source writes or follows.",
+        "Two writers would take each other's files away in turn, and a follower would take status for manifests.",
+        _SETTINGS,
+    ),
+)
+"""What can be wrong with settings besides their fields."""
+
+
+Wrong = tuple[str, str, Pointer, str]
+"""A rule, what is wrong, at which value, and what to do."""
+
+
+class SettingsError(UsageError):
+    """The settings have faults: ``findings`` with their places in ``raw``, the bytes of the file at ``path``."""
+
+    def __init__(self, path: Path, raw: bytes, faults: Sequence[Fault]) -> None:
+        self.path = path
+        self.raw = raw
+        self.findings = [Finding.at(str(path), fault) for fault in faults]
+        super().__init__("\n".join(map(_line, self.findings)))
+
+
+def settings_path(option: str | None) -> Path:
+    """The settings file: what ``--settings`` says, else RECONCILER_SETTINGS, else the usual place."""
+    return Path(option or os.environ.get(ENVIRONMENT) or DEFAULT_PATH)
+
+
+def load_settings(path: Path) -> Settings:
+    """Read the settings at ``path``; relative paths in them start at the directory of the file.
+
+    Raises SettingsError that names every fault as ``FILE:LINE:COLUMN: message (suggestion)``, and UsageError where
+    there is nothing to read.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the settings {path}: {error.strerror}; name another file with --settings"
+        ) from None
+    reading = read(raw)
+    if reading.faults:
+        raise SettingsError(path, raw, reading.faults)
+    if len(reading.documents) != 1:
+        raise UsageError(f"{path}: settings are one YAML document, and here are {len(reading.documents)}")
+    value = reading.documents[0].value
+    check = checker("settings")
+    if not check.valid(value):
+        raise SettingsError(path, raw, check.faults(value, locate(raw, reading.documents[0].index)))
+    base = path.absolute().parent
+    if wrong := [*_repeated_names(value["sources"]), *_shared_branches(value["sources"], base)]:
+        places = locate(raw, reading.documents[0].index)
+        raise SettingsError(path, raw, [Fault(rule, what, *places.of(at), advice) for rule, what, at, advice in wrong])
+    return _typed(value, base)
+
+
+def seconds(text: str) -> float:
+    """A duration such as ``500ms``, ``30s``, ``5m``, ``1.5h`` or ``2d`` in seconds. Raises ValueError."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a duration such as 500ms, 30s or 1.5h")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def _typed(value: dict[str, Any], base: Path) -> Settings:
+    def convert(wanted: type, text: object) -> object:
+        if wanted is not Path or not isinstance(text, str):
+            raise NotImplementedError(f"settings cannot hold a {wanted}")
+        return base / text
+
+    plain = _in_seconds(load_schema("settings"), value)
+    plain["sources"] = [_followed(source, base) for source in plain["sources"]]
+    return msgspec.convert(plain, Settings, dec_hook=convert)
+
+
+def _followed(source: dict[str, Any], base: Path) -> dict[str, Any]:
+    settled = dict(source)
+    if not any(settled.get(name) for name in ("branch", "tag", "commit")):
+        settled["branch"] = "main"
+    if is_local(settled["url"]):
+        settled["url"] = str(base / settled["url"])
+    return settled
+
+
+def _in_seconds(schema: dict[str, Any], value: Any) -> Any:
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        return {name: _in_seconds(known.get(name, schema["additionalProperties"]), value[name]) for name in value}
+    if isinstance(value, list):
+        return [_in_seconds(schema["items"], item) for item in value]
+    return seconds(value) if schema.get("x-duration") else value
+
+
+def _repeated_names(sources: list[dict[str, Any]]) -> Iterator[Wrong]:
+    seen: set[str] = set()
+    for position, source in enumerate(sources):
+        if source["name"] in seen:
+            at = ("sources", position, "name")
+            yield "duplicate-name", f"two sources are named `{source['name']}`", at, "give each its own"
+        seen.add(source["name"])
+
+
+def _shared_branches(sources: list[dict[str, Any]], base: Path) -> Iterator[Wrong]:
+    """Status branches that two sources of one repository would write in turn, or that one of them follows."""
+    followed = {
+        (_repository(source["url"], base), source.get("branch") or "main"): source["name"]
+        for source in sources
+        if not source.get("tag") and not source.get("commit")
+    }
+    written: dict[tuple[str, str], str] = {}
+    for position, source in enumerate(sources):
+        name, status = source["name"], source.get("status", {})
+        if source.get("readOnly") or not (is_local(source["url"]) or status.get("push", True)):
+            continue
+        mark = (_repository(source["url"], base), status.get("branch", StatusSettings().branch))
+        at: Pointer = ("sources", position, "status", "branch") if "branch" in status else ("sources", position)
+        advice = f"give `{name}` another, such as `status: {{branch: {StatusSettings().branch}-{name}}}`"
+        if mark in followed:
+            what = f"the status of source `{name}` cannot go to `{mark[1]}`, the branch that `{followed[mark]}` follows"
+            yield "status-branch", what, at, advice
+        elif mark in written:
+            what = f"sources `{written[mark]}` and `{name}` would write their status to one branch, `{mark[1]}`"
+            yield "status-branch", what, at, advice
+        written.setdefault(mark, name)
+
+
+def _repository(url: str, base: Path) -> str:
+    """The same text for the usual ways to write one repository."""
+    local = url.removeprefix("file://") if url.startswith("file://") else url if is_local(url) else None
+    if local is None:
+        return url.rstrip("/").removesuffix(".git")
+    return str((base / Path(local).expanduser()).resolve()).removesuffix("/.git")
+
+
+def _line(finding: Finding) -> str:
+    advice = f" ({finding.suggestion})" if finding.suggestion else ""
+    return f"{finding.path}:{finding.line}:{finding.column}: {finding.message}{advice}"

@@ -1,0 +1,69 @@
+"""Rules of a ``.sops.yaml``: for whom new files are encrypted, and what of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from reconciler.documents.reader import read
+from reconciler.sops.encrypt import Manner, WritingError
+from reconciler.sops.metadata import RULES, FormatError, covering
+
+FILE = ".sops.yaml"
+
+
+class Creation(msgspec.Struct, frozen=True):
+    """What a rule asks for."""
+
+    recipients: tuple[str, ...]
+    manner: Manner = Manner()
+
+
+def creation_of(raw: bytes, path: str) -> Creation | None:
+    """What the first rule for ``path`` (relative to the file's directory) asks for; None where there is none.
+
+    Raises WritingError where the file is none of SOPS, or the rule asks for what only sops itself does.
+    """
+    reading = read(raw)
+    if reading.faults or len(reading.documents) != 1 or not isinstance(reading.documents[0].value, dict):
+        raise WritingError("it is not one mapping with creation_rules")
+    rules = reading.documents[0].value.get("creation_rules") or []
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+        raise WritingError("its creation_rules are not a list of mappings")
+    for rule in rules:
+        if _fits(rule.get("path_regex"), path):
+            return Creation(_recipients(rule), _manner(rule))
+    return None
+
+
+def _fits(pattern: Any, path: str) -> bool:
+    if pattern in (None, ""):
+        return True
+    try:
+        return covering("encrypted_regex", str(pattern))((path,))
+    except FormatError:
+        raise WritingError("a path_regex in it is not a regular expression") from None
+
+
+def _recipients(rule: dict[str, Any]) -> tuple[str, ...]:
+    groups = rule.get("key_groups") or [rule]
+    if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):
+        raise WritingError("its rule for this file has several key groups, which only sops itself can write")
+    age = groups[0].get("age") or ()
+    listed = age.split(",") if isinstance(age, str) else age
+    if not isinstance(listed, list | tuple) or not all(isinstance(each, str) for each in listed):
+        raise WritingError("in its rule for this file `age` is neither a text nor a list of texts")
+    found = tuple(each.strip() for each in listed if each.strip())
+    if not found:
+        raise WritingError("its rule for this file names no age recipient")
+    return found
+
+
+def _manner(rule: dict[str, Any]) -> Manner:
+    """What is encrypted; where the rule does not say, only ``data``, so that kinds and names can be read."""
+    named = [name for name in RULES if rule.get(name)]
+    if len(named) > 1 or any(name.endswith("comment_regex") for name in named):
+        raise WritingError(f"in its rule for this file, `{named[-1]}` is something that only sops itself can write")
+    only = rule.get("mac_only_encrypted") is True
+    return Manner(named[0], str(rule[named[0]]), only) if named else Manner(mac_only_encrypted=only)

@@ -1,0 +1,273 @@
+"""Encrypted files written: encrypted, shown for an edit, sealed again, given another key; their layout is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from reconciler.documents.reader import read
+from reconciler.documents.types import Reading
+from reconciler.documents.writer import after_key, written
+from reconciler.sops.cipher import COMMENT, Broken, Value, as_bytes, bound_to, closed, opened, parsed
+from reconciler.sops.comments import Comment, comments
+from reconciler.sops.decrypt import BrokenValue, Group, Revealed, as_read, is_whole, mac_of, reveal, with_values
+from reconciler.sops.keys import Keyring, Unopened, data_key, new_key, wrapped
+from reconciler.sops.layout import Leaf, Part, parts
+from reconciler.sops.metadata import FIELD, FormatError, Metadata, metadata_of, path_of
+
+_BOM = b"\xef\xbb\xbf"
+
+Edit = tuple[int, int, str]
+"""Where a piece of text begins and ends, and what comes in its place."""
+
+
+class WritingError(ValueError):
+    """A file cannot be encrypted, opened or written; the message says why, never what it holds."""
+
+
+class Manner(msgspec.Struct, frozen=True):
+    """What is encrypted: names of a ``rule`` of SOPS and its pattern; by default all below ``data``."""
+
+    rule: str = "encrypted_regex"
+    pattern: str = "^data$"
+    mac_only_encrypted: bool = False
+
+
+class Stash(msgspec.Struct):
+    """The IVs of what was encrypted, by place, type and value: what has not changed is written as it was."""
+
+    ivs: dict[tuple[bytes, str, bytes], bytes] = {}
+
+    def note(self, bound: bytes, kind: str, value: Value, iv: bytes) -> None:
+        """Remember under which ``iv`` a value was encrypted."""
+        self.ivs[bound, kind, as_bytes(value)] = iv
+
+    def seal(self, bound: bytes, key: bytes, value: Value, kind: str = "") -> str:
+        """``value`` encrypted; under its former IV where it was there before."""
+        known = kind or type(value).__name__
+        return closed(value, key, bound, self.ivs.get((bound, known, as_bytes(value)), b""), kind)
+
+
+class Disclosed(msgspec.Struct, frozen=True):
+    """An encrypted file as plain text, and all that is needed to encrypt it again. Never to be written to a disk."""
+
+    text: bytes
+    metadata: Metadata
+    key: bytes
+    stash: Stash
+
+
+def encrypt(raw: bytes, recipients: Sequence[str], manner: Manner, moment: str) -> bytes:
+    """A file of plain secrets encrypted for ``recipients``; ``moment`` is the time in UTC as RFC 3339.
+
+    Raises WritingError, and KeyringError where one of the recipients is none.
+    """
+    key = new_key()
+    metadata = Metadata(wrapped(key, recipients), moment, "", manner.rule, manner.pattern, manner.mac_only_encrypted)
+    return _sealed(raw, metadata, key, Stash())
+
+
+def disclose(raw: bytes, keyring: Keyring) -> Disclosed:
+    """An encrypted file with its values as they are. Raises WritingError."""
+    raw = raw.removeprefix(_BOM)
+    group = _group(raw)
+    try:
+        key = data_key(group.metadata, keyring)
+        revealed = reveal(group, key)
+    except Unopened as error:
+        raise WritingError(f"{error}; {error.suggestion}") from None
+    except BrokenValue as error:
+        raise WritingError(f"the value at {'.'.join(map(str, error.at))}: {error}") from None
+    if not is_whole(group, revealed, key):
+        raise WritingError("its MAC is broken: values were changed, added, moved or taken out since it was encrypted")
+    stash = Stash()
+    for at, value in revealed.values.items():
+        stash.note(bound_to(path_of(at[1])), type(value).__name__, value, revealed.ivs[at])
+    text = raw.decode()
+    edits = [
+        *_shown_values(group, revealed),
+        *_shown_comments(text, group, key, stash),
+        *_without_metadata(text, group),
+    ]
+    shown = _spliced(text, edits).encode()
+    if [each.value for each in read(shown).documents] != [with_values(each, revealed) for each, _ in group.documents]:
+        raise WritingError("it is laid out in a way that cannot be shown; decrypt it with sops")
+    return Disclosed(shown, group.metadata, key, stash)
+
+
+def seal_again(disclosed: Disclosed, edited: bytes, moment: str) -> bytes:
+    """The text of ``disclosed``, as somebody ``edited`` it, encrypted with the key that it had. Raises WritingError."""
+    metadata = msgspec.structs.replace(disclosed.metadata, lastmodified=moment)
+    return _sealed(edited, metadata, disclosed.key, disclosed.stash)
+
+
+def rotate(raw: bytes, keyring: Keyring, add: Iterable[str], remove: Iterable[str], moment: str) -> bytes:
+    """An encrypted file with another data key, for its recipients and those to ``add``, without those to ``remove``.
+
+    Raises WritingError, and KeyringError where one to add is none.
+    """
+    disclosed = disclose(raw, keyring)
+    dropped = list(remove)
+    had = [each.recipient for each in disclosed.metadata.keys]
+    unknown = [each for each in dropped if each not in had]
+    if unknown:
+        raise WritingError(f"it is not encrypted for {unknown[0]}; it is for {', '.join(had)}")
+    recipients = [each for each in dict.fromkeys([*had, *add]) if each not in dropped]
+    if not recipients:
+        raise WritingError("without a recipient nobody could open it")
+    key = new_key()
+    metadata = msgspec.structs.replace(disclosed.metadata, keys=wrapped(key, recipients), lastmodified=moment)
+    return _sealed(disclosed.text, metadata, key, Stash())
+
+
+def _sealed(raw: bytes, metadata: Metadata, key: bytes, stash: Stash) -> bytes:
+    raw = raw.removeprefix(_BOM)
+    reading, found = _plain(raw)
+    text = raw.decode()
+    try:
+        covers = metadata.covers()
+    except FormatError as error:
+        raise WritingError(str(error)) from None
+    group, revealed = Group(metadata), Revealed({}, {})
+    group.documents.extend((document, found[document.index]) for document in reading.documents)
+    edits: list[Edit] = []
+    for document, leaf, value in group.leaves():
+        path = path_of(leaf.pointer)
+        if covers(path) and value not in ("", None):
+            revealed.values[document.index, leaf.pointer] = value
+            edits.append(_replaced(text, leaf, stash.seal(bound_to(path), key, value)))
+    if not edits:
+        raise WritingError(f"nothing in it is to be encrypted: no value fits {metadata.rule} {metadata.pattern}")
+    for comment in _all_comments(text, group):
+        path = path_of(comment.holder)
+        if covers(path) and comment.text and parsed(comment.text) is None:
+            edits.append((comment.start, comment.end, f"#{stash.seal(bound_to(path), key, comment.text, COMMENT)}"))
+    mac = closed(mac_of(group, revealed), key, metadata.moment.encode())
+    block = written(msgspec.structs.replace(metadata, mac=mac).written())
+    edits += [_appended(text, part, block) for _, part in group.documents]
+    return _checked(_spliced(text, edits).encode(), reading, key)
+
+
+def _plain(raw: bytes) -> tuple[Reading, list[Part]]:
+    """A file that can be encrypted. Raises WritingError."""
+    reading = read(raw)
+    if reading.faults:
+        fault = reading.faults[0]
+        raise WritingError(f"line {fault.line}: {fault.message}")
+    found = parts(raw)
+    if not reading.documents:
+        raise WritingError("it holds no document")
+    for document in reading.documents:
+        part = found[document.index]
+        if not isinstance(document.value, dict) or not part.block:
+            raise WritingError(f"line {document.line}: only a mapping without braces can be encrypted")
+        if FIELD in document.value:
+            raise WritingError("it is encrypted already: change it with edit, its key with rotate")
+        if part.shared:
+            raise WritingError(f"line {document.line}: SOPS knows no aliases and merge keys; write the values out")
+    return reading, found
+
+
+def _group(raw: bytes) -> Group:
+    """The documents of an encrypted file, all of which belong together. Raises WritingError."""
+    reading = read(raw)
+    if reading.faults:
+        fault = reading.faults[0]
+        raise WritingError(f"line {fault.line}: {fault.message}")
+    if not any(isinstance(each.value, dict) and FIELD in each.value for each in reading.documents):
+        raise WritingError("it is not encrypted")
+    found = parts(raw)
+    groups: dict[str, Group] = {}
+    for document in reading.documents:
+        try:
+            metadata = metadata_of(document.value.get(FIELD) if isinstance(document.value, dict) else None)
+            metadata.covers()
+        except FormatError as error:
+            raise WritingError(f"line {document.line}: {error}") from None
+        if found[document.index].shared:
+            raise WritingError(f"line {document.line}: SOPS knows no aliases and merge keys; write the values out")
+        group = groups.setdefault(metadata.mac, Group(metadata))
+        group.documents.append((document, found[document.index]))
+    if len(groups) > 1:
+        raise WritingError("its documents were encrypted one by one; put each into a file of its own")
+    only = next(iter(groups.values()))
+    if only.metadata.others or only.metadata.groups > 1 or only.metadata.by_comments():
+        raise WritingError("it is encrypted in a way that only sops itself writes")
+    return only
+
+
+def _replaced(text: str, leaf: Leaf, sealed: str) -> Edit:
+    """The value of ``leaf`` encrypted, with the line breaks behind it; in brackets it needs quotes."""
+    old = text[leaf.start : leaf.end]
+    ending = old[len(old.rstrip("\r\n")) :]
+    return leaf.start, leaf.end, (f'"{sealed}"' if leaf.flow else sealed) + ending
+
+
+def _shown_values(group: Group, revealed: Revealed) -> Iterator[Edit]:
+    for document, leaf, _ in group.leaves():
+        at = (document.index, leaf.pointer)
+        if at in revealed.values:
+            value = as_read(leaf.pointer, revealed.values[at])
+            # Blank lines that follow in the file would become part of a block that keeps its own.
+            in_line = leaf.flow or (isinstance(value, str) and value.endswith("\n\n"))
+            yield leaf.start, leaf.end, after_key(value, "" if in_line else " " * (leaf.column + 2))
+
+
+def _shown_comments(text: str, group: Group, key: bytes, stash: Stash) -> Iterator[Edit]:
+    """Comments that can be opened; others stay as they are, as with SOPS."""
+    for comment in _all_comments(text, group):
+        sealed = parsed(comment.text)
+        if sealed is None:
+            continue
+        bound = bound_to(path_of(comment.holder))
+        try:
+            shown = opened(sealed, key, bound)
+        except Broken:
+            continue
+        stash.note(bound, COMMENT, shown, sealed.iv)
+        yield comment.start, comment.end, f"#{shown}"
+
+
+def _all_comments(text: str, group: Group) -> Iterator[Comment]:
+    begin = 0
+    for _, part in group.documents:
+        yield from comments(text, part, begin)
+        begin = part.end
+
+
+def _without_metadata(text: str, group: Group) -> Iterator[Edit]:
+    for _, part in group.documents:
+        begin = part.fields[FIELD]
+        end = max(leaf.end for leaf in part.leaves if leaf.pointer[0] == FIELD)
+        if not text[:end].endswith("\n"):
+            end = text.find("\n", end) + 1 or len(text)
+        yield begin, end, ""
+
+
+def _appended(text: str, part: Part, block: str) -> Edit:
+    """The metadata at the end of a document."""
+    return part.end, part.end, block if text[: part.end].endswith("\n") else f"\n{block}"
+
+
+def _spliced(text: str, edits: Iterable[Edit]) -> str:
+    pieces, at = [], 0
+    for start, end, new in sorted(edits):
+        pieces += [text[at:start], new]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def _checked(raw: bytes, before: Reading, key: bytes) -> bytes:
+    """``raw`` once it is sure that it opens to just what was there ``before``. Raises WritingError."""
+    group = _group(raw)
+    try:
+        revealed = reveal(group, key)
+    except BrokenValue:
+        revealed = Revealed({}, {})
+    after = [with_values(document, revealed) for document, _ in group.documents]
+    if after != [document.value for document in before.documents] or not is_whole(group, revealed, key):
+        raise WritingError(
+            "it is laid out in a way that cannot be encrypted in place; write it plainly, a line a value"
+        )
+    return raw

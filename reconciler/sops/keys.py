@@ -1,0 +1,141 @@
+"""Age: identities in, the data key of a document out; and the data key wrapped for recipients."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from reconciler.sops.cipher import KEY_BYTES
+from reconciler.sops.metadata import Metadata, Wrapped
+
+_AGE = "AGE-SECRET-KEY-1"
+_SSH = "-----BEGIN"
+
+
+class KeyringError(ValueError):
+    """An identity or a recipient is not one; the message never quotes an identity."""
+
+
+class Keyring(msgspec.Struct, frozen=True):
+    """What opens documents: the text of identity files, as age or OpenSSH write them.
+
+    ``absence`` says in words why there is none, ``required`` that what cannot be opened is an error.
+    """
+
+    identities: tuple[str, ...] = ()
+    absence: str = ""
+    required: bool = False
+
+    def __repr__(self) -> str:
+        """Without the identities, which no message may hold."""
+        return f"Keyring({len(self.identities)} identities)"
+
+
+class Unopened(Exception):
+    """No identity opens the data key; the message says what was tried, the suggestion what would help."""
+
+    def __init__(self, message: str, suggestion: str) -> None:
+        super().__init__(message)
+        self.suggestion = suggestion
+
+
+def data_key(metadata: Metadata, keyring: Keyring) -> bytes:
+    """The key of a document's values. Raises Unopened."""
+    if metadata.groups > 1:
+        raise Unopened("the key is split among several groups, all of which would have to be opened",
+                       "encrypt it anew for one group of age recipients")  # fmt: skip
+    if not metadata.keys:
+        told = f"only for {', '.join(metadata.others)}" if metadata.others else "for nobody"
+        raise Unopened(f"this is encrypted {told}, not for an age recipient", "add an age recipient with sops")
+    if not keyring.identities:
+        raise Unopened(keyring.absence or "there is no identity to open this with",
+                       "name the file with the age identity under `secrets.identity` in the settings")  # fmt: skip
+    import pyrage
+
+    identities = [each for text in keyring.identities for each in identities_of(text)]
+    for each in metadata.keys:
+        key = _unwrapped(pyrage, each.enc, identities)
+        if key:
+            return key
+    listed = ", ".join(_short(each.recipient) for each in metadata.keys)
+    raise Unopened(f"the identity at hand is none of those that this is encrypted for: {listed}",
+                   "have somebody who can open it add this host's recipient: reconciler secret rotate FILE "
+                   "--add RECIPIENT")  # fmt: skip
+
+
+def new_key() -> bytes:
+    """A fresh data key."""
+    return os.urandom(KEY_BYTES)
+
+
+def wrapped(key: bytes, recipients: Iterable[str]) -> tuple[Wrapped, ...]:
+    """``key`` for each of ``recipients``. Raises KeyringError where one is not a recipient."""
+    import pyrage
+
+    return tuple(
+        Wrapped(each, pyrage.encrypt(key, [recipient_of(each)], armored=True).decode())
+        for each in dict.fromkeys(recipients)
+    )
+
+
+def recipient_of(text: str) -> Any:
+    """A recipient: ``age1…``, or an SSH public key. Raises KeyringError."""
+    import pyrage
+
+    form = pyrage.ssh.Recipient if text.startswith("ssh-") else pyrage.x25519.Recipient
+    try:
+        return form.from_str(text)
+    except (ValueError, pyrage.RecipientError):
+        hint = "; this is an identity, which must stay secret" if text.startswith(_AGE) else ""
+        raise KeyringError(f"this is neither age1… nor an ssh-ed25519 or ssh-rsa key{hint}") from None
+
+
+@lru_cache(maxsize=16)
+def identities_of(text: str) -> tuple[Any, ...]:
+    """The identities in the text of a file: lines as age-keygen writes them, or one OpenSSH private key.
+
+    Raises KeyringError where there is none, or a line that is none.
+    """
+    import pyrage
+
+    if text.lstrip().startswith(_SSH):
+        try:
+            return (pyrage.ssh.Identity.from_buffer(text.strip().encode() + b"\n"),)
+        except (ValueError, pyrage.IdentityError):
+            raise KeyringError("it holds no SSH private key of type ed25519 or rsa without passphrase") from None
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    found = tuple(_identity(number, line) for number, line in lines if line and not line.startswith("#"))
+    if not found:
+        raise KeyringError("it holds no line that begins with AGE-SECRET-KEY-1")
+    return found
+
+
+def recipients_in(text: str) -> list[str]:
+    """For whom to encrypt so that the identities in ``text`` open it; SSH keys do not say. Raises KeyringError."""
+    return [str(each.to_public()) for each in identities_of(text) if hasattr(each, "to_public")]
+
+
+def _identity(number: int, line: str) -> Any:
+    import pyrage
+
+    try:
+        return pyrage.x25519.Identity.from_str(line)
+    except (ValueError, pyrage.IdentityError):
+        raise KeyringError(f"line {number} is not an identity that begins with AGE-SECRET-KEY-1") from None
+
+
+def _unwrapped(pyrage: Any, enc: str, identities: list[Any]) -> bytes:
+    """The data key, or nothing where no identity fits."""
+    try:
+        key: bytes = pyrage.decrypt(enc.encode(), identities)
+    except (ValueError, pyrage.DecryptError):
+        return b""
+    return key if len(key) == KEY_BYTES else b""
+
+
+def _short(recipient: str) -> str:
+    return recipient if len(recipient) <= 20 else f"{recipient[:16]}…"

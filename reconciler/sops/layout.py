@@ -1,0 +1,181 @@
+"""Where the values of a file stand in its text, in the order of the file: for sealing them and writing them anew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+from yaml import YAMLError
+
+from reconciler.documents.composer import is_empty
+from reconciler.documents.events import (
+    AliasEvent,
+    CParser,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+from reconciler.documents.scalars import MERGE_KEY, Problem, Scalar, plain
+from reconciler.model.finding import Pointer
+
+_MOMENT = re.compile(
+    r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
+    r"(?:(?:[Tt]|\s+)([0-9]{1,2}):([0-9]{2}):([0-9]{2})(\.[0-9]{1,9})?\s*(Z|[-+][0-9]{2}:[0-9]{2})?)?"
+)
+
+
+class Leaf(NamedTuple):
+    """A scalar that is a value: its pointer, and its text from ``start`` to ``end`` (in characters).
+
+    ``plain`` says that it stands without quotes and tag, ``flow`` that it stands in brackets, ``column`` where the line
+    of its key or item begins.
+    """
+
+    pointer: Pointer
+    text: str
+    start: int
+    end: int
+    plain: bool
+    flow: bool
+    column: int
+
+
+class Span(NamedTuple):
+    """A scalar, key or value, from ``start`` to ``end``, and the pointer of what it stands in."""
+
+    start: int
+    end: int
+    holder: Pointer
+    column: int
+
+
+class Part(msgspec.Struct):
+    """One document: its values, and all its scalars, keys among them.
+
+    ``fields`` says where each top-level key begins, ``end`` where its text ends; ``shared`` that it has aliases or
+    merge keys, ``block`` that it is a mapping without braces.
+    """
+
+    leaves: list[Leaf] = []
+    spans: list[Span] = []
+    fields: dict[str, int] = {}
+    end: int = 0
+    shared: bool = False
+    block: bool = False
+
+
+class _Open(msgspec.Struct):
+    pointer: Pointer
+    is_list: bool
+    flow: bool
+    count: int = 0
+    key: str | None = None
+    column: int = 0
+
+
+def parts(raw: bytes) -> list[Part]:
+    """The documents of a file by their index (``Document.index``), as far as it can be parsed."""
+    found: list[Part] = []
+    with suppress(YAMLError):
+        get = CParser(raw).get_event
+        while type(event := get()) is not StreamEndEvent:
+            if type(event) is DocumentStartEvent:
+                root = get()
+                if not is_empty(root):
+                    found.append(_part(get, root))
+    return found
+
+
+def hashed(leaf: Leaf, value: Scalar) -> Scalar:
+    """``value`` as SOPS understands the text of ``leaf``, which takes a date for a moment and reads every number."""
+    if not leaf.plain:
+        return value
+    moment = _moment(leaf.text)
+    if moment:
+        return moment
+    read = plain(leaf.text)
+    return value if isinstance(read, Problem) else read
+
+
+def _moment(text: str) -> str:
+    """A date or time as RFC 3339 says it; "" where ``text`` is none."""
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        return ""
+    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    try:
+        at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return ""
+    zone = found[8] or "Z"
+    fraction = (found[7] or "").rstrip("0").rstrip(".")
+    return f"{at:%Y-%m-%dT%H:%M:%S}{fraction}{'Z' if zone in ('+00:00', '-00:00') else zone}"
+
+
+def _part(get: Any, event: Any) -> Part:
+    part = Part(block=type(event) is MappingStartEvent and not event.flow_style)
+    for step in _walk(get, event, part):
+        part.end = step
+    return part
+
+
+def _walk(get: Any, event: Any, part: Part) -> Iterator[int]:
+    """Note every scalar of a document; yields where each node begins."""
+    stack: list[_Open] = []
+    while True:
+        kind = type(event)
+        if kind is MappingEndEvent or kind is SequenceEndEvent:
+            stack.pop()
+        elif kind is ScalarEvent:
+            _scalar(event, stack, part)
+        elif kind is MappingStartEvent or kind is SequenceStartEvent:
+            pointer = _next(stack[-1]) if stack else ()
+            stack.append(_Open(pointer, kind is SequenceStartEvent, bool(event.flow_style)))
+        elif kind is AliasEvent:
+            part.shared = True
+            if stack:
+                _next(stack[-1])
+        yield event.start_mark.index
+        if not stack:
+            return
+        event = get()
+
+
+def _scalar(event: Any, stack: list[_Open], part: Part) -> None:
+    start, end = event.start_mark.index, event.end_mark.index
+    if not stack:
+        return
+    parent = stack[-1]
+    part.spans.append(Span(start, end, parent.pointer, event.start_mark.column))
+    if not parent.is_list and parent.key is None:
+        parent.key, parent.column = event.value, event.start_mark.column
+        part.shared |= event.value == MERGE_KEY and not event.style
+        if len(stack) == 1:
+            part.fields.setdefault(event.value, start)
+        return
+    if parent.is_list:
+        parent.column = event.start_mark.column
+    pointer = _next(parent)
+    unmarked = not event.style and not event.tag
+    part.leaves.append(Leaf(pointer, event.value, start, end, unmarked, parent.flow, parent.column))
+
+
+def _next(parent: _Open) -> Pointer:
+    """The pointer of the next node of ``parent``; a key that is no scalar leads to nothing."""
+    if parent.is_list:
+        parent.count += 1
+        return (*parent.pointer, parent.count - 1)
+    if parent.key is None:
+        parent.key = ""
+        return (*parent.pointer, "")
+    pointer = (*parent.pointer, parent.key)
+    parent.key = None
+    return pointer

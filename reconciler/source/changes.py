@@ -1,0 +1,108 @@
+"""What the differences of two trees mean: files to read, and entries that only look like manifests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from reconciler.model.finding import Finding, Severity
+from reconciler.model.revision import FileChange
+from reconciler.model.rule import refused
+from reconciler.source.file_filter import IGNORE_FILE
+from reconciler.source.tree_diff import Difference, Entry
+
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Characters that would break a line or a terminal, or turn the direction of writing."""
+
+_TREE = "reconciler, which files are read"
+
+RULES = (
+    refused(
+        "symlink",
+        "A manifest is a file of its own, not a symbolic link.",
+        "A link can lead out of the repository, to a file that the commit does not hold. Commit the file itself, or "
+        "name the link in .reconcilerignore.",
+        _TREE,
+    ),
+    refused(
+        "submodule",
+        "No submodule lies where manifests are read.",
+        "What is in it is not in this repository, so it could neither be read nor be reviewed here. Make it a source "
+        "of its own, or name it in .reconcilerignore.",
+        _TREE,
+    ),
+    refused(
+        "file-name",
+        "The path of a manifest is printable UTF-8 text.",
+        "Control characters break lines and terminals wherever the path is shown, and a path that is no text cannot be "
+        "shown at all.",
+        _TREE,
+    ),
+)
+"""Rules for entries of a tree that cannot be read as manifests."""
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """What differs between two trees, in path order; paths are relative to the source's path.
+
+    ``findings`` are the entries of the newer tree that cannot be manifests though they stand where one would;
+    ``settled`` are those that the older tree had in the differing parts and the newer has not. Equal parts are not
+    looked at, so a caller that goes on with findings open keeps them: ``(kept - settled) | findings``.
+    """
+
+    changes: list[FileChange]
+    findings: list[Finding]
+    settled: list[Finding]
+
+
+class _Side(msgspec.Struct, frozen=True, gc=False):
+    path: str
+    blob: str = ""
+    finding: Finding | None = None
+
+
+def judge(differences: Iterable[Difference], takes: Callable[[str], bool]) -> Comparison:
+    """Sort ``differences`` into changed manifests and findings; ``takes`` says which paths are read."""
+    changes: list[FileChange] = []
+    findings: list[Finding] = []
+    settled: list[Finding] = []
+    for difference in differences:
+        old = _side(difference.path, difference.before, takes)
+        new = _side(difference.path, difference.after, takes)
+        if old.blob != new.blob:
+            changes.append(FileChange(new.path, old.blob, new.blob))
+        if old.finding != new.finding:
+            findings.extend([new.finding] if new.finding else [])
+            settled.extend([old.finding] if old.finding else [])
+    return Comparison(changes, findings, settled)
+
+
+def is_manifest(difference: Difference, takes: Callable[[str], bool]) -> bool:
+    """Whether the newer side of ``difference`` is a file to read."""
+    return bool(_side(difference.path, difference.after, takes).blob)
+
+
+def _side(raw: bytes, entry: Entry | None, takes: Callable[[str], bool]) -> _Side:
+    name = raw.decode("utf-8", "backslashreplace")
+    path = CONTROL.sub(lambda sign: ascii(sign[0])[1:-1], name)
+    judged = f"{name}/x.yaml" if entry is not None and entry.submodule else name
+    if entry is None or not takes(judged):
+        return _Side(path)
+    fault = _oddity(entry, odd_name=path.encode() != raw)
+    if fault is None:
+        return _Side(path, entry.id.hex())
+    rule, message, remedy = fault
+    return _Side(path, "", Finding(path, 0, 0, rule, Severity.ERROR, message, f"{remedy}, or name it in {IGNORE_FILE}"))
+
+
+def _oddity(entry: Entry, *, odd_name: bool) -> tuple[str, str, str] | None:
+    """Rule, message and remedy for what must not be read as a manifest."""
+    if entry.symlink:
+        return "symlink", "this is a symbolic link, and links are not followed", "commit the file itself here"
+    if entry.submodule:
+        return "submodule", "this is a submodule, and submodules are not read", "make it a source of its own"
+    if odd_name:
+        return "file-name", "the name has control characters or is not UTF-8", "rename the file"
+    return None

@@ -1,0 +1,85 @@
+"""The commits that changed one file, newest first, with what it was before and after each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pygit2
+
+from reconciler.errors import SourceError
+from reconciler.source.changes import CONTROL
+from reconciler.source.libgit import open_git
+from reconciler.source.repository import Repository
+
+_FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
+
+
+class Touch(msgspec.Struct, frozen=True):
+    """A commit that changed a file: its blobs ``before`` and ``after``, empty where there was or is none.
+
+    A ``commit`` without a name ends a history that is not followed any further.
+    """
+
+    commit: str
+    author: str
+    before: str
+    after: str
+
+
+END = Touch("", "", "", "")
+
+
+class History:
+    """Histories in one repository; ``go_on`` is asked before each commit that is looked at."""
+
+    def __init__(self, repository: Repository, go_on: Callable[[], bool]) -> None:
+        """Raises SourceError where the repository cannot be read."""
+        try:
+            self._git = open_git(repository.gitdir)
+        except _FAULTS as fault:
+            raise SourceError(f"source {repository.settings.name}: its history cannot be read: {fault}") from None
+        self._below = "" if repository.settings.path in ("", ".") else f"{repository.settings.path.strip('/')}/"
+        self._go_on = go_on
+
+    def of(self, path: str, tip: str, base: str) -> Iterator[Touch]:
+        """The commits from ``tip`` back that changed the file ``path``, until it is as in ``base`` (a commit or "").
+
+        Where commits were merged, the parent that has the file as it is is followed, and else the first one. Ends with
+        END where ``go_on`` says no, or a commit cannot be read: a shallow clone has no more.
+        """
+        try:
+            known = self._blob(self._commit(base), path) if base and base in self._git else None
+            yield from self._touches(path, self._commit(tip), known)
+        except _FAULTS:
+            yield END
+
+    def _touches(self, path: str, commit: pygit2.Commit, known: str | None) -> Iterator[Touch]:
+        after = self._blob(commit, path)
+        while after != known:
+            if not self._go_on():
+                yield END
+                return
+            parents = [(parent, self._blob(parent, path)) for parent in commit.parents]
+            same = next((parent for parent, blob in parents if blob == after), None)
+            if same is None:
+                before = parents[0][1] if parents else ""
+                if before or after:
+                    yield Touch(str(commit.id), _author(commit), before, after)
+                after = before
+            if not parents:
+                return
+            commit = same or parents[0][0]
+
+    def _commit(self, name: str) -> pygit2.Commit:
+        return self._git[name].peel(pygit2.Commit)
+
+    def _blob(self, commit: pygit2.Commit, path: str) -> str:
+        try:
+            return str(commit.tree[self._below + path].id)
+        except KeyError:
+            return ""
+
+
+def _author(commit: pygit2.Commit) -> str:
+    return CONTROL.sub("?", commit.author.raw_name.decode("utf-8", "replace"))

@@ -1,0 +1,171 @@
+"""One ``git`` command against a remote: a clean environment, a deadline, and an error a person can use."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from reconciler.errors import SourceGone, SourceUnreachable
+from reconciler.source.url import Address
+
+if TYPE_CHECKING:
+    from reconciler.settings import SourceSettings
+
+_KEPT = (
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    "GIT_SSL_CAINFO",
+)
+_OPTIONS = (
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "credential.helper="),
+    *("-c", "http.followRedirects=initial"),
+    *("-c", "protocol.version=2"),
+    *("-c", "gc.autoDetach=false"),
+)
+_CREDENTIALS = re.compile(r"://[^/@\s']+@")
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\u1fff\u2070-\U0010ffff]")
+_LONGEST = 300
+_NOISE = (
+    "Could not read from remote repository",
+    "Please make sure you have the correct access rights",
+    "and the repository exists",
+    "fatal: the remote end hung up unexpectedly",
+    "Warning: Permanently added",
+)
+_GONE = re.compile(
+    r"couldn't find remote ref|repository '.*' not found|does not appear to be a git repository"
+    r"|no such remote ref|Repository not found|repository not exported"
+)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """How a command ended, with its output as text."""
+
+    code: int
+    output: str
+    errors: str
+
+
+class Remote:
+    """What is needed to speak to one remote: its address, credentials by file, and the deadline in seconds."""
+
+    def __init__(self, settings: SourceSettings, address: Address) -> None:
+        self.name = settings.name
+        self.address = address
+        self._timeout = settings.timeout
+        self._credentials = settings.credentials
+
+    def ask(self, repository: Path, arguments: Iterable[str]) -> Answer:
+        """Run ``git ARGUMENTS`` in ``repository``. Raises SourceUnreachable past the deadline; the whole family ends.
+
+        Neither the command line nor the environment holds a secret: git asks a credential helper, which reads the
+        file, and only for the origin of the url, so that a redirect elsewhere learns nothing.
+        """
+        command = ["git", *_OPTIONS, *self._credential_options(), *arguments]
+        answer = answered(command, repository, self._environment(repository), self._timeout)
+        if answer is None:
+            raise SourceUnreachable(f"source {self.name}: {self._place()} did not answer within {self._timeout:g} s")
+        return answer
+
+    def failure(self, answer: Answer) -> SourceGone | SourceUnreachable:
+        """The error that ``answer`` tells of, in git's words without what is secret."""
+        kind = SourceGone if _GONE.search(answer.errors) else SourceUnreachable
+        return kind(f"source {self.name}: {self._place()}: {self.words(answer)}")
+
+    def words(self, answer: Answer) -> str:
+        """Git's last useful line, cleaned."""
+        lines = [line.strip() for line in answer.errors.splitlines()]
+        telling = [line for line in lines if line and not any(noise in line for noise in _NOISE)]
+        fatal = [line for line in telling if line.startswith(("fatal:", "error:", "! "))]
+        return self.clean((fatal or telling or lines or [f"git ended with {answer.code}"])[-1])
+
+    def clean(self, line: str) -> str:
+        """``line`` fit to be shown: printable, of bounded length, without credentials."""
+        for secret in self._secrets():
+            line = line.replace(secret, "***")
+        return _UNPRINTABLE.sub("?", _CREDENTIALS.sub("://", line))[:_LONGEST]
+
+    def _place(self) -> str:
+        return _CREDENTIALS.sub("://", self.address.url)
+
+    def _environment(self, repository: Path) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        return kept | {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(repository),
+            "LC_ALL": "C",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_ASKPASS": "true",
+            "GIT_ALLOW_PROTOCOL": f"https:{self.address.scheme}",
+            "GIT_SSH_COMMAND": self._ssh(),
+        }
+
+    def _ssh(self) -> str:
+        options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"ConnectTimeout={max(1, int(self._timeout))}"]
+        key: list[str] = []
+        if self._credentials.known_hosts:
+            options += [f'UserKnownHostsFile="{self._credentials.known_hosts}"', "GlobalKnownHostsFile=/dev/null"]
+        if self._credentials.key_file:
+            options.append("IdentitiesOnly=yes")
+            key = ["-i", str(self._credentials.key_file)]
+        return shlex.join(["ssh", "-F", os.devnull, *(part for option in options for part in ("-o", option)), *key])
+
+    def _credential_options(self) -> list[str]:
+        if not self._secrets() or self.address.scheme not in ("https", "http"):
+            return []
+        answer = f"printf 'username=%s\\npassword=%s\\n' {shlex.quote(self._credentials.username or 'git')}"
+        secret = f'"$(cat -- {shlex.quote(str(self._credentials.token_file))})"'
+        helper = f'!answer() {{ test "$1" != get || {answer} {secret}; }}; answer'
+        return ["-c", f"credential.{self.address.origin}.helper={helper}"]
+
+    def _secrets(self) -> list[str]:
+        if not self._credentials.token_file:
+            return []
+        try:
+            token = self._credentials.token_file.read_text().strip()
+        except (OSError, ValueError) as fault:
+            reason = fault.strerror if isinstance(fault, OSError) else "it is not text"
+            raise SourceUnreachable(
+                f"source {self.name}: the token file {self._credentials.token_file} cannot be read: {reason}"
+            ) from None
+        return [token] if token else []
+
+
+def answered(command: list[str], place: Path, environment: dict[str, str], timeout: float) -> Answer | None:
+    """How ``command`` ended, run at ``place`` with this environment alone; None past ``timeout`` (seconds).
+
+    All that it started ends with it.
+    """
+    running = subprocess.Popen(
+        command,
+        cwd=place,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        output, errors = running.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        _end(running)
+    return Answer(running.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
+
+
+def _end(running: subprocess.Popen[bytes]) -> None:
+    """End the command and all it started: ssh and git-remote-https outlive a git that is killed alone."""
+    if running.poll() is None:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.communicate()

@@ -1,0 +1,78 @@
+"""A source as the rest of the program sees it: in place where it is local, through a mirror where it is not."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reconciler.errors import SourceEmpty, UsageError
+from reconciler.source.url import parse_address
+
+if TYPE_CHECKING:
+    from reconciler.model.revision import Revision
+    from reconciler.settings import SourceSettings
+    from reconciler.source.mirror import Mirror
+    from reconciler.source.repository import Repository
+
+
+class Source:
+    """One repository, ref and path. Opening it touches neither network nor disk; its methods do."""
+
+    def __init__(self, settings: SourceSettings, path: Path | None, mirror: Mirror | None) -> None:
+        self.settings = settings
+        self.name = settings.name
+        self.mirror = mirror
+        self._path = path
+        self._filled = ""
+
+    @property
+    def local(self) -> bool:
+        """Whether it lies on this machine and is read in place."""
+        return self.mirror is None
+
+    @cached_property
+    def repository(self) -> Repository:
+        """The repository that holds the objects. Raises SourceGone where there is none; asking again tries again."""
+        from reconciler.source.repository import Repository
+
+        path = self.mirror.prepare() if self.mirror is not None else self._path
+        assert path is not None
+        return Repository(path, self.settings)
+
+    def refresh(self) -> None:
+        """Fetch what a remote has; nothing to do for a local source.
+
+        Raises SourceUnreachable or SourceGone; what was fetched before stays readable.
+        """
+        if self.mirror is not None:
+            self.mirror.refresh()
+
+    def revision(self, expression: str = "") -> Revision:
+        """Where the source stands now, or what ``expression`` (anything Git understands) names.
+
+        Raises SourceGone, and SourceEmpty where the path selects no manifest.
+        """
+        revision = self.repository.resolve(expression)
+        if revision.tree != self._filled and not self.repository.has_manifests(revision.tree):
+            raise SourceEmpty(
+                f"source {self.name}: {revision} holds no manifest below {self.settings.path!r}; nothing is changed. "
+                "Check path, include and exclude, or remove the resources one by one"
+            )
+        self._filled = revision.tree
+        return revision
+
+
+def open_source(settings: SourceSettings, state_dir: Path) -> Source:
+    """The source that ``settings`` describe; mirrors live under ``state_dir``.
+
+    Raises UsageError for a wrong url, and where what is to be signed cannot be.
+    """
+    if settings.verify is not None and settings.verify.signed == "tag" and not settings.tag:
+        raise UsageError(f"source {settings.name}: `signed: tag` is for a source that stays at a tag; set its tag")
+    address = parse_address(settings.url)
+    if address.path is not None:
+        return Source(settings, address.path, None)
+    from reconciler.source.mirror import Mirror
+
+    return Source(settings, None, Mirror(settings, address, state_dir / "mirrors" / f"{settings.name}.git"))

@@ -1,0 +1,1 @@
+"""The Git branch that status files are committed to."""

@@ -1,0 +1,187 @@
+"""The status branch: commits made of objects, moved by compare-and-swap, with a history that stays short."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pygit2
+from pygit2.enums import ObjectType
+
+from reconciler.errors import SourceError
+from reconciler.source.libgit import open_git
+from reconciler.status.branch.trees import Changes, clean_environment, rewritten
+
+HISTORY = 1_000
+"""Commits after which the branch begins anew with the same files."""
+
+_TRAILER = "Reconciler-Commits"
+_COUNT = re.compile(rf"^{_TRAILER}: (\d{{1,9}})$", re.MULTILINE)
+_TRIES = 40
+_PAUSE = 0.05
+_GIT_FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
+
+
+def commit_status(path: Path, branch: str, changes: Changes, message: str, at: int) -> str:
+    """Commit ``changes`` onto ``branch`` of the repository at ``path``; see ``StatusBranch.commit``."""
+    return StatusBranch(path, branch).commit(changes, message, at)
+
+
+class StatusBranch:
+    """One branch of a repository on this machine, bare or not, that is written without any work tree.
+
+    As with Git's own defaults objects are not flushed to disk one by one: after a power cut the last commits of the
+    branch can be gone, and what they told is in the records.
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        """Raises SourceError where there is no repository at ``path``, or ``name`` cannot be a branch."""
+        self.name = name
+        self.ref = f"refs/heads/{name}"
+        if not pygit2.reference_is_valid_name(self.ref):
+            raise SourceError(f"{name!r} cannot be the name of a branch; change status.branch in the settings")
+        try:
+            self._git = open_git(path)
+        except _GIT_FAULTS as fault:
+            raise SourceError(f"status cannot be written, no Git repository at {path}: {fault}") from None
+
+    @property
+    def gitdir(self) -> Path:
+        """Where the repository keeps its refs and objects."""
+        return Path(self._git.path)
+
+    def tip(self) -> str:
+        """Id of the newest commit, empty where the branch is not there."""
+        return self._at(self.ref)
+
+    def commit(self, changes: Changes, message: str, at: int) -> str:
+        """Commit ``changes`` (content by path, None to take away) on top of whatever is there; the tip's id.
+
+        ``message`` is one line, ``at`` the time in seconds since the epoch. Files of others stay. Where the files
+        are as wanted already nothing is committed. Another writer who was faster is built upon. Raises SourceError
+        where the branch is checked out, damaged or cannot be written.
+        """
+        self._refuse_checked_out()
+        for attempt in range(_TRIES):
+            tip = self.tip()
+            try:
+                new = self._commit_on(tip, changes, message, at)
+            except _GIT_FAULTS as fault:
+                raise self._broken(fault) from None
+            if new == tip or self._moved(tip, new):
+                return new
+            time.sleep(random.uniform(0, _PAUSE * min(attempt, 4) / 4))
+        raise SourceError(
+            f"branch {self.name} of {self.gitdir} is moved or locked by others all the time; see its .lock file"
+        )
+
+    def reset(self, commit: str) -> None:
+        """Let the branch be at ``commit``, whatever it was before; empty takes it away. Raises SourceError."""
+        try:
+            if commit:
+                self._git.references.create(self.ref, commit, force=True)
+            elif self.tip():
+                self._git.references.delete(self.ref)
+        except _GIT_FAULTS as fault:
+            raise self._broken(fault) from None
+
+    def read(self, path: str) -> bytes | None:
+        """Content of the file ``path`` at the tip; None where there is none."""
+        tip = self.tip()
+        try:
+            found = self._git[tip].peel(pygit2.Tree)[path] if tip else None
+        except _GIT_FAULTS:
+            return None
+        return found.data if isinstance(found, pygit2.Blob) else None
+
+    def _at(self, ref: str) -> str:
+        try:
+            return str(self._git.lookup_reference(ref).resolve().target)
+        except KeyError:
+            return ""
+        except _GIT_FAULTS as fault:
+            raise self._broken(fault) from None
+
+    def _commit_on(self, tip: str, changes: Changes, message: str, at: int) -> str:
+        parent = self._git[tip].peel(pygit2.Commit) if tip else None
+        base = parent.tree if parent is not None else None
+        tree = rewritten(self._git, base, changes)
+        if tree == (base.id if base is not None else self._git.TreeBuilder().write()):
+            return tip
+        count = self._count(parent) if parent is not None else 0
+        kept = [parent.id] if parent is not None and count < HISTORY else []
+        text = f"{message} [skip ci]\n\n{_TRAILER}: {count + 1 if kept else 1}\n"
+        who = f"reconciler <reconciler@localhost> {at} +0000"
+        parents = "".join(f"parent {parent}\n" for parent in kept)
+        commit = f"tree {tree}\n{parents}author {who}\ncommitter {who}\n\n{text}"
+        return str(self._git.write(ObjectType.COMMIT, commit.encode()))  # libgit2 would read the tree once more
+
+    def _count(self, commit: pygit2.Commit) -> int:
+        """Length of the history, told by the newest commit of ours; only commits of others are walked over."""
+        for above in range(HISTORY):
+            told = _COUNT.search(commit.message)
+            if told is not None:
+                return int(told[1]) + above
+            if not commit.parent_ids:
+                return above + 1
+            parent = commit.parent_ids[0]
+            if parent not in self._git:
+                return HISTORY
+            commit = self._git[parent].peel(pygit2.Commit)
+        return HISTORY
+
+    def _moved(self, old: str, new: str) -> bool:
+        """Whether the branch went from ``old`` to ``new``; not where somebody else moved or locks it."""
+        if not old:
+            return self._created(new)
+        try:
+            reference = self._git.lookup_reference(self.ref)
+            if str(reference.target) != old:
+                return False
+            reference.set_target(new)
+        except _GIT_FAULTS:
+            return False
+        return True
+
+    def _created(self, new: str) -> bool:
+        # libgit2 cannot ask for "only if it is not there" under the lock of the ref; Git can.
+        command = ("git", "-c", "safe.directory=*", "-c", "core.hooksPath=/dev/null", "update-ref", self.ref, new)
+        done = subprocess.run(
+            (*command, "0" * 40), cwd=self._git.path, env=clean_environment(), capture_output=True, check=False
+        )
+        if done.returncode and not self.tip() and not (self.gitdir / f"{self.ref}.lock").exists():
+            raise self._broken(done.stderr.decode(errors="replace").strip())
+        return done.returncode == 0
+
+    def _refuse_checked_out(self) -> None:
+        heads = [*self.gitdir.glob("worktrees/*/HEAD")]
+        if not self._git.is_bare:
+            heads.append(self.gitdir / "HEAD")
+        try:
+            taken = any(head.read_text().strip() == f"ref: {self.ref}" for head in heads)
+        except OSError as fault:
+            raise self._broken(fault) from None
+        if taken:
+            raise SourceError(
+                f"branch {self.name} is checked out in a work tree of {self.gitdir}; check out another branch there, "
+                "or give another status.branch in the settings"
+            )
+
+    def _broken(self, fault: object) -> SourceError:
+        advice = (
+            "; let its user write there, or set readOnly for the source" if "ermission denied" in str(fault) else ""
+        )
+        return SourceError(f"branch {self.name} of {self.gitdir} cannot be written: {fault}{advice}")
+
+
+def prepare_bare(path: Path) -> Path:
+    """A bare repository at ``path``, made where there is none; for status that must not go into its source."""
+    if not (path / "HEAD").exists():
+        try:
+            pygit2.init_repository(str(path), bare=True, mode=0o700)
+        except _GIT_FAULTS as fault:
+            raise SourceError(f"a repository for status cannot be made at {path}: {fault}") from None
+    return path

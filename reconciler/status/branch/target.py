@@ -1,0 +1,103 @@
+"""Where the status branch of a source lives, and how a commit gets there."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reconciler.errors import PushRaced, SourceError
+from reconciler.source.source import Source
+from reconciler.status.branch.branch import StatusBranch, prepare_bare
+from reconciler.status.branch.trees import Changes
+
+if TYPE_CHECKING:
+    from reconciler.source.mirror import Mirror
+
+_TRIES = 5
+_PAUSE = 0.2
+
+
+class Target:
+    """A branch on this machine: in the source itself, or in a repository of our own where that is not to be written."""
+
+    def __init__(self, branch: StatusBranch) -> None:
+        self._branch = branch
+
+    def missing(self) -> bool:
+        """Whether there is no branch yet, or none any more, so that everything has to be written."""
+        return not self._branch.tip()
+
+    def read(self, path: str) -> bytes | None:
+        """Content of a file of the branch as it was written last."""
+        return self._branch.read(path)
+
+    def write(self, changes: Changes, message: str, at: int) -> None:
+        """Commit ``changes``. Raises SourceError."""
+        self._branch.commit(changes, message, at)
+
+
+class RemoteTarget(Target):
+    """A branch of a remote: committed in the mirror, then pushed with a lease on what the remote had.
+
+    What was committed here and never arrived is forgotten when this begins, or when another writer was faster: the
+    caller keeps its changes until ``write`` returns, and brings them again.
+    """
+
+    def __init__(self, branch: StatusBranch, mirror: Mirror, pause: Callable[[float], None] = time.sleep) -> None:
+        super().__init__(branch)
+        self._mirror = mirror
+        self._pause = pause
+        self._base: str | None = None
+
+    def missing(self) -> bool:
+        """Whether the remote has no such branch. Raises SourceError where it cannot be asked the first time."""
+        return not self._known()
+
+    def write(self, changes: Changes, message: str, at: int) -> None:
+        """Commit and push ``changes``, on top of what others pushed meanwhile. Raises SourceError."""
+        had_branch = bool(self._known())
+        for attempt in range(_TRIES):
+            tip = self._branch.commit(changes, message, at)
+            if tip == self._base:
+                return
+            try:
+                self._mirror.push(f"{tip}:{self._branch.ref}", self._base or "")
+            except PushRaced:
+                self._pause(random.uniform(0, _PAUSE * 2**attempt))
+                self._follow()
+            else:
+                self._base = tip
+                return
+            if had_branch and not self._base:
+                raise PushRaced(f"branch {self._branch.name} was taken away from the remote; it is written anew")
+        raise PushRaced(f"branch {self._branch.name} of the remote is moved by others all the time")
+
+    def _known(self) -> str:
+        if self._base is None:
+            self._follow()
+        return self._base or ""
+
+    def _follow(self) -> None:
+        """Begin again from what the remote has."""
+        self._base = None
+        base = self._mirror.fetch_ref(self._branch.ref)
+        self._branch.reset(base)
+        self._base = base
+
+
+def open_target(source: Source, state: Path) -> Target:
+    """Where the status of ``source`` goes; ``state`` is the state directory. Raises SourceError."""
+    settings = source.settings
+    name = settings.status.branch
+    if name == settings.branch:
+        raise SourceError(
+            f"source {source.name}: status cannot go to {name}, the branch it follows; give another status.branch"
+        )
+    if settings.read_only or (source.mirror is not None and not settings.status.push):
+        return Target(StatusBranch(prepare_bare(state / "status" / f"{source.name}.git"), name))
+    if source.mirror is not None:
+        return RemoteTarget(StatusBranch(source.mirror.prepare(), name), source.mirror)
+    return Target(StatusBranch(source.repository.commondir, name))

@@ -1,0 +1,128 @@
+"""All that the records say about a resource, gathered for its conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from reconciler.model.key import PLACED, Key, Kind
+from reconciler.model.record import Health, Record
+from reconciler.planning.placement import locations_of
+from reconciler.records.store import Records
+from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.drift import DriftRow
+from reconciler.settings import Settings
+from reconciler.status.conditions import Astray, Facts, Wait, shortened
+from reconciler.status.rollup import worst
+from reconciler.status.waiting import recall, suspended_by
+
+
+class Gathering:
+    """Facts by key; what resources share (the locations of their GVC, whether anything failed) is read once.
+
+    With ``source`` only what that source asks for and owns is seen. Meant for one reading: make another for the next.
+    """
+
+    def __init__(self, records: Records, settings: Settings, source: str = "") -> None:
+        self._records = records
+        self._settings = settings
+        self._source = source
+        self._failed = records.failures.count() > 0
+        self._suspended = {each.target: each for each in records.suspensions.all()}
+        self._drifts: dict[str, list[DriftRow]] = {}
+        for row in records.drifts.all():
+            self._drifts.setdefault(row.key, []).append(row)
+        self._places: dict[str, tuple[str, ...] | None] = {}
+        self._expected: frozenset[str] = frozenset()
+        self._entries: dict[str, Entry] = {}
+        self._applied: dict[str, tuple[Record, ...]] = {}
+
+    def expect(self, keys: Iterable[Key]) -> None:
+        """Read together what ``facts`` will be asked about next, in place of what was expected before."""
+        self._expected = frozenset(map(str, keys))
+        self._entries = self._records.desired.get_many(self._expected)
+        self._applied = self._records.applied.get_many(self._expected)
+
+    def facts(self, key: Key, members: tuple[Health, ...] | None = None) -> Facts:
+        """What is known of ``key``; ``exists`` is False where nothing is.
+
+        ``members`` are the healths of what a GVC contains where the caller knows them; else they are looked up.
+        """
+        entry, records = self._entry(key), self._owned(key)
+        digest = entry.digest if entry is not None else ""
+        if members is None:
+            members = self._members(key.name) if key.kind is Kind.GVC else ()
+        owner = entry.source if entry is not None else next((record.source for record in records), "")
+        return Facts(
+            key,
+            owner or self._source,
+            digest=digest,
+            path=entry.path if entry is not None else "",
+            records=records,
+            failures=self._records.failures.get(key) if self._failed else (),
+            wait=self._wait(key, digest, records),
+            astray=self._astray(key),
+            unbound=self._unbound_of(key.gvc) if key.kind in PLACED else (),
+            members=members,
+            suspended=suspended_by(self._suspended[str(key)]) if str(key) in self._suspended else "",
+            attempts=self._settings.retry.attempts,
+        )
+
+    def _entry(self, key: Key) -> Entry | None:
+        name = str(key)
+        entry = self._entries.get(name) if name in self._expected else self._records.desired.get(name)
+        return entry if entry is not None and self._source in ("", entry.source) else None
+
+    def _owned(self, key: Key) -> tuple[Record, ...]:
+        name = str(key)
+        records = self._applied.get(name, ()) if name in self._expected else self._records.applied.get(name)
+        if not self._source or all(record.source == self._source for record in records):
+            return records
+        return tuple(record for record in records if record.source == self._source)
+
+    def _wait(self, key: Key, digest: str, records: tuple[Record, ...]) -> Wait | None:
+        settled = records and all(record.digest == digest for record in records)
+        if not settled or any(self.left(key.gvc, record.location) for record in records):
+            return recall(self._records, key)
+        held = str(key) in self._drifts and (self._settings.approval == "always" or str(key) in self._suspended)
+        return recall(self._records, key) if held else None
+
+    def left(self, gvc: str, location: str) -> bool:
+        """Whether ``gvc`` has ``location`` no more, so that what is there is to go."""
+        places = self._places_of(gvc) if location else None
+        return places is not None and location not in places
+
+    def _astray(self, key: Key) -> Astray | None:
+        rows = self._drifts.get(str(key), [])
+        if not rows:
+            return None
+        from reconciler.planning.drift import said, unpacked
+
+        places = shortened("; ".join(said(unpacked(row.packed)) for row in rows))
+        return Astray(places, any(row.fought for row in rows), self._settings.drift.heal)
+
+    def _unbound_of(self, gvc: str) -> tuple[str, ...]:
+        return tuple(place for place in self._places_of(gvc) or () if place not in self._settings.locations)
+
+    def _places_of(self, gvc: str) -> tuple[str, ...] | None:
+        """Every location of ``gvc`` as it was applied; None where it was not."""
+        if gvc not in self._places:
+            found = [_body(record) for record in self._records.applied.get(Key(Kind.GVC, "", gvc))]
+            self._places[gvc] = locations_of(found[0], lambda: self._locations) if found else None
+        return self._places[gvc]
+
+    @cached_property
+    def _locations(self) -> list[dict[str, Any]]:
+        return [_body(record) for record in self._records.applied.items(Kind.LOCATION)]
+
+    def _members(self, gvc: str) -> tuple[Health, ...]:
+        members = self._records.applied.get_many(self._records.applied.keys_of_gvc(gvc))
+        return tuple(worst(record.health for record in records) for records in members.values())
+
+
+def _body(record: Record) -> dict[str, Any]:
+    body: dict[str, Any] = msgspec.json.decode(record.body)
+    return body

@@ -1,0 +1,63 @@
+"""Whether anything is still on its way, and what: `reconciler apply --wait` waits for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from reconciler.model.key import PLACED, Key
+from reconciler.model.record import Health, Record
+from reconciler.records.store import Records
+from reconciler.status.engine_state import message_of
+
+_WORDS = {
+    Health.LOADING: "loading",
+    Health.DELETING: "deleting",
+    Health.UNHEALTHY: "not healthy",
+    Health.UNKNOWN: "health is not known",
+}
+
+
+class Unwell(msgspec.Struct, frozen=True):
+    """A resource that is not as it should be, at one location (``""``: of those that have none), and why."""
+
+    key: Key
+    location: str
+    message: str
+
+    @property
+    def target(self) -> str:
+        """``workload/shop/api@local``."""
+        return f"{self.key}@{self.location}" if self.location else str(self.key)
+
+
+def in_motion(records: Records) -> float | None:
+    """When to look again at what time alone can mend (seconds since the epoch; 0: soon); None where there is none.
+
+    That is a failed step owed another try, and whatever is not healthy. What has no place on this host never is.
+    """
+    due = records.failures.next_attempt()
+    if due is not None:
+        return due
+    return None if next(_not_healthy(records), None) is None else 0.0
+
+
+def unwell(records: Records) -> Iterator[Unwell]:
+    """What ``in_motion`` goes by: failed steps that are owed another try, then what is not healthy, each by key."""
+    failed = set()
+    for failure in records.failures.all() if records.failures.count() else ():
+        if failure.retry:
+            failed.add((failure.key, failure.location))
+            yield Unwell(failure.key, failure.location, f"{failure.reason}: {failure.message}")
+    for record in _not_healthy(records):
+        if (record.key, record.location) not in failed:
+            yield Unwell(record.key, record.location, message_of(record.state) or _WORDS[record.health])
+
+
+def _not_healthy(records: Records) -> Iterator[Record]:
+    ill = {kind for kind, health in records.applied.counts() if health is not Health.HEALTHY}
+    for kind in sorted(ill):
+        for record in records.applied.items(kind):
+            if record.health is not Health.HEALTHY and (record.location or record.key.kind not in PLACED):
+                yield record

@@ -1,0 +1,177 @@
+"""From the records to the status branch: what changed, at once the first time and then once per interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from reconciler.clock import Clock
+from reconciler.errors import ReconcilerError, SourceError
+from reconciler.iteration import batches
+from reconciler.model.key import Key, Kind
+from reconciler.records.store import Records
+from reconciler.settings import Settings
+from reconciler.source.source import Source
+from reconciler.status.branch.target import Target, open_target
+from reconciler.status.branch.trees import FEW, File, Unfolding
+from reconciler.status.conditions import STATUS_PUSHED, STATUS_STALE, Condition, Facts, of_error
+from reconciler.status.facts import Gathering
+from reconciler.status.overview import MOST_LISTED, README_FILE, RUN_FILE, Overview, readme, run_file, unready_in
+from reconciler.status.readiness import Standing
+from reconciler.status.render import resource_file, status_path
+
+TOGETHER = 250
+"""Resources whose facts are read together."""
+
+_OWN = frozenset({STATUS_PUSHED, STATUS_STALE})
+
+
+class StatusWriter:
+    """Writes the status of one source. Keys stay pending in the records until their files have arrived.
+
+    For one thread at a time. Methods raise RecordsError; whatever Git has against a write is a condition of the
+    source (StatusPushed, and StatusStale once it has lasted for ``stale``) and is tried again.
+    """
+
+    def __init__(self, records: Records, source: Source, settings: Settings, clock: Clock) -> None:
+        self._records = records
+        self._source = source
+        self._settings = settings
+        self._clock = clock
+        self._target: Target | None = None
+        self._standing: Standing | None = None
+        self._owed: set[Key] = set()
+        self._first = True
+        self._told: Overview | None = None
+        self._tried: float | None = None
+
+    def next_due(self) -> float | None:
+        """Seconds until ``flush`` has something to do (0: now), None where all is written."""
+        if not self._records.pending.count(self._source.name) and self._overview() == self._told:
+            return None
+        if self._tried is None:
+            return 0.0
+        return max(0.0, self._tried + self._source.settings.status.interval - self._clock.monotonic())
+
+    def flush(self, force: bool = False) -> bool:
+        """Write what changed, if it is time or ``force`` says so; returns whether anything was written."""
+        due = self.next_due()
+        if due is None or (due > 0 and not force):
+            return False
+        self._tried = self._clock.monotonic()
+        try:
+            self._write()
+        except SourceError as fault:
+            self._failed(fault)
+            return False
+        return True
+
+    def _write(self) -> None:
+        name = self._source.name
+        if self._target is None:
+            self._target = open_target(self._source, self._settings.state)
+        everything = self._target.missing()
+        overview = self._overview()
+        taken = self._records.pending.take(name)
+        gathering = Gathering(self._records, self._settings, name)
+        standing = self._standing_now(gathering, everything)
+        keys = {Key.parse(key) for key in (self._all_keys() if everything else taken.keys)}
+
+        def files() -> Iterator[File]:
+            yield from self._files(keys, gathering, standing)
+            listed = [gathering.facts(key) for key in standing.first(MOST_LISTED)]
+            whole = _with(overview, standing.unready, listed)
+            yield from ((RUN_FILE, run_file(whole)), (README_FILE, readme(whole)))
+
+        # Of many, the first are written while the last are made.
+        changes = Unfolding(files()) if len(keys) > FEW else dict(files())
+        self._target.write(changes, self._message(overview, keys), int(self._clock.now()))
+        self._owed.clear()
+        self._first = False
+        self._told = overview
+        with self._records.repeatable():
+            self._records.pending.clear(name, taken.keys, taken.upto)
+            self._arrived()
+
+    def _files(self, keys: set[Key], gathering: Gathering, standing: Standing) -> Iterator[File]:
+        """Status files. A GVC is as healthy as its members, so it follows where theirs changes.
+
+        What the last process wrote is not known until this one has written, so until then it follows in any case.
+        """
+        self._owed |= {key for key in keys if key.kind is Kind.GVC}
+        for batch in batches(sorted(keys - self._owed), TOGETHER):
+            gathering.expect(batch)
+            for key in batch:
+                facts = gathering.facts(key, ())
+                yield status_path(key), _file(facts)
+                if standing.note(facts) or (self._first and key.gvc):
+                    self._owed.add(Key(Kind.GVC, "", key.gvc))
+        for key in sorted(self._owed):
+            facts = gathering.facts(key, standing.members(key.name))
+            yield status_path(key), _file(facts)
+            standing.note(facts)
+
+    def _standing_now(self, gathering: Gathering, everything: bool) -> Standing:
+        """What is known of how resources stand."""
+        if self._standing is not None:
+            return self._standing
+        assert self._target is not None
+        if everything or unready_in(self._target.read(RUN_FILE)) == 0:
+            self._standing = Standing()
+        else:
+            self._standing = Standing.of_records(self._records, self._source.name, gathering)
+        return self._standing
+
+    def _all_keys(self) -> Iterable[str]:
+        name = self._source.name
+        desired = {key for key, _ in self._records.desired.scan(name)}
+        return desired.union(key for key, *_ in self._records.applied.scan(name))
+
+    def _overview(self) -> Overview:
+        """The source as a whole, without the resources that are not ready.
+
+        What becomes of writing the status is no part of it: who reads the branch knows, and a failure could not be
+        told there anyway.
+        """
+        name = self._source.name
+        row = self._records.sources.get(name)
+        found = self._records.conditions.get(name)
+        return Overview(
+            source=name,
+            revision=f"{row.ref}@sha1:{row.commit}" if row is not None else "",
+            counts=self._records.applied.counts(name),
+            conditions=tuple(
+                Condition(each.type, each.status, each.reason, each.message) for each in found if each.type not in _OWN
+            ),
+        )
+
+    def _message(self, overview: Overview, keys: set[Key]) -> str:
+        what = str(next(iter(keys))) if len(keys) == 1 else f"{len(keys)} resources"
+        at = overview.revision.rpartition(":")[2][:12]
+        return f"Status of {self._source.name}{' at ' if at else ''}{at}: {what if keys else 'the source'}"
+
+    def _arrived(self) -> None:
+        self._set(Condition(STATUS_PUSHED, True, "Written", "the status branch is up to date"))
+        if any(each.type == STATUS_STALE and each.status for each in self._records.conditions.get(self._source.name)):
+            self._set(Condition(STATUS_STALE, False, "Written", "the status branch is up to date"))
+
+    def _failed(self, fault: ReconcilerError) -> None:
+        self._set(of_error(STATUS_PUSHED, fault))
+        since = next(
+            each.since for each in self._records.conditions.get(self._source.name) if each.type == STATUS_PUSHED
+        )
+        if self._clock.now() - since > self._settings.stale:
+            words = "status could not be written for longer than the settings allow (stale)"
+            self._set(Condition(STATUS_STALE, True, fault.reason, words))
+
+    def _set(self, found: Condition) -> None:
+        self._records.conditions.set(
+            self._source.name, found.type, found.status, found.reason, found.message, self._clock.now()
+        )
+
+
+def _file(facts: Facts) -> bytes | None:
+    return resource_file(facts) if facts.exists else None
+
+
+def _with(overview: Overview, unready: int, listed: list[Facts]) -> Overview:
+    return Overview(overview.source, overview.revision, overview.counts, overview.conditions, unready, listed)

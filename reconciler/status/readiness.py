@@ -1,0 +1,85 @@
+"""Which resources of a source are not ready, and what ails the members of its GVCs: kept along, so never counted."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+from reconciler.model.key import PLACED, Key
+from reconciler.model.record import Health
+from reconciler.records.store import Records
+from reconciler.status.conditions import Facts, ready
+from reconciler.status.facts import Gathering
+from reconciler.status.rollup import worst
+
+
+class Standing:
+    """Grows with what is wrong, not with what there is."""
+
+    def __init__(self) -> None:
+        self._unready: set[str] = set()
+        self._ailing: dict[str, dict[str, Health]] = {}
+
+    @classmethod
+    def of_records(cls, records: Records, source: str, gathering: Gathering) -> Standing:
+        """As the records have it now; reads the index of everything, so it is for the start only."""
+        standing = cls()
+        standing._unready.update(str(failure.key) for failure in records.failures.all(source))
+        standing._unready.update(row.key for row in records.drifts.all(source))
+        standing._unready.update(_behind(records, source, gathering))
+        ill = {kind for kind, health in records.applied.counts(source) if health is not Health.HEALTHY}
+        for kind in sorted(ill):
+            for record in records.applied.items(kind):
+                if record.source == source and record.health is not Health.HEALTHY:
+                    standing._unready.add(str(record.key))
+                    standing._ail(record.key, record.health)
+        return standing
+
+    @property
+    def unready(self) -> int:
+        """How many resources are not ready."""
+        return len(self._unready)
+
+    def first(self, count: int) -> list[Key]:
+        """The first ``count`` of them, in order of their text."""
+        return [Key.parse(key) for key in heapq.nsmallest(count, self._unready)]
+
+    def members(self, gvc: str) -> tuple[Health, ...]:
+        """The health of the members of ``gvc`` that are not Healthy."""
+        return tuple(self._ailing.get(gvc, {}).values())
+
+    def note(self, facts: Facts) -> bool:
+        """Take in how a resource is; returns whether the health of its GVC can be another for it."""
+        key = str(facts.key)
+        if not facts.exists or ready(facts):
+            self._unready.discard(key)
+        else:
+            self._unready.add(key)
+        if not facts.key.gvc:
+            return False
+        before = self._ailing.get(facts.key.gvc, {}).pop(key, Health.HEALTHY)
+        after = facts.health if facts.records else Health.HEALTHY
+        if after is not Health.HEALTHY:
+            self._ailing.setdefault(facts.key.gvc, {})[key] = after
+        return before is not after
+
+    def _ail(self, key: Key, health: Health) -> None:
+        if key.gvc:
+            there = self._ailing.setdefault(key.gvc, {})
+            there[str(key)] = worst((health, there.get(str(key), Health.HEALTHY)))
+
+
+def _behind(records: Records, source: str, gathering: Gathering) -> Iterator[str]:
+    """Keys whose record differs from what Git asks for, or is missing."""
+    desired = dict(records.desired.scan(source))
+    seen = set()
+    for key, location, digest, _ in records.applied.scan(source):
+        wanted = desired.get(key)
+        seen.add(key)
+        # No longer wanted may mean kept, and a placed kind without a place may lack a location: neither is plain.
+        if wanted is None or (not location and Key.parse(key).kind in PLACED):
+            if not ready(gathering.facts(Key.parse(key))):
+                yield key
+        elif wanted != digest or gathering.left(key.split("/", 2)[1], location):
+            yield key
+    yield from desired.keys() - seen

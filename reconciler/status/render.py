@@ -1,0 +1,130 @@
+"""The status file of one resource: its path on the status branch and its bytes."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from reconciler.model.key import Key
+from reconciler.model.record import Record
+from reconciler.status.conditions import Condition, Facts, conditions
+from reconciler.status.yaml_text import quoted, word
+
+ORG_DIRECTORY = "_org"
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._@+-]|^\.")
+
+
+class _Resources(msgspec.Struct):
+    replicas: int = 0
+    replicas_ready: int = msgspec.field(default=0, name="replicasReady")
+
+
+class _Container(msgspec.Struct):
+    resources: _Resources = msgspec.field(default_factory=_Resources)
+
+
+class _Version(msgspec.Struct):
+    workload: int = 0
+    containers: dict[str, _Container] = {}
+
+
+class _Deployment(msgspec.Struct):
+    endpoint: str = ""
+    expected: int = msgspec.field(default=0, name="expectedDeploymentVersion")
+    versions: list[_Version] = []
+
+
+class _State(msgspec.Struct):
+    status: _Deployment | None = None
+    volumes: list[msgspec.Raw] | None = None
+
+
+_decode_state = msgspec.json.Decoder(_State).decode
+
+
+def status_path(key: Key) -> str:
+    """Where the status of ``key`` lies: ``shop/workload/api.yaml``, ``_org/gvc/shop.yaml``."""
+    return f"{_safe(key.gvc) if key.gvc else ORG_DIRECTORY}/{key.kind}/{_safe(key.name)}.yaml"
+
+
+def resource_file(facts: Facts, found: tuple[Condition, ...] | None = None) -> bytes:
+    """The status of one resource as YAML (schemas/status.json), the same bytes for the same facts.
+
+    Holds no time, run or duration: the Git commit has them. Nothing of a resource's body is shown, so no secret is.
+    ``found`` are its conditions where the caller has them already.
+    """
+    records = sorted(facts.records, key=_by_location)
+    lines = [f"key: {word(str(facts.key))}", f"source: {word(facts.source)}"]
+    if facts.path:
+        lines.append(f"path: {word(facts.path)}")
+    if records:
+        newest = max(records, key=_by_time)
+        lines.append(f"revision: {quoted(newest.revision)}")
+        lines.append(f"version: {max(record.version for record in records)}")
+        if newest.alias:
+            lines.append(f"alias: {quoted(newest.alias)}")
+    lines.append(f"health: {facts.health}")
+    lines.append(conditions_block(conditions(facts) if found is None else found))
+    placed = [record for record in records if record.location]
+    if placed:
+        lines.append("locations:")
+        lines.extend(map(_location, placed))
+    return ("\n".join(lines) + "\n").encode()
+
+
+def conditions_block(found: tuple[Condition, ...]) -> str:
+    """The ``conditions`` of a status file; every file has them."""
+    if not found:
+        return "conditions: []"
+    items = (
+        f"\n  - type: {word(each.type)}\n    status: {'true' if each.status else 'false'}"
+        f"\n    reason: {word(each.reason)}\n    message: {quoted(each.message)}"
+        for each in found
+    )
+    return "conditions:" + "".join(items)
+
+
+def _location(record: Record) -> str:
+    lines = f"  - location: {word(record.location)}\n    engine: {word(record.engine)}\n    health: {record.health}"
+    lines += f"\n    version: {record.version}"
+    if record.state == b"{}":
+        return lines
+    try:
+        state = _decode_state(record.state)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return lines
+    if state.status is not None:
+        lines += _deployment(state.status)
+    if state.volumes is not None:
+        lines += f"\n    volumes: {len(state.volumes)}"
+    return lines
+
+
+def _deployment(status: _Deployment) -> str:
+    """Replicas of the version that shall serve; containers of one replica start together, so the fewest count."""
+    counts = [
+        container.resources
+        for version in status.versions
+        if version.workload == status.expected
+        for container in version.containers.values()
+    ]
+    text = ""
+    if counts:
+        expected = max(each.replicas for each in counts)
+        text = f"\n    replicas: {{ready: {min(each.replicas_ready for each in counts)}, expected: {expected}}}"
+    return f"{text}\n    endpoint: {quoted(status.endpoint)}" if status.endpoint else text
+
+
+def _safe(name: str) -> str:
+    """``name`` as one path segment; names are checked long before, so this changes none that could be applied."""
+    return _UNSAFE.sub(lambda sign: "".join(f"%{byte:02X}" for byte in sign[0].encode()), name)
+
+
+def _by_location(record: Record) -> str:
+    return record.location
+
+
+def _by_time(record: Record) -> float:
+    return record.applied_at

@@ -1,0 +1,15 @@
+"""Health rolled up: the worst of what there is (document 1, Workload health)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reconciler.model.record import Health
+from reconciler.records.tables.applied import WORST_FIRST
+
+_RANK = {health: rank for rank, health in enumerate(WORST_FIRST)}
+
+
+def worst(healths: Iterable[Health]) -> Health:
+    """The health of a whole, given that of its parts; Unknown where there is no part to ask."""
+    return min(healths, key=_RANK.__getitem__, default=Health.UNKNOWN)
