@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli import cli
-from reconciler.cli.options import coloured, complain, load, paint
+from reconciler.cli.options import coloured, load, paint, print_error
 from reconciler.errors import EngineError, LockedError, ReconcilerError, UsageError
 
 if TYPE_CHECKING:
-    from reconciler.engines.host.provisioning.secrets import Revealed
+    from reconciler.engines.host.provisioning.secrets import SecretValue
     from reconciler.engines.host.runtimes.protocol import Runtime
     from reconciler.model.key import Key
     from reconciler.settings import Settings
@@ -169,7 +169,7 @@ async def follow(settings: Settings, say: Callable[[str], None]) -> None:
             try:
                 await end(settings.state / "host" / location, location)
             except EngineError as error:
-                complain(str(error))
+                print_error(str(error))
     await serving
 
 
@@ -193,7 +193,7 @@ async def end_all(runtime: Runtime) -> None:
     await runtime.close()
 
 
-def _unopened(key: Key) -> Revealed:
+def _unopened(key: Key) -> SecretValue:
     raise EngineError(f"{key} is of no use any more", reason="SecretUnavailable", retry=False)
 
 
@@ -223,7 +223,7 @@ def main() -> None:
     try:
         command(prog_name="reconciler.demo")
     except ReconcilerError as error:
-        complain(str(error))
+        print_error(str(error))
         sys.exit(2 if isinstance(error, UsageError) else 1)
 
 

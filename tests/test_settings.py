@@ -12,7 +12,7 @@ import yaml
 
 from reconciler.documents.schema.loader import load_schema
 from reconciler.errors import UsageError
-from reconciler.settings import DEFAULT_PATH, Settings, is_local, load_settings, seconds, settings_path
+from reconciler.settings import DEFAULT_PATH, Settings, is_local, load_settings, parse_duration, settings_path
 from tests.documents.tree import full
 
 SMALLEST: dict[str, Any] = {"org": "acme", "sources": [{"name": "main", "url": "/srv/git/manifests.git"}]}
@@ -119,13 +119,13 @@ def test_a_path_is_told_from_an_address(url: str, local: bool) -> None:
     ("text", "value"), [("500ms", 0.5), ("30s", 30.0), ("5m", 300.0), ("1.5h", 5400.0), ("2d", 172800.0), ("0s", 0.0)]
 )
 def test_durations_are_seconds(text: str, value: float) -> None:
-    assert seconds(text) == value
+    assert parse_duration(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "30", "s", "-1s", "1 s", "1w", "1s\n", "1.s"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration such as"):
-        seconds(text)
+        parse_duration(text)
 
 
 def test_every_fault_is_told_with_its_place_and_a_way_out(tmp_path: Path) -> None:

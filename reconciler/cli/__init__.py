@@ -14,7 +14,7 @@ from keyword import iskeyword
 import click
 
 from reconciler import __version__
-from reconciler.cli.options import AskDaemon, complain
+from reconciler.cli.options import AskDaemon, print_error
 from reconciler.errors import ReconcilerError, UsageError
 
 USUAL = gc.get_threshold()
@@ -138,12 +138,12 @@ def _tell(error: ReconcilerError) -> None:
     from reconciler.settings import SettingsError
 
     if not isinstance(error, SettingsError):
-        complain(str(error))
+        print_error(str(error))
         return
     from reconciler.cli.output.excerpt import Excerpts
     from reconciler.cli.output.findings import counted, more, print_findings
 
-    complain(f"{counted(error.findings)} in the settings {error.path}")
+    print_error(f"{counted(error.findings)} in the settings {error.path}")
     print_findings(error.findings, Excerpts(lambda _: error.raw, secrets=False), sys.stderr)
     click.echo(more(error.findings), nl=False, err=True)
 
@@ -155,5 +155,5 @@ def _unsaid(error: OSError) -> int:
     # Without this the interpreter complains about it once more at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error.errno == errno.ENOSPC:
-        complain(f"what was to be said could not be written: {error.strerror}")
+        print_error(f"what was to be said could not be written: {error.strerror}")
     return 1

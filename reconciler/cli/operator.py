@@ -12,17 +12,17 @@ import click
 from reconciler.cli.options import load, operator
 
 if TYPE_CHECKING:
-    from reconciler.operations.commands import Operations
+    from reconciler.operations.commands import OperatorCommands
 
 
-def say(settings_file: Path, verb: Callable[[Operations], str], reason: str = "operator") -> None:
+def run_operation(settings_file: Path, verb: Callable[[OperatorCommands], str], reason: str = "operator") -> None:
     """Carry out ``verb``, tell what came of it, and wake the daemon. Raises RefusedError and RecordsError."""
     from reconciler.clock import SystemClock
     from reconciler.daemon.wake import wake
-    from reconciler.operations.commands import operate
+    from reconciler.operations.commands import run_operator_command
 
     settings = load(settings_file)
-    click.echo(operate(settings, SystemClock(), operator(), verb))
+    click.echo(run_operator_command(settings, SystemClock(), operator(), verb))
     if not wake(settings.state, None, reason):
         click.echo("no daemon runs; the next `reconciler apply` goes by it")
 
@@ -35,13 +35,13 @@ def megabytes(size: int) -> str:
 def parse_until(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Callback of an option that is a time or a duration from now: seconds since the epoch."""
     from reconciler.clock import SystemClock
-    from reconciler.settings import seconds
+    from reconciler.settings import parse_duration
 
     if value is None:
         return None
     now = SystemClock().now()
     try:
-        end = now + seconds(value)
+        end = now + parse_duration(value)
     except ValueError:
         try:
             end = moment(value)

@@ -60,7 +60,7 @@ def load(settings_file: Path) -> Settings:
     return load_settings(settings_file)
 
 
-def chosen(settings: Settings, name: str) -> list[SourceSettings]:
+def select_sources(settings: Settings, name: str) -> list[SourceSettings]:
     """The source called ``name``, or all where it is empty; raises UsageError that names those that there are."""
     found = [source for source in settings.sources if name in ("", source.name)]
     if not found:
@@ -143,9 +143,9 @@ def parse_key(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """``; did you mean X?`` where one of ``words`` is close to ``word``, else nothing."""
-    from reconciler.model.suggest import most_like
+    from reconciler.model.suggest import closest
 
-    close = most_like(word, words)
+    close = closest(word, words)
     return f"; did you mean {close}?" if close else ""
 
 
@@ -171,6 +171,6 @@ def paint(text: str, colour: str, on: bool) -> str:
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if on and colour else text
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """Say on stderr what is wrong, in red on a terminal."""
     click.echo(paint(f"error: {message}", "red", coloured(sys.stderr)), err=True)

@@ -40,11 +40,11 @@ def refusal(words: list[str]) -> str:
 def main() -> None:
     """Carry out the command line of this process."""
     from reconciler import cli
-    from reconciler.cli.options import complain
+    from reconciler.cli.options import print_error
 
     why = refusal(sys.argv[1:])
     if why:
-        complain(why)
+        print_error(why)
         sys.exit(2)
     cli.main()
 

@@ -65,9 +65,13 @@ def _tags(origin: Item) -> dict[str, str]:
     kept = {name: part for name, part in labels.fields() if not name.startswith("platform/")}
     for name, part in labels.fields():
         if name not in kept:
-            part.say("convert-left-out", f"the label `{name}` would be a built-in tag and is left out", on_key=True)
+            part.add_note(
+                "convert-left-out", f"the label `{name}` would be a built-in tag and is left out", on_key=True
+            )
     if len(kept) > _MOST_TAGS:
-        labels.say("convert-left-out", f"of {len(kept)} labels only the first {_MOST_TAGS} become tags", on_key=True)
+        labels.add_note(
+            "convert-left-out", f"of {len(kept)} labels only the first {_MOST_TAGS} become tags", on_key=True
+        )
     return {name: part.text() for name, part in list(kept.items())[:_MOST_TAGS]}
 
 

@@ -11,7 +11,7 @@ from reconciler.documents.locator import Locator
 from reconciler.model.finding import Finding, Pointer, Severity
 
 
-class Remark(msgspec.Struct, frozen=True):
+class ConversionNote(msgspec.Struct, frozen=True):
     """One thing to say: the rule, the document (file and index), the value in it, and what about it.
 
     ``on_key`` places it on the key that leads to the value.
@@ -26,20 +26,20 @@ class Remark(msgspec.Struct, frozen=True):
     on_key: bool = False
 
 
-def findings(remarks: Iterable[Remark], files: Mapping[str, bytes]) -> list[Finding]:
+def findings(remarks: Iterable[ConversionNote], files: Mapping[str, bytes]) -> list[Finding]:
     """``remarks`` with their places in ``files``, in order of place, each once; severities are those of the rules."""
     locators = {path: Locator(raw) for path, raw in files.items()}
     in_order = sorted(set(remarks), key=lambda remark: (remark.path, remark.index))
     return sorted(_finding(remark, locators[remark.path]) for remark in in_order)
 
 
-def _finding(remark: Remark, locator: Locator) -> Finding:
+def _finding(remark: ConversionNote, locator: Locator) -> Finding:
     places = locator.of(remark.index)
-    line, column = places.key(remark.at) if remark.on_key else places.of(remark.at)
+    line, column = places.key(remark.at) if remark.on_key else places.value(remark.at)
     severity = RULEBOOK[remark.rule].severity
     return Finding(remark.path, line, column, remark.rule, severity, remark.message, remark.suggestion)
 
 
-def is_faulty(remark: Remark) -> bool:
+def is_faulty(remark: ConversionNote) -> bool:
     """Whether ``remark`` says that the input is wrong, and not only what a conversion cannot keep."""
     return RULEBOOK[remark.rule].severity is Severity.ERROR

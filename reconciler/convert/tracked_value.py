@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from reconciler.convert.notes import Remark, is_faulty
+from reconciler.convert.notes import ConversionNote, is_faulty
 from reconciler.model.finding import Pointer
 
 _TYPES = {dict: "a mapping", list: "a list", str: "text", int: "a whole number", bool: "true or false"}
 
 
-class Sheet:
+class ResourceNotes:
     """One resource in a document: where it stands, what was seen of it, and what is to be said about it."""
 
     def __init__(self, path: str, index: int) -> None:
@@ -19,7 +19,7 @@ class Sheet:
         self.index = index
         self.seen: set[Pointer] = set()
         self.whole: set[Pointer] = set()
-        self.remarks: list[Remark] = []
+        self.remarks: list[ConversionNote] = []
 
     @property
     def is_faulty(self) -> bool:
@@ -27,7 +27,7 @@ class Sheet:
         return any(map(is_faulty, self.remarks))
 
 
-class Part:
+class TrackedValue:
     """A value of a resource and the steps to it; a part of what is not there is empty, and false.
 
     What has another type than was asked for is told as ``convert-malformed`` and counts as empty.
@@ -35,7 +35,7 @@ class Part:
 
     __slots__ = ("at", "sheet", "value")
 
-    def __init__(self, sheet: Sheet, at: Pointer, value: Any) -> None:
+    def __init__(self, sheet: ResourceNotes, at: Pointer, value: Any) -> None:
         self.sheet = sheet
         self.at = at
         self.value = value
@@ -43,26 +43,26 @@ class Part:
     def __bool__(self) -> bool:
         return self.value is not None
 
-    def __getitem__(self, name: str) -> Part:
+    def __getitem__(self, name: str) -> TrackedValue:
         """The field ``name``, empty where it is not given."""
         at = (*self.at, name)
         found = self._as(dict) or {}
         if name in found:
             self.sheet.seen.add(at)
-        return Part(self.sheet, at, found.get(name))
+        return TrackedValue(self.sheet, at, found.get(name))
 
     def peek(self, name: str) -> Any:
         """The value of the field ``name`` without looking at it, None where there is none."""
         return self.value.get(name) if isinstance(self.value, dict) else None
 
-    def fields(self) -> Iterator[tuple[str, Part]]:
+    def fields(self) -> Iterator[tuple[str, TrackedValue]]:
         """Name and value of every field."""
         for name in self._as(dict) or {}:
             yield name, self[name]
 
-    def items(self) -> list[Part]:
+    def items(self) -> list[TrackedValue]:
         """The entries of a list."""
-        parts = [Part(self.sheet, (*self.at, index), item) for index, item in enumerate(self._as(list) or ())]
+        parts = [TrackedValue(self.sheet, (*self.at, index), item) for index, item in enumerate(self._as(list) or ())]
         self.sheet.seen.update(part.at for part in parts)
         return parts
 
@@ -94,21 +94,23 @@ class Part:
         """A mapping of text to text."""
         return {name: part.text() for name, part in self.fields()}
 
-    def needed(self) -> str:
+    def required(self) -> str:
         """The text, which has to be there and must not be empty."""
         if not self:
-            self.say("convert-malformed", f"the field `{self.at[-1]}` is missing")
+            self.add_note("convert-malformed", f"the field `{self.at[-1]}` is missing")
         elif self.value == "":
-            self.say("convert-malformed", f"the field `{self.at[-1]}` is empty")
+            self.add_note("convert-malformed", f"the field `{self.at[-1]}` is empty")
         return self.text()
 
     def ignored(self) -> None:
         """Count it as seen with all that is in it."""
         self.sheet.whole.add(self.at)
 
-    def say(self, rule: str, message: str, suggestion: str = "", on_key: bool = False) -> None:
+    def add_note(self, rule: str, message: str, suggestion: str = "", on_key: bool = False) -> None:
         """Remark something on this value."""
-        self.sheet.remarks.append(Remark(rule, self.sheet.path, self.sheet.index, self.at, message, suggestion, on_key))
+        self.sheet.remarks.append(
+            ConversionNote(rule, self.sheet.path, self.sheet.index, self.at, message, suggestion, on_key)
+        )
 
     def _as(self, wanted: type) -> Any:
         value = self.value
@@ -117,7 +119,7 @@ class Part:
         name = self.at[-1] if self.at else "the document"
         shown = f"entry {name} of `{_field(self.at)}`" if isinstance(name, int) else f"`{name}`"
         self.ignored()
-        self.say("convert-malformed", f"{shown} is not {_TYPES[wanted]}")
+        self.add_note("convert-malformed", f"{shown} is not {_TYPES[wanted]}")
         return None
 
 

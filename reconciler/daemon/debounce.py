@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reconciler.clock import Timers
-from reconciler.engines.protocol import Watched
+from reconciler.engines.protocol import SupportsWatch
 from reconciler.errors import EngineError
 from reconciler.logs import log
 
 
-class Pause:
+class Debounce:
     """Calls ``call`` once, ``seconds`` after the first of many askings, however fast they come."""
 
     def __init__(self, timers: Timers, seconds: float, call: Callable[[], None]) -> None:
@@ -19,7 +19,7 @@ class Pause:
         self._call = call
         self._asked = False
 
-    def ask(self) -> None:
+    def trigger(self) -> None:
         """Ask for a call."""
         if not self._asked:
             self._asked = True
@@ -30,10 +30,10 @@ class Pause:
         self._call()
 
 
-async def watch_engine(engine: Watched, noticed: Pause) -> None:
+async def watch_engine(engine: SupportsWatch, noticed: Debounce) -> None:
     """Ask for a look whenever ``engine`` notices something; once it cannot any more, intervals have to do."""
     try:
         async for _ in engine.changes():
-            noticed.ask()
+            noticed.trigger()
     except EngineError as error:
         log().warning("unwatched", message=str(error))

@@ -9,18 +9,18 @@ from functools import partial
 import msgspec
 
 from reconciler.clock import Clock, Timers
-from reconciler.daemon.debounce import Pause, watch_engine
-from reconciler.daemon.run_log import Teller
-from reconciler.daemon.source_backoff import Outages
-from reconciler.daemon.systemd import Notifier, Watchdog
-from reconciler.daemon.wake import Wakes
-from reconciler.engines.protocol import Watched
+from reconciler.daemon.debounce import Debounce, watch_engine
+from reconciler.daemon.run_log import RunLog
+from reconciler.daemon.source_backoff import SourceBackoff
+from reconciler.daemon.systemd import SystemdNotifier, Watchdog
+from reconciler.daemon.wake import WakeQueue
+from reconciler.engines.protocol import SupportsWatch
 from reconciler.errors import RecordsError, SourceError
 from reconciler.logs import log
-from reconciler.pipeline.report import Report, packed
+from reconciler.pipeline.report import Report, encode_reports
 from reconciler.pipeline.runner import Runner
-from reconciler.pipeline.saved_plan import Reviewed
-from reconciler.pipeline.secret_watch import HostWatch
+from reconciler.pipeline.saved_plan import SavedPlan
+from reconciler.pipeline.secret_watch import HostSecretMonitor
 from reconciler.records.tables.requests import Request
 from reconciler.source.source import Source
 
@@ -50,30 +50,30 @@ class Daemon:
         runner: Runner,
         clock: Clock,
         timers: Timers,
-        notifier: Notifier,
+        notifier: SystemdNotifier,
         over: Callable[[], bool] = lambda: False,
     ) -> None:
         self.runner = runner
         self.clock = clock
         self.timers = timers
         self.notifier = notifier
-        self._over = over
+        self._should_hand_over = over
         # Nothing is heard of a fetch until it ends or runs into its deadline.
         slowest = max((source.timeout for source in runner.settings.sources if not source.local), default=0.0)
         self.watchdog = Watchdog(notifier, clock, notifier.watchdog_seconds + slowest)
-        self.wakes = Wakes()
+        self.wakes = WakeQueue()
         views = {name: line.view for name, line in runner.lines.items()}
-        self._host = HostWatch(runner.records, clock, views)
+        self._host = HostSecretMonitor(runner.records, clock, views)
         self.stop = asyncio.Event()
         self._replay = True
-        self._teller = Teller(clock)
-        self._outages = Outages(clock.monotonic, runner.settings.retry.cap)
+        self._run_log = RunLog(clock)
+        self._backoff = SourceBackoff(clock.monotonic, runner.settings.retry.cap)
         self._running: tuple[str, str] | None = None
         self._fetch: asyncio.Task[None] | None = None
         self._watching: list[asyncio.Task[None]] = []
         self._settling: asyncio.Task[None] | None = None
 
-    async def follow(self, reason: str = "start") -> None:
+    async def run(self, reason: str = "start") -> None:
         """Work until ``stop`` is set (the step in flight ends, or stays journaled) or ``over`` says so between rounds.
 
         The first round looks at every source because of ``reason``.
@@ -82,23 +82,23 @@ class Daemon:
             self.timers.every(
                 f"poll {source.name}", source.interval, source.interval * JITTER, partial(self._poll, source.name)
             )
-        self._look_out()
+        self._start_watchers()
         if self.watchdog.interval:
-            self.timers.every("watchdog", self.watchdog.interval, 0.0, self.watchdog.beat)
+            self.timers.every("watchdog", self.watchdog.interval, 0.0, self.watchdog.ping)
         self.timers.start()
         self.wakes.add(None, reason)
         self.notifier.ready(f"following {', '.join(self.runner.lines)}")
         stopped = asyncio.create_task(self.stop.wait())
         while not self.stop.is_set():
-            self.watchdog.rest()
+            self.watchdog.idle()
             taken = asyncio.create_task(self.wakes.take())
             await asyncio.wait({taken, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if not taken.done():
                 taken.cancel()
-            elif self._over():
+            elif self._should_hand_over():
                 break
             else:
-                await self._work(taken.result())
+                await self._run_round(taken.result())
         if self.stop.is_set():
             self.notifier.stopping()
         stopped.cancel()
@@ -114,7 +114,7 @@ class Daemon:
         except RecordsError as error:
             log().error("records", reason=error.reason, message=str(error))
 
-    async def _work(self, wakes: Mapping[str | None, set[str]]) -> None:
+    async def _run_round(self, wakes: Mapping[str | None, set[str]]) -> None:
         """One round: what operators asked for, then every source that was woken, then status and timers."""
         self.watchdog.progress()
         began = self.clock.now()
@@ -122,42 +122,42 @@ class Daemon:
             if self._replay:
                 await self._recover()
             if RESTART in wakes.get(None, ()):
-                self.runner.refresh()
+                self.runner.refresh_engines()
             for request in self.runner.records.requests.open():
-                await self._answer(request)
+                await self._handle_request(request)
             for name in self._woken(wakes):
-                await self._look(name, wakes.get(name, set()) | wakes.get(None, set()))
-            for name in sorted(self.runner.stirred):
+                await self._reconcile_source(name, wakes.get(name, set()) | wakes.get(None, set()))
+            for name in sorted(self.runner.sources_to_requeue):
                 self.wakes.add(name, "poll")
             if DRIFT in wakes or "sync" in wakes.get(None, ()):
-                await self._check()
+                await self._check_drift()
             await self._flush()
-            self._settle()
+            self._checkpoint()
             self._next_attempt(began)
         except RecordsError as error:
-            self._broken(error)
+            self._on_records_error(error)
 
-    def _look_out(self) -> None:
+    def _start_watchers(self) -> None:
         """Look at the locations, and at this host, at intervals and whenever an engine notices something."""
         every = self.runner.settings.drift.interval
         if every:
             self.timers.every("drift", every, every * JITTER, partial(self.wakes.add, DRIFT, "drift"))
             self.wakes.add(DRIFT, "start")
-        drifting = [engine for engine in self.runner.lookout.engines.values() if engine.drifts]
-        watched = [engine for engine in drifting if isinstance(engine, Watched)]
-        noticed = Pause(self.timers, PAUSE, partial(self.wakes.add, DRIFT, "noticed"))
+        drifting = [engine for engine in self.runner.drift_monitor.engines.values() if engine.can_drift]
+        watched = [engine for engine in drifting if isinstance(engine, SupportsWatch)]
+        noticed = Debounce(self.timers, PAUSE, partial(self.wakes.add, DRIFT, "noticed"))
         self._watching = [asyncio.create_task(watch_engine(engine, noticed)) for engine in watched]
 
-    async def _check(self) -> None:
+    async def _check_drift(self) -> None:
         """Look at the locations and at secrets on this host; what is otherwise there becomes a run of its source."""
-        for name in sorted(await self.runner.lookout.check()):
+        for name in sorted(await self.runner.drift_monitor.check()):
             self.wakes.add(name, "drift")
-        if self.runner.lookout.noted:
-            for name in self.runner.restless():
+        if self.runner.drift_monitor.health_changed:
+            for name in self.runner.sources_to_repoll():
                 self.wakes.add(name, "poll")
         for name in sorted(await asyncio.to_thread(self._host.check)):
             self.wakes.add(name, "secret")
-        self._teller.unseen(self.runner.lookout.unseen)
+        self._run_log.unseen(self.runner.drift_monitor.unreachable)
         self.watchdog.progress()
 
     def _woken(self, wakes: Mapping[str | None, set[str]]) -> Iterable[str]:
@@ -172,7 +172,7 @@ class Daemon:
 
     def _poll(self, name: str) -> None:
         """Time to look at a source. While it is being run, a fetch tells whether something newer pre-empts that."""
-        if self._outages.resting(name):
+        if self._backoff.is_backing_off(name):
             return
         self.wakes.add(name, "poll")
         source = self.runner.lines[name].source
@@ -187,7 +187,7 @@ class Daemon:
         finally:
             self._fetch = None
 
-    async def _look(self, name: str, reasons: set[str]) -> None:
+    async def _reconcile_source(self, name: str, reasons: set[str]) -> None:
         """A run where an operator, a start or a retry asks for one; else only where the source gives reason."""
         self.notifier.status(f"{name}: looking ({', '.join(sorted(reasons))})")
         began = self.clock.monotonic()
@@ -199,13 +199,13 @@ class Daemon:
         self._running = None
         self.watchdog.progress()
         if report is None:
-            self._outages.answered(name)
-            self._teller.idle(name)
+            self._backoff.answered(name)
+            self._run_log.idle(name)
         else:
-            self._tell(report, ",".join(sorted(reasons)), self.clock.monotonic() - began)
+            self._log_report(report, ",".join(sorted(reasons)), self.clock.monotonic() - began)
             self.notifier.status(f"{name}: {report.outcome} {report.revision}".rstrip())
 
-    async def _run(self, name: str, reason: str, reviewed: Reviewed | None = None) -> Report:
+    async def _run(self, name: str, reason: str, reviewed: SavedPlan | None = None) -> Report:
         await self._fetched_before()
         try:
             return await self.runner.run(name, reason, partial(self._preempted, name), reviewed)
@@ -221,28 +221,28 @@ class Daemon:
         """Whether the run of ``name`` at ``revision`` should begin nothing new."""
         self.watchdog.progress()
         self._running = (name, revision)
-        return self.stop.is_set() or (self.wakes.waiting() and self.runner.moved(name, revision))
+        return self.stop.is_set() or (self.wakes.waiting() and self.runner.has_newer_revision(name, revision))
 
-    def _tell(self, report: Report, reason: str, seconds: float) -> None:
+    def _log_report(self, report: Report, reason: str, seconds: float) -> None:
         source = self.runner.lines[report.source].source
         if report.outcome == "unreadable" and not source.local:
-            self._outages.failed(report.source, source.settings.interval)
+            self._backoff.failed(report.source, source.settings.interval)
         else:
-            self._outages.answered(report.source)
-        self._teller.run(report, reason, seconds)
-        self._teller.bugs(self.runner.executor.bugs)
+            self._backoff.answered(report.source)
+        self._run_log.run(report, reason, seconds)
+        self._run_log.bugs(self.runner.executor.bugs)
 
-    async def _answer(self, request: Request) -> None:
+    async def _handle_request(self, request: Request) -> None:
         """Do what an operator asked for and write the answer down."""
         self.runner.records.requests.take(request.id)
         reports = []
-        plans = {plan.source: plan for plan in msgspec.convert(request.args.get("plans", []), list[Reviewed])}
+        plans = {plan.source: plan for plan in msgspec.convert(request.args.get("plans", []), list[SavedPlan])}
         for name in plans.keys() & self.runner.lines.keys() or self.runner.lines:
             began = self.clock.monotonic()
             reports.append(await self._run(name, request.kind, plans.get(name)))
-            self._tell(reports[-1], request.kind, self.clock.monotonic() - began)
+            self._log_report(reports[-1], request.kind, self.clock.monotonic() - began)
         await self._flush(force=True)
-        self.runner.records.requests.done(request.id, packed(reports))
+        self.runner.records.requests.done(request.id, encode_reports(reports))
 
     async def _flush(self, *, force: bool = False) -> None:
         """Write status that is due, and come back when more is."""
@@ -250,15 +250,15 @@ class Daemon:
             due = writer.next_due()
             if due is not None and (force or due <= 0):
                 await asyncio.to_thread(self.runner.flush, name, force=force)
-                self._teller.status(self.runner.records, name)
+                self._run_log.status(self.runner.records, name)
                 due = writer.next_due()
             if due is not None:
                 self.timers.after(f"status {name}", max(due, 0.05), partial(self.wakes.add, STATUS, "status"))
 
-    def _settle(self) -> None:
+    def _checkpoint(self) -> None:
         """Tidy up behind the records now that all is told, beside whatever comes next."""
-        if self.runner.records.unsettled() and (self._settling is None or self._settling.done()):
-            self._settling = asyncio.create_task(asyncio.to_thread(self.runner.records.settle))
+        if self.runner.records.needs_checkpoint() and (self._settling is None or self._settling.done()):
+            self._settling = asyncio.create_task(asyncio.to_thread(self.runner.records.checkpoint))
 
     def _next_attempt(self, began: float) -> None:
         """Come back when a failed step is owed another try; a newer revision does not wait for that.
@@ -275,7 +275,7 @@ class Daemon:
             wait = max(0.05, left) if due > began else OVERDUE
             self.timers.after("retry", wait, partial(self.wakes.add, None, "retry"))
 
-    def _broken(self, error: RecordsError) -> None:
+    def _on_records_error(self, error: RecordsError) -> None:
         """The records cannot be written: nothing goes on until they can, and what was in flight is done again."""
         self._replay = True
         log().error("records", reason=error.reason, message=str(error))

@@ -27,7 +27,7 @@ MOST = 16
 """Commands at once."""
 PATIENCE = 5.0
 """Seconds in which a question must have come."""
-SERVED = "RECONCILER_SERVED"
+ENV_SERVED_FOR_UID = "RECONCILER_SERVED"
 """Set, to the number of the user who asks, for a command that is carried out here."""
 _LONGEST = 65_536
 _HEAD = 5
@@ -39,7 +39,7 @@ class Frame:
     OUT, ERRORS, EXIT = 1, 2, 3
 
     @staticmethod
-    def packed(kind: int, content: bytes) -> bytes:
+    def encode(kind: int, content: bytes) -> bytes:
         """One frame."""
         return bytes((kind,)) + len(content).to_bytes(_HEAD - 1, "big") + content
 
@@ -49,7 +49,7 @@ class Frame:
         return int.from_bytes(head[1:_HEAD], "big")
 
 
-class Readers:
+class ReadOnlyServer:
     """Listens in ``state`` for members of a group; ``file`` are the settings that their commands go by."""
 
     def __init__(self, state: Path, file: Path) -> None:
@@ -124,14 +124,15 @@ class Readers:
         words = msgspec.json.decode(line, type=list[str])
         user = _user(writer.get_extra_info("socket"))
         if len(self._asking) > MOST:
-            writer.write(Frame.packed(Frame.ERRORS, b"error: too many commands at once; try again\n"))
-            writer.write(Frame.packed(Frame.EXIT, b"1"))
+            writer.write(Frame.encode(Frame.ERRORS, b"error: too many commands at once; try again\n"))
+            writer.write(Frame.encode(Frame.EXIT, b"1"))
             await writer.drain()
             return
         log().debug("reading", user=user, words=words[:1])
         running = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "reconciler.cli.read_commands", *words),
-            env=_environment() | {"RECONCILER_SETTINGS": str(self._file), SERVED: str(user), "NO_COLOR": "1"},
+            env=_environment()
+            | {"RECONCILER_SETTINGS": str(self._file), ENV_SERVED_FOR_UID: str(user), "NO_COLOR": "1"},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -156,11 +157,11 @@ async def _tell(running: asyncio.subprocess.Process, writer: asyncio.StreamWrite
 
     async def pass_on(kind: int, stream: asyncio.StreamReader) -> None:
         while content := await stream.read(_LONGEST):
-            writer.write(Frame.packed(kind, content))
+            writer.write(Frame.encode(kind, content))
             await writer.drain()
 
     await asyncio.gather(pass_on(Frame.OUT, running.stdout), pass_on(Frame.ERRORS, running.stderr))
-    writer.write(Frame.packed(Frame.EXIT, str(await running.wait()).encode()))
+    writer.write(Frame.encode(Frame.EXIT, str(await running.wait()).encode()))
     await writer.drain()
 
 

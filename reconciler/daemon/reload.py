@@ -14,9 +14,9 @@ from reconciler.records.store import Records
 from reconciler.records.tables.conditions import HOST
 from reconciler.records.tables.events import Event
 from reconciler.settings import Settings, load_settings
-from reconciler.status.conditions import SETTINGS_TAKEN, shortened
+from reconciler.status.conditions import SETTINGS_TAKEN, truncate
 
-LOOK = 1.0
+SETTINGS_POLL_SECONDS = 1.0
 """Seconds between looks at the file. One that is the same in two looks is no longer being written."""
 
 _CREDENTIALS = re.compile(r"://[^/@\s'\"`]+@")
@@ -30,22 +30,22 @@ class Reload:
         self._settings = settings
         self._records = records
         self._clock = clock
-        self._judged: bytes | None = b""  # so that a change since ``settings`` were read is not missed
-        self._seen = self._content()
-        self._stand(True, "Taken", "")
+        self._last_tried: bytes | None = b""  # so that a change since ``settings`` were read is not missed
+        self._last_read = self._content()
+        self._set_condition(True, "Taken", "")
 
     def due(self) -> bool:
         """Whether the file has changed since it was judged, and was the same when this was asked before."""
-        before, self._seen = self._seen, self._content()
-        return self._seen == before != self._judged
+        before, self._last_read = self._last_read, self._content()
+        return self._last_read == before != self._last_tried
 
-    def judge(self, make: Callable[[Settings], Runner]) -> Runner | None:
+    def try_reload(self, make: Callable[[Settings], Runner]) -> Runner | None:
         """What works by the settings as they are now; None where they are the same, or cannot be taken.
 
         Why they cannot is told in a condition of the host, an event and the log: once, until the file changes.
         """
         content = self._content()
-        again, self._judged = content == self._judged, content
+        again, self._last_tried = content == self._last_tried, content
         try:
             settings = load_settings(self._file)
             if settings.state != self._settings.state:
@@ -54,9 +54,9 @@ class Reload:
                 )
             runner = make(settings) if settings != self._settings else None
         except ReconcilerError as error:
-            self._refuse(_CREDENTIALS.sub("://", shortened(str(error))), again)
+            self._refuse(_CREDENTIALS.sub("://", truncate(str(error))), again)
             return None
-        mended = self._stand(True, "Taken", "")
+        mended = self._set_condition(True, "Taken", "")
         if runner is not None:
             self._settings = settings
         if runner is not None or mended:
@@ -64,11 +64,11 @@ class Reload:
         return runner
 
     def _refuse(self, message: str, again: bool) -> None:
-        told = self._stand(False, "Usage", message)
+        told = self._set_condition(False, "Usage", message)
         if told or not again:
             log().warning("settings", taken=False, message=message)
 
-    def _stand(self, good: bool, reason: str, message: str) -> bool:
+    def _set_condition(self, good: bool, reason: str, message: str) -> bool:
         """Note how the settings stand; whether that is news. Full records keep nobody from working."""
         now = self._clock.now()
         try:

@@ -18,7 +18,7 @@ REMINDER = 3600.0
 """Seconds after which a state that is bad is told again."""
 
 
-class Teller:
+class RunLog:
     """Remembers what was told last of each source: a state is told when it changes, a bad one again every hour."""
 
     def __init__(self, clock: Clock) -> None:

@@ -11,10 +11,10 @@ from reconciler import logs
 from reconciler.clock import Clock, SystemClock
 from reconciler.daemon.lock import StateLock
 from reconciler.daemon.loop import STATUS, Daemon
-from reconciler.daemon.read_server import Readers
+from reconciler.daemon.read_server import ReadOnlyServer
 from reconciler.daemon.ref_watch import watch_refs
-from reconciler.daemon.reload import LOOK, Reload
-from reconciler.daemon.systemd import Notifier
+from reconciler.daemon.reload import SETTINGS_POLL_SECONDS, Reload
+from reconciler.daemon.systemd import SystemdNotifier
 from reconciler.daemon.timers import SchedulerTimers
 from reconciler.daemon.wake import WakeSocket
 from reconciler.engines.registry import ENGINES, MakeEngine
@@ -34,19 +34,19 @@ class Service:
         clock: Clock,
         engines: Mapping[str, MakeEngine],
         reload: Reload | None,
-        readers: Readers | None,
+        readers: ReadOnlyServer | None,
     ) -> None:
         self._readers = readers
         self._clock = clock
         self._engines = engines
         self._reload = reload
-        self._notifier = Notifier()
+        self._notifier = SystemdNotifier()
         self._asked = False
         self._ended = False
         self._next: Runner | None = None
         self._daemon = self._made(runner)
 
-    async def follow(self) -> None:
+    async def run(self) -> None:
         """Work until ``end``."""
         reason = "start"
         looking = asyncio.create_task(self._look())
@@ -55,13 +55,13 @@ class Service:
                 if self._readers is not None:
                     await self._readers.open(self._daemon.runner.settings.readers)
                 watching = asyncio.create_task(_watch(self._daemon))
-                await self._daemon.follow(reason)
+                await self._daemon.run(reason)
                 self._daemon.stop.set()
                 await watching
                 if self._next is None or self._ended:
                     return
                 ended, self._daemon, self._next, reason = self._daemon, self._made(self._next), None, "settings"
-                ended.wakes.hand_over(self._daemon.wakes)
+                ended.wakes.transfer_to(self._daemon.wakes)
         finally:
             looking.cancel()
             if self._readers is not None:
@@ -72,7 +72,7 @@ class Service:
         self._ended = True
         self._daemon.stop.set()
 
-    def hang_up(self) -> None:
+    def on_sighup(self) -> None:
         """Read the settings again, and look at every source."""
         self._asked = self._reload is not None
         self.wake(None, "SIGHUP")
@@ -86,7 +86,7 @@ class Service:
 
     async def _look(self) -> None:
         while self._reload is not None:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(SETTINGS_POLL_SECONDS)
             if self._reload.due():
                 self._asked = True
                 self.wake(STATUS, "settings")
@@ -96,7 +96,7 @@ class Service:
         if not self._asked or self._reload is None:
             return False
         self._asked = False
-        self._next = self._reload.judge(self._runner)
+        self._next = self._reload.try_reload(self._runner)
         if self._next is None:
             return False
         self._notifier.reloading(self._clock)
@@ -118,15 +118,15 @@ async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES,
         socket = WakeSocket(settings.state)
         try:
             reload = Reload(file, settings, records, clock) if file is not None else None
-            readers = Readers(settings.state, file.absolute()) if file is not None else None
+            readers = ReadOnlyServer(settings.state, file.absolute()) if file is not None else None
             service = Service(Runner(settings, records, clock, engines), clock, engines, reload, readers)
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, service.end)
-            loop.add_signal_handler(signal.SIGHUP, service.hang_up)
+            loop.add_signal_handler(signal.SIGHUP, service.on_sighup)
             socket.open(service.wake)
             log().info("started", state=str(settings.state), sources=[source.name for source in settings.sources])
-            await service.follow()
+            await service.run()
         finally:
             socket.close()
             records.close()

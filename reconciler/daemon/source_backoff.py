@@ -12,7 +12,7 @@ class _Outage(msgspec.Struct):
     until: float = 0.0
 
 
-class Outages:
+class SourceBackoff:
     """How long polls of each source rest. Whoever asks for a look by name does not wait for that.
 
     ``now`` in seconds that never run backwards; no rest is longer than ``cap`` seconds.
@@ -23,7 +23,7 @@ class Outages:
         self._cap = cap
         self._outages: dict[str, _Outage] = {}
 
-    def resting(self, name: str) -> bool:
+    def is_backing_off(self, name: str) -> bool:
         """Whether it is too soon to poll the source again."""
         outage = self._outages.get(name)
         return outage is not None and self._now() < outage.until

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from reconciler.clock import Clock
 
 
-class Notifier:
+class SystemdNotifier:
     """Sends states to the service manager; does nothing where ``NOTIFY_SOCKET`` is not set.
 
     Never raises and never blocks: a daemon that cannot report still has its work to do.
@@ -56,11 +56,11 @@ class Notifier:
 class Watchdog:
     """Feeds the service manager's watchdog only while the loop gets on, so that a hung run is restarted.
 
-    The loop calls ``progress`` at every step of real work and ``rest`` before it waits for a wake-up; a timer calls
-    ``beat`` every ``interval`` seconds. ``interval`` is 0 where no watchdog is asked for.
+    The loop calls ``progress`` at every step of real work and ``idle`` before it waits for a wake-up; a timer calls
+    ``ping`` every ``interval`` seconds. ``interval`` is 0 where no watchdog is asked for.
     """
 
-    def __init__(self, notifier: Notifier, clock: Clock, limit: float = 0.0) -> None:
+    def __init__(self, notifier: SystemdNotifier, clock: Clock, limit: float = 0.0) -> None:
         self._notifier = notifier
         self._clock = clock
         self._limit = limit or notifier.watchdog_seconds
@@ -73,17 +73,17 @@ class Watchdog:
         self._last = self._clock.monotonic()
         self._resting = False
 
-    def rest(self) -> None:
+    def idle(self) -> None:
         """Nothing is to be done until the next wake-up, which counts as getting on."""
         self._resting = True
 
-    def fresh(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether the loop rests, or got something done within the limit."""
         return self._resting or self._clock.monotonic() - self._last <= self._limit
 
-    def beat(self) -> None:
+    def ping(self) -> None:
         """Feed the watchdog, unless the loop hangs."""
-        if self.fresh():
+        if self.is_alive():
             self._notifier.alive()
 
 

@@ -14,7 +14,7 @@ _LONGEST_ADDRESS = 107
 _LONGEST_MESSAGE = 1024
 
 
-class Wakes:
+class WakeQueue:
     """Wake-ups that nobody has taken yet, by source; ``None`` stands for every source. For the loop's thread only."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Wakes:
         """Whether a wake-up has come that nobody has taken."""
         return bool(self._waiting)
 
-    def hand_over(self, to: Wakes) -> None:
+    def transfer_to(self, to: WakeQueue) -> None:
         """Let ``to`` have what has come and nobody here takes any more."""
         waiting, self._waiting = self._waiting, {}
         for source, reasons in waiting.items():

@@ -17,10 +17,10 @@ unpack = msgspec.msgpack.Decoder(Decoded).decode
 _OPENING = frozenset(rule.id for rule in RULES)
 """Rules by which the same bytes may be right or wrong another day, with another identity."""
 
-Said = tuple[FileChange, Decoded]
+DecodedFile = tuple[FileChange, Decoded]
 """A file and what it says."""
 
-AllSaid = Generator[Said, None, None]
+DecodedFiles = Generator[DecodedFile, None, None]
 """What is to be closed by who goes no further: it writes to the cache on the way."""
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reconciler.decode.cache import AllSaid, Blobs, Cache, Said, holds_secrets, pack, unpack
+from reconciler.decode.cache import Blobs, Cache, DecodedFile, DecodedFiles, holds_secrets, pack, unpack
 from reconciler.documents.limits import LIMITS
 from reconciler.iteration import batches
 from reconciler.manifests.decoder import Decoded, decode
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Fault
 from reconciler.model.revision import FileChange
 
@@ -16,7 +16,7 @@ MANY = 900
 """Files from which on starting processes (0.1 s, as long as reading 500 files) pays."""
 
 
-def decode_all(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Dialect) -> AllSaid:
+def decode_all(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext) -> DecodedFiles:
     """Every change with what its file says, in no particular order; each blob is read at most once."""
     missing: list[FileChange] = []
     for chunk in batches(changes, 1000):
@@ -30,7 +30,7 @@ def decode_all(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialec
     yield from _many(missing, blobs, cache, dialect) if len(missing) >= MANY else _few(missing, blobs, cache, dialect)
 
 
-def _few(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Dialect) -> AllSaid:
+def _few(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext) -> DecodedFiles:
     fresh = []
     for change in changes:
         if (large := _too_large(change, blobs)) is not None:
@@ -44,10 +44,10 @@ def _few(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Dia
         cache.put(fresh)
 
 
-def _many(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Dialect) -> AllSaid:
-    from reconciler.decode.pool import decode_side_by_side
+def _many(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext) -> DecodedFiles:
+    from reconciler.decode.pool import decode_in_processes
 
-    large: list[Said] = []
+    large: list[DecodedFile] = []
 
     def fits(change: FileChange) -> bool:
         found = _too_large(change, blobs)
@@ -55,7 +55,7 @@ def _many(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Di
             large.append((change, found))
         return found is None
 
-    yield from decode_side_by_side(filter(fits, changes), blobs, cache, dialect)
+    yield from decode_in_processes(filter(fits, changes), blobs, cache, dialect)
     yield from large
 
 

@@ -14,18 +14,18 @@ from threading import Thread
 
 import msgspec
 
-from reconciler.decode.cache import AllSaid, Blobs, Cache, holds_secrets, pack, unpack
+from reconciler.decode.cache import Blobs, Cache, DecodedFiles, holds_secrets, pack, unpack
 from reconciler.decode.worker import frame, read_frame
 from reconciler.iteration import batches
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.revision import FileChange
 
-MOST = 9
+MAX_WORKERS = 9
 """Processes at most: so many have something to do where it is worth starting any."""
 BATCH = 100
 CHUNK = 5000
 """Decoded files that are written to the cache in one transaction."""
-AHEAD = 8
+MAX_BATCHES_AHEAD = 8
 """Batches that a worker has at once, so that it goes on while its answers wait to be read: 0.15 s of work, since
 writing to the cache takes half as long."""
 PIPE = 1 << 20
@@ -36,13 +36,15 @@ HEAP = "glibc.malloc.hugetlb=1:glibc.malloc.trim_threshold=268435456:glibc.mallo
 nine tenths fewer pages (0.7 s less of 100,000 manifests on a virtual machine). Other C libraries pass over it."""
 
 
-Packed = tuple[FileChange, bytes]
+EncodedFile = tuple[FileChange, bytes]
 """A file and what it says, packed."""
 
 
-def decode_side_by_side(changes: Iterable[FileChange], blobs: Blobs, cache: Cache, dialect: Dialect) -> AllSaid:
+def decode_in_processes(
+    changes: Iterable[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext
+) -> DecodedFiles:
     """Every change with what its file says, put into the cache on the way where it has no secrets."""
-    with _Remembering(cache.put) as remembering:
+    with _CacheWriter(cache.put) as remembering:
         for change, packed in _decode(changes, blobs, dialect):
             decoded = unpack(packed)
             if not holds_secrets(decoded):
@@ -50,7 +52,7 @@ def decode_side_by_side(changes: Iterable[FileChange], blobs: Blobs, cache: Cach
             yield change, decoded
 
 
-class _Remembering:
+class _CacheWriter:
     """Writes to the cache beside the decoding, one chunk at a time.
 
     The disk is waited for in another thread: here, decoding processes would run out of work meanwhile (2 s of 100,000
@@ -63,7 +65,7 @@ class _Remembering:
         self._pool = ThreadPoolExecutor(1)
         self._writing: Future[None] | None = None
 
-    def __enter__(self) -> _Remembering:
+    def __enter__(self) -> _CacheWriter:
         return self
 
     def add(self, oid: str, packed: bytes) -> None:
@@ -86,17 +88,17 @@ class _Remembering:
             self._put(self._fresh)
 
 
-def _decode(changes: Iterable[FileChange], blobs: Blobs, dialect: Dialect) -> Iterator[Packed]:
+def _decode(changes: Iterable[FileChange], blobs: Blobs, dialect: ManifestContext) -> Iterator[EncodedFile]:
     """Batches go to whichever worker has answered, so that none waits for another; each has some to do meanwhile."""
     rest = batches(changes, BATCH)
     answers: Answers = SimpleQueue()
-    workers = [_Worker(dialect, answers) for _ in range(min(os.cpu_count() or 1, MOST))]
+    workers = [_Worker(dialect, answers) for _ in range(min(os.cpu_count() or 1, MAX_WORKERS))]
     try:
-        owed = sum(worker.give(next(rest, []), blobs) for _ in range(AHEAD) for worker in workers)
+        owed = sum(worker.give(next(rest, []), blobs) for _ in range(MAX_BATCHES_AHEAD) for worker in workers)
         while owed:
             worker, answer = answers.get()
             owed += worker.give(next(rest, []), blobs) - 1
-            yield from worker.understood(answer)
+            yield from worker.decode_answer(answer)
     finally:
         for worker in workers:
             worker.stop()
@@ -109,13 +111,13 @@ class _Worker:
     nobody up.
     """
 
-    def __init__(self, dialect: Dialect, answers: Answers) -> None:
+    def __init__(self, dialect: ManifestContext, answers: Answers) -> None:
         command = [sys.executable, "-I", "-m", "reconciler.decode.worker"]
         environ = {"GLIBC_TUNABLES": HEAP, **os.environ}
         self.process = subprocess.Popen(
             command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pipesize=PIPE
         )
-        self.given: list[list[FileChange]] = []
+        self.sent: list[list[FileChange]] = []
         self.frames: SimpleQueue[bytes] = SimpleQueue()
         self.frames.put(pack(dialect))
         for task in (self._write, partial(self._read, answers)):
@@ -125,14 +127,14 @@ class _Worker:
         """Hand over a batch; False where there is none."""
         if batch:
             self.frames.put(pack([blobs.read(change.after) for change in batch]))
-            self.given.append(batch)
+            self.sent.append(batch)
         return bool(batch)
 
-    def understood(self, answer: bytes | None) -> Iterator[Packed]:
+    def decode_answer(self, answer: bytes | None) -> Iterator[EncodedFile]:
         """``answer`` to the oldest batch. Raises ChildProcessError where the process ended before its time."""
         if answer is None:
             raise ChildProcessError(f"a decoding process ended with code {self.process.wait()}")
-        yield from zip(self.given.pop(0), msgspec.msgpack.decode(answer, type=list[bytes]), strict=True)
+        yield from zip(self.sent.pop(0), msgspec.msgpack.decode(answer, type=list[bytes]), strict=True)
 
     def stop(self) -> None:
         """End the process, whatever it is doing."""

@@ -10,7 +10,7 @@ from typing import IO
 import msgspec
 
 from reconciler.manifests.decoder import decode
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 
 LENGTH = struct.Struct("<I")
 
@@ -36,7 +36,7 @@ def main() -> None:
     gc.disable()
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     encode = msgspec.msgpack.Encoder().encode
-    dialect = msgspec.msgpack.decode(read_frame(stdin) or b"", type=Dialect)
+    dialect = msgspec.msgpack.decode(read_frame(stdin) or b"", type=ManifestContext)
     while (batch := read_frame(stdin)) is not None:
         files = msgspec.msgpack.decode(batch, type=list[bytes])
         stdout.write(frame(encode([encode(decode(raw, dialect)) for raw in files])))

@@ -56,7 +56,7 @@ def _limits(who: Identity, settings: Settings) -> Iterator[Check]:
         message = f"{who.name} may not make control groups: limits of CPU and memory have no effect"
         yield warning(ABOUT, message, 'see docs/host.md, "Limits of CPU and memory"')
     else:
-        found.leave()
+        found.release()
 
 
 def _ports(settings: Settings, proc: Path) -> Iterator[Check]:

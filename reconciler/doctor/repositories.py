@@ -56,7 +56,7 @@ def _remote(settings: SourceSettings, address: Address, about: str) -> Check:
     remote = Remote(settings, address)
     ref = "HEAD" if settings.commit else wanted_ref(settings)
     with tempfile.TemporaryDirectory(prefix="reconciler-") as place:
-        answer = remote.ask(Path(place), ["ls-remote", "--exit-code", "--", address.url, ref])
+        answer = remote.run(Path(place), ["ls-remote", "--exit-code", "--", address.url, ref])
     if answer.code == 2:
         return problem(about, f"the remote answers and has no {ref}", "push it, or correct the settings")
     if answer.code:
@@ -91,7 +91,7 @@ def _status(source: Source, address: Address, about: str, who: Identity) -> Iter
         commit = source.repository.resolve().commit
         words = ["push", "--dry-run", "--porcelain", "--no-verify", "--", address.url, f"+{commit}:refs/heads/{branch}"]
         remote = Remote(settings, address)
-        answer = remote.ask(source.repository.gitdir, words)
+        answer = remote.run(source.repository.gitdir, words)
         if answer.code:
             advice = "let its login push there, or set readOnly for the source"
             yield problem(about, f"{branch} cannot be pushed: {remote.words(answer)}", advice)

@@ -12,8 +12,8 @@ from reconciler.clock import Clock
 from reconciler.doctor.check import Check, fine, problem
 from reconciler.doctor.permissions import Identity, unreadable
 from reconciler.errors import RecordsError, SourceError
-from reconciler.pipeline.desired_view import View
-from reconciler.pipeline.source_pipeline import Line
+from reconciler.pipeline.desired_view import DesiredStateView
+from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.records.store import FILE, Records
 from reconciler.settings import Settings
 from reconciler.sops.keys import KeyringError, identities_of, recipients_in
@@ -69,10 +69,10 @@ def _opened(settings: Settings, records: Records, clock: Clock) -> Iterator[Chec
     """What becomes of trying; a source that cannot be read is told where the sources are looked at."""
     found: dict[str, str] = {}
     for source in settings.sources:
-        keys = records.seals.missing(source.name)[:MOST]
+        keys = records.secret_data.missing(source.name)[:MOST]
         if keys and (source.local or os.path.isfile(settings.state / "mirrors" / f"{source.name}.git" / "HEAD")):
             with suppress(SourceError):
-                view = Line(settings, source, records, clock).view()
+                view = SourcePipeline(settings, source, records, clock).view()
                 found |= {key: _fault(view, key) for key in keys}
     faults = [fault for fault in found.values() if fault]
     for fault in faults[:MOST_TOLD]:
@@ -81,7 +81,7 @@ def _opened(settings: Settings, records: Records, clock: Clock) -> Iterator[Chec
         yield fine("secrets", f"{count} that {'are' if count > 1 else 'is'} encrypted or on this host can be opened")
 
 
-def _fault(view: View, key: str) -> str:
+def _fault(view: DesiredStateView, key: str) -> str:
     try:
         view.resource(key)
     except SourceError as error:

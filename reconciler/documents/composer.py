@@ -25,7 +25,7 @@ from reconciler.documents.limits import Limits
 from reconciler.documents.merge_keys import MERGE, Merges
 from reconciler.documents.scalars import MERGE_KEY, NUMERIC, WORDS, Problem, literal, plain
 from reconciler.documents.tags import collection, tagged
-from reconciler.documents.types import UNREAD
+from reconciler.documents.types import UNREADABLE
 from reconciler.model.finding import Fault
 
 # What the next node is to the container being filled: an item of a list, the key of a pair or, where it is
@@ -48,7 +48,7 @@ _KEY_TYPE = Problem("key-type", "this key is not text", "put the key in quotes")
 _KEY_OPENED = Problem("key-type", "a list or mapping is used as a key", "quote text that begins with a bracket")
 
 
-class NeedKeyLines(Exception):
+class NeedKeyPositions(Exception):
     """A key came twice, and where it came first was not noted."""
 
 
@@ -59,7 +59,7 @@ class Composer:
     """
 
     def __init__(self, raw: bytes, limits: Limits, text_fields: frozenset[str], *, key_lines: bool) -> None:
-        self.sink = Sink(limits)
+        self.faults = Sink(limits)
         self._limits = limits
         self._get: Callable[[], Any] = CParser(raw).get_event
         self._text_fields = text_fields
@@ -78,21 +78,21 @@ class Composer:
             started += 1
             if started > self._limits.documents:
                 message = f"this file holds more than {self._limits.documents:,} documents"
-                self.sink.end("too-many-documents", start, message, "split the file")
+                self.faults.end("too-many-documents", start, message, "split the file")
             root = self._get()
             if is_empty(root):
                 self._get()
                 continue
-            before = len(self.sink.faults)
+            before = len(self.faults.faults)
             self._begin()
             value, end = self._compose(root)
             self._check_size(root, end.end_mark.index - start.start_mark.index)
-            yield index, root.start_mark.line + 1, self._marked(value), self.sink.faults[before:]
+            yield index, root.start_mark.line + 1, self._marked(value), self.faults.faults[before:]
             index += 1
 
     def _begin(self) -> None:
-        self._anchors = Anchors(self.sink)
-        self._merges = Merges(self.sink)
+        self._anchors = Anchors(self.faults)
+        self._merges = Merges(self.faults)
         self._stack: list[tuple[Any, Any]] = []
         self._nodes = 1
         self._repeats: list[tuple[dict[Any, Any], str]] = []
@@ -132,7 +132,7 @@ class Composer:
             else:
                 filled, role = self._open(event, filled, role)
             event = get()
-        return too_many_nodes(self.sink, event)
+        return too_many_nodes(self.faults, event)
 
     def _open(self, event: Any, filled: Any, role: Any) -> tuple[Any, Any]:
         """Add what is not a scalar; what is to be filled next, and the role of its next node."""
@@ -149,7 +149,7 @@ class Composer:
             return filled, role
         self._stack.append((filled, role))
         if len(self._stack) > self._limits.depth:
-            too_deep(self.sink, event)
+            too_deep(self.faults, event)
         if self._unusual:
             self._mark(event, value)
         return value, _KEY if kind is MappingStartEvent else _ITEM
@@ -187,8 +187,8 @@ class Composer:
     def _checked(self, event: Event, resolved: Any) -> Any:
         if type(resolved) is not Problem:
             return resolved
-        self.sink.add(resolved.rule, event, resolved.message, resolved.suggestion)
-        return f"{UNREAD}{len(self.sink.faults)}"
+        self.faults.add(resolved.rule, event, resolved.message, resolved.suggestion)
+        return f"{UNREADABLE}{len(self.faults.faults)}"
 
     def _alias(self, event: Any) -> Any:
         anchor = self._anchors.alias(event, len(self._stack))
@@ -196,13 +196,13 @@ class Composer:
             return {}
         self._nodes += anchor.nodes - 1
         if self._nodes > self._limits.nodes:
-            too_many_nodes(self.sink, event)
+            too_many_nodes(self.faults, event)
         return anchor.value if anchor.text is None else self._checked(event, self._plain(anchor.text, False))
 
     def _close(self, event: Event, filled: Any) -> None:
         self._nodes += 2 * len(filled) if type(filled) is dict else len(filled)
         if self._nodes > self._limits.nodes:
-            too_many_nodes(self.sink, event)
+            too_many_nodes(self.faults, event)
         if self._unusual:
             self._merges.close(filled)
             self._anchors.close(filled, self._nodes)
@@ -210,7 +210,7 @@ class Composer:
     def _key(self, event: Any, value: Any, filled: dict[Any, Any]) -> Any:
         if value is not MERGE and type(value) is not str:
             self._checked(event, _KEY_OPENED if type(value) in (dict, list) else _KEY_TYPE)
-            value = f"{UNREAD}{event.start_mark.index}"
+            value = f"{UNREADABLE}{event.start_mark.index}"
         if value in filled:
             self._repeated(event, value, filled)
         elif value is MERGE:
@@ -222,11 +222,11 @@ class Composer:
 
     def _repeated(self, event: Event, key: Any, filled: dict[Any, Any]) -> None:
         if not self._key_lines:
-            raise NeedKeyLines
+            raise NeedKeyPositions
         first = self._lines[id(filled), key]
         # The key is not shown: a lost indentation may have made it of a line of a secret.
         message = f"this key is given twice in its mapping, first on line {first}"
-        self.sink.add("duplicate-key", event, message, "keep one of the two")
+        self.faults.add("duplicate-key", event, message, "keep one of the two")
         # The last key of a mapping is taken for the one being filled.
         del filled[key]
         self._repeats.append((filled, key))
@@ -235,14 +235,14 @@ class Composer:
         """``value`` without what was given twice: nobody knows which of the two is meant."""
         for filled, key in self._repeats:
             if key is MERGE:
-                return UNREAD
-            filled[key] = UNREAD
+                return UNREADABLE
+            filled[key] = UNREADABLE
         return value
 
     def _check_size(self, root: Event, size: int) -> None:
         if size > self._limits.document_bytes:
             message = f"this document has {size:,} characters, more than the limit of {self._limits.document_bytes:,}"
-            self.sink.end("too-large", root, message, "split the document")
+            self.faults.end("too-large", root, message, "split the document")
 
 
 def is_empty(root: Any) -> bool:

@@ -20,7 +20,7 @@ _AS_UTF8 = "save the file as UTF-8"
 _MOST_DIRECTIVES = 1_000
 
 
-def refuse(raw: bytes, limits: Limits) -> Fault | None:
+def check_encoding(raw: bytes, limits: Limits) -> Fault | None:
     """Why ``raw`` is not to be parsed: too large, not UTF-8 text, or made to keep the parser busy."""
     if len(raw) > limits.file_bytes:
         message = f"this file has {len(raw):,} bytes, more than the limit of {limits.file_bytes:,}"

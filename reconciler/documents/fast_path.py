@@ -64,11 +64,11 @@ _RESOLVED: Any = object()
 _NOTHING: Line = (-1, 0, False, "", None, None)
 
 
-class NotPlain(Exception):
+class NotSimple(Exception):
     """The file is to be read by the parser."""
 
 
-def values(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> list[tuple[int, Any]] | None:
+def parse(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> list[tuple[int, Any]] | None:
     """The line and value of each document that is not empty; None where ``raw`` is not all of plain lines.
 
     Values are those that the composer makes of the same file, which then has no fault.
@@ -93,7 +93,7 @@ def values(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> list[tupl
             if value is not _OPEN:
                 found.append((number + _first(lines), value))
             number += len(lines) + 1
-    except NotPlain:
+    except NotSimple:
         return None
     return found
 
@@ -126,14 +126,14 @@ def _composed(lines: Iterable[Line], text_fields: frozenset[str]) -> Any:
             stack.append((top, filled))
         elif filled is as_written:
             if written is _RESOLVED:
-                raise NotPlain
+                raise NotSimple
             value = written
         if is_item and not key:
             filled.append(value)
             opened = None
             continue
         if key in filled:
-            raise NotPlain
+            raise NotSimple
         opened = key if value is _OPEN else None
         filled[key] = None if value is _OPEN else value
     return holder[""]
@@ -147,7 +147,7 @@ def _outer(stack: list[tuple[int, Any]], at: int, is_item: bool) -> Any:
         stack.pop()  # a list may begin in the column of the key that it belongs to
     column, filled = stack[-1]
     if column != at or (type(filled) is list) is not is_item:
-        raise NotPlain
+        raise NotSimple
     return filled
 
 
@@ -159,10 +159,10 @@ def _line(text: str) -> Line:
         return _NOTHING
     found = _LINE(text) if text.isprintable() else None
     if found is None:
-        raise NotPlain
+        raise NotSimple
     indent, dash, key, double, single, braces, bare = found.groups()
     if (not key and (not dash or double is single is braces is bare is None)) or key in WORDS:
-        raise NotPlain
+        raise NotSimple
     value = written = _OPEN
     if braces is not None:
         value, written = _in_braces(braces, key), _RESOLVED
@@ -179,7 +179,7 @@ def _resolved(text: str) -> Any:
     """The value of a text without quotes. Raises NotPlain."""
     value = plain(text) if text in WORDS or text[0] in NUMERIC else text
     if type(value) is Problem:
-        raise NotPlain
+        raise NotSimple
     return value
 
 
@@ -190,7 +190,7 @@ def _in_braces(text: str, key: str | None) -> dict[str, Any]:
         parts = _ENTRY(entry)
         value = _resolved(parts[2]) if parts is not None else None
         if parts is None or parts[1] in WORDS or parts[1] in found or key in TEXT_FIELDS:
-            raise NotPlain
+            raise NotSimple
         found[parts[1]] = value
     return found
 

@@ -9,7 +9,7 @@ from reconciler.documents.limits import Limits
 from reconciler.model.finding import Fault
 
 
-class Stop(Exception):
+class LimitReached(Exception):
     """Nothing more of the file is read; the reason is among the faults."""
 
 
@@ -25,12 +25,12 @@ class Sink:
         line, column = place(event)
         self.faults.append(Fault(rule, message, line, column, suggestion))
         if len(self.faults) >= self.limits.faults:
-            raise Stop
+            raise LimitReached
 
     def end(self, rule: str, event: Event, message: str, suggestion: str = "") -> Never:
         """Note a fault that leaves nothing to go on with; raises Stop."""
         self.add(rule, event, message, suggestion)
-        raise Stop
+        raise LimitReached
 
 
 def place(event: Event) -> tuple[int, int]:

@@ -31,7 +31,7 @@ def comments(raw: bytes) -> Iterator[Comment]:
             yield Comment(number, found.start(1) + 1, found[2], found[3] or "")
 
 
-class Ignored:
+class IgnoreComments:
     """What the comments of one file silence."""
 
     def __init__(self, raw: bytes) -> None:

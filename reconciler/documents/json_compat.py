@@ -10,7 +10,7 @@ _PAIR = re.compile(rb"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][
 """One character beyond the first 65,536 as JSON escapes it, in two halves."""
 
 
-def as_yaml(raw: bytes) -> bytes:
+def fix_json_surrogates(raw: bytes) -> bytes:
     """``raw``, or where it is one JSON document with characters in two halves, the same with these in one piece."""
     if raw[:1] not in (b"{", b"[") or b"\\ud" not in raw.lower():
         return raw

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from reconciler.documents.encoding import refuse
-from reconciler.documents.json_compat import as_yaml
+from reconciler.documents.encoding import check_encoding
+from reconciler.documents.json_compat import fix_json_surrogates
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.positions import Places
+from reconciler.documents.positions import Positions
 
 _ENDED = 1 << 62
 """More documents than there are: a parser at its end answers no more, so that whatever is asked next begins anew."""
@@ -18,19 +18,19 @@ class Locator:
     """The places in the documents of one file; asked for them in their order it parses the file once."""
 
     def __init__(self, raw: bytes, limits: Limits = LIMITS) -> None:
-        self._raw = as_yaml(raw) if refuse(raw, limits) is None else b""
+        self._raw = fix_json_surrogates(raw) if check_encoding(raw, limits) is None else b""
         self._limits = limits
         self._get: Any = None
-        self._walk: Callable[[Any, int, Limits, Places], bool]
+        self._walk: Callable[[Any, int, Limits, Positions], bool]
         self._passed = _ENDED
-        self._places = Places()
+        self._places = Positions()
 
-    def of(self, index: int) -> Places:
+    def of(self, index: int) -> Positions:
         """The places in the document ``index``, counted as ``Document.index``; as far as it can be parsed."""
         if index < self._passed:
             self._begin()
         if index > self._passed:
-            self._places = Places()
+            self._places = Positions()
             skipped, self._passed = index - self._passed - 1, _ENDED
             if self._walk(self._get, skipped, self._limits, self._places):
                 self._passed = index
@@ -43,6 +43,6 @@ class Locator:
         self._passed = -1
 
 
-def locate(raw: bytes, index: int, limits: Limits = LIMITS) -> Places:
+def locate(raw: bytes, index: int, limits: Limits = LIMITS) -> Positions:
     """The places in one document of a file; see Locator."""
     return Locator(raw, limits).of(index)

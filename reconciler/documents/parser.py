@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 from yaml import YAMLError
 
-from reconciler.documents.composer import Composer, NeedKeyLines
-from reconciler.documents.fault_sink import Stop
-from reconciler.documents.json_compat import as_yaml
+from reconciler.documents.composer import Composer, NeedKeyPositions
+from reconciler.documents.fault_sink import LimitReached
+from reconciler.documents.json_compat import fix_json_surrogates
 from reconciler.documents.limits import Limits
 from reconciler.documents.line_column import position
 from reconciler.documents.syntax_errors import explain
@@ -20,17 +20,17 @@ SINGLE = frozenset({"ambiguous-scalar", "control-character", "duplicate-key", "k
 
 def parsed(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> Reading:
     """The documents of a file that is not refused and their faults; see ``reader.read``."""
-    raw = as_yaml(raw)
+    raw = fix_json_surrogates(raw)
     try:
         return _read(raw, Composer(raw, limits, text_fields, key_lines=False))
-    except NeedKeyLines:
+    except NeedKeyPositions:
         return _read(raw, Composer(raw, limits, text_fields, key_lines=True))
 
 
 def _read(raw: bytes, composer: Composer) -> Reading:
     documents: list[Document] = []
     partial: list[Document] = []
-    faults = composer.sink.faults
+    faults = composer.faults.faults
     try:
         for index, line, value, wrong in composer.documents():
             document = Document(value, index, line)
@@ -38,7 +38,7 @@ def _read(raw: bytes, composer: Composer) -> Reading:
                 documents.append(document)
             elif SINGLE.issuperset(fault.rule for fault in wrong):
                 partial.append(document)
-    except Stop:
+    except LimitReached:
         pass
     except YAMLError as error:
         faults.append(explain(error, raw))

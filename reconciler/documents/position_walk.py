@@ -21,7 +21,7 @@ from reconciler.documents.events import (
 )
 from reconciler.documents.fault_sink import place
 from reconciler.documents.limits import Limits
-from reconciler.documents.positions import Place, Places, Pointer
+from reconciler.documents.positions import Pointer, Position, Positions
 
 
 def events_of(raw: bytes) -> Any:
@@ -29,7 +29,7 @@ def events_of(raw: bytes) -> Any:
     return CParser(raw).get_event
 
 
-def walk(get: Any, skipped: int, limits: Limits, places: Places) -> bool:
+def walk(get: Any, skipped: int, limits: Limits, places: Positions) -> bool:
     """Note the places of the document after ``skipped`` more; False where it is not there or cannot be parsed whole."""
     with suppress(YAMLError):
         root = _root(get, skipped)
@@ -59,10 +59,10 @@ class _Open(msgspec.Struct):
     is_list: bool
     count: int = 0
     key: str | None = None
-    key_place: Place | None = None
+    key_place: Position | None = None
 
 
-def _walk(get: Any, event: Any, limits: Limits, places: Places) -> None:
+def _walk(get: Any, event: Any, limits: Limits, places: Positions) -> None:
     stack: list[_Open] = []
     for _ in range(2 * limits.nodes + 1):
         kind = type(event)
@@ -77,18 +77,18 @@ def _walk(get: Any, event: Any, limits: Limits, places: Places) -> None:
         event = get()
 
 
-def _root_pointer(event: Any, places: Places) -> Pointer:
-    places.note((), place(event), None)
+def _root_pointer(event: Any, places: Positions) -> Pointer:
+    places.add((), place(event), None)
     return ()
 
 
-def _step(parent: _Open, event: Any, places: Places) -> Pointer:
+def _step(parent: _Open, event: Any, places: Positions) -> Pointer:
     """The pointer of the next node of ``parent``, noted unless the node is a key."""
     here = place(event)
     if parent.is_list:
         pointer: Pointer = (*parent.pointer, parent.count)
         parent.count += 1
-        places.note(pointer, here, None)
+        places.add(pointer, here, None)
         return pointer
     if parent.key is None:
         parent.key = event.value if type(event) is ScalarEvent else ""
@@ -98,6 +98,6 @@ def _step(parent: _Open, event: Any, places: Places) -> Pointer:
     if parent.key_place and here[0] != parent.key_place[0] and is_empty(event):
         # `? key` and no value: the parser puts it before whatever comes next, which may be the end of the file.
         here = parent.key_place
-    places.note(pointer, here, parent.key_place)
+    places.add(pointer, here, parent.key_place)
     parent.key = None
     return pointer

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 Pointer = tuple[str | int, ...]
-Place = tuple[int, int]
+Position = tuple[int, int]
 
 
-class Places:
+class Positions:
     """Lines and columns, counted from 1, of the values of one document and of the keys that lead to them."""
 
     def __init__(self) -> None:
-        self._values: dict[Pointer, Place] = {}
-        self._keys: dict[Pointer, Place] = {}
+        self._values: dict[Pointer, Position] = {}
+        self._keys: dict[Pointer, Position] = {}
 
-    def of(self, pointer: Pointer) -> Place:
+    def value(self, pointer: Pointer) -> Position:
         """Where the value at ``pointer`` begins; where there is none (an alias has no parts), its nearest ancestor."""
         while pointer and pointer not in self._values:
             pointer = pointer[:-1]
         return self._values.get(pointer, (1, 1))
 
-    def key(self, pointer: Pointer) -> Place:
+    def key(self, pointer: Pointer) -> Position:
         """Where the mapping key that leads to ``pointer`` begins; for an item of a list, the item.
 
         Where there is no such value, the key or item of the nearest ancestor.
         """
         while pointer and pointer not in self._values:
             pointer = pointer[:-1]
-        return self._keys.get(pointer) or self.of(pointer)
+        return self._keys.get(pointer) or self.value(pointer)
 
-    def note(self, pointer: Pointer, value: Place, key: Place | None) -> None:
+    def add(self, pointer: Pointer, value: Position, key: Position | None) -> None:
         """Add the value at ``pointer``; of two with one pointer the first stays."""
         self._values.setdefault(pointer, value)
         if key:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reconciler.documents.limits import LIMITS
-from reconciler.model.rule import refused
+from reconciler.model.rule import error_rule
 
 _YAML = "YAML 1.2"
 _STRICT = "reconciler, what it reads of YAML"
@@ -13,124 +13,124 @@ _LIMITED = (
 )
 
 RULES = (
-    refused(
+    error_rule(
         "alias-cycle",
         "An alias stands outside of the node that it names.",
         "Written out, such a node would never end. Write the inner part out instead of naming the outer one.",
         _STRICT,
     ),
-    refused(
+    error_rule(
         "ambiguous-scalar",
         "No plain value is one that YAML 1.1 and YAML 1.2 read differently, such as no, on, 017 or 12:30.",
         "What one tool takes for text another takes for a boolean or a number, and each is sure of it. In quotes it is "
         "text to all; true, false and plain decimal numbers are the same to all.",
         _STRICT,
     ),
-    refused(
+    error_rule(
         "control-character",
         "A file has no characters but printable ones, tabs and line breaks, neither raw nor as an escape.",
         "Nobody sees them in a review, and some of them change what a terminal shows of the rest.",
         _YAML,
     ),
-    refused(
+    error_rule(
         "duplicate-key",
         "A mapping gives each key once.",
         "Most readers keep the last value and drop the others in silence, so half of what is written has no effect.",
         _YAML,
     ),
-    refused(
+    error_rule(
         "encoding",
         "A file is UTF-8 text.",
         "Any other encoding has to be guessed, and a wrong guess changes names and values.",
         _STRICT,
     ),
-    refused(
+    error_rule(
         "key-type",
         "The keys of a mapping are text.",
         "Fields have names. A key such as 8080 or true is a number or a boolean to YAML; in quotes it is a name.",
         _STRICT,
     ),
-    refused(
+    error_rule(
         "merge-key",
         "The merge key << is given a mapping, or a list of mappings.",
         "It takes over the fields of what it is given, mostly by an alias; nothing else has fields.",
         "YAML 1.1, the merge key",
     ),
-    refused(
+    error_rule(
         "nan",
         "A number is finite.",
         "No field of the platform has a meaning for infinity, and JSON, which the platform speaks, has no way to "
         "write it.",
         _STRICT,
     ),
-    refused(
+    error_rule(
         "number-range",
         "A number fits into 64 bits.",
         "A larger one would be rounded by some programs on its way and not by others. If it is text, such as an "
         "account number, put it in quotes.",
         _STRICT,
     ),
-    refused(
+    error_rule(
         "syntax",
         "A file is well-formed YAML.",
         "From a mistake on, nobody can tell what belongs where, so the rest of the file is not looked at.",
         _YAML,
     ),
-    refused(
+    error_rule(
         "tab",
         "Lines are indented with spaces.",
         "YAML knows no width of a tab, so it allows none where indentation says what belongs together.",
         _YAML,
     ),
-    refused(
+    error_rule(
         "tag-mismatch",
         "A tag such as !!int is on a value that it fits.",
         "The value says one thing and its tag another; only one of them can be meant.",
         _YAML,
     ),
-    refused(
+    error_rule(
         "too-deep",
         f"Lists and mappings are nested at most {LIMITS.depth} levels deep.",
         _LIMITED,
         _LIMITS,
     ),
-    refused(
+    error_rule(
         "too-large",
         f"A document has at most {LIMITS.document_bytes >> 20} MiB, a file at most {LIMITS.file_bytes >> 20}.",
         f"{_LIMITED} A file that is no manifest can be named in .reconcilerignore.",
         _LIMITS,
     ),
-    refused(
+    error_rule(
         "too-many-aliases",
         f"A document uses at most {LIMITS.aliases:,} aliases.",
         _LIMITED,
         _LIMITS,
     ),
-    refused(
+    error_rule(
         "too-many-directives",
         "A file mentions %TAG at most 1,000 times.",
         f"{_LIMITED} Tags other than the core ones are not known here anyway.",
         _LIMITS,
     ),
-    refused(
+    error_rule(
         "too-many-documents",
         f"A file holds at most {LIMITS.documents:,} documents.",
         _LIMITED,
         _LIMITS,
     ),
-    refused(
+    error_rule(
         "too-many-nodes",
         f"A document has at most {LIMITS.nodes:,} values, each alias counted as what it stands for.",
         _LIMITED,
         _LIMITS,
     ),
-    refused(
+    error_rule(
         "unknown-alias",
         "An alias names an anchor that stands before it in the same document.",
         "Anchors do not reach from one document of a file into the next, so the alias stands for nothing.",
         _YAML,
     ),
-    refused(
+    error_rule(
         "unknown-tag",
         "A tag is one of YAML's core schema, such as !!str.",
         "Other tags mean something to one program only. Text that begins with an exclamation mark needs quotes.",

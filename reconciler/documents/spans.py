@@ -7,7 +7,7 @@ from typing import Any
 
 from yaml import YAMLError
 
-from reconciler.documents.encoding import refuse
+from reconciler.documents.encoding import check_encoding
 from reconciler.documents.events import AliasEvent, CParser, ScalarEvent, StreamEndEvent
 from reconciler.documents.limits import LIMITS
 
@@ -24,7 +24,7 @@ def spans(raw: bytes) -> dict[tuple[int, int], int]:
     All count from 1.
     """
     found: dict[tuple[int, int], int] = {}
-    if len(raw) > _WORTHWHILE or refuse(raw, LIMITS) is not None:
+    if len(raw) > _WORTHWHILE or check_encoding(raw, LIMITS) is not None:
         return found
     with suppress(YAMLError):
         get: Any = CParser(raw).get_event

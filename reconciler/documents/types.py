@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.model.finding import Fault, Pointer
 
-UNREAD = "\0"
+UNREADABLE = "\0"
 """How a text or a key begins that stands for one which cannot be read; no other holds this character."""
 
 
@@ -29,7 +29,7 @@ class Document(msgspec.Struct, frozen=True, gc=False):
 class Reading(msgspec.Struct, frozen=True):
     """The sound documents of a file, and the faults of the others in order of place.
 
-    ``partial`` are those others of which all is known but single values: see ``unread``.
+    ``partial`` are those others of which all is known but single values: see ``unreadable_paths``.
     """
 
     documents: list[Document]
@@ -37,14 +37,14 @@ class Reading(msgspec.Struct, frozen=True):
     partial: list[Document] = []
 
 
-def unread(value: Any, at: Pointer = ()) -> Iterator[Pointer]:
+def unreadable_paths(value: Any, at: Pointer = ()) -> Iterator[Pointer]:
     """Where in a partial document values stand that are not what is written there, and keys."""
     if isinstance(value, str):
-        if value.startswith(UNREAD):
+        if value.startswith(UNREADABLE):
             yield at
     elif isinstance(value, dict):
         for key, member in value.items():
-            yield from ((*at, key),) if key.startswith(UNREAD) else unread(member, (*at, key))
+            yield from ((*at, key),) if key.startswith(UNREADABLE) else unreadable_paths(member, (*at, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from unread(item, (*at, index))
+            yield from unreadable_paths(item, (*at, index))

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reconciler.engines.protocol import Outcome, Result
-from reconciler.planning.drift import Drift, at_place, minded, unpacked
+from reconciler.planning.drift import Drift, decode, location_suffix, without_ignored
 from reconciler.planning.plan import Plan, StepId
 from reconciler.records.store import Records
 from reconciler.records.tables.events import Event
 from reconciler.settings import Settings
 
 
-def to_heal(records: Records, settings: Settings, source: str) -> dict[StepId, Drift]:
+def drifts_to_heal(records: Records, settings: Settings, source: str) -> dict[StepId, Drift]:
     """What the next plan of ``source`` brings back; what may differ since the last look is left out."""
     if not settings.drift.heal:
         return {}
-    found = (unpacked(row.packed) for row in records.drifts.all(source) if not row.fought)
-    left = (minded(drift, b"", settings.drift.ignore) for drift in found)
+    found = (decode(row.packed) for row in records.drifts.all(source) if not row.fought)
+    left = (without_ignored(drift, b"", settings.drift.ignore) for drift in found)
     return {drift.id: drift for drift in left if drift is not None}
 
 
-def settle(records: Records, plan: Plan, outcomes: Iterable[Outcome], run: int, now: float) -> None:
+def record_healed(records: Records, plan: Plan, outcomes: Iterable[Outcome], run: int, now: float) -> None:
     """Note in the records what of ``plan`` healed; whatever was applied differs no more."""
     known = {(row.key, row.location) for row in records.drifts.all(plan.source)}
     if not known:
@@ -32,6 +32,6 @@ def settle(records: Records, plan: Plan, outcomes: Iterable[Outcome], run: int, 
             continue
         records.drifts.remove(step.key, step.location)
         if step.heals:
-            records.heals.note(step.key, step.location, step.digest, now)
-            message = f"as applied again{at_place(step.location)}, version {step.version}"
+            records.heal_counts.add(step.key, step.location, step.digest, now)
+            message = f"as applied again{location_suffix(step.location)}, version {step.version}"
             records.events.add_many([Event(now, run, str(step.key), step.location, "Normal", "DriftHealed", message)])

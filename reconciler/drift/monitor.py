@@ -9,26 +9,35 @@ from typing import Literal
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.drift.observations import Notes
+from reconciler.drift.observations import ObservationRecorder
 from reconciler.engines.execution import messages as words
-from reconciler.engines.protocol import Engine, Seen
+from reconciler.engines.protocol import Engine, Observation
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.drift_policy import Ignore
-from reconciler.planning.drift import Deviation, Drift, There, at_place, drift_of, minded, packed, said
+from reconciler.planning.drift import (
+    Drift,
+    DriftKind,
+    ObservedState,
+    describe,
+    drift_of,
+    encode,
+    location_suffix,
+    without_ignored,
+)
 from reconciler.records.store import Records
 from reconciler.records.tables.drift import DriftRow
 from reconciler.records.tables.events import Event
 from reconciler.settings import Settings
 
-PATIENCE = 60.0
+OBSERVE_TIMEOUT_SECONDS = 60.0
 """Seconds that an engine may take to say what there is."""
 
 
-MOST_EVENTS = 100
+MAX_EVENTS = 100
 """Events of one look; of the rest only the number."""
 
 
-class Look(msgspec.Struct, frozen=True):
+class DriftScan(msgspec.Struct, frozen=True):
     """What a look at the locations found, each with the source that owns it (``""``: nobody).
 
     ``seen`` are the locations that could be looked at, ``unseen`` the others, each with the reason; ``answers`` is what
@@ -37,13 +46,13 @@ class Look(msgspec.Struct, frozen=True):
 
     drifts: list[tuple[Drift, str]]
     seen: frozenset[str]
-    unseen: dict[str, str]
-    answers: dict[str, list[Seen]] = {}
+    unreachable: dict[str, str]
+    answers: dict[str, list[Observation]] = {}
 
 
-async def look(settings: Settings, records: Records, engines: Mapping[str, Engine]) -> Look:
+async def scan(settings: Settings, records: Records, engines: Mapping[str, Engine]) -> DriftScan:
     """Ask every engine at whose location things can change what there is; changes nothing. Raises RecordsError."""
-    places = [place for place, engine in engines.items() if engine.drifts]
+    places = [place for place, engine in engines.items() if engine.can_drift]
     answers = await asyncio.gather(*(_observed(engines[place]) for place in places))
     found: list[tuple[Drift, str]] = []
     unseen, shown = {}, {}
@@ -53,10 +62,10 @@ async def look(settings: Settings, records: Records, engines: Mapping[str, Engin
         else:
             shown[place] = answer
             found += await asyncio.to_thread(_compared, settings, records, place, answer)
-    return Look(sorted(found), frozenset(shown), unseen, shown)
+    return DriftScan(sorted(found), frozenset(shown), unseen, shown)
 
 
-def rows_of(records: Records, found: Look, now: float) -> list[DriftRow]:
+def rows_of(records: Records, found: DriftScan, now: float) -> list[DriftRow]:
     """What was ``found``, with what the records know of it already."""
     known = {(row.key, row.location): row for row in records.drifts.all()}
     return [_row(drift, source, known.get((str(drift.key), drift.location)), now) for drift, source in found.drifts]
@@ -64,40 +73,40 @@ def rows_of(records: Records, found: Look, now: float) -> list[DriftRow]:
 
 def _row(drift: Drift, source: str, old: DriftRow | None, now: float) -> DriftRow:
     since, fought = (old.since, old.fought) if old is not None else (now, False)
-    return DriftRow(str(drift.key), drift.location, source, since, packed(drift), fought)
+    return DriftRow(str(drift.key), drift.location, source, since, encode(drift), fought)
 
 
-async def _observed(engine: Engine) -> list[Seen] | str:
+async def _observed(engine: Engine) -> list[Observation] | str:
     """What there is, or why that cannot be said: then nothing is concluded from it."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(OBSERVE_TIMEOUT_SECONDS):
             return await engine.observe()
     except EngineError as error:
         return f"{error.reason}: {error}"
     except TimeoutError:
-        return f"no answer in {PATIENCE:.0f} s"
+        return f"no answer in {OBSERVE_TIMEOUT_SECONDS:.0f} s"
     except RecordsError:
         raise
     except Exception as error:  # noqa: BLE001 - an engine's bug must not take the daemon down
-        return f"EngineBug: {type(error).__name__} at {words.bug_place(error)}"
+        return f"EngineBug: {type(error).__name__} at {words.raise_location(error)}"
 
 
-def _compared(settings: Settings, records: Records, place: str, seen: Iterable[Seen]) -> list[tuple[Drift, str]]:
+def _compared(settings: Settings, records: Records, place: str, seen: Iterable[Observation]) -> list[tuple[Drift, str]]:
     there = {str(each.key): each for each in seen if each.location == place}
-    suspects: dict[str, Seen | None] = {}
+    suspects: dict[str, Observation | None] = {}
     for key, digest, version in records.applied.scan_at(place, settings.locations[place].engine):
         each = there.pop(key, None)
         if each is None or each.digest != digest or each.version != version:
             suspects[key] = each
     ignores = settings.drift.ignore
     return [
-        *_astray(records, place, suspects, ignores),
-        *(_strangers(settings, records, there.values(), ignores) if there else ()),
+        *_drifted(records, place, suspects, ignores),
+        *(_unmanaged(settings, records, there.values(), ignores) if there else ()),
     ]
 
 
-def _astray(
-    records: Records, place: str, suspects: Mapping[str, Seen | None], ignores: Sequence[Ignore]
+def _drifted(
+    records: Records, place: str, suspects: Mapping[str, Observation | None], ignores: Sequence[Ignore]
 ) -> Iterator[tuple[Drift, str]]:
     """Differences in what was applied as Git wants it; a change that is still on its way is no drift."""
     for key, found in records.applied.get_many(suspects).items():
@@ -105,18 +114,18 @@ def _astray(
         wanted = records.desired.get(key)
         if wanted is None or wanted.digest != record.digest:
             continue
-        drift = drift_of(record, _there(suspects[key]))
-        drift = minded(drift, record.body, ignores) if drift is not None else None
+        drift = drift_of(record, _observed_state(suspects[key]))
+        drift = without_ignored(drift, record.body, ignores) if drift is not None else None
         if drift is not None:
             yield drift, record.source
 
 
-def _there(seen: Seen | None) -> There | None:
-    return None if seen is None else There(seen.digest, seen.version, seen.body)
+def _observed_state(seen: Observation | None) -> ObservedState | None:
+    return None if seen is None else ObservedState(seen.digest, seen.version, seen.body)
 
 
-def _strangers(
-    settings: Settings, records: Records, seen: Iterable[Seen], ignores: Sequence[Ignore]
+def _unmanaged(
+    settings: Settings, records: Records, seen: Iterable[Observation], ignores: Sequence[Ignore]
 ) -> Iterator[tuple[Drift, str]]:
     """What is ours by its label, and neither recorded nor in Git, which can be said once every source was read.
 
@@ -126,12 +135,14 @@ def _strangers(
         return
     for each in seen:
         if records.desired.get(each.key) is None and not records.applied.exists(each.key):
-            drift = minded(Drift(each.key, each.location, Deviation.UNEXPECTED, each.digest), each.body, ignores)
+            drift = without_ignored(
+                Drift(each.key, each.location, DriftKind.UNEXPECTED, each.digest), each.body, ignores
+            )
             if drift is not None:
                 yield drift, ""
 
 
-class Lookout:
+class DriftMonitor:
     """Keeps what was found at the last look. Every method raises RecordsError."""
 
     def __init__(self, settings: Settings, records: Records, clock: Clock, engines: Mapping[str, Engine]) -> None:
@@ -139,23 +150,23 @@ class Lookout:
         self._records = records
         self._clock = clock
         self.engines = engines
-        self.unseen: dict[str, str] = {}
+        self.unreachable: dict[str, str] = {}
         """Locations that could not be looked at the last time, each with the reason."""
-        self.noted = False
+        self.health_changed = False
         """Whether anything was well or unwell otherwise at the last look than before."""
-        self._notes = Notes(records, settings, clock)
+        self._notes = ObservationRecorder(records, settings, clock)
 
     async def check(self) -> set[str]:
         """Look at every location and keep what differs; the names of the sources that have something to heal."""
-        found = await look(self._settings, self._records, self.engines)
-        self._tell_of_places(found)
-        self.unseen = found.unseen
-        self.noted = await asyncio.to_thread(self._notes.take, found.answers, self.engines)
+        found = await scan(self._settings, self._records, self.engines)
+        self._append_location_events(found)
+        self.unreachable = found.unreachable
+        self.health_changed = await asyncio.to_thread(self._notes.record, found.answers, self.engines)
         if not found.seen and not self._records.drifts.all():
             return set()
         return await asyncio.to_thread(self._keep, found)
 
-    def _keep(self, found: Look) -> set[str]:
+    def _keep(self, found: DriftScan) -> set[str]:
         records, now = self._records, self._clock.now()
         known = {(row.key, row.location): row for row in records.drifts.all()}
         changed: list[DriftRow] = []
@@ -169,8 +180,10 @@ class Lookout:
                 events += self._told(drift, row, old, now)
             if self._worth_a_run(row, old):
                 to_heal.add(source)
-        over = [row for row in known.values() if row.location not in found.unseen]
-        events += [_event("DriftOver", f"nothing differs any more{at_place(row.location)}", row, now) for row in over]
+        over = [row for row in known.values() if row.location not in found.unreachable]
+        events += [
+            _event("DriftOver", f"nothing differs any more{location_suffix(row.location)}", row, now) for row in over
+        ]
         with records.transaction() if changed or over else records.repeatable():
             if found.seen:
                 records.drifts.check(now)
@@ -178,39 +191,39 @@ class Lookout:
             for row in over:
                 records.drifts.remove(row.key, row.location)
             for row in (each for each in (*changed, *over) if each.source):
-                records.pending.add_many(row.source, [row.key])
-            self._tell(events, now)
+                records.status_queue.add_many(row.source, [row.key])
+            self._append_events(events, now)
         return to_heal
 
-    def _tell_of_places(self, found: Look) -> None:
+    def _append_location_events(self, found: DriftScan) -> None:
         """Tell of locations that cannot be looked at, and of those that can again."""
         now = self._clock.now()
-        lost = [(place, why) for place, why in found.unseen.items() if place not in self.unseen]
+        lost = [(place, why) for place, why in found.unreachable.items() if place not in self.unreachable]
         events = [Event(now, 0, f"location/{place}", "", "Warning", "LocationUnseen", why) for place, why in lost]
-        back = ((place, "it can be looked at again") for place in sorted(self.unseen.keys() & found.seen))
+        back = ((place, "it can be looked at again") for place in sorted(self.unreachable.keys() & found.seen))
         events += [Event(now, 0, f"location/{place}", "", "Normal", "LocationSeen", words) for place, words in back]
         if events:
-            self._tell(events, now)
+            self._append_events(events, now)
 
     def _judged(self, drift: Drift, row: DriftRow, now: float) -> DriftRow:
         """``row``, as fought over where it was healed too often."""
         if row.fought or not row.source or not self._settings.drift.heal:
             return row
         [record] = [each for each in self._records.applied.get(drift.key) if each.location == drift.location]
-        healed = self._records.heals.count(drift.key, drift.location, record.digest, now)
+        healed = self._records.heal_counts.count(drift.key, drift.location, record.digest, now)
         return msgspec.structs.replace(row, fought=healed >= self._settings.drift.most_heals)
 
     def _told(self, drift: Drift, row: DriftRow, old: DriftRow | None, now: float) -> Iterator[Event]:
         if old is None or old.packed != row.packed:
-            yield _event("DriftDetected", said(drift), row, now)
+            yield _event("DriftDetected", describe(drift), row, now)
         if row.fought and (old is None or not old.fought):
             often = f"healed {self._settings.drift.most_heals} times within an hour and changed again"
             yield _event("DriftFight", f"{often}; it is left alone until: reconciler retry {row.key}", row, now)
 
-    def _tell(self, events: list[Event], now: float) -> None:
+    def _append_events(self, events: list[Event], now: float) -> None:
         """The first of ``events``, and how many more there are: a lost location is thousands of them."""
-        more = len(events) - MOST_EVENTS
-        told = events[:MOST_EVENTS]
+        more = len(events) - MAX_EVENTS
+        told = events[:MAX_EVENTS]
         if more > 0:
             told.append(Event(now, 0, "", "", "Warning", "DriftDetected", f"and {more} more; see: reconciler drift"))
         self._records.events.add_many(told)

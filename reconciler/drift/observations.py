@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.protocol import Engine, Lasting, News, Seen
+from reconciler.engines.protocol import Engine, EngineEvent, Observation, SupportsLifecycle
 from reconciler.model.record import Health, Record
 from reconciler.records.store import Records
 from reconciler.records.tables.events import Event
@@ -20,16 +20,16 @@ _HEALTH_NEWS = {
 """Health of which the beginning is an event."""
 
 
-class Notes:
+class ObservationRecorder:
     """Keeps the records as the locations are. What an engine has shown before costs nothing."""
 
     def __init__(self, records: Records, settings: Settings, clock: Clock) -> None:
         self._records = records
         self._settings = settings
         self._clock = clock
-        self._known: dict[str, dict[str, Seen]] = {}
+        self._known: dict[str, dict[str, Observation]] = {}
 
-    def take(self, answers: Mapping[str, Sequence[Seen]], engines: Mapping[str, Engine]) -> bool:
+    def record(self, answers: Mapping[str, Sequence[Observation]], engines: Mapping[str, Engine]) -> bool:
         """Write down what is otherwise than before; whether anything is well or unwell now, or gone, that was not.
 
         Only news cost a flush to the disk: how resources are is seen again after a power cut. Raises RecordsError.
@@ -54,10 +54,10 @@ class Notes:
             records.events.trim(self._settings.events.keep)
         return turned
 
-    def _gone(self, place: str, answer: Sequence[Seen]) -> bool:
+    def _gone(self, place: str, answer: Sequence[Observation]) -> bool:
         return bool(self._known.get(place, {}).keys() - {str(each.key) for each in answer})
 
-    def _fresh(self, place: str, answer: Sequence[Seen]) -> list[Seen]:
+    def _fresh(self, place: str, answer: Sequence[Observation]) -> list[Observation]:
         """What has not been shown just so before; a resource without a record as yet is asked about again."""
         known = self._known.get(place, {})
         fresh = [each for each in answer if known.get(str(each.key)) != each]
@@ -67,21 +67,21 @@ class Notes:
         }
         return fresh
 
-    def _news(self, engine: Engine) -> list[News]:
-        return engine.news() if isinstance(engine, Lasting) else []
+    def _news(self, engine: Engine) -> list[EngineEvent]:
+        return engine.news() if isinstance(engine, SupportsLifecycle) else []
 
-    def _write(self, record: Record, seen: Seen) -> None:
+    def _write(self, record: Record, seen: Observation) -> None:
         self._records.applied.update_seen(record.key, record.location, seen.health, seen.state)
-        self._records.pending.add_many(record.source, [record.key])
+        self._records.status_queue.add_many(record.source, [record.key])
 
 
-def _is_of(record: Record, seen: Seen) -> bool:
+def _is_of(record: Record, seen: Observation) -> bool:
     """Whether ``seen`` says something new of just what was applied; an engine that tells no state leaves it alone."""
     same = (record.location, record.digest, record.version) == (seen.location, seen.digest, seen.version)
     return same and (record.health, record.state) != (seen.health, seen.state) and seen.state != b"{}"
 
 
-def _told(record: Record, seen: Seen, now: float) -> Iterator[Event]:
+def _told(record: Record, seen: Observation, now: float) -> Iterator[Event]:
     if record.health is seen.health or seen.health not in _HEALTH_NEWS:
         return
     kind, reason, word = _HEALTH_NEWS[seen.health]

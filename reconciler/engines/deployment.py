@@ -10,7 +10,7 @@ from reconciler.engines.workload_view import Container, WorkloadSpec, replicas_a
 from reconciler.model.key import Key
 
 
-class Place(msgspec.Struct, frozen=True):
+class DeploymentTarget(msgspec.Struct, frozen=True):
     """Where a workload is deployed: the location, the alias and version of its GVC, the domain of endpoints."""
 
     location: str
@@ -87,8 +87,8 @@ def read_deployment(state: bytes) -> Deployment | None:
         return None
 
 
-def deployed(
-    key: Key, version: int, spec: WorkloadSpec, place: Place, created: str, past: Deployment | None
+def build_deployment(
+    key: Key, version: int, spec: WorkloadSpec, place: DeploymentTarget, created: str, past: Deployment | None
 ) -> Deployment:
     """``key`` running at ``place`` in ``version``. Of ``past`` stay the executions, and when this version was made."""
     replicas = replicas_at(spec, place.location)
@@ -108,7 +108,7 @@ def deployed(
     )
 
 
-def executed(deployment: Deployment, key: Key, at: str, limit: int) -> tuple[Deployment, Execution]:
+def add_execution(deployment: Deployment, key: Key, at: str, limit: int) -> tuple[Deployment, Execution]:
     """``deployment`` after one more successful execution at ``at``, of which the last ``limit`` are kept."""
     past = deployment.status.job_executions
     number = int(past[-1].name.rpartition("-")[2]) + 1 if past else 1

@@ -22,7 +22,7 @@ class Result(StrEnum):
     WAITING = "waiting"
 
 
-class Seen(msgspec.Struct, frozen=True, gc=False):
+class Observation(msgspec.Struct, frozen=True, gc=False):
     """What an engine sees of one resource at its location; ``state`` is JSON in the shapes of 4-fields.md, 5 and 6.
 
     ``digest`` and ``version`` are those of the step that made it, as far as it is still so. Where they are not, and the
@@ -47,24 +47,24 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
     message: str = ""
     retry: bool = True
-    seen: Seen | None = None
-    also: tuple[Seen, ...] = ()
+    seen: Observation | None = None
+    also: tuple[Observation, ...] = ()
 
 
 class Engine(Protocol):
     """One location's way of making things so. ``perform`` must be safe to repeat; it raises EngineError to fail.
 
-    ``parallel`` steps are performed at once. An engine that is ``prompt`` never waits in ``perform``: its steps need
-    no task of their own and do not count against the limit on work in flight. Where it ``drifts``, what is there can
+    ``parallel`` steps are performed at once. An engine that is ``immediate`` never waits in ``perform``: its steps need
+    no task of their own and do not count against the limit on work in flight. Where it ``can_drift``, what is there can
     change without a step; one whose world is the record need not be observed for that.
     """
 
     name: str
     parallel: int
-    prompt: bool
-    drifts: bool
+    immediate: bool
+    can_drift: bool
 
-    async def observe(self) -> list[Seen]:
+    async def observe(self) -> list[Observation]:
         """What exists at the location; changes nothing."""
 
     async def perform(self, step: Step) -> Outcome:
@@ -74,7 +74,7 @@ class Engine(Protocol):
         """An imperative command (documents 1 and 2); raises EngineError."""
 
 
-class News(msgspec.Struct, frozen=True):
+class EngineEvent(msgspec.Struct, frozen=True):
     """Something that happened at a location and no step asked for; it becomes an event of the resource."""
 
     key: Key
@@ -84,7 +84,7 @@ class News(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class Lasting(Protocol):
+class SupportsLifecycle(Protocol):
     """An engine that works on between steps, from ``open`` to ``close``; what it runs goes on without it.
 
     All of these are called while nobody else reads the records.
@@ -99,12 +99,12 @@ class Lasting(Protocol):
     def refresh(self) -> None:
         """Look again at what is recorded without a place: GVCs, locations and secrets may have changed."""
 
-    def news(self) -> list[News]:
+    def news(self) -> list[EngineEvent]:
         """What happened since this was asked last, oldest first."""
 
 
 @runtime_checkable
-class Watched(Protocol):
+class SupportsWatch(Protocol):
     """An engine that notices by itself when its location changes, so that drift need not wait for the next look."""
 
     def changes(self) -> AsyncIterator[None]:

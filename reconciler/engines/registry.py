@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from reconciler.clock import Clock
-from reconciler.engines.context import Site
-from reconciler.engines.host.provisioning.secrets import Reveal
+from reconciler.engines.context import EngineContext
+from reconciler.engines.host.provisioning.secrets import SecretReader
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import UsageError
 from reconciler.records.store import Records
 from reconciler.settings import Settings
 
-MakeEngine = Callable[[Site], Engine]
+MakeEngine = Callable[[EngineContext], Engine]
 
 
-def _recorded(site: Site) -> Engine:
+def _recorded(site: EngineContext) -> Engine:
     return RecordedEngine(site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
 
 
-def _host(site: Site) -> Engine:
+def _host(site: EngineContext) -> Engine:
     from reconciler.engines.host.engine import HostEngine
     from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 
@@ -31,7 +31,7 @@ def _host(site: Site) -> Engine:
 ENGINES: Mapping[str, MakeEngine] = {"recorded": _recorded, "host": _host}
 
 
-def leaving(settings: Settings, records: Records, clock: Clock, reveal: Reveal) -> list[Engine]:
+def decommissioned_engines(settings: Settings, records: Records, clock: Clock, reveal: SecretReader) -> list[Engine]:
     """Engines that let go of what they ran at locations which are another engine's now (design: Records).
 
     A location that the settings no longer name keeps what runs there: nobody asked for an end to it.
@@ -39,19 +39,19 @@ def leaving(settings: Settings, records: Records, clock: Clock, reveal: Reveal) 
     root = settings.state / "host"
     places = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
     rebound = [place for place in places if place in settings.locations and settings.locations[place].engine != "host"]
-    return [_host(Site(records, place, settings, clock, reveal, leaving=True)) for place in rebound]
+    return [_host(EngineContext(records, place, settings, clock, reveal, decommissioning=True)) for place in rebound]
 
 
 def engines_for(
-    settings: Settings, records: Records, clock: Clock, reveal: Reveal, known: Mapping[str, MakeEngine] = ENGINES
+    settings: Settings, records: Records, clock: Clock, reveal: SecretReader, known: Mapping[str, MakeEngine] = ENGINES
 ) -> dict[str, Engine]:
     """One engine for each location that the settings bind, and the recorded one for what has no place.
 
     Raises UsageError for an engine that does not exist.
     """
-    made = {"": known["recorded"](Site(records, "", settings, clock, reveal))}
+    made = {"": known["recorded"](EngineContext(records, "", settings, clock, reveal))}
     for location, bound in settings.locations.items():
         if bound.engine not in known:
             raise UsageError(f"location {location}: there is no engine {bound.engine!r}; known are {', '.join(known)}")
-        made[location] = known[bound.engine](Site(records, location, settings, clock, reveal))
+        made[location] = known[bound.engine](EngineContext(records, location, settings, clock, reveal))
     return made

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reconciler.engines.protocol import Seen
-from reconciler.engines.volumes import VolumeSetState, bound, read_volumes, released
+from reconciler.engines.protocol import Observation
+from reconciler.engines.volumes import VolumeSetState, bind, read_volumes, release
 from reconciler.engines.workload_view import (
     VOLUME_SCHEME,
     mounted_volumesets,
@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 _MOUNT = VOLUME_SCHEME.encode()
 
 
-class Binding:
+class VolumeClaims:
     """The volume sets of one location and their users (4-fields.md, section 6)."""
 
     def __init__(self, records: Records, location: str, org: str) -> None:
@@ -40,10 +40,10 @@ class Binding:
         capacity = volumeset_spec(step.body).initial_capacity
         user = self._user(step.key, there.used_by_workload if there else "")
         if user is None:
-            return _encode(released(state, capacity))
-        return _encode(bound(state, self._link(user.key), self._replicas(user), capacity))
+            return _encode(release(state, capacity))
+        return _encode(bind(state, self._link(user.key), self._replicas(user), capacity))
 
-    def along(self, step: Step, past: Record | None) -> Iterator[Seen]:
+    def affected_volumesets(self, step: Step, past: Record | None) -> Iterator[Observation]:
         """The volume sets that change with the workload of ``step``: bound to its replicas, or let go."""
         after = () if step.action is Action.DELETE else _mounts(step.body)
         before = _mounts(past.body) if past else ()
@@ -52,7 +52,7 @@ class Binding:
             state = read_volumes(record.state) if record else None
             if record is None or state is None:
                 continue
-            changed = self._with_user(state, step, name in after, volumeset_spec(record.body).initial_capacity)
+            changed = self._rebound(state, step, name in after, volumeset_spec(record.body).initial_capacity)
             if changed != state:
                 yield _seen(record, changed)
 
@@ -77,18 +77,18 @@ class Binding:
     def _replicas(self, record: Record) -> int:
         return replicas_at(workload_spec(record.body), self._location)
 
-    def _with_user(self, state: VolumeSetState, step: Step, mounted: bool, capacity: float) -> VolumeSetState:
+    def _rebound(self, state: VolumeSetState, step: Step, mounted: bool, capacity: float) -> VolumeSetState:
         link = self._link(step.key)
         if mounted:
-            return bound(state, link, replicas_at(workload_spec(step.body), self._location), capacity)
-        return released(state, capacity) if state.used_by_workload == link else state
+            return bind(state, link, replicas_at(workload_spec(step.body), self._location), capacity)
+        return release(state, capacity) if state.used_by_workload == link else state
 
     def _link(self, key: Key) -> str:
         return f"/org/{self._org}/gvc/{key.gvc}/{key.kind}/{key.name}"
 
 
-def _seen(record: Record, state: VolumeSetState) -> Seen:
-    return Seen(record.key, record.location, record.health, _encode(state), record.digest, record.version)
+def _seen(record: Record, state: VolumeSetState) -> Observation:
+    return Observation(record.key, record.location, record.health, _encode(state), record.digest, record.version)
 
 
 def _mounts(body: bytes) -> tuple[str, ...]:

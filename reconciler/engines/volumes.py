@@ -63,7 +63,7 @@ def read_volumes(state: bytes) -> VolumeSetState | None:
         return None
 
 
-def bound(state: VolumeSetState, workload: str, replicas: int, capacity: float) -> VolumeSetState:
+def bind(state: VolumeSetState, workload: str, replicas: int, capacity: float) -> VolumeSetState:
     """``state`` with a volume for each of ``replicas`` of ``workload``; volumes beyond them stay, unbound.
 
     Every volume holds at least ``capacity``: one that a command or autoscaling grew beyond it keeps its size.
@@ -75,9 +75,9 @@ def bound(state: VolumeSetState, workload: str, replicas: int, capacity: float) 
     return VolumeSetState(state.name, volumes, workload)
 
 
-def released(state: VolumeSetState, capacity: float) -> VolumeSetState:
+def release(state: VolumeSetState, capacity: float) -> VolumeSetState:
     """``state`` with no workload: its volumes and what is on them stay."""
-    return bound(state, "", 0, capacity)
+    return bind(state, "", 0, capacity)
 
 
 def _kept(volume: Volume, replicas: int, capacity: float) -> Volume:
@@ -94,31 +94,31 @@ def on_volume(state: VolumeSetState, index: int, change: Callable[[Volume], Volu
     """``state`` with one volume changed. Raises EngineError where there is no such volume."""
     if all(volume.index != index for volume in state.volumes):
         indexes = ", ".join(str(volume.index) for volume in state.volumes) or "none"
-        raise refused(f"there is no volume {index} at {state.name}; there are: {indexes}", "VolumeNotFound")
+        raise rejected(f"there is no volume {index} at {state.name}; there are: {indexes}", "VolumeNotFound")
     volumes = tuple(change(volume) if volume.index == index else volume for volume in state.volumes)
     return msgspec.structs.replace(state, volumes=volumes)
 
 
-def expanded(volume: Volume, size: float) -> Volume:
+def expand(volume: Volume, size: float) -> Volume:
     """``volume`` grown to ``size`` (4-fields.md, section 6). Raises EngineError for a size that is no growth."""
     if volume.current_size >= size:
-        raise refused(f"volume {volume.index} has {volume.current_size:g} GB; newStorageCapacity must be larger")
+        raise rejected(f"volume {volume.index} has {volume.current_size:g} GB; newStorageCapacity must be larger")
     if size > MOST_CAPACITY:
-        raise refused(f"newStorageCapacity is {size:g}; a volume holds at most {MOST_CAPACITY} GB")
+        raise rejected(f"newStorageCapacity is {size:g}; a volume holds at most {MOST_CAPACITY} GB")
     return msgspec.structs.replace(_with_data(volume), current_size=size)
 
 
-def emptied(volume: Volume, capacity: float) -> Volume:
+def clear(volume: Volume, capacity: float) -> Volume:
     """``volume`` without its data; one in use gets an empty device of ``capacity`` at once (document 2)."""
     if volume.lifecycle is Lifecycle.BOUND:
         return msgspec.structs.replace(volume, current_size=capacity, current_bytes_used=0)
     return msgspec.structs.replace(volume, lifecycle=Lifecycle.DELETED, current_size=0, current_bytes_used=0)
 
 
-def snapshotted(volume: Volume, snapshot: Snapshot) -> Volume:
+def add_snapshot(volume: Volume, snapshot: Snapshot) -> Volume:
     """``volume`` with one more snapshot. Raises EngineError where the name is taken."""
     if any(one.name == snapshot.name for one in volume.volume_snapshots):
-        raise refused(f"volume {volume.index} has a snapshot {snapshot.name} already", "SnapshotExists")
+        raise rejected(f"volume {volume.index} has a snapshot {snapshot.name} already", "SnapshotExists")
     taken = msgspec.structs.replace(snapshot, size=_with_data(volume).current_size)
     return msgspec.structs.replace(volume, volume_snapshots=(*volume.volume_snapshots, taken))
 
@@ -130,21 +130,21 @@ def without_snapshot(volume: Volume, name: str) -> Volume:
     return msgspec.structs.replace(volume, volume_snapshots=kept)
 
 
-def restored(volume: Volume, name: str) -> Volume:
+def restore_snapshot(volume: Volume, name: str) -> Volume:
     """``volume`` as it was at the snapshot ``name``, never smaller than now. Raises EngineError where there is none."""
     snapshot = _snapshot(volume, name)
     lifecycle = Lifecycle.UNBOUND if volume.lifecycle is Lifecycle.DELETED else volume.lifecycle
     return msgspec.structs.replace(volume, lifecycle=lifecycle, current_size=max(volume.current_size, snapshot.size))
 
 
-def refused(message: str, reason: str = "InvalidCommand") -> EngineError:
+def rejected(message: str, reason: str = "InvalidCommand") -> EngineError:
     """A command that can never work as asked."""
     return EngineError(message, reason=reason, retry=False)
 
 
 def _with_data(volume: Volume) -> Volume:
     if volume.lifecycle is Lifecycle.DELETED:
-        raise refused(f"the storage of volume {volume.index} is deleted; restore a snapshot or let a replica use it")
+        raise rejected(f"the storage of volume {volume.index} is deleted; restore a snapshot or let a replica use it")
     return volume
 
 
@@ -152,4 +152,4 @@ def _snapshot(volume: Volume, name: str) -> Snapshot:
     for snapshot in volume.volume_snapshots:
         if snapshot.name == name:
             return snapshot
-    raise refused(f"volume {volume.index} has no snapshot {name}", "SnapshotNotFound")
+    raise rejected(f"volume {volume.index} has no snapshot {name}", "SnapshotNotFound")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.logql.regex import ExpressionError, compiled
-from reconciler.model.suggest import most_like
+from reconciler.model.suggest import closest
 
 LABELS = ("gvc", "workload", "location", "replica", "container")
 """What streams are told apart by."""
@@ -153,7 +153,7 @@ class _Reading:
         self._skip()
         name = self._match(_NAME, f"a label is missing here: {', '.join(LABELS)}")
         if name not in LABELS:
-            close = most_like(name, LABELS)
+            close = closest(name, LABELS)
             advice = f"did you mean {close}?" if close else f"there are {', '.join(LABELS)}"
             raise QueryError(f"there is no label {name}; {advice}", self._at - len(name))
         self._skip()

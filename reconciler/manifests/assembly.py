@@ -14,33 +14,33 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.documents.rules import RULES as READING
-from reconciler.manifests.change_set import Delta, Index, Known, Loose
-from reconciler.manifests.decoder import Broken, Decoded, formed_again
+from reconciler.manifests.change_set import ChangeSet, Index, IndexedResource, PartialDocument
+from reconciler.manifests.decoder import Broken, Decoded, renormalize
 from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import GVC_SCOPED, Key, Kind
-from reconciler.model.resource import OPEN_GVC, Manifest, Question, Reference, Resource
+from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, Resource
 from reconciler.model.revision import FileChange
-from reconciler.model.rule import refused
+from reconciler.model.rule import error_rule
 
-MOST_SAID = 80
+MAX_LISTED = 80
 """Characters of a kind and name that are said as they are, more than any that is allowed has."""
 
 RULES = (
-    refused(
+    error_rule(
         "gvc-missing",
         "A workload, an identity or a volume set says its GVC, or lies in or below a directory with the manifest of "
         "one.",
         "Without a GVC it has neither a place to run nor a full name.",
         "4-fields.md, section 1",
     ),
-    refused(
+    error_rule(
         "gvc-ambiguous",
         "Where the directory is to say the GVC, the nearest one with any holds exactly one.",
         "With two, it would be a matter of chance which of them gets the resource.",
         "4-fields.md, section 1",
     ),
-    refused(
+    error_rule(
         "duplicate-resource",
         "A resource is declared once, in one file of one source.",
         "Two declarations would be applied in turn for ever, each undoing the other.",
@@ -51,11 +51,11 @@ RULES = (
 
 _UNREADABLE = frozenset(rule.id for rule in READING)
 """Faults that may hide a whole document."""
-_OPEN = msgspec.json.encode(OPEN_GVC)[1:-1]
+_OPEN = msgspec.json.encode(GVC_PLACEHOLDER)[1:-1]
 Decode = Callable[[Sequence[FileChange]], Iterator[tuple[FileChange, Decoded]]]
 
 
-def assemble(source: str, changes: Sequence[FileChange], decode: Decode, index: Index) -> Delta:
+def assemble(source: str, changes: Sequence[FileChange], decode: Decode, index: Index) -> ChangeSet:
     """Decode the changed files, find each manifest's GVC, and tell what is declared twice."""
     return _Assembly(source, index, decode).run(changes)
 
@@ -68,10 +68,10 @@ def directory_of(path: str) -> str:
 def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
     """``manifest`` as a resource of the file ``path``, its open GVC filled in."""
     body, references = manifest.body, manifest.references
-    if manifest.gvc == OPEN_GVC:
+    if manifest.gvc == GVC_PLACEHOLDER:
         body = body.replace(_OPEN, gvc.encode())
         if manifest.unsorted:
-            body = formed_again(manifest.kind, body)
+            body = renormalize(manifest.kind, body)
         references = _all_in_gvc(references, gvc)
         if manifest.mixed:
             references = tuple(sorted(references))
@@ -85,23 +85,23 @@ def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
 @lru_cache(maxsize=256)
 def _all_in_gvc(references: tuple[Reference, ...], gvc: str) -> tuple[Reference, ...]:
     """Kept a while: what stands in one directory mostly refers to the same, and then shares it."""
-    return tuple([_in_gvc(each, gvc) if OPEN_GVC in each.target else each for each in references])
+    return tuple([_in_gvc(each, gvc) if GVC_PLACEHOLDER in each.target else each for each in references])
 
 
 @lru_cache(maxsize=256)
-def _all_asked_in_gvc(questions: tuple[Question, ...], gvc: str) -> tuple[Question, ...]:
+def _all_asked_in_gvc(questions: tuple[LookupRequest, ...], gvc: str) -> tuple[LookupRequest, ...]:
     return tuple([_asked_in_gvc(each, gvc) for each in questions])
 
 
 def _in_gvc(reference: Reference, gvc: str) -> Reference:
-    return Reference(reference.target.replace(OPEN_GVC, gvc), reference.pointer, reference.bond)
+    return Reference(reference.target.replace(GVC_PLACEHOLDER, gvc), reference.pointer, reference.bond)
 
 
-def _asked_in_gvc(question: Question, gvc: str) -> Question:
-    if OPEN_GVC not in question.target and OPEN_GVC not in question.detail:
+def _asked_in_gvc(question: LookupRequest, gvc: str) -> LookupRequest:
+    if GVC_PLACEHOLDER not in question.target and GVC_PLACEHOLDER not in question.detail:
         return question
-    target, detail = question.target.replace(OPEN_GVC, gvc), question.detail.replace(OPEN_GVC, gvc)
-    return Question(question.rule, target, question.pointer, detail)
+    target, detail = question.target.replace(GVC_PLACEHOLDER, gvc), question.detail.replace(GVC_PLACEHOLDER, gvc)
+    return LookupRequest(question.rule, target, question.pointer, detail)
 
 
 class _Claim(NamedTuple):
@@ -117,11 +117,11 @@ class _Assembly:
         self.source = source
         self.index = index
         self.decode = decode
-        self.delta = Delta()
+        self.change_set = ChangeSet()
         self.changed: set[str] = set()
         self.manifests: list[tuple[str, str, Manifest]] = []
         self.references: dict[tuple[Reference, ...], tuple[Reference, ...]] = {}
-        self.questions: dict[tuple[Question, ...], tuple[Question, ...]] = {}
+        self.questions: dict[tuple[LookupRequest, ...], tuple[LookupRequest, ...]] = {}
         self.declared: dict[str, list[str]] = defaultdict(list)
         self.nearest: dict[str, tuple[str, list[str]]] = {}
         self.clashes: dict[str, list[_Claim]] = defaultdict(list)
@@ -129,7 +129,7 @@ class _Assembly:
         self.unclear: set[str] = set()
         self.first = index.empty()
 
-    def run(self, changes: Sequence[FileChange]) -> Delta:
+    def run(self, changes: Sequence[FileChange]) -> ChangeSet:
         moved = self._take(changes)
         if moved:
             self._take(self._affected(moved))
@@ -139,20 +139,20 @@ class _Assembly:
             # Each goes as its resource comes: 100,000 bodies need not be there twice, nor their pages be asked for.
             self._place(*self.manifests.pop())
         for key, claims in self.clashes.items():
-            self._clash(key, claims)
-        self._doubt()
-        self.delta.findings.sort()
-        return self.delta
+            self._report_duplicate(key, claims)
+        self._record_unresolved()
+        self.change_set.findings.sort()
+        return self.change_set
 
     def _take(self, changes: Sequence[FileChange]) -> set[str]:
         """Decode ``changes``; the directories whose set of GVCs is not what it was."""
         self.changed.update(change.path for change in changes)
         known = self.index.at_paths(self.source, [change.path for change in changes if change.before])
-        self.delta.before.update((entry.key, entry) for entry in known)
+        self.change_set.previous.update((entry.key, entry) for entry in known)
         fresh: dict[str, list[str]] = defaultdict(list)
         for change, decoded in self.decode([change for change in changes if change.after]):
-            self.delta.documents += decoded.documents
-            fresh[directory_of(change.path)] += self._note(change, decoded)
+            self.change_set.documents += decoded.documents
+            fresh[directory_of(change.path)] += self._collect(change, decoded)
         stale: dict[str, list[str]] = defaultdict(list)
         for entry in known:
             name, place = entry.key.removeprefix("gvc/"), directory_of(entry.path)
@@ -162,10 +162,10 @@ class _Assembly:
             self.declared[directory].extend(names)
         return {place for place in {*fresh, *stale} if sorted(fresh[place]) != sorted(stale[place])}
 
-    def _note(self, change: FileChange, decoded: Decoded) -> list[str]:
+    def _collect(self, change: FileChange, decoded: Decoded) -> list[str]:
         """Take in what one file says; the names of the GVCs that it declares, sound or not."""
         for manifest in decoded.manifests:
-            self.manifests.append((change.path, change.after, self._sparing(manifest)))
+            self.manifests.append((change.path, change.after, self._interned(manifest)))
         names = [manifest.name for manifest in decoded.manifests if manifest.kind is Kind.GVC]
         if decoded.faults or decoded.broken or decoded.documents > len(decoded.manifests):
             names += self._note_faults(change, decoded)
@@ -173,33 +173,35 @@ class _Assembly:
 
     def _note_faults(self, change: FileChange, decoded: Decoded) -> list[str]:
         """Take in what is wrong with one file; the names of the GVCs that it means to declare."""
-        self.delta.findings.extend(Finding.at(change.path, fault) for fault in decoded.faults)
+        self.change_set.findings.extend(Finding.at(change.path, fault) for fault in decoded.faults)
         lost = decoded.documents > len(decoded.manifests) + len(decoded.broken)
         if lost or any(fault.rule in _UNREADABLE for fault in decoded.faults):
             self.unclear.add(directory_of(change.path))
         self.broken.extend((change, each) for each in decoded.broken)
         return [each.key.removeprefix("gvc/") for each in decoded.broken if each.key.startswith("gvc/")]
 
-    def _sparing(self, manifest: Manifest) -> Manifest:
+    def _interned(self, manifest: Manifest) -> Manifest:
         """``manifest`` with the references and questions of an equal one: of 100,000, mostly made from a few patterns,
         each its own would be 2 KB more in memory, at more cost for the pages than for the looking up."""
         references = self.references.setdefault(manifest.references, manifest.references)
         questions = self.questions.setdefault(manifest.questions, manifest.questions)
         return msgspec.structs.replace(manifest, references=references, questions=questions)
 
-    def _doubt(self) -> None:
+    def _record_unresolved(self) -> None:
         for change, each in self.broken:
             _, names = self._gvcs_at(directory_of(change.path))
             kind, gvc, *name = each.key.split("/", 2)
-            if gvc == OPEN_GVC and len(names) != 1:
+            if gvc == GVC_PLACEHOLDER and len(names) != 1:
                 self._inferred(change.path, each.line, f"{kind} {name[0]}")
-            self.delta.doubtful.update(each.key.replace(OPEN_GVC, name) for name in names or [""])
-            if (each.references or each.questions) and (len(names) == 1 or OPEN_GVC not in each.key):
+            self.change_set.unresolved.update(each.key.replace(GVC_PLACEHOLDER, name) for name in names or [""])
+            if (each.references or each.questions) and (len(names) == 1 or GVC_PLACEHOLDER not in each.key):
                 gvc = names[0] if names else ""
                 references = tuple(_in_gvc(reference, gvc) for reference in each.references)
-                key = each.key.replace(OPEN_GVC, gvc)
+                key = each.key.replace(GVC_PLACEHOLDER, gvc)
                 asked = tuple(_asked_in_gvc(question, gvc) for question in each.questions)
-                self.delta.loose.append(Loose(key, change.path, change.after, each.position, references, asked))
+                self.change_set.partial_documents.append(
+                    PartialDocument(key, change.path, change.after, each.position, references, asked)
+                )
 
     def _affected(self, directories: Iterable[str]) -> list[FileChange]:
         """Unchanged files that may now belong to another GVC."""
@@ -211,29 +213,29 @@ class _Assembly:
 
     def _place(self, path: str, blob: str, manifest: Manifest) -> None:
         gvc = manifest.gvc
-        if manifest.kind in GVC_SCOPED and gvc == OPEN_GVC:
+        if manifest.kind in GVC_SCOPED and gvc == GVC_PLACEHOLDER:
             gvc = self._inferred(path, manifest.line, f"{manifest.kind} {manifest.name}")
             if not gvc:
                 return
         resource = resource_of(manifest, gvc, path, blob)
         key = str(resource.key)
-        if key in self.delta.added or self._elsewhere(key) is not None:
+        if key in self.change_set.added or self._declared_elsewhere(key) is not None:
             self.clashes[key].append(_Claim(path, manifest.line, resource))
             return
-        self.delta.added[key] = resource
+        self.change_set.added[key] = resource
 
-    def _elsewhere(self, key: str) -> Known | None:
+    def _declared_elsewhere(self, key: str) -> IndexedResource | None:
         """What is known of a declaration of ``key`` in a file that has not changed, or in another source."""
-        if self.first or key in self.delta.before:
+        if self.first or key in self.change_set.previous:
             return None
         known = self.index.get(key)
         if known is None or (known.source == self.source and known.path in self.changed):
             return None
         return known
 
-    def _clash(self, key: str, claims: list[_Claim]) -> None:
+    def _report_duplicate(self, key: str, claims: list[_Claim]) -> None:
         """Every claim but the first names the first; that of another source comes before all."""
-        known, placed = self._elsewhere(key), self.delta.added.pop(key, None)
+        known, placed = self._declared_elsewhere(key), self.change_set.added.pop(key, None)
         where = ""
         if placed is not None:
             claims.append(_Claim(placed.path, placed.line, placed))
@@ -246,7 +248,7 @@ class _Assembly:
             first = claims.pop(0)
             where = f"{first.path}:{first.line}"
             if first.resource is not None:
-                self.delta.added[key] = first.resource
+                self.change_set.added[key] = first.resource
         for claim in claims:
             self._finding(claim.path, claim.line, "duplicate-resource",
                           f"{key} is declared twice: here and at {where}", "keep one of the two", key)  # fmt: skip
@@ -256,7 +258,7 @@ class _Assembly:
         place, names = self._gvcs_at(directory_of(path))
         if len(names) == 1:
             return names[0]
-        if len(what) > MOST_SAID or not what.isprintable():
+        if len(what) > MAX_LISTED or not what.isprintable():
             what = quoted(what)
         if names:
             found = ", ".join(sorted(names))
@@ -280,7 +282,7 @@ class _Assembly:
         found = self.nearest.get(directory)
         if found is None:
             unchanged = self.index.gvcs_in(self.source, directory)
-            names = [name for name in unchanged if f"gvc/{name}" not in self.delta.before]
+            names = [name for name in unchanged if f"gvc/{name}" not in self.change_set.previous]
             names += self.declared.get(directory, [])
             above = directory_of(directory)
             found = (directory, names) if names or not directory else self._gvcs_at(above)
@@ -288,4 +290,4 @@ class _Assembly:
         return found
 
     def _finding(self, path: str, line: int, rule: str, message: str, suggestion: str, key: str = "") -> None:
-        self.delta.findings.append(Finding(path, line, 1, rule, Severity.ERROR, message, suggestion, key))
+        self.change_set.findings.append(Finding(path, line, 1, rule, Severity.ERROR, message, suggestion, key))

@@ -8,10 +8,10 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from reconciler.model.finding import Finding
-from reconciler.model.resource import Question, Reference, Resource
+from reconciler.model.resource import LookupRequest, Reference, Resource
 
 
-class Known(Protocol):
+class IndexedResource(Protocol):
     """A resource of the last good revision, as the index tells of it."""
 
     @property
@@ -49,10 +49,10 @@ class Index(Protocol):
     def empty(self) -> bool:
         """Whether nothing is known of any source."""
 
-    def get(self, key: str) -> Known | None:
+    def get(self, key: str) -> IndexedResource | None:
         """What is known of ``key``, of whatever source."""
 
-    def at_paths(self, source: str, paths: Iterable[str]) -> Sequence[Known]:
+    def at_paths(self, source: str, paths: Iterable[str]) -> Sequence[IndexedResource]:
         """What the files at ``paths`` ask for."""
 
     def gvcs_in(self, source: str, directory: str) -> Sequence[str]:
@@ -62,7 +62,7 @@ class Index(Protocol):
         """Files in ``directory`` or deeper that ask for anything."""
 
 
-class Loose(NamedTuple):
+class PartialDocument(NamedTuple):
     """A document with faults, of which only the links and what the rules ask could be read."""
 
     key: str
@@ -70,33 +70,33 @@ class Loose(NamedTuple):
     blob: str
     position: int
     references: tuple[Reference, ...]
-    questions: tuple[Question, ...]
+    questions: tuple[LookupRequest, ...]
 
 
-class Delta(msgspec.Struct):
+class ChangeSet(msgspec.Struct):
     """The difference that a revision makes: resources that changed files hold now, and what they held before.
 
-    ``doubtful`` are keys that faulty documents mean to have: links to them are not faults of their own. ``loose`` are
-    those documents, with their links.
+    ``unresolved`` are keys that faulty documents mean to have: links to them are not faults of their own.
+    ``partial_documents`` are those documents, with their links.
     """
 
     added: dict[str, Resource] = {}
-    before: dict[str, Known] = {}
-    doubtful: set[str] = set()
-    loose: list[Loose] = []
+    previous: dict[str, IndexedResource] = {}
+    unresolved: set[str] = set()
+    partial_documents: list[PartialDocument] = []
     findings: list[Finding] = []
     documents: int = 0
 
     def removed(self) -> list[str]:
         """Keys that the changed files held and nothing holds now."""
-        return [key for key in self.before if key not in self.added]
+        return [key for key in self.previous if key not in self.added]
 
 
-def keys_touched(delta: Delta) -> Mapping[str, Resource | None]:
+def keys_touched(delta: ChangeSet) -> Mapping[str, Resource | None]:
     """Every key whose resource is not what it was: its resource now, None where it is gone."""
     touched: dict[str, Resource | None] = dict.fromkeys(delta.removed())
     for key, resource in delta.added.items():
-        known = delta.before.get(key)
+        known = delta.previous.get(key)
         if known is None or known.digest != resource.digest:
             touched[key] = resource
     return touched

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reconciler.documents.ignore_comments import MARK, Ignored, comments
+from reconciler.documents.ignore_comments import MARK, IgnoreComments, comments
 from reconciler.documents.reader import read
 from reconciler.documents.types import Document, Reading
-from reconciler.manifests.document import Decoding, Site
+from reconciler.manifests.document import DocumentDecoder, SourceFile
 from reconciler.manifests.field_schema import shape_of
-from reconciler.manifests.normalize import Dialect, Former
+from reconciler.manifests.normalize import ManifestContext, Normalizer
 from reconciler.model.finding import Fault, Severity
 from reconciler.model.key import Kind
-from reconciler.model.resource import Manifest, Question, Reference
-from reconciler.model.rule import Rule, refused
-from reconciler.model.suggest import most_like
+from reconciler.model.resource import LookupRequest, Manifest, Reference
+from reconciler.model.rule import Rule, error_rule
+from reconciler.model.suggest import closest
 from reconciler.sops.result import MARK as ENCRYPTED
-from reconciler.sops.result import Opened
+from reconciler.sops.result import DecryptedDocument
 from reconciler.sops.rules import RULES as SECRET_RULES
 
 MOST_FAULTS = 500
@@ -30,20 +30,20 @@ MOST_PARTIAL = 10
 _ENVELOPE = "4-fields.md, section 1"
 
 RULES = (
-    refused(
+    error_rule(
         "too-many-faults",
         f"A file has at most {MOST_FAULTS} faults.",
         "With more, what is wrong is probably one and the same thing. Mend it in one place, and the rest is looked at.",
         "reconciler, limits of the reader",
     ),
-    refused(
+    error_rule(
         "not-a-mapping",
         "A manifest is a mapping of fields to values.",
         "A text or a list has no fields, so nothing says what it is. Name files that are no manifests in "
         ".reconcilerignore.",
         _ENVELOPE,
     ),
-    refused(
+    error_rule(
         "unknown-kind",
         "The kind of a manifest is one of the platform's kinds, in lower case.",
         "The kind decides what all other fields mean.",
@@ -57,13 +57,13 @@ RULES = (
         "could be changed here.",
         _ENVELOPE,
     ),
-    refused(
+    error_rule(
         "built-in-tag",
         "Of the tags that begin with platform/, a manifest carries only those that are made for it.",
         "The others are the platform's own notes, which it writes anew; what stands here would be lost.",
         "4-fields.md, sections 1 and 9",
     ),
-    refused(
+    error_rule(
         "bad-link",
         "A link is written in one of the forms of links: //KIND/NAME, //gvc/GVC/KIND/NAME, or the long one beginning "
         "with /org/.",
@@ -94,7 +94,7 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
     key: str
     position: int
     references: tuple[Reference, ...] = ()
-    questions: tuple[Question, ...] = ()
+    questions: tuple[LookupRequest, ...] = ()
     line: int = 1
 
 
@@ -110,51 +110,55 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
     broken: tuple[Broken, ...] = ()
 
 
-def decode(raw: bytes, dialect: Dialect) -> Decoded:
+def decode(raw: bytes, dialect: ManifestContext) -> Decoded:
     """Read, check and normalise one file; every fault in it is reported, and only sound documents become manifests."""
     reading = read(raw)
     manifests: list[Manifest] = []
     faults = list(reading.faults)
     owned: list[tuple[Document, str]] = []
     broken: list[Broken] = []
-    site = Site(raw)
+    site = SourceFile(raw)
     opened = _opened(raw, reading, dialect) if ENCRYPTED in raw else {}
     for document in reading.documents:
-        one = Decoding(site, document, dialect, opened.get(document.index))
+        one = DocumentDecoder(site, document, dialect, opened.get(document.index))
         manifest = one.manifest()
         if manifest is not None:
             manifests.append(manifest)
-        elif one.named:
-            broken.append(Broken(one.named, document.index, one.loose, one.asked, document.line))
+        elif one.intended_key:
+            broken.append(
+                Broken(one.intended_key, document.index, one.partial_references, one.questions, document.line)
+            )
         faults.extend(one.faults)
-        owned.extend((document, name) for name in one.owned)
+        owned.extend((document, name) for name in one.server_owned)
         if len(faults) > MOST_FAULTS:
             message = f"this file has more than {MOST_FAULTS} faults; what follows is not looked at"
             faults.append(Fault("too-many-faults", message, faults[-1].line, faults[-1].column))
             break
     for document in reading.partial[:MOST_PARTIAL]:
-        one = Decoding(site, document, dialect)
-        one.glean()
-        if one.named:
-            broken.append(Broken(one.named, document.index, one.loose, one.asked, document.line))
+        one = DocumentDecoder(site, document, dialect)
+        one.collect_partial()
+        if one.intended_key:
+            broken.append(
+                Broken(one.intended_key, document.index, one.partial_references, one.questions, document.line)
+            )
         faults.extend(one.faults)
     if owned:
         faults.append(_owned_notice(site, owned))
     if MARK in raw:
         faults.extend(_idle_comments(raw))
     if dialect.scheme != "platform":
-        faults = [_respelled(fault, dialect.prefix) for fault in faults]
+        faults = [_with_platform_scheme(fault, dialect.prefix) for fault in faults]
     told = tuple(sorted(_told(faults, raw), key=lambda fault: (fault.line, fault.column))) if faults else ()
     return Decoded(tuple(manifests), told, len(reading.documents), tuple(broken))
 
 
-def _opened(raw: bytes, reading: Reading, dialect: Dialect) -> dict[int, Opened]:
+def _opened(raw: bytes, reading: Reading, dialect: ManifestContext) -> dict[int, DecryptedDocument]:
     from reconciler.sops.decrypt import open_all
 
     return open_all(raw, reading, dialect.keyring)
 
 
-def _respelled(fault: Fault, prefix: str) -> Fault:
+def _with_platform_scheme(fault: Fault, prefix: str) -> Fault:
     """``fault`` as people say it who write ``prefix`` where others write platform://."""
     message, hint = (text.replace("platform://", prefix) for text in (fault.message, fault.suggestion))
     return msgspec.structs.replace(fault, message=message, suggestion=hint)
@@ -162,7 +166,7 @@ def _respelled(fault: Fault, prefix: str) -> Fault:
 
 def _told(faults: list[Fault], raw: bytes) -> Iterator[Fault]:
     """Those of ``faults`` that no comment silences."""
-    ignored = Ignored(raw)
+    ignored = IgnoreComments(raw)
     return (each for each in faults if each.severity is Severity.ERROR or (each.line, each.rule) not in ignored)
 
 
@@ -181,18 +185,18 @@ def _idle_comments(raw: bytes) -> Iterator[Fault]:
             message = f"this comment does not say why `{comment.rule}` does not matter here"
         else:
             continue
-        near = most_like(comment.rule[:60], mild) or "RULE"
+        near = closest(comment.rule[:60], mild) or "RULE"
         name = comment.rule if comment.rule in mild else near
         yield Fault("ignore-comment", message, comment.line, comment.column,
                     f"write `# reconciler: ignore {name} REASON`", Severity.WARNING)  # fmt: skip
 
 
-def formed_again(kind: Kind, body: bytes) -> bytes:
+def renormalize(kind: Kind, body: bytes) -> bytes:
     """``body``, in normal form but for the order of its links, in normal form."""
-    return _encode(Former(Dialect("")).form(shape_of(str(kind)), msgspec.json.decode(body)))
+    return _encode(Normalizer(ManifestContext("")).normalize(shape_of(str(kind)), msgspec.json.decode(body)))
 
 
-def _owned_notice(site: Site, owned: list[tuple[Document, str]]) -> Fault:
+def _owned_notice(site: SourceFile, owned: list[tuple[Document, str]]) -> Fault:
     document, name = owned[0]
     names = ", ".join(sorted({name for _, name in owned}))
     line, column = site.places(document).key((name,))

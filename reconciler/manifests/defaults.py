@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from reconciler.manifests.normalize import Dialect, translate
+from reconciler.manifests.normalize import ManifestContext, translate
 from reconciler.model.key import Kind
 
 Body = dict[str, Any]
 
 
-def complete(kind: Kind, body: Body, dialect: Dialect) -> None:
+def apply_defaults(kind: Kind, body: Body, dialect: ManifestContext) -> None:
     """Fill in place what the schema of ``kind`` cannot: defaults that other fields decide."""
     body.setdefault("description", body["name"])
     fill = _COMPLETE.get(kind)
@@ -19,7 +19,7 @@ def complete(kind: Kind, body: Body, dialect: Dialect) -> None:
         fill(body, dialect)
 
 
-def prepare(kind: Kind, body: Body) -> Body:
+def upgrade_deprecated(kind: Kind, body: Body) -> Body:
     """``body`` in today's spelling, before the schema's defaults go in: the deprecated ``port`` as ``ports``."""
     if kind is not Kind.WORKLOAD:
         return body
@@ -66,7 +66,7 @@ def _with_metric(options: Body, workload_type: str) -> Body:
     return {**options, "autoscaling": autoscaling, "capacityAI": capacity_ai}
 
 
-def _workload(body: Body, dialect: Dialect) -> None:
+def _workload(body: Body, dialect: ManifestContext) -> None:
     spec = body["spec"]
     for container in spec["containers"]:
         _container(container, dialect)
@@ -95,7 +95,7 @@ _PROBE = {
 }
 
 
-def _container(container: Body, dialect: Dialect) -> None:
+def _container(container: Body, dialect: ManifestContext) -> None:
     image = container["image"]
     if image.startswith("//"):
         container["image"] = f"/org/{dialect.org}/{image[2:]}"
@@ -115,9 +115,9 @@ def _probe_port(probe: Body, port: int) -> None:
             probe[form] = {"port": port, **probe[form]}
 
 
-def _policy(body: Body, _: Dialect) -> None:
+def _policy(body: Body, _: ManifestContext) -> None:
     if "targetQuery" in body:
         body["targetQuery"].setdefault("kind", body["targetKind"])
 
 
-_COMPLETE: dict[Kind, Callable[[Body, Dialect], None]] = {Kind.WORKLOAD: _workload, Kind.POLICY: _policy}
+_COMPLETE: dict[Kind, Callable[[Body, ManifestContext], None]] = {Kind.WORKLOAD: _workload, Kind.POLICY: _policy}

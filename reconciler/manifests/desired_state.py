@@ -7,12 +7,12 @@ from typing import Protocol
 
 import msgspec
 
-from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.context import RuleContext
 from reconciler.model.finding import Pointer
 from reconciler.model.resource import Reference, Resource
 
 
-class Site(msgspec.Struct, frozen=True):
+class ResourceLocation(msgspec.Struct, frozen=True):
     """Where a resource is written: enough to find the line of any of its values.
 
     ``source`` names the source where that is another one, whose files cannot be read here.
@@ -24,16 +24,16 @@ class Site(msgspec.Struct, frozen=True):
     source: str = ""
 
 
-class Desired(World, Protocol):
+class DesiredState(RuleContext, Protocol):
     """The whole desired state as it would be after the change, and what exists besides."""
 
-    def expect(self, keys: Iterable[str]) -> None:
+    def prefetch(self, keys: Iterable[str]) -> None:
         """Be told which keys are asked about next, so that they can be read together."""
 
     def exists(self, target: str) -> bool:
         """Whether a link to ``target`` is satisfied."""
 
-    def nothing_else(self) -> bool:
+    def is_first_load(self) -> bool:
         """Whether the change is all that is desired."""
 
     def resource(self, key: str) -> Resource | None:
@@ -42,20 +42,20 @@ class Desired(World, Protocol):
     def referrers(self, target: str) -> Sequence[str]:
         """Keys of unchanged resources that refer to ``target``."""
 
-    def searching(self) -> Sequence[str]:
+    def gvcs_with_location_query(self) -> Sequence[str]:
         """Keys of all GVCs that find locations by a query."""
 
     def references_before(self, key: str) -> Sequence[Reference]:
         """What a resource referred to in the last good revision."""
 
-    def site(self, key: str) -> Site:
+    def site(self, key: str) -> ResourceLocation:
         """Where an existing resource is written."""
 
-    def similar(self, target: str) -> Sequence[str]:
+    def similar_keys(self, target: str) -> Sequence[str]:
         """Keys that somebody who wrote ``target`` may have meant."""
 
-    def place(self, site: Site, pointer: Pointer) -> tuple[int, int]:
+    def position(self, site: ResourceLocation, pointer: Pointer) -> tuple[int, int]:
         """Line and column of a value."""
 
-    def ignored(self, site: Site, line: int, rule: str) -> bool:
+    def ignored(self, site: ResourceLocation, line: int, rule: str) -> bool:
         """Whether a comment silences the warnings of a rule on a line."""

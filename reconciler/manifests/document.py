@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from reconciler.documents.locator import Locator
-from reconciler.documents.positions import Places
+from reconciler.documents.positions import Positions
 from reconciler.documents.schema.validator import MOST, checker
-from reconciler.documents.types import Document, unread
+from reconciler.documents.types import Document, unreadable_paths
 from reconciler.manifests import defaults
-from reconciler.manifests.encrypted import held_wrong, hidden_in, is_readable, known_name, place_of, seen
+from reconciler.manifests.encrypted import encryption_findings, hidden_in, is_readable, known_name, place_of, seen
 from reconciler.manifests.field_schema import secret_shape, shape_of
-from reconciler.manifests.normalize import Dialect, Former, depends_on, respelled, whole_numbers
-from reconciler.manifests.rule_check import Torn, judge, mended, missing, torn_by, within
-from reconciler.manifests.secret_values import masked, seal_of
+from reconciler.manifests.normalize import ManifestContext, Normalizer, depends_on, respelled, whole_numbers
+from reconciler.manifests.rule_check import InvalidValue, check_rules, invalid_of, missing, within, without_invalid
+from reconciler.manifests.secret_values import encode_secret_data, masked
 from reconciler.model.finding import Fault, Pointer, Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
-from reconciler.model.resource import OPEN_GVC, Manifest, Question, Reference, pointer_parts
-from reconciler.model.suggest import most_like
+from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, pointer_parts
+from reconciler.model.suggest import closest
 from reconciler.sops.metadata import FIELD
-from reconciler.sops.result import LOCKED, Opened, Trouble
+from reconciler.sops.result import LOCKED, DecryptedDocument, SopsProblem
 
 if TYPE_CHECKING:
-    from reconciler.documents.schema.dialect import Breach
+    from reconciler.documents.schema.dialect import SchemaError
 
 SERVER_OWNED = frozenset({"id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys"})
 """Fields that an exported manifest carries and nobody can ask for (4-fields.md, section 1)."""
@@ -42,34 +42,36 @@ _WHOLE_FLOAT = re.compile(rb"\.0[,}\]]").search
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class Site:
+class SourceFile:
     """The file, parsed again for places only when something is wrong."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
         self._locator: Locator | None = None
 
-    def places(self, document: Document) -> Places:
+    def places(self, document: Document) -> Positions:
         """Where the values of ``document`` stand."""
         if self._locator is None:
             self._locator = Locator(self._raw)
         return self._locator.of(document.index)
 
 
-class Decoding:
+class DocumentDecoder:
     """One document on its way to a manifest."""
 
-    def __init__(self, site: Site, document: Document, dialect: Dialect, opened: Opened | None = None) -> None:
+    def __init__(
+        self, site: SourceFile, document: Document, dialect: ManifestContext, opened: DecryptedDocument | None = None
+    ) -> None:
         self.site = site
         self.document = document
         self.dialect = dialect
         self.opened = opened
         self.faults: list[Fault] = []
-        self.owned: list[str] = []
+        self.server_owned: list[str] = []
         self.key = ""
-        self.named = ""
-        self.loose: tuple[Reference, ...] = ()
-        self.asked: tuple[Question, ...] = ()
+        self.intended_key = ""
+        self.partial_references: tuple[Reference, ...] = ()
+        self.questions: tuple[LookupRequest, ...] = ()
 
     def manifest(self) -> Manifest | None:
         """The document as a manifest, one that breaks rules too; None where it does not fit its schema."""
@@ -83,8 +85,8 @@ class Decoding:
         if kind is None:
             return None
         value = self._translated(self._without_owned(value))
-        self.named = _named(kind, value)
-        for trouble, severity in held_wrong(kind, value, self.opened, self.dialect.secrets):
+        self.intended_key = _named(kind, value)
+        for trouble, severity in encryption_findings(kind, value, self.opened, self.dialect.secrets):
             self.key = self._key_text(kind, value)
             self._sealed(trouble, severity)
             if kind is not Kind.SECRET:
@@ -93,14 +95,14 @@ class Decoding:
         check = checker(str(kind))
         breaches = [] if check.valid(value) else seen(check.breaches(value), hidden)
         if not breaches:
-            return self._formed(kind, value, self._judged(kind, value, [Torn(at) for at in hidden]))
-        self._tell(kind, value, breaches, [Torn(at) for at in hidden])
+            return self._formed(kind, value, self._judged(kind, value, [InvalidValue(at) for at in hidden]))
+        self._tell(kind, value, breaches, [InvalidValue(at) for at in hidden])
         return None
 
-    def glean(self) -> None:
+    def collect_partial(self) -> None:
         """Look at a document of which the reader tells already that single values cannot be read, for all the rest."""
         value = self.document.value
-        places = frozenset(unread(value))
+        places = frozenset(unreadable_paths(value))
         missed = missing(places)
         if not isinstance(value, dict) or any(each.at in ((), ("kind",), (FIELD,)) for each in missed):
             return
@@ -108,61 +110,69 @@ class Decoding:
         if kind is None:
             return
         value = self._translated(self._without_owned(value))
-        self.named = "" if Torn(("gvc",), ("string",)) in missed else _named(kind, mended(value, missed))
+        self.intended_key = (
+            "" if InvalidValue(("gvc",), ("string",)) in missed else _named(kind, without_invalid(value, missed))
+        )
         breaches = checker(str(kind)).breaches(value, lambda at: within(at, places))
         self._tell(kind, value, breaches, missed)
 
-    def _tell(self, kind: Kind, value: dict[str, Any], breaches: list[Breach], missed: Sequence[Torn] = ()) -> None:
+    def _tell(
+        self, kind: Kind, value: dict[str, Any], breaches: list[SchemaError], missed: Sequence[InvalidValue] = ()
+    ) -> None:
         """Say where ``value`` does not fit its schema, and look through what is whole of it.
 
         What is ``missed`` could not be read, of which the reader has told.
         """
-        torn = [*missed, *(torn_by(breach) for breach in breaches)]
-        rest = mended(value, torn)
+        torn = [*missed, *(invalid_of(breach) for breach in breaches)]
+        rest = without_invalid(value, torn)
         self.key = self._key_text(kind, rest)
         told = checker(str(kind)).phrased(breaches, self.site.places(self.document)) if breaches else []
         self.faults.extend(msgspec.structs.replace(fault, key=self.key) for fault in told)
         if len(breaches) >= MOST:
             # There may be more, so that it is not known what is whole.
             return
-        self.asked = self._judged(kind, rest, torn)
-        former = Former(self.dialect, self._gvc(kind, rest))
+        self.questions = self._judged(kind, rest, torn)
+        former = Normalizer(self.dialect, self._gvc(kind, rest))
         if kind is not Kind.SECRET:
-            former.form(shape_of(str(kind)), rest)
+            former.normalize(shape_of(str(kind)), rest)
         said = {each.at for each in torn}
         self._tags(rest, former, former.gvc)
         self._variables(kind, rest)
         self._bad_links(former, kind, rest, said)
-        self.loose = tuple(sorted({each for each in former.references if pointer_parts(each.pointer) not in said}))
+        self.partial_references = tuple(
+            sorted({each for each in former.references if pointer_parts(each.pointer) not in said})
+        )
 
-    def _disclosed(self, opened: Opened) -> bool:
+    def _disclosed(self, opened: DecryptedDocument) -> bool:
         """Whether enough of an encrypted document is known to look at it; tells what is wrong with its encryption."""
         for trouble in opened.troubles:
             self._sealed(trouble, Severity.NOTICE if trouble.rule == LOCKED else Severity.ERROR)
         if not opened.locked:
             return True
-        self.named = known_name(opened)
+        self.intended_key = known_name(opened)
         return is_readable(opened) and all(trouble.rule == LOCKED for trouble in opened.troubles)
 
-    def _sealed(self, trouble: Trouble, severity: Severity) -> None:
+    def _sealed(self, trouble: SopsProblem, severity: Severity) -> None:
         line, column = place_of(trouble, self.site.places(self.document))
         self.faults.append(Fault(trouble.rule, trouble.message, line, column, trouble.suggestion, severity, self.key))
 
-    def _judged(self, kind: Kind, value: dict[str, Any], torn: Sequence[Torn] = ()) -> tuple[Question, ...]:
+    def _judged(
+        self, kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue] = ()
+    ) -> tuple[LookupRequest, ...]:
         """Hold ``value`` to the rules of its kind; what they have to ask about other resources."""
         scheme = self.dialect.scheme
-        judgement = judge(kind, value if scheme == "platform" else respelled(value, scheme), torn)
+        judgement = check_rules(kind, value if scheme == "platform" else respelled(value, scheme), torn)
         for rule, flaw in judgement.flaws:
             places, at = self.site.places(self.document), _as_written(flaw.at, scheme)
-            line, column = places.key(at) if flaw.on_key else places.of(at)
+            line, column = places.key(at) if flaw.on_key else places.value(at)
             key = self._key_text(kind, value)
             self.faults.append(Fault(rule.id, flaw.message, line, column, flaw.suggestion, rule.severity, key))
         return tuple(judgement.questions)
 
     @staticmethod
     def _gvc(kind: Kind, value: dict[str, Any]) -> str:
-        gvc = value.get("gvc", OPEN_GVC) if kind in GVC_SCOPED else ""
-        return gvc if isinstance(gvc, str) else OPEN_GVC
+        gvc = value.get("gvc", GVC_PLACEHOLDER) if kind in GVC_SCOPED else ""
+        return gvc if isinstance(gvc, str) else GVC_PLACEHOLDER
 
     def _kind(self, value: dict[str, Any]) -> Kind | None:
         written = value.get("kind")
@@ -174,7 +184,7 @@ class Decoding:
         else:
             # Of several words, the others may have slipped out of a secret.
             text = written if isinstance(written, str) and len(written.split()) == 1 else ""
-            near = most_like(text.lower(), KINDS, 0.7)
+            near = closest(text.lower(), KINDS, 0.7)
             hint = f"did you mean {near}?" if near else f"one of {_listed()}"
             if "apiVersion" in value:
                 hint = "this is a manifest of Kubernetes: `reconciler convert FILE` turns it into ours"
@@ -183,8 +193,10 @@ class Decoding:
         return None
 
     def _without_owned(self, value: dict[str, Any]) -> dict[str, Any]:
-        self.owned = [name for name in value if name in SERVER_OWNED]
-        return {name: member for name, member in value.items() if name not in SERVER_OWNED} if self.owned else value
+        self.server_owned = [name for name in value if name in SERVER_OWNED]
+        return (
+            {name: member for name, member in value.items() if name not in SERVER_OWNED} if self.server_owned else value
+        )
 
     def _translated(self, value: dict[str, Any]) -> dict[str, Any]:
         tags, scheme = value.get("tags"), self.dialect.scheme
@@ -194,16 +206,16 @@ class Decoding:
         renamed = {f"platform/{tag[len(own) :]}" if tag.startswith(own) else tag: text for tag, text in tags.items()}
         return {**value, "tags": renamed}
 
-    def _formed(self, kind: Kind, value: dict[str, Any], questions: tuple[Question, ...]) -> Manifest:
+    def _formed(self, kind: Kind, value: dict[str, Any], questions: tuple[LookupRequest, ...]) -> Manifest:
         gvc = self._gvc(kind, value)
-        former = Former(self.dialect, gvc)
+        former = Normalizer(self.dialect, gvc)
         seal = b""
         if kind is Kind.SECRET:
-            content = former.form(secret_shape(value["type"]), value["data"])
-            seal = seal_of(content) if self.opened is None or not self.opened.locked else b""
+            content = former.normalize(secret_shape(value["type"]), value["data"])
+            seal = encode_secret_data(content) if self.opened is None or not self.opened.locked else b""
             value = {**value, "data": masked(content, self.dialect.secret_key)}
-        body = former.form(shape_of(str(kind)), defaults.prepare(kind, value))
-        defaults.complete(kind, body, self.dialect)
+        body = former.normalize(shape_of(str(kind)), defaults.upgrade_deprecated(kind, value))
+        defaults.apply_defaults(kind, body, self.dialect)
         if gvc:
             body["gvc"] = gvc
             former.references.append(Reference(f"gvc/{gvc}", "/gvc"))
@@ -214,18 +226,18 @@ class Decoding:
         written = _encode(body)
         if _WHOLE_FLOAT(written):
             written = _encode(whole_numbers(body))
-        mixed = gvc == OPEN_GVC and _mixed(references)
+        mixed = gvc == GVC_PLACEHOLDER and _mixed(references)
         return Manifest(kind, gvc, value["name"], written, references, self.document.index, self.document.line, seal,
                         former.unsorted, mixed, questions, self.opened is not None)  # fmt: skip
 
-    def _bad_links(self, former: Former, kind: Kind, value: dict[str, Any], told: Container[Pointer] = ()) -> None:
+    def _bad_links(self, former: Normalizer, kind: Kind, value: dict[str, Any], told: Container[Pointer] = ()) -> None:
         for trouble in former.troubles:
             pointer = pointer_parts(trouble.pointer)
             if pointer not in told:
                 self.key = self._key_text(kind, value)
                 self._fault("bad-link", pointer, trouble.message, trouble.suggestion)
 
-    def _tags(self, body: dict[str, Any], former: Former, gvc: str) -> None:
+    def _tags(self, body: dict[str, Any], former: Normalizer, gvc: str) -> None:
         for tag, text in (body.get("tags") or {}).items():
             if tag.startswith("platform/") and tag not in BUILT_IN_TAGS:
                 self._built_in(tag)
@@ -261,7 +273,7 @@ class Decoding:
         return str(Key(kind, gvc, name))
 
     def _fault(self, rule: str, pointer: tuple[str | int, ...], message: str, suggestion: str = "") -> None:
-        line, column = self.site.places(self.document).of(pointer)
+        line, column = self.site.places(self.document).value(pointer)
         self.faults.append(Fault(rule, message, line, column, suggestion, key=self.key))
 
 
@@ -273,12 +285,12 @@ def _as_written(at: Pointer, scheme: str) -> Pointer:
 
 def _mixed(references: tuple[Reference, ...]) -> bool:
     """Whether some targets leave the GVC open while others of such kinds name it."""
-    return any(each.target.count("/") > 1 and OPEN_GVC not in each.target for each in references)
+    return any(each.target.count("/") > 1 and GVC_PLACEHOLDER not in each.target for each in references)
 
 
 def _named(kind: Kind, value: dict[str, Any]) -> str:
     """The key that a document means to have, faulty or not; "" where it does not say."""
-    name, gvc = value.get("name"), value.get("gvc", OPEN_GVC) if kind in GVC_SCOPED else ""
+    name, gvc = value.get("name"), value.get("gvc", GVC_PLACEHOLDER) if kind in GVC_SCOPED else ""
     return str(Key(kind, gvc, name)) if isinstance(name, str) and isinstance(gvc, str) else ""
 
 

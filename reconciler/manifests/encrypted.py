@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
-from reconciler.documents.positions import Places
+from reconciler.documents.positions import Positions
 from reconciler.model.finding import Pointer, Severity
 from reconciler.model.key import KINDS, Key, Kind
 from reconciler.model.kinds.secret import TEXTS, host_places
-from reconciler.model.resource import OPEN_GVC
+from reconciler.model.resource import GVC_PLACEHOLDER
 from reconciler.sops.metadata import FIELD
-from reconciler.sops.result import Opened, Trouble
+from reconciler.sops.result import DecryptedDocument, SopsProblem
 from reconciler.sops.rules import ENCRYPTED_KIND, PLAIN_TEXT
 
 if TYPE_CHECKING:
-    from reconciler.documents.schema.dialect import Breach
+    from reconciler.documents.schema.dialect import SchemaError
 
-NAMELESS = f"{Kind.SECRET}/"
+UNNAMED_SECRET = f"{Kind.SECRET}/"
 """Stands among keys for a secret whose name cannot be read."""
 
 ENCRYPTED_ONLY = "encrypted-only"
@@ -37,22 +37,22 @@ _PUBLIC: dict[str, Collection[str]] = {
 """Type to the keys whose values are not secret in themselves."""
 
 
-def hidden_in(opened: Opened | None) -> Collection[Pointer]:
+def hidden_in(opened: DecryptedDocument | None) -> Collection[Pointer]:
     """Pointers of the values of a document that could not be opened."""
     return sorted(opened.encrypted, key=str) if opened is not None and opened.locked else ()
 
 
-def seen(breaches: list[Breach], hidden: Collection[Pointer]) -> list[Breach]:
+def seen(breaches: list[SchemaError], hidden: Collection[Pointer]) -> list[SchemaError]:
     """Those of ``breaches`` that do not rest on a value that is hidden."""
     return [each for each in breaches if each.path not in hidden] if hidden else breaches
 
 
-def is_readable(opened: Opened) -> bool:
+def is_readable(opened: DecryptedDocument) -> bool:
     """Whether a document that could not be opened says what it is and which type it has."""
     return not any((field,) in opened.encrypted for field in ("kind", "name", "gvc", "type"))
 
 
-def known_name(opened: Opened) -> str:
+def known_name(opened: DecryptedDocument) -> str:
     """The key that a document which could not be opened means to have; it is a secret where its kind is hidden."""
     kind = opened.value.get("kind")
     if ("kind",) in opened.encrypted:
@@ -62,30 +62,30 @@ def known_name(opened: Opened) -> str:
     name, scoped = opened.value.get("name"), opened.value.get("gvc", "")
     if ("name",) in opened.encrypted or not isinstance(name, str):
         return f"{kind}/"
-    return str(Key(KINDS[kind], scoped if isinstance(scoped, str) else OPEN_GVC, name))
+    return str(Key(KINDS[kind], scoped if isinstance(scoped, str) else GVC_PLACEHOLDER, name))
 
 
-def held_wrong(
-    kind: Kind, value: dict[str, Any], opened: Opened | None, policy: str
-) -> Iterator[tuple[Trouble, Severity]]:
+def encryption_findings(
+    kind: Kind, value: dict[str, Any], opened: DecryptedDocument | None, policy: str
+) -> Iterator[tuple[SopsProblem, Severity]]:
     """What is encrypted and no secret; and what is a secret and not encrypted, as the ``policy`` takes that."""
     if kind is not Kind.SECRET:
         for at in sorted(opened.encrypted, key=str)[:1] if opened is not None else ():
             message = f"a {kind} has a value that is encrypted"
-            yield Trouble(ENCRYPTED_KIND, at, message, "write it plainly, or put it into a secret"), Severity.ERROR
-    elif policy and is_bare(value, opened):
+            yield SopsProblem(ENCRYPTED_KIND, at, message, "write it plainly, or put it into a secret"), Severity.ERROR
+    elif policy and is_plain_text(value, opened):
         hint = "encrypt it: reconciler secret encrypt FILE --in-place"
         severity = Severity.ERROR if policy == ENCRYPTED_ONLY else Severity.WARNING
-        yield Trouble(PLAIN_TEXT, _DATA, "a secret stands in Git as plain text", hint), severity
+        yield SopsProblem(PLAIN_TEXT, _DATA, "a secret stands in Git as plain text", hint), severity
 
 
-def place_of(trouble: Trouble, places: Places) -> tuple[int, int]:
+def place_of(trouble: SopsProblem, places: Positions) -> tuple[int, int]:
     """Line and column of ``trouble``: of the value, or of the key where the value is a mapping or none of ours."""
     on_key = trouble.at == _DATA or trouble.at[0] == FIELD
-    return places.key(trouble.at) if on_key else places.of(trouble.at)
+    return places.key(trouble.at) if on_key else places.value(trouble.at)
 
 
-def is_bare(value: dict[str, Any], opened: Opened | None) -> bool:
+def is_plain_text(value: dict[str, Any], opened: DecryptedDocument | None) -> bool:
     """Whether something of a secret can be read in its file that is not for all to read."""
     content, form = value.get("data"), str(value.get("type", ""))
     encrypted = opened.encrypted if opened is not None else frozenset()

@@ -14,17 +14,17 @@ import msgspec
 from reconciler.documents.schema.loader import load_schema
 
 
-class Shape(msgspec.Struct):
+class FieldSchema(msgspec.Struct):
     """One place in a schema. ``plain``: nothing at or below it is filled, linked or sorted.
 
     ``fill`` holds the defaults of its fields in normal form, ``fill_open`` those that are lists or mappings, which
     need a copy; ``active`` are the fields that are not plain.
     """
 
-    properties: dict[str, Shape] = {}
-    active: tuple[tuple[str, Shape], ...] = ()
-    extra: Shape | None = None
-    items: Shape | None = None
+    properties: dict[str, FieldSchema] = {}
+    active: tuple[tuple[str, FieldSchema], ...] = ()
+    extra: FieldSchema | None = None
+    items: FieldSchema | None = None
     fill: dict[str, Any] = {}
     fill_open: tuple[str, ...] = ()
     link: tuple[str, ...] = ()
@@ -38,26 +38,26 @@ class Shape(msgspec.Struct):
     secret: bool = False
     plain: bool = True
 
-    def member(self, name: str) -> Shape | None:
+    def member(self, name: str) -> FieldSchema | None:
         """The shape of the field ``name``, None where nothing is known of it."""
         return self.properties.get(name, self.extra)
 
 
 @cache
-def shape_of(name: str) -> Shape:
+def shape_of(name: str) -> FieldSchema:
     """The compiled schema of a kind."""
     return _compile(load_schema(name))
 
 
 @cache
-def secret_shape(secret_type: str) -> Shape:
+def secret_shape(secret_type: str) -> FieldSchema:
     """The compiled schema of the data of secrets of one type, which ``shape_of`` keeps closed."""
     forms = {form["if"]["properties"]["type"]["const"]: form["then"] for form in load_schema("secret")["allOf"]}
     return _compile(forms[secret_type]["properties"]["data"])
 
 
-def _compile(schema: dict[str, Any]) -> Shape:
-    shape = Shape(
+def _compile(schema: dict[str, Any]) -> FieldSchema:
+    shape = FieldSchema(
         link=tuple(schema.get("x-link", ())),
         depends=schema.get("x-depends", True),
         peers=tuple(schema.get("x-peers", ())),
@@ -88,7 +88,7 @@ def _compile(schema: dict[str, Any]) -> Shape:
     return shape
 
 
-def _settled(shape: Shape, default: Any) -> Any:
+def _settled(shape: FieldSchema, default: Any) -> Any:
     """A default in normal form; no schema has a link in one."""
     if isinstance(default, dict):
         return {**shape.fill, **{name: _settled(shape.properties[name], member) for name, member in default.items()}}

@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from reconciler.manifests.field_schema import Shape
+from reconciler.manifests.field_schema import FieldSchema
 from reconciler.manifests.links import NOT_LOOKED_UP, LinkError, parse_link, uri_target
 from reconciler.model.key import KINDS, Key, Kind
-from reconciler.model.resource import OPEN_GVC, Bond, Reference
+from reconciler.model.resource import GVC_PLACEHOLDER, Dependency, Reference
 from reconciler.sops.keys import Keyring
 
 
-class Dialect(msgspec.Struct, frozen=True):
+class ManifestContext(msgspec.Struct, frozen=True):
     """What the settings say of how manifests are written: the org, and the spelling of ``platform`` in them.
 
     ``keyring`` opens encrypted secrets. ``secrets`` is what those in plain text are: ``any`` for a warning,
@@ -32,7 +32,7 @@ class Dialect(msgspec.Struct, frozen=True):
         return f"{self.scheme}://"
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class NormalizeProblem(msgspec.Struct, frozen=True):
     """A value that the normal form cannot take; ``pointer`` is its JSON pointer."""
 
     pointer: str
@@ -40,7 +40,7 @@ class Trouble(msgspec.Struct, frozen=True):
     suggestion: str = ""
 
 
-class Former:
+class Normalizer:
     """Brings one document into normal form; ``references`` and ``troubles`` are what it met.
 
     ``unsorted`` says that a sorted list holds links whose GVC is still open, so that their order may change with it.
@@ -48,14 +48,14 @@ class Former:
 
     __slots__ = ("dialect", "gvc", "references", "troubles", "unsorted")
 
-    def __init__(self, dialect: Dialect, gvc: str = "") -> None:
+    def __init__(self, dialect: ManifestContext, gvc: str = "") -> None:
         self.dialect = dialect
         self.gvc = gvc
         self.references: list[Reference] = []
-        self.troubles: list[Trouble] = []
+        self.troubles: list[NormalizeProblem] = []
         self.unsorted = False
 
-    def form(self, shape: Shape, value: Any, pointer: str = "") -> Any:
+    def normalize(self, shape: FieldSchema, value: Any, pointer: str = "") -> Any:
         """``value`` in the normal form of ``shape``."""
         kind = type(value)
         if kind is dict:
@@ -69,7 +69,7 @@ class Former:
                 return self._uri(value, pointer)
         return value
 
-    def _mapping(self, shape: Shape, value: dict[str, Any], pointer: str) -> dict[str, Any]:
+    def _mapping(self, shape: FieldSchema, value: dict[str, Any], pointer: str) -> dict[str, Any]:
         # A first load spends its time here: what can be copied at once is, and only what needs forming is looked at.
         formed = shape.fill | value
         for name in shape.fill_open:
@@ -77,38 +77,42 @@ class Former:
                 formed[name] = formed[name].copy()
         for name, child in shape.active:
             if name in value:
-                formed[name] = self.form(child, value[name], f"{pointer}/{name}")
+                formed[name] = self.normalize(child, value[name], f"{pointer}/{name}")
         extra = shape.extra
         if extra is not None and not extra.plain:
             others = value.keys() - shape.properties.keys()
-            formed |= {name: self.form(extra, value[name], f"{pointer}/{escaped(name)}") for name in others}
+            formed |= {name: self.normalize(extra, value[name], f"{pointer}/{escaped(name)}") for name in others}
         return formed
 
-    def _sequence(self, shape: Shape, value: list[Any], pointer: str) -> list[Any]:
+    def _sequence(self, shape: FieldSchema, value: list[Any], pointer: str) -> list[Any]:
         items = shape.items
         formed = value
         if items is not None and not items.plain:
-            formed = [self.form(items, item, f"{pointer}/{index}") for index, item in enumerate(value)]
+            formed = [self.normalize(items, item, f"{pointer}/{index}") for index, item in enumerate(value)]
         if shape.is_set:
-            self.unsorted |= self.gvc == OPEN_GVC and any(OPEN_GVC in item for item in formed if type(item) is str)
+            self.unsorted |= self.gvc == GVC_PLACEHOLDER and any(
+                GVC_PLACEHOLDER in item for item in formed if type(item) is str
+            )
             return sorted(set(formed))
         if shape.is_sorted:
             return sorted(formed, key=_written if not shape.named else lambda item: str(item.get(shape.named, "")))
         return formed
 
-    def _link(self, shape: Shape, value: str, pointer: str) -> str:
+    def _link(self, shape: FieldSchema, value: str, pointer: str) -> str:
         bare = KINDS.get(shape.link[0]) if len(shape.link) == 1 else None
         try:
             link = parse_link(value, self.dialect.org, self.gvc, bare)
         except LinkError as error:
-            self.troubles.append(Trouble(pointer, str(error)))
+            self.troubles.append(NormalizeProblem(pointer, str(error)))
             return value
         if shape.link != ("*",) and link.kind not in shape.link:
             wanted = " or ".join(shape.link)
-            self.troubles.append(Trouble(pointer, f"links to a {link.kind} where a link to a {wanted} is wanted"))
+            self.troubles.append(
+                NormalizeProblem(pointer, f"links to a {link.kind} where a link to a {wanted} is wanted")
+            )
         if link.kind not in NOT_LOOKED_UP:
             depends = shape.depends and link.kind not in shape.peers
-            self.references.append(Reference(link.target, pointer, Bond.ORDER if depends else Bond.NONE))
+            self.references.append(Reference(link.target, pointer, Dependency.ORDER if depends else Dependency.NONE))
         return link.full
 
     def _uri(self, value: str, pointer: str) -> str:
@@ -118,10 +122,12 @@ class Former:
             try:
                 self.references.append(Reference(uri_target(value, self.gvc), pointer))
             except LinkError as error:
-                self.troubles.append(Trouble(pointer, str(error)))
+                self.troubles.append(NormalizeProblem(pointer, str(error)))
         elif pointer.endswith("/uri") and value.partition("://")[2].startswith(("secret/", "volumeset/")):
             ours = f"{self.dialect.prefix}{value.partition('://')[2]}"
-            self.troubles.append(Trouble(pointer, "mounts from a scheme that does not exist", f"did you mean {ours}?"))
+            self.troubles.append(
+                NormalizeProblem(pointer, "mounts from a scheme that does not exist", f"did you mean {ours}?")
+            )
         return value
 
 
@@ -159,18 +165,20 @@ def whole_numbers(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def depends_on(text: str, dialect: Dialect, gvc: str, pointer: str) -> tuple[list[Reference], list[Trouble]]:
+def depends_on(
+    text: str, dialect: ManifestContext, gvc: str, pointer: str
+) -> tuple[list[Reference], list[NormalizeProblem]]:
     """The tag ``reconciler/depends-on``: keys or links, parted by commas or blanks; each must be Healthy first."""
     references, troubles = [], []
     for word in text.replace(",", " ").split():
         try:
-            references.append(Reference(_dependency(word, dialect, gvc), pointer, Bond.HEALTHY))
+            references.append(Reference(_dependency(word, dialect, gvc), pointer, Dependency.HEALTHY))
         except ValueError as error:
-            troubles.append(Trouble(pointer, f"reconciler/depends-on: {error}"))
+            troubles.append(NormalizeProblem(pointer, f"reconciler/depends-on: {error}"))
     return references, troubles
 
 
-def _dependency(word: str, dialect: Dialect, gvc: str) -> str:
+def _dependency(word: str, dialect: ManifestContext, gvc: str) -> str:
     if word.startswith("/"):
         return parse_link(word, dialect.org, gvc).target
     kind, _, name = word.partition("/")

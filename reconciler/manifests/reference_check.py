@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from reconciler.iteration import batches
-from reconciler.manifests.change_set import Delta
-from reconciler.manifests.cross_check import TOGETHER, answers
-from reconciler.manifests.desired_state import Desired, Site
+from reconciler.manifests.change_set import ChangeSet
+from reconciler.manifests.cross_check import LOOKUP_BATCH, cross_check
+from reconciler.manifests.desired_state import DesiredState, ResourceLocation
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Key
-from reconciler.model.resource import Bond, Reference, pointer_parts
-from reconciler.model.rule import refused
-from reconciler.model.suggest import most_like
+from reconciler.model.resource import Dependency, Reference, pointer_parts
+from reconciler.model.rule import error_rule
+from reconciler.model.suggest import closest
 
 RULES = (
-    refused(
+    error_rule(
         "missing-reference",
         "A link leads to something that exists: in Git, in the records, at a location that the settings bind, or "
         "listed as external.",
@@ -26,7 +26,7 @@ RULES = (
         "when somebody waits for it.",
         "4-fields.md, section 2",
     ),
-    refused(
+    error_rule(
         "dependency-cycle",
         "Resources do not depend on each other in a circle.",
         "Each would wait for the next one and none could be the first to be applied.",
@@ -39,58 +39,58 @@ MOST_GUESSES = 50
 """Missing targets of one revision for which the nearest existing one is looked for."""
 
 
-def check(delta: Delta, world: Desired) -> list[Finding]:
+def check(delta: ChangeSet, world: DesiredState) -> list[Finding]:
     """Every link of what changed, every link to what is gone, and every circle through what changed."""
     findings = list(_Links(world).missing(delta))
     findings.extend(_cycles(_suspects(delta, world), world))
-    findings.extend(answers(delta, world))
+    findings.extend(cross_check(delta, world))
     return sorted(set(findings))
 
 
-def _suspects(delta: Delta, world: Desired) -> list[str]:
+def _suspects(delta: ChangeSet, world: DesiredState) -> list[str]:
     """Keys from which every new circle is found: those that refer to something else than before.
 
     Links of one kind lead to kinds further down only (a test holds the schemas to it), so a circle has a
     ``reconciler/depends-on`` in it; where nothing but the change is known, it begins at one.
     """
-    before = delta.before
+    before = delta.previous
     fresh = [
         (key, resource.references)
         for key, resource in delta.added.items()
         if (known := before.get(key)) is None or known.references != resource.references
     ]
-    if world.nothing_else():
-        fresh = [(key, refs) for key, refs in fresh if Bond.HEALTHY in [ref.bond for ref in refs]]
+    if world.is_first_load():
+        fresh = [(key, refs) for key, refs in fresh if Dependency.HEALTHY in [ref.bond for ref in refs]]
     return sorted(key for key, _ in fresh)
 
 
 class _Links:
     """Answers once for each target, since thousands may lead to the same."""
 
-    def __init__(self, world: Desired) -> None:
+    def __init__(self, world: DesiredState) -> None:
         self.world = world
         self.answers: dict[str, bool] = {}
         self.hints: dict[str, str] = {}
 
-    def missing(self, delta: Delta) -> Iterator[Finding]:
+    def missing(self, delta: ChangeSet) -> Iterator[Finding]:
         """Links of changed resources that lead nowhere, and links of others to what is gone."""
-        for batch in batches(delta.added.items(), TOGETHER):
-            self.world.expect(reference.target for _, resource in batch for reference in resource.references)
+        for batch in batches(delta.added.items(), LOOKUP_BATCH):
+            self.world.prefetch(reference.target for _, resource in batch for reference in resource.references)
             for key, resource in batch:
                 yield from self._dangling(key, resource.references)
-        for loose in delta.loose:
-            site = Site(loose.path, loose.blob, loose.position)
-            yield from self._leading_nowhere(loose.key, loose.references, site)
+        for loose in delta.partial_documents:
+            site = ResourceLocation(loose.path, loose.blob, loose.position)
+            yield from self._dangling_reference(loose.key, loose.references, site)
         for gone in delta.removed():
             if self._exists(gone):
                 continue
             for key in self.world.referrers(gone):
                 if self.world.site(key).source:
-                    yield self._left_alone(key, gone, delta.before[gone].path)
+                    yield self._still_referenced(key, gone, delta.previous[gone].path)
                     continue
                 yield from self._dangling(key, [ref for ref in self.world.references(key) if ref.target == gone])
 
-    def _left_alone(self, key: str, gone: str, path: str) -> Finding:
+    def _still_referenced(self, key: str, gone: str, path: str) -> Finding:
         """The fault of taking ``gone`` away, told at the file that held it: ``key`` is written in another source."""
         site = self.world.site(key)
         message = f"{gone} cannot go: {key} of source {site.source} ({site.path}) refers to it"
@@ -99,14 +99,16 @@ class _Links:
 
     def _dangling(self, key: str, references: Iterable[Reference]) -> Iterator[Finding]:
         if not all(self._exists(reference.target) for reference in references):
-            yield from self._leading_nowhere(key, references, self.world.site(key))
+            yield from self._dangling_reference(key, references, self.world.site(key))
 
-    def _leading_nowhere(self, key: str, references: Iterable[Reference], site: Site) -> Iterator[Finding]:
+    def _dangling_reference(
+        self, key: str, references: Iterable[Reference], site: ResourceLocation
+    ) -> Iterator[Finding]:
         for reference in references:
             target = reference.target
             if self._exists(target):
                 continue
-            line, column = self.world.place(site, pointer_parts(reference.pointer))
+            line, column = self.world.position(site, pointer_parts(reference.pointer))
             message = f"{key} refers to {target}, which does not exist"
             yield Finding(
                 site.path, line, column, "missing-reference", Severity.ERROR, message, self._hint(target), key
@@ -120,7 +122,7 @@ class _Links:
     def _hint(self, target: str) -> str:
         if target not in self.hints:
             # Looking for the one that was meant reads many keys; whoever has so many faults needs no more guesses.
-            near = nearest(target, self.world.similar(target)) if len(self.hints) < MOST_GUESSES else ""
+            near = nearest(target, self.world.similar_keys(target)) if len(self.hints) < MOST_GUESSES else ""
             meant = f"did you mean {near}? else " if near else ""
             self.hints[target] = f"{meant}add it to Git, or list its link under `external` in the settings"
         return self.hints[target]
@@ -132,10 +134,10 @@ def nearest(target: str, keys: Iterable[str]) -> str:
     by_name: dict[str, str] = {}
     for key in sorted(keys, key=lambda key: key.rpartition("/")[0] != place):
         by_name.setdefault(key.rpartition("/")[2], key)
-    return by_name.get(most_like(name, by_name, 0.7), "")
+    return by_name.get(closest(name, by_name, 0.7), "")
 
 
-def _cycles(keys: Iterable[str], world: Desired) -> Iterator[Finding]:
+def _cycles(keys: Iterable[str], world: DesiredState) -> Iterator[Finding]:
     done: set[str] = set()
     for start in keys:
         for cycle in _search(start, world, done):
@@ -143,7 +145,7 @@ def _cycles(keys: Iterable[str], world: Desired) -> Iterator[Finding]:
                 yield _circle(cycle, world)
 
 
-def _search(start: str, world: Desired, done: set[str]) -> Iterator[list[str]]:
+def _search(start: str, world: DesiredState, done: set[str]) -> Iterator[list[str]]:
     """Depth first from ``start``, without recursion; ``done`` is shared, so everything is walked once."""
     path: list[str] = []
     on_path: set[str] = set()
@@ -164,19 +166,19 @@ def _search(start: str, world: Desired, done: set[str]) -> Iterator[list[str]]:
         stack.extend((target, False) for target in targets if target not in done)
 
 
-def _targets(key: str, world: Desired) -> list[str]:
-    targets = {ref.target for ref in world.references(key) if ref.bond is not Bond.NONE}
+def _targets(key: str, world: DesiredState) -> list[str]:
+    targets = {ref.target for ref in world.references(key) if ref.bond is not Dependency.NONE}
     return sorted(targets, reverse=True)
 
 
-def _circle(cycle: list[str], world: Desired) -> Finding:
+def _circle(cycle: list[str], world: DesiredState) -> Finding:
     """The circle told from its first key on that is written in this source, at the reference that leads into it."""
     turn = cycle.index(min(key for key in cycle if not world.site(key).source))
     told = [*cycle[turn:-1], *cycle[: turn + 1]]
-    bound = (ref for ref in world.references(told[0]) if ref.bond is not Bond.NONE)
+    bound = (ref for ref in world.references(told[0]) if ref.bond is not Dependency.NONE)
     reference = next(ref for ref in bound if ref.target == told[1])
     site = world.site(told[0])
-    line, column = world.place(site, pointer_parts(reference.pointer))
+    line, column = world.position(site, pointer_parts(reference.pointer))
     return Finding(site.path, line, column, "dependency-cycle", Severity.ERROR,
                    "these depend on each other in a circle: " + " → ".join(told),
                    "remove one of these links", told[0])  # fmt: skip

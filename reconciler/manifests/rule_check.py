@@ -10,50 +10,50 @@ import msgspec
 
 from reconciler.manifests.normalize import escaped, whole_numbers
 from reconciler.manifests.rules import rules_of
-from reconciler.model.finding import Ask, Flaw, Pointer
+from reconciler.model.finding import Flaw, Lookup, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
-from reconciler.model.resource import Question
+from reconciler.model.resource import LookupRequest
 from reconciler.model.rule import Rule
 
 if TYPE_CHECKING:
-    from reconciler.documents.schema.dialect import Breach
+    from reconciler.documents.schema.dialect import SchemaError
 
 _EMPTY: dict[str, Any] = {"object": {}, "array": [], "string": "", "integer": 0, "number": 0, "boolean": False}
 
 
-class Torn(NamedTuple):
+class InvalidValue(NamedTuple):
     """A value that does not fit the schema; ``types`` are those that it should have where it has another one."""
 
     at: Pointer
     types: Sequence[str] = ()
 
 
-class Judgement(NamedTuple):
+class RuleResult(NamedTuple):
     """What the rules hold against a document, and what they ask."""
 
     flaws: list[tuple[Rule, Flaw]]
-    questions: list[Question]
+    questions: list[LookupRequest]
 
 
-def judge(kind: Kind, value: dict[str, Any], torn: Sequence[Torn] = ()) -> Judgement:
+def check_rules(kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue] = ()) -> RuleResult:
     """Hold ``value``, as it is written but for what is ``torn``, to the rules of ``kind``.
 
     Nothing is said that rests on a torn value.
     """
     rules = rules_of(kind)
     flaws: list[tuple[Rule, Flaw]] = []
-    questions: list[Question] = []
+    questions: list[LookupRequest] = []
     view = _view(value, rules.view)
     for rule, check in rules.entries if view is not None else ():
         for found in check(view):
             if torn and any(_overlap(found, each.at) for each in torn):
                 continue
-            if isinstance(found, Ask):
-                questions.append(Question(rule.id, found.target, _written(found.at), found.detail))
+            if isinstance(found, Lookup):
+                questions.append(LookupRequest(rule.id, found.target, _written(found.at), found.detail))
             else:
                 flaws.append((rule, found))
-    return Judgement(flaws, questions)
+    return RuleResult(flaws, questions)
 
 
 @lru_cache(maxsize=4096)
@@ -62,7 +62,7 @@ def _written(at: Pointer) -> str:
     return "".join([f"/{escaped(step) if isinstance(step, str) else step}" for step in at])
 
 
-def mended(value: dict[str, Any], torn: Iterable[Torn]) -> dict[str, Any]:
+def without_invalid(value: dict[str, Any], torn: Iterable[InvalidValue]) -> dict[str, Any]:
     """A copy of ``value`` in which what has the wrong type is left out, or in a list takes no room of its own."""
     whole: dict[str, Any] = _copied(value)
     for each in torn:
@@ -71,20 +71,20 @@ def mended(value: dict[str, Any], torn: Iterable[Torn]) -> dict[str, Any]:
     return whole
 
 
-def torn_by(breach: Breach) -> Torn:
+def invalid_of(breach: SchemaError) -> InvalidValue:
     """Where ``breach`` leaves nothing to judge by: at a value of the wrong type, or at a field that is missing."""
     if breach.keyword == "type":
-        return Torn(breach.path, [breach.asked] if isinstance(breach.asked, str) else breach.asked)
-    return Torn((*breach.path, breach.field) if breach.keyword == "required" else breach.path)
+        return InvalidValue(breach.path, [breach.asked] if isinstance(breach.asked, str) else breach.asked)
+    return InvalidValue((*breach.path, breach.field) if breach.keyword == "required" else breach.path)
 
 
-def missing(places: Collection[Pointer]) -> list[Torn]:
+def missing(places: Collection[Pointer]) -> list[InvalidValue]:
     """What to leave out where the values at ``places`` are not known: for an item of a list the whole list."""
     found = []
     for at in sorted(places, key=str):
         while at and isinstance(at[-1], int):
             at = at[:-1]
-        found.append(Torn(at, ("string",)))
+        found.append(InvalidValue(at, ("string",)))
     return found
 
 
@@ -93,7 +93,7 @@ def within(at: Pointer, places: Container[Pointer]) -> bool:
     return any(at[:length] in places for length in range(len(at) + 1))
 
 
-def _mend(whole: dict[str, Any], torn: Torn) -> None:
+def _mend(whole: dict[str, Any], torn: InvalidValue) -> None:
     holder: Any = whole
     for step in torn.at[:-1]:
         holder = _at(holder, step)
@@ -127,6 +127,6 @@ def _view(value: dict[str, Any], view: type[Envelope]) -> Envelope | None:
             return None
 
 
-def _overlap(found: Flaw | Ask, torn: Pointer) -> bool:
+def _overlap(found: Flaw | Lookup, torn: Pointer) -> bool:
     places = (found.at, *found.also) if isinstance(found, Flaw) else (found.at,)
     return any(at[: len(torn)] == torn[: len(at)] for at in places)

@@ -10,7 +10,7 @@ import msgspec
 MASK = "***"
 
 
-def seal_of(content: Any) -> bytes:
+def encode_secret_data(content: Any) -> bytes:
     """The data of a secret as canonical JSON; kept apart from every other body."""
     return msgspec.json.encode(content, order="deterministic")
 

@@ -35,7 +35,7 @@ class Flaw(NamedTuple):
     on_key: bool = False
 
 
-class Ask(NamedTuple):
+class Lookup(NamedTuple):
     """What a rule cannot judge by the document alone: a question about ``target``, a key as text.
 
     ``at`` leads to the value that the answer concerns; ``detail`` is what the rule's answer needs to know besides.

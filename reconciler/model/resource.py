@@ -8,14 +8,14 @@ import msgspec
 
 from reconciler.model.key import Key, Kind
 
-OPEN_GVC = "\x7f"
+GVC_PLACEHOLDER = "\x7f"
 """Stands for the GVC where a manifest leaves it to its directory; no document contains it, the reader refuses DEL.
 
 A control character that JSON writes as it is: one byte is found in a body ten times as fast as an escape.
 """
 
 
-class Bond(StrEnum):
+class Dependency(StrEnum):
     """What a reference means for the order of work."""
 
     NONE = "none"
@@ -31,10 +31,10 @@ class Reference(msgspec.Struct, frozen=True, order=True, gc=False):
 
     target: str
     pointer: str
-    bond: Bond = Bond.ORDER
+    bond: Dependency = Dependency.ORDER
 
 
-class Question(msgspec.Struct, frozen=True, order=True, gc=False):
+class LookupRequest(msgspec.Struct, frozen=True, order=True, gc=False):
     """What a rule has to know of another resource: ``target`` is its key as text, ``pointer`` where it is asked.
 
     The rule's answer is looked for once the whole desired state is known; ``detail`` is for it.
@@ -56,7 +56,7 @@ class Manifest(msgspec.Struct, frozen=True, gc=False):
     """One document, whatever file it lies in: the same bytes always give the same Manifest, so it can be cached.
 
     ``body`` is the normal form as canonical JSON: defaults filled, links full, order-free lists sorted. ``gvc`` is
-    ``OPEN_GVC`` where the directory decides. ``seal`` holds the data of a secret, which ``body`` shows masked.
+    ``GVC_PLACEHOLDER`` where the directory decides. ``seal`` holds the data of a secret, which ``body`` shows masked.
     ``unsorted`` says that filling in the GVC can change the order of links in ``body``, ``mixed`` that of references.
     ``fleeting`` says that ``seal`` was encrypted or stands on the host, so that it is never written down.
     """
@@ -71,7 +71,7 @@ class Manifest(msgspec.Struct, frozen=True, gc=False):
     seal: bytes = b""
     unsorted: bool = False
     mixed: bool = False
-    questions: tuple[Question, ...] = ()
+    questions: tuple[LookupRequest, ...] = ()
     fleeting: bool = False
 
 
@@ -90,5 +90,5 @@ class Resource(msgspec.Struct, frozen=True, gc=False):
     position: int
     blob: str
     seal: bytes = b""
-    questions: tuple[Question, ...] = ()
+    questions: tuple[LookupRequest, ...] = ()
     fleeting: bool = False

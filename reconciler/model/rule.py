@@ -30,7 +30,7 @@ class Rule(msgspec.Struct, frozen=True):
         return page(self.id)
 
 
-def refused(name: str, what: str, why: str, source: str) -> Rule:
+def error_rule(name: str, what: str, why: str, source: str) -> Rule:
     """A rule whose breach is an error, as that of most rules is."""
     return Rule(name, Severity.ERROR, what, why, source)
 

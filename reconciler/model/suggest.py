@@ -8,7 +8,7 @@ LIKE = 0.6
 """How alike two words are, from 0 to 1, that one may be taken for the other."""
 
 
-def most_like(word: str, known: Iterable[str], enough: float = LIKE) -> str:
+def closest(word: str, known: Iterable[str], enough: float = LIKE) -> str:
     """The one of ``known`` that is most like ``word``, "" where none is like it ``enough``."""
     from difflib import get_close_matches  # 3 ms of every command, and only mistakes need it
 

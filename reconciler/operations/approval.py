@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.clock import SystemClock, iso
 from reconciler.errors import RefusedError, SourceError
-from reconciler.pipeline.source_pipeline import Line
+from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.events import Event
 from reconciler.records.tables.suspensions import source_target
@@ -44,7 +44,7 @@ def _held_today(settings: Settings, records: Records, digest: str) -> str:
     waiting: list[str] = []
     for source in settings.sources:
         try:
-            plan = Line(settings, source, records, clock).prepare().plan
+            plan = SourcePipeline(settings, source, records, clock).plan_revision().plan
         except SourceError:
             continue
         if plan is None:

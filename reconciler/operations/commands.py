@@ -13,15 +13,15 @@ from reconciler.errors import RefusedError
 from reconciler.model.key import Key
 from reconciler.model.revision import Revision
 from reconciler.operations.restart import restartable_at
-from reconciler.pipeline.source_pipeline import Line
+from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.events import Event
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
-from reconciler.status.waiting import tell_again
+from reconciler.status.waiting import mark_status_dirty
 
 
-class Operations:
+class OperatorCommands:
     """Verbs over one set of records; ``by`` is who says them. Each returns what to tell the operator.
 
     All raise RefusedError where what is named does not exist, and RecordsError.
@@ -37,49 +37,51 @@ class Operations:
         """Leave a source or a resource as it is, until ``until`` (seconds since the epoch; None: until resumed)."""
         name = self._target(target)
         end = f" until {iso(until)}" if until is not None else ""
-        with self._said(name, "Suspended", f"{self._by}{end}{_because(reason)}"):
+        with self._recorded_as_event(name, "Suspended", f"{self._by}{end}{_reason_suffix(reason)}"):
             self._records.suspensions.put(name, reason, self._by, until)
-            tell_again(self._records, name)
+            mark_status_dirty(self._records, name)
         return f"{target} is suspended{end}; go on with it: reconciler resume {target}"
 
     def resume(self, target: str) -> str:
         """End the suspension of ``target``, and let a source that was rolled back follow its branch again."""
         name = self._target(target)
-        with self._said(name, "Resumed", self._by):
+        with self._recorded_as_event(name, "Resumed", self._by):
             was = self._records.suspensions.remove(name)
             was |= name == source_target(target) and self._records.pins.remove(target)
             if not was:
                 raise RefusedError(f"{target} is neither suspended nor rolled back")
-            tell_again(self._records, name)
+            mark_status_dirty(self._records, name)
         return f"{target} goes on"
 
     def rollback(self, source: str, expression: str, reason: str) -> str:
         """Hold ``source`` at the revision that ``expression`` names. Raises SourceError where there is none."""
         revision = self._revision(source, expression)
-        with self._said(source_target(source), "RolledBack", f"{self._by}: {expression} ({revision.commit[:12]})"):
+        with self._recorded_as_event(
+            source_target(source), "RolledBack", f"{self._by}: {expression} ({revision.commit[:12]})"
+        ):
             self._records.pins.put(source, revision.commit, expression, reason, self._by)
         return f"{source} is held at {revision.commit[:12]} ({revision.subject}); follow the branch again: " \
                f"reconciler resume {source}"  # fmt: skip
 
     def retry(self, key: Key) -> str:
         """Try the failed steps of ``key`` again at once, and heal again what was fought over."""
-        with self._said(str(key), "RetryRequested", self._by):
-            count = self._records.failures.hasten(key, self._clock.now())
-            if not count + self._records.heals.forget(key):
+        with self._recorded_as_event(str(key), "RetryRequested", self._by):
+            count = self._records.failures.retry_now(key, self._clock.now())
+            if not count + self._records.heal_counts.forget(key):
                 raise RefusedError(f"nothing of {key} has failed; see: reconciler describe {key}")
         return f"{key} is tried again"
 
     def restart(self, key: Key) -> str:
         """Have new replicas take over from those that ``key`` has, in the same version, as its rolloutOptions say."""
         places = restartable_at(self._settings, self._records, key)
-        with self._said(str(key), "RestartRequested", self._by):
-            self._records.restarts.ask(key, self._by)
+        with self._recorded_as_event(str(key), "RestartRequested", self._by):
+            self._records.restarts.request(key, self._by)
         return f"{key} is restarted at {', '.join(places)}, replica by replica; see: reconciler top --gvc {key.gvc}"
 
     def orphan(self, key: Key) -> str:
         """Keep ``key`` where it is when it leaves Git."""
         self._target(str(key))
-        with self._said(str(key), "Orphaned", self._by):
+        with self._recorded_as_event(str(key), "Orphaned", self._by):
             self._records.orphans.put(key, self._by)
         return f"{key} stays when it leaves Git; take it back: reconciler adopt {key}"
 
@@ -88,11 +90,11 @@ class Operations:
         self._target(str(key))
         records = self._records.applied.get(key)
         owner = records[0].source if records else ""
-        with self._said(str(key), "Adopted", self._by):
+        with self._recorded_as_event(str(key), "Adopted", self._by):
             was = self._records.orphans.remove(key)
             if owner not in self._sources() and records:
-                taker = self._taker(source)
-                self._hand_over([str(key)], taker)
+                taker = self._new_owner(source)
+                self._transfer([str(key)], taker)
                 return f"{key} belongs to the source {taker}, which deletes it where it is not in its Git"
             if not was:
                 raise RefusedError(f"{key} is no orphan: the source {owner} owns it")
@@ -105,20 +107,20 @@ class Operations:
         keys = list(dict.fromkeys(row[0] for row in self._records.applied.scan(gone)))
         if not keys:
             raise RefusedError(f"no source {gone!r} has left anything behind")
-        taker = self._taker(source)
+        taker = self._new_owner(source)
         count = f"{len(keys)} resource{'s' if len(keys) > 1 else ''}"
-        with self._said(source_target(taker), "Adopted", f"{self._by}: {count} of the source {gone}"):
-            self._hand_over(keys, taker)
+        with self._recorded_as_event(source_target(taker), "Adopted", f"{self._by}: {count} of the source {gone}"):
+            self._transfer(keys, taker)
         return f"{count} of {gone} belong to the source {taker}, which deletes those that are not in its Git"
 
-    def _hand_over(self, keys: list[str], taker: str) -> None:
+    def _transfer(self, keys: list[str], taker: str) -> None:
         self._records.applied.adopt(taker, keys)
-        self._records.pending.add_many(taker, keys)
+        self._records.status_queue.add_many(taker, keys)
 
     def _sources(self) -> list[str]:
         return [each.name for each in self._settings.sources]
 
-    def _taker(self, source: str) -> str:
+    def _new_owner(self, source: str) -> str:
         """The source called ``source``, or the only one."""
         names = self._sources()
         if source in names or (not source and len(names) == 1):
@@ -142,28 +144,28 @@ class Operations:
         found = next((each for each in self._settings.sources if each.name == source), None)
         if found is None:
             raise RefusedError(f"there is no source {source!r}")
-        line = Line(self._settings, found, self._records, self._clock)
+        line = SourcePipeline(self._settings, found, self._records, self._clock)
         line.source.refresh()
         return line.source.revision(expression)
 
     @contextmanager
-    def _said(self, key: str, reason: str, message: str) -> Iterator[None]:
+    def _recorded_as_event(self, key: str, reason: str, message: str) -> Iterator[None]:
         """What is written within, together with the event that tells it."""
         with self._records.transaction():
             yield
             self._records.events.add_many([Event(self._clock.now(), 0, key, "", "Normal", reason, message)])
 
 
-def operate(settings: Settings, clock: Clock, by: str, verb: Callable[[Operations], str]) -> str:
+def run_operator_command(settings: Settings, clock: Clock, by: str, verb: Callable[[OperatorCommands], str]) -> str:
     """Carry out ``verb`` on the records of ``settings``, which must exist; returns what to tell the operator."""
     path = settings.state / FILE
     Records.open(path, read_only=True).close()  # where there are none, none are made
     records = Records.open(path, clock_now=clock.now)
     try:
-        return verb(Operations(settings, records, clock, by))
+        return verb(OperatorCommands(settings, records, clock, by))
     finally:
         records.close()
 
 
-def _because(reason: str) -> str:
+def _reason_suffix(reason: str) -> str:
     return f": {reason}" if reason else ""

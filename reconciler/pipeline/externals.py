@@ -9,23 +9,23 @@ from reconciler.manifests.links import LinkError, parse_link
 from reconciler.settings import Settings
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class ExternalResources(msgspec.Struct, frozen=True):
     """What exists without a manifest: locations that the settings bind, and links listed as external.
 
-    ``keeps_all`` says that nothing is ever pruned. ``unknown`` stands for "there are no settings here": any location
-    and any other org's resource may exist.
+    ``prune_disabled`` says that nothing is ever pruned. ``settings_unknown`` says that there are no settings here: any
+    location and any other org's resource may exist.
     """
 
     locations: frozenset[str] = frozenset()
     external: frozenset[str] = frozenset()
-    keeps_all: bool = False
-    unknown: bool = False
+    prune_disabled: bool = False
+    settings_unknown: bool = False
 
     @classmethod
-    def of(cls, settings: Settings, org: str = "") -> Surroundings:
+    def of(cls, settings: Settings, org: str = "") -> ExternalResources:
         """What ``settings`` say of them; ``org`` where another than theirs is meant. Raises UsageError."""
         try:
             external = frozenset(parse_link(text, org or settings.org, "").target for text in settings.external)
         except LinkError as error:
             raise UsageError(f"external: {error}") from None
-        return cls(frozenset(settings.locations), external, keeps_all=not settings.prune.enabled)
+        return cls(frozenset(settings.locations), external, prune_disabled=not settings.prune.enabled)

@@ -42,6 +42,6 @@ def reader_of(settings: Settings, name: str, commit: str) -> Read:
         return lambda _: b""
 
 
-def below(base: str, path: str) -> str:
+def repository_path(base: str, path: str) -> str:
     """``path`` from the root of the repository on, where it is one below ``base``."""
     return path if base in ("", ".") else f"{base.strip('/')}/{path}"

@@ -17,15 +17,15 @@ from reconciler.decode.cache import Blobs, Cache
 from reconciler.decode.decode import decode_all
 from reconciler.documents.schema.loader import shipped
 from reconciler.manifests.assembly import assemble
-from reconciler.manifests.change_set import Delta
+from reconciler.manifests.change_set import ChangeSet
 from reconciler.manifests.decoder import Decoded
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.manifests.reference_check import check
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.resource import Resource
 from reconciler.model.revision import FileChange, Revision
-from reconciler.pipeline.desired_view import View
-from reconciler.pipeline.secret_watch import with_hosted_files
+from reconciler.pipeline.desired_view import DesiredStateView
+from reconciler.pipeline.secret_watch import with_host_secret_files
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
 from reconciler.records.tables.sources import SourceRow
@@ -35,12 +35,12 @@ PARTIAL = "partial"
 """Selection of a revision that was taken without its invalid files: the next one is compared with everything."""
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedRevision(msgspec.Struct, frozen=True):
     """A revision held against the last good one. ``skipped`` are files left as they were (``onInvalid: skip``)."""
 
     revision: Revision
     selection: str
-    delta: Delta
+    change_set: ChangeSet
     findings: list[Finding]
     skipped: frozenset[str] = frozenset()
 
@@ -51,7 +51,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Without the garbage collector, which would look through every manifest again and again and find nothing."""
     was_on = gc.isenabled()
     gc.disable()
@@ -73,7 +73,7 @@ def _build() -> str:
     return blake2b(repr(seen).encode(), digest_size=8).hexdigest()
 
 
-def decoder_id(dialect: Dialect) -> str:
+def decoder_fingerprint(dialect: ManifestContext) -> str:
     """Names everything that a decoded document depends on besides its bytes; what has to be opened is never kept."""
     text = f"{__version__} {_build()} {dialect.org} {dialect.scheme} {dialect.secrets}"
     return blake2b(text.encode() + dialect.secret_key, digest_size=16).hexdigest()
@@ -82,22 +82,22 @@ def decoder_id(dialect: Dialect) -> str:
 class Loader:
     """Loads revisions of one source over what the records know of it."""
 
-    def __init__(self, repository: Repository, view: View, *, skip_invalid: bool, keep_cache: bool) -> None:
+    def __init__(self, repository: Repository, view: DesiredStateView, *, skip_invalid: bool, keep_cache: bool) -> None:
         self.repository = repository
         self.view = view
         self.records: Records = view.records
         self.source = view.source
         self.skip_invalid = skip_invalid
-        put = self.records.blobs.put_many if keep_cache else lambda _: None
-        self.cache = Cache(self.records.blobs.get_many, put)
+        put = self.records.documents.put_many if keep_cache else lambda _: None
+        self.cache = Cache(self.records.documents.get_many, put)
 
-    def load(self, revision: Revision, *, whole: bool = False, without: frozenset[str] = frozenset()) -> Loaded:
+    def load(self, revision: Revision, *, whole: bool = False, without: frozenset[str] = frozenset()) -> LoadedRevision:
         """The difference between ``revision`` and the last good one, with every finding of it in place order.
 
         ``whole`` looks at every file again, so that warnings in unchanged ones are found too. Files ``without`` which
         to go on stay as they were, as those with errors do where these are skipped.
         """
-        selection = f"{self.repository.selection(revision.tree)} {decoder_id(self.view.dialect)}"
+        selection = f"{self.repository.selection(revision.tree)} {decoder_fingerprint(self.view.dialect)}"
         row = self.records.sources.get(self.source)
         whole = whole or row is None or row.selection != selection or not self.repository.holds(row.tree)
         comparison = self.repository.compare("" if whole or row is None else row.tree, revision.tree)
@@ -112,22 +112,22 @@ class Loader:
             delta, more = self._assembled(sound, partial=True)
             findings = sorted({*findings, *more})
             bad = {finding.path for finding in more if finding.severity is Severity.ERROR}
-        return Loaded(revision, PARTIAL if skipped else selection, delta, findings, frozenset(skipped))
+        return LoadedRevision(revision, PARTIAL if skipped else selection, delta, findings, frozenset(skipped))
 
     def _with_host(self, changes: Sequence[FileChange]) -> list[FileChange]:
         """``changes``, with the files of secrets that stand on this host and have other values now."""
-        self.view.overlay(Delta())
-        return with_hosted_files(self.view, changes)
+        self.view.apply_change_set(ChangeSet())
+        return with_host_secret_files(self.view, changes)
 
-    def _assembled(self, changes: Sequence[FileChange], *, partial: bool = False) -> tuple[Delta, list[Finding]]:
+    def _assembled(self, changes: Sequence[FileChange], *, partial: bool = False) -> tuple[ChangeSet, list[Finding]]:
         """The difference that ``changes`` make and what is wrong with it.
 
         A ``partial`` list of changes takes nothing away: what is missing in it may be in the files that it lacks.
         """
         delta = assemble(self.source, changes, self._decoded, self.records.desired)
         if partial:
-            delta.before = {key: known for key, known in delta.before.items() if key in delta.added}
-        self.view.overlay(delta)
+            delta.previous = {key: known for key, known in delta.previous.items() if key in delta.added}
+        self.view.apply_change_set(delta)
         return delta, [*delta.findings, *check(delta, self.view)]
 
     def _decoded(self, wanted: Sequence[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
@@ -135,7 +135,7 @@ class Loader:
         # Closed here where a consumer raises: nothing is to be written to the cache any more when the snapshot ends.
         with closing(decode_all(wanted, view.blobs, self.cache, view.dialect)) as every:
             for change, decoded in every:
-                yield change, view.settled(decoded, change.after)
+                yield change, view.with_host_secrets(decoded, change.after)
 
     def _against_index(self, files: Sequence[FileChange]) -> list[FileChange]:
         """Every file of the tree and every file that the index knows, as one list of changes."""
@@ -144,7 +144,7 @@ class Loader:
         return sorted([*changes, *(FileChange(path, before, "") for path, before in known.items())])
 
 
-def accept(records: Records, loaded: Loaded, source: str) -> None:
+def index_revision(records: Records, loaded: LoadedRevision, source: str) -> None:
     """Make ``loaded`` the last good revision: the index, the seals of its secrets and the row of its source.
 
     What another source applied and asks for no more becomes this source's.
@@ -152,37 +152,39 @@ def accept(records: Records, loaded: Loaded, source: str) -> None:
     revision = loaded.revision
     row = SourceRow(source, revision.ref, revision.commit, revision.tree, loaded.selection, revision.author,
                     revision.subject, revision.time)  # fmt: skip
-    if not loaded.delta.added and not loaded.delta.before and row == records.sources.get(source):
+    if not loaded.change_set.added and not loaded.change_set.previous and row == records.sources.get(source):
         return
     with records.transaction():
-        records.desired.replace(source, loaded.delta.removed(), (_entry(source, r) for r in _changed(loaded.delta)))
+        records.desired.replace(
+            source, loaded.change_set.removed(), (_entry(source, r) for r in _changed(loaded.change_set))
+        )
         # Steps bring the status of changed resources along; one that only moved to another file has none.
-        records.pending.add_many(source, _moved(loaded.delta))
-        for key in loaded.delta.removed():
+        records.status_queue.add_many(source, _moved(loaded.change_set))
+        for key in loaded.change_set.removed():
             # What was never applied goes without a step, which would tell of it.
             if not records.applied.exists(key):
-                records.pending.add_many(source, [key])
+                records.status_queue.add_many(source, [key])
                 records.conditions.forget(key)
-        for key, owner in records.applied.adopt(source, _new(loaded.delta)):
-            records.pending.add_many(source, [key])
-            records.pending.add_many(owner, [key])
-        for resource in loaded.delta.added.values():
+        for key, owner in records.applied.adopt(source, _new(loaded.change_set)):
+            records.status_queue.add_many(source, [key])
+            records.status_queue.add_many(owner, [key])
+        for resource in loaded.change_set.added.values():
             if resource.seal and not resource.fleeting:
-                records.seals.put(resource.key, resource.digest, resource.seal)
+                records.secret_data.put(resource.key, resource.digest, resource.seal)
         records.sources.put(row)
 
 
-def _changed(delta: Delta) -> list[Resource]:
+def _changed(delta: ChangeSet) -> list[Resource]:
     """Resources whose row in the index has to be written; after a reload of everything, that may be none."""
-    return [resource for key, resource in delta.added.items() if _row(delta.before.get(key)) != _row(resource)]
+    return [resource for key, resource in delta.added.items() if _row(delta.previous.get(key)) != _row(resource)]
 
 
-def _new(delta: Delta) -> list[str]:
-    return [key for key in delta.added if key not in delta.before]
+def _new(delta: ChangeSet) -> list[str]:
+    return [key for key in delta.added if key not in delta.previous]
 
 
-def _moved(delta: Delta) -> list[str]:
-    pairs = ((key, delta.before.get(key), resource) for key, resource in delta.added.items())
+def _moved(delta: ChangeSet) -> list[str]:
+    pairs = ((key, delta.previous.get(key), resource) for key, resource in delta.added.items())
     return [key for key, known, now in pairs if known and known.digest == now.digest and known.path != now.path]
 
 

@@ -11,7 +11,7 @@ from reconciler.planning.placement import locations_of
 Body = Callable[[str], dict[str, Any] | None]
 
 
-class Places:
+class GvcLocations:
     """Locations of each GVC.
 
     ``body`` gives the body of a key, ``manifests`` the keys of all location manifests, and ``named`` are the locations

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
-from reconciler.drift.healing import to_heal
+from reconciler.drift.healing import drifts_to_heal
 from reconciler.manifests.change_set import keys_touched
 from reconciler.model.key import PLACED, Key, Kind
-from reconciler.pipeline.desired_view import View
-from reconciler.pipeline.placement import Places
-from reconciler.planning.inputs import PrunePolicy, Scope
+from reconciler.pipeline.desired_view import DesiredStateView
+from reconciler.pipeline.placement import GvcLocations
+from reconciler.planning.inputs import PlannerInput, PrunePolicy
 from reconciler.settings import Settings
 
 
-def scope_of(view: View, settings: Settings, revision: str, unsettled: Iterable[str], now: float) -> Scope:
+def planner_input(
+    view: DesiredStateView, settings: Settings, revision: str, unsettled: Iterable[str], now: float
+) -> PlannerInput:
     """The planner's input for what the view's difference touches and for ``unsettled`` keys of earlier runs.
 
     What drifted is looked at with them, where it is to be healed.
     """
-    drifts = to_heal(view.records, settings, view.source)
-    places = view.places
-    touched = keys_touched(view.delta)
+    drifts = drifts_to_heal(view.records, settings, view.source)
+    places = view.gvc_locations
+    touched = keys_touched(view.changes)
     drifted = (str(found.key) for found in drifts)
     # In the order of files, which is near that of keys: sorting takes half as long, and what is near in memory is too.
     names = dict.fromkeys((*touched, *unsettled, *drifted, *_moved_members(view, touched, places)))
@@ -31,7 +33,7 @@ def scope_of(view: View, settings: Settings, revision: str, unsettled: Iterable[
     records = {keys[name]: found for name, found in view.records.applied.get_many(names).items()}
     theirs = {key for key, found in records.items() if any(each.source != view.source for each in found)}
     gvcs = {key.gvc if key.gvc else key.name for key in keys.values() if key.kind in PLACED or key.kind is Kind.GVC}
-    return Scope(
+    return PlannerInput(
         source=view.source,
         revision=revision,
         keys=[key for key in keys.values() if key not in theirs or key in desired],
@@ -41,7 +43,7 @@ def scope_of(view: View, settings: Settings, revision: str, unsettled: Iterable[
         engines=engines_of(settings),
         inventory=view.records.applied.inventory(view.source),
         org=settings.org,
-        external=view.around.external,
+        external=view.externals.external,
         policy=_policy(settings),
         approved=view.records.approvals.valid(now),
         suspended=frozenset(_suspended(view, keys)),
@@ -55,7 +57,7 @@ def _policy(settings: Settings) -> PrunePolicy:
     return PrunePolicy(prune.enabled, prune.count, prune.percent, settings.approval, prune.kinds)
 
 
-def _suspended(view: View, keys: Mapping[str, Key]) -> Iterator[Key]:
+def _suspended(view: DesiredStateView, keys: Mapping[str, Key]) -> Iterator[Key]:
     return (keys[each.target] for each in view.records.suspensions.all() if each.target in keys)
 
 
@@ -64,7 +66,7 @@ def engines_of(settings: Settings) -> dict[str, str]:
     return {"": "recorded"} | {name: location.engine for name, location in settings.locations.items()}
 
 
-def _moved_members(view: View, touched: Iterable[str], places: Places) -> Iterator[str]:
+def _moved_members(view: DesiredStateView, touched: Iterable[str], places: GvcLocations) -> Iterator[str]:
     """Members of GVCs whose locations are not those that their recorded bodies name."""
     gvcs = {name.partition("/")[2] for name in touched if name.startswith(f"{Kind.GVC}/")}
     if any(name.startswith(f"{Kind.LOCATION}/") for name in touched):
@@ -75,18 +77,18 @@ def _moved_members(view: View, touched: Iterable[str], places: Places) -> Iterat
             yield from members
 
 
-def _placed_at(view: View, members: Iterable[str]) -> set[str]:
+def _placed_at(view: DesiredStateView, members: Iterable[str]) -> set[str]:
     """Locations at which the recorded members are."""
     recorded = view.records.applied.get_many(key for key in members if not key.startswith(f"{Kind.IDENTITY}/"))
     return {record.location for records in recorded.values() for record in records if record.location}
 
 
-def unsettled_keys(view: View, settings: Settings) -> set[str]:
+def pending_keys_of(view: DesiredStateView, settings: Settings) -> set[str]:
     """Keys of the source whose records are not what is desired, found by reading both lists side by side.
 
     Done once at start; from then on each run leaves what it could not settle.
     """
-    places = view.places
+    places = view.gvc_locations
     engines = engines_of(settings)
     unsettled = set()
     recorded = groupby(view.records.applied.scan(view.source), key=lambda row: row[0])

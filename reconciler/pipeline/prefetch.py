@@ -11,7 +11,7 @@ MOST = 4096
 """Keys read ahead at once: their files take about 10 MB."""
 
 
-class Ahead:
+class Prefetch:
     """The index and the document cache as they were when asked for first; whoever changes them makes another one."""
 
     def __init__(self, records: Records) -> None:
@@ -20,7 +20,7 @@ class Ahead:
         self._blobs: frozenset[str] = frozenset()
         self._packed: dict[str, bytes] | None = None
 
-    def expect(self, keys: Iterable[str]) -> None:
+    def fetch(self, keys: Iterable[str]) -> None:
         """Read where ``keys`` are desired, in place of what was expected before; their files once one is asked for."""
         wanted = list(keys)[:MOST]
         found = self._records.desired.get_many(wanted)
@@ -35,7 +35,7 @@ class Ahead:
     def packed(self, blob: str) -> bytes | None:
         """What was decoded of the file ``blob``; None where that is not remembered."""
         if blob not in self._blobs:
-            return self._records.blobs.get(blob)
+            return self._records.documents.get(blob)
         if self._packed is None:
-            self._packed = self._records.blobs.get_many(self._blobs)
+            self._packed = self._records.documents.get_many(self._blobs)
         return self._packed.get(blob)

@@ -86,7 +86,7 @@ def suspended(source: str, message: str) -> Report:
     return Report(source, "", "suspended", reason="Suspended", message=message)
 
 
-def moved(source: str, revision: str, message: str) -> Report:
+def plan_changed(source: str, revision: str, message: str) -> Report:
     """The report of a run that would not have done what was reviewed, and did nothing."""
     return Report(source, revision, "moved", reason="PlanMoved", message=message)
 
@@ -134,11 +134,11 @@ def _told(report: Report) -> str:
     return f"{count} step{'s' if count > 1 else ''}, {each}"
 
 
-def packed(reports: list[Report]) -> dict[str, Any]:
+def encode_reports(reports: list[Report]) -> dict[str, Any]:
     """Reports as JSON values, for the answer to a request."""
     return {"reports": msgspec.to_builtins(reports)}
 
 
-def unpacked(answer: dict[str, Any]) -> list[Report]:
+def decode_reports(answer: dict[str, Any]) -> list[Report]:
     """Reports from the answer to a request."""
     return msgspec.convert(answer["reports"], list[Report])

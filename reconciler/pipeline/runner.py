@@ -9,35 +9,35 @@ from contextlib import suppress
 from functools import partial
 
 from reconciler.clock import Clock
-from reconciler.drift.monitor import Lookout
+from reconciler.drift.monitor import DriftMonitor
 from reconciler.engines.execution.executor import Executor
 from reconciler.engines.execution.retry import RetryPolicy
-from reconciler.engines.protocol import Lasting
-from reconciler.engines.registry import ENGINES, MakeEngine, engines_for, leaving
+from reconciler.engines.protocol import SupportsLifecycle
+from reconciler.engines.registry import ENGINES, MakeEngine, decommissioned_engines, engines_for
 from reconciler.errors import EngineError, SourceError
 from reconciler.model.finding import Severity
 from reconciler.model.key import Kind
 from reconciler.pipeline import report
 from reconciler.pipeline.report import DONE, Report
-from reconciler.pipeline.saved_plan import Reviewed
-from reconciler.pipeline.secret_store import Vault
-from reconciler.pipeline.source_pipeline import Line, Prepared
+from reconciler.pipeline.saved_plan import SavedPlan
+from reconciler.pipeline.secret_store import SecretStore
+from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.planning.plan import Plan
 from reconciler.records.store import Records
 from reconciler.records.tables.events import Event
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
 from reconciler.status.conditions import PINNED, READY, SUSPENDED, Condition
-from reconciler.status.publisher import StatusWriter
-from reconciler.status.waiting import pinned_by, suspended_by, tell_again
+from reconciler.status.publisher import StatusPublisher
+from reconciler.status.waiting import mark_status_dirty, pinned_by, suspended_by
 
-SHARED = frozenset({Kind.GVC, Kind.LOCATION, Kind.SECRET})
+ORG_SCOPED_FOR_WORKLOADS = frozenset({Kind.GVC, Kind.LOCATION, Kind.SECRET})
 """What is recorded without a place and reaches an engine with the workloads that use it."""
 
-ADOPTED = "adopt"
+REASON_ADOPTED = "adopt"
 """Why a run looks at all that the source owns: it has come to own more since the last one."""
 
-MOST_EVENTS = 100
+MAX_EVENTS = 100
 """Findings of a refused revision that become events; the rest is counted in its condition."""
 
 
@@ -60,19 +60,19 @@ class Runner:
         self.records = records
         self.clock = clock
         retry = RetryPolicy(settings.retry.base, settings.retry.cap, settings.retry.attempts)
-        reveal = Vault(records, settings).reveal
+        reveal = SecretStore(records, settings).read
         made = engines_for(settings, records, clock, reveal, engines)
-        all_made = [*made.values(), *leaving(settings, records, clock, reveal)]
-        self._lasting = [engine for engine in all_made if isinstance(engine, Lasting)]
-        self.lookout = Lookout(settings, records, clock, made)
+        all_made = [*made.values(), *decommissioned_engines(settings, records, clock, reveal)]
+        self._lifecycle_engines = [engine for engine in all_made if isinstance(engine, SupportsLifecycle)]
+        self.drift_monitor = DriftMonitor(settings, records, clock, made)
         self.executor = Executor(records, made, clock, retry, settings.parallel, random.Random())
-        self.lines = {source.name: Line(settings, source, records, clock) for source in settings.sources}
+        self.lines = {source.name: SourcePipeline(settings, source, records, clock) for source in settings.sources}
         self.writers = {
-            source.name: StatusWriter(records, self.lines[source.name].source, settings, clock)
+            source.name: StatusPublisher(records, self.lines[source.name].source, settings, clock)
             for source in settings.sources
         }
         self._refused: dict[str, str] = {}
-        self.stirred: set[str] = set()
+        self.sources_to_requeue: set[str] = set()
         """Sources that should be looked at again, since another one changed what they build on."""
 
     async def open(self) -> int:
@@ -81,24 +81,24 @@ class Runner:
         Sources that the settings have no more are forgotten first: what they asked for is free to be another's. Raises
         RecordsError.
         """
-        for engine in self._lasting:
+        for engine in self._lifecycle_engines:
             # One that cannot is tried again, and told, at each look at its location.
             with suppress(EngineError):
                 await engine.open()
         self._forget(set(self.records.sources.names()) - self.lines.keys())
         return len(await self.executor.replay())
 
-    def refresh(self) -> None:
+    def refresh_engines(self) -> None:
         """Have the engines look again at what reaches them with no step: GVCs, secrets, restarts that were asked for.
 
         Raises RecordsError.
         """
-        for engine in self._lasting:
+        for engine in self._lifecycle_engines:
             engine.refresh()
 
     async def close(self) -> None:
         """End the work of the engines; what they run goes on."""
-        for engine in self._lasting:
+        for engine in self._lifecycle_engines:
             await engine.close()
 
     def _forget(self, names: set[str]) -> None:
@@ -108,12 +108,12 @@ class Runner:
             for name in sorted(names):
                 self.records.failures.clear_all(name)
                 self.records.desired.replace(name, [key for key, _ in self.records.desired.scan(name)], ())
-                self.records.pending.clear_all(name)
+                self.records.status_queue.clear_all(name)
                 self.records.conditions.forget(name)
                 self.records.sources.forget(name)
 
     async def run(
-        self, name: str, reason: str, preempted: Preempted = never, reviewed: Reviewed | None = None
+        self, name: str, reason: str, preempted: Preempted = never, reviewed: SavedPlan | None = None
     ) -> Report:
         """One run of the source ``name``: refresh, read, plan, perform; conditions and events are recorded.
 
@@ -121,41 +121,41 @@ class Runner:
         source that cannot be read, or is refused, is told in the report.
         """
         line = self.lines[name]
-        self.stirred.discard(name)
-        if ADOPTED in reason.split(","):
-            line.unsettled = None
+        self.sources_to_requeue.discard(name)
+        if REASON_ADOPTED in reason.split(","):
+            line.pending_keys = None
         if (suspended := self._suspended(name)) is not None:
             return suspended
         try:
             prepared = await asyncio.to_thread(self._read, line)
         except SourceError as error:
             return self._unreadable(name, error)
-        if reviewed is not None and prepared.plan is not None and (other := reviewed.moved(prepared.plan)):
-            return report.moved(name, str(prepared.revision), other)
-        ended = await line.perform(prepared, self.executor, reason, partial(preempted, str(prepared.revision)))
-        if prepared.plan is not None and any(step.key.kind in SHARED for step in prepared.plan.steps):
-            self.refresh()
+        if reviewed is not None and prepared.plan is not None and (other := reviewed.difference_from(prepared.plan)):
+            return report.plan_changed(name, str(prepared.revision), other)
+        ended = await line.execute(prepared, self.executor, reason, partial(preempted, str(prepared.revision)))
+        if prepared.plan is not None and any(step.key.kind in ORG_SCOPED_FOR_WORKLOADS for step in prepared.plan.steps):
+            self.refresh_engines()
         self._conditions(name, prepared, ended)
-        self._stir(name, prepared, ended)
+        self._requeue_dependents(name, prepared, ended)
         return ended
 
-    def _stir(self, name: str, prepared: Prepared, ended: Report) -> None:
+    def _requeue_dependents(self, name: str, prepared: PlannedRevision, ended: Report) -> None:
         """Let other sources look again at what the run of ``name`` may have changed for them.
 
         A refusal may be over once something is there, or declared there no more; and what a source has in a GVC of
         another one follows where that GVC goes.
         """
-        delta, plan = prepared.loaded.delta, prepared.plan
+        delta, plan = prepared.loaded.change_set, prepared.plan
         done = any(word in DONE.values() for word in ended.counts)
-        if plan is None or not (done or delta.added or delta.before):
+        if plan is None or not (done or delta.added or delta.previous):
             return
         moved = done and any(step.key.kind in (Kind.GVC, Kind.LOCATION) for step in plan.steps)
         for other in (line for line in self.lines.values() if line.name != name):
-            if other.refused or (moved and other.unsettled is not None):
-                self.stirred.add(other.name)
-            other.refused = ""
+            if other.refused_commit or (moved and other.pending_keys is not None):
+                self.sources_to_requeue.add(other.name)
+            other.refused_commit = ""
             if moved:
-                other.unsettled = None
+                other.pending_keys = None
 
     async def poll(self, name: str, preempted: Preempted = never) -> Report | None:
         """A look at the source that becomes a run only where there is reason for one; else None."""
@@ -166,20 +166,20 @@ class Runner:
             if not line.source.local:
                 await asyncio.to_thread(line.source.refresh)
             verified = line.source.settings.verify is not None
-            if await asyncio.to_thread(line.idle) if verified else line.idle():
-                self._set(name, _REACHABLE)
+            if await asyncio.to_thread(line.has_nothing_to_do) if verified else line.has_nothing_to_do():
+                self._set_conditions(name, _REACHABLE)
                 return None
         except SourceError as error:
             return self._unreadable(name, error)
         return await self.run(name, "poll", preempted)
 
-    def restless(self) -> list[str]:
+    def sources_to_repoll(self) -> list[str]:
         """Sources with steps that wait for what nobody announces, such as the health of something else."""
-        return [name for name, line in self.lines.items() if line.restless]
+        return [name for name, line in self.lines.items() if line.must_repoll]
 
-    def moved(self, name: str, revision: str) -> bool:
+    def has_newer_revision(self, name: str, revision: str) -> bool:
         """Whether the source stands elsewhere than at ``revision`` as far as this machine knows."""
-        return self.lines[name].moved(revision)
+        return self.lines[name].has_newer_revision(revision)
 
     def flush(self, name: str, *, force: bool = False) -> bool:
         """Write the status of the source ``name`` to its branch where it is due; whether something was written."""
@@ -196,7 +196,7 @@ class Runner:
         found = self.records.suspensions.get(source_target(name))
         wanted = [Condition(PINNED, True, PINNED, pinned_by(pin))] if pin is not None else []
         wanted += [Condition(SUSPENDED, True, SUSPENDED, suspended_by(found))] if found is not None else []
-        self._set(name, *wanted)
+        self._set_conditions(name, *wanted)
         over = {PINNED, SUSPENDED} - {each.type for each in wanted}
         for kind in over & {each.type for each in self.records.conditions.get(name)}:
             self.records.conditions.drop(name, kind)
@@ -211,39 +211,39 @@ class Runner:
         with self.records.transaction():
             for each in over:
                 self.records.suspensions.remove(each.target)
-                tell_again(self.records, each.target)
+                mark_status_dirty(self.records, each.target)
             told = ((each.target, f"its time is over: {suspended_by(each)}") for each in over)
-            self._tell(Event(now, 0, target, "", "Normal", "Resumed", message) for target, message in told)
+            self._append_events(Event(now, 0, target, "", "Normal", "Resumed", message) for target, message in told)
 
     def next_end(self) -> float | None:
         """When the next suspension ends by itself (seconds since the epoch), None where none does."""
         return self.records.suspensions.next_end()
 
-    def _read(self, line: Line) -> Prepared:
+    def _read(self, line: SourcePipeline) -> PlannedRevision:
         line.source.refresh()
-        return line.prepare(keep_cache=True)
+        return line.plan_revision(keep_cache=True)
 
     def _unreadable(self, name: str, error: SourceError) -> Report:
-        self._set(name, Condition("SourceReachable", False, error.reason, str(error)))
+        self._set_conditions(name, Condition("SourceReachable", False, error.reason, str(error)))
         since = next(each.since for each in self.records.conditions.get(name) if each.type == "SourceReachable")
         if self.clock.now() - since >= self.settings.stale:
             message = f"no revision could be read for longer than {self.settings.stale:.0f} s"
-            self._set(name, Condition("SourceStale", True, error.reason, message))
+            self._set_conditions(name, Condition("SourceStale", True, error.reason, message))
         return report.unreadable(name, error)
 
-    def _conditions(self, name: str, prepared: Prepared, ended: Report) -> None:
+    def _conditions(self, name: str, prepared: PlannedRevision, ended: Report) -> None:
         reason = "InvalidRevision" if ended.outcome == "refused" else "InvalidFiles" if ended.left_out else ""
         if reason and self._refused.get(name) != ended.revision:
             now = self.clock.now()
             errors = [finding for finding in prepared.findings if finding.severity is Severity.ERROR]
-            told = ((f.key or f"source/{name}", f"{report.place(f)}: {f.message}") for f in errors[:MOST_EVENTS])
-            self._tell(_warning(now, key, reason, message) for key, message in told)
+            told = ((f.key or f"source/{name}", f"{report.place(f)}: {f.message}") for f in errors[:MAX_EVENTS])
+            self._append_events(_warning(now, key, reason, message) for key, message in told)
         self._refused[name] = ended.revision if reason else ""
-        fresh = self._set(name, _REACHABLE, _readiness(ended))
+        fresh = self._set_conditions(name, _REACHABLE, _readiness(ended))
         if prepared.plan is not None and prepared.plan.held and READY in fresh:
-            self._tell([_waiting(self.clock.now(), name, prepared.plan)])
+            self._append_events([_waiting(self.clock.now(), name, prepared.plan)])
 
-    def _set(self, name: str, *wanted: Condition) -> set[str]:
+    def _set_conditions(self, name: str, *wanted: Condition) -> set[str]:
         """Note how the source stands, and return the types of what is new: the rest costs no write.
 
         Trouble with reading it is an event.
@@ -260,10 +260,10 @@ class Runner:
             for each in fresh:
                 self.records.conditions.set(name, each.type, each.status, each.reason, each.message, now)
             if bad:
-                self._tell(_warning(now, f"source/{name}", each.reason, each.message) for each in bad)
+                self._append_events(_warning(now, f"source/{name}", each.reason, each.message) for each in bad)
         return {each.type for each in fresh}
 
-    def _tell(self, events: Iterable[Event]) -> None:
+    def _append_events(self, events: Iterable[Event]) -> None:
         """Nothing may come to be applied for a long time, so what is told meanwhile is trimmed here."""
         with self.records.transaction():
             self.records.events.add_many(events)

@@ -28,7 +28,7 @@ class Change(msgspec.Struct, frozen=True):
         return f"{self.action} {self.key}" + (f"@{self.location}" if self.location else "")
 
 
-class Reviewed(msgspec.Struct, frozen=True):
+class SavedPlan(msgspec.Struct, frozen=True):
     """A plan as `reconciler plan --out FILE` writes it, as far as it is compared."""
 
     source: str
@@ -36,7 +36,7 @@ class Reviewed(msgspec.Struct, frozen=True):
     digest: str
     steps: list[Change]
 
-    def moved(self, plan: Plan) -> str:
+    def difference_from(self, plan: Plan) -> str:
         """What ``plan`` does otherwise than what was read, in words; empty where it is the same."""
         if plan.digest == self.digest:
             return ""
@@ -61,14 +61,14 @@ def _first(step: Step) -> bool:
     return step.action is Action.CREATE and not step.before
 
 
-def read_reviewed(path: Path) -> dict[str, Reviewed]:
+def load_saved_plans(path: Path) -> dict[str, SavedPlan]:
     """The plans in the file ``path``, by source. Raises UsageError where it is not what `plan --out` writes."""
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise UsageError(f"the plan {path} cannot be read: {error.strerror}") from None
     try:
-        plans = msgspec.json.decode(raw, type=Reviewed | list[Reviewed])
+        plans = msgspec.json.decode(raw, type=SavedPlan | list[SavedPlan])
     except msgspec.DecodeError:
         raise UsageError(f"{path} holds no plan; make one with: reconciler plan --out {path}") from None
     return {plan.source: plan for plan in (plans if isinstance(plans, list) else [plans])}

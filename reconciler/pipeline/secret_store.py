@@ -9,20 +9,20 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.host.provisioning.secrets import Revealed
+from reconciler.engines.host.provisioning.secrets import SecretValue
 from reconciler.errors import EngineError, ReconcilerError
 from reconciler.model.key import Key
 from reconciler.model.record import Record
-from reconciler.pipeline.desired_view import View
-from reconciler.pipeline.externals import Surroundings
+from reconciler.pipeline.desired_view import DesiredStateView
+from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.load import blobs_of
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
-from reconciler.secrets.host_files import Host, dialect_of
+from reconciler.secrets.host_files import HostSecretDirectory, manifest_context
 from reconciler.settings import Settings
 from reconciler.source.source import open_source
 
-KEPT = 256
+MAX_SECRETS = 256
 """Secrets that are kept in memory once they were opened: what was applied is had again when its file has changed."""
 
 
@@ -30,7 +30,7 @@ class _Form(msgspec.Struct, frozen=True):
     type: str
 
 
-class Vault:
+class SecretStore:
     """Reveals the secrets in ``records``, over the repositories of ``settings``.
 
     It may be asked in any thread at any time, one question after another: records in a file are read over a connection
@@ -41,9 +41,9 @@ class Vault:
         self._records = records
         self._settings = settings
         self._lock = Lock()
-        self._opened: dict[tuple[Key, str], Revealed] = {}
+        self._opened: dict[tuple[Key, str], SecretValue] = {}
 
-    def reveal(self, key: Key) -> Revealed:
+    def read(self, key: Key) -> SecretValue:
         """The data of the secret ``key`` as it was applied last.
 
         Raises EngineError, reason SecretUnavailable, where it is not applied, or can no longer be opened as it was.
@@ -56,26 +56,26 @@ class Vault:
             except ReconcilerError as error:
                 raise _unavailable(f"{key} cannot be read: {error}") from None
 
-    def _revealed(self, key: Key) -> Revealed:
+    def _revealed(self, key: Key) -> SecretValue:
         path = self._records.path
         if path is None:
             return self._looked_up(self._records, key)
         with closing(Records.open(path, read_only=True)) as records:
             return self._looked_up(records, key)
 
-    def _looked_up(self, records: Records, key: Key) -> Revealed:
+    def _looked_up(self, records: Records, key: Key) -> SecretValue:
         record = next(iter(records.applied.get(key)), None)
         if record is None:
             raise _unavailable(f"{key} is not applied")
-        seal = records.seals.get(key, record.digest)
+        seal = records.secret_data.get(key, record.digest)
         return self._again(records, record) if seal is None else _shown(record, seal)
 
-    def _again(self, records: Records, record: Record) -> Revealed:
+    def _again(self, records: Records, record: Record) -> SecretValue:
         """What is never written down: read from Git and opened, or from this host, and only if it is the same."""
         known = self._opened.get((record.key, record.digest))
         if known is None:
             known = _shown(record, self._seal(records, record))
-            while len(self._opened) >= KEPT:
+            while len(self._opened) >= MAX_SECRETS:
                 del self._opened[next(iter(self._opened))]
             self._opened[record.key, record.digest] = known
         return known
@@ -90,20 +90,22 @@ class Vault:
             raise _unavailable(f"{record.key} has another value than was applied ({place}); the next run applies it")
         return resource.seal
 
-    def _view(self, records: Records, entry: Entry) -> View:
+    def _view(self, records: Records, entry: Entry) -> DesiredStateView:
         settings = self._settings
         source = next((each for each in settings.sources if each.name == entry.source), None)
         if source is None:
             raise _unavailable(f"{entry.key} comes from the source {entry.source}, which the settings have no more")
         repository = open_source(source, Path(settings.state)).repository
-        dialect = dialect_of(settings, records.secret_key)
-        around = Surroundings.of(settings)
-        return View(source.name, records, blobs_of(repository), dialect, around, Host.of(settings))
+        dialect = manifest_context(settings, records.secret_key)
+        around = ExternalResources.of(settings)
+        return DesiredStateView(
+            source.name, records, blobs_of(repository), dialect, around, HostSecretDirectory.of(settings)
+        )
 
 
-def _shown(record: Record, seal: bytes) -> Revealed:
+def _shown(record: Record, seal: bytes) -> SecretValue:
     content: dict[str, Any] | str = msgspec.json.decode(seal)
-    return Revealed(msgspec.json.decode(record.body, type=_Form).type, content)
+    return SecretValue(msgspec.json.decode(record.body, type=_Form).type, content)
 
 
 def _unavailable(message: str) -> EngineError:

@@ -10,7 +10,7 @@ from reconciler.clock import Clock
 from reconciler.errors import SourceError
 from reconciler.model.kinds.secret import CREDENTIAL, FILE
 from reconciler.model.revision import FileChange
-from reconciler.pipeline.desired_view import View
+from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
 from reconciler.records.tables.events import Event
@@ -19,20 +19,20 @@ _MARKS = (FILE.encode(), CREDENTIAL.encode())
 """One of them is in every manifest that leads to the host."""
 
 
-class Hosted(msgspec.Struct, frozen=True):
+class HostSecretChanges(msgspec.Struct, frozen=True):
     """What was found: secrets with ``other`` values than before, and those whose values are ``lost``."""
 
     other: list[Entry]
     lost: list[Entry]
 
 
-def hosted(view: View) -> Hosted:
+def check_host_secrets(view: DesiredStateView) -> HostSecretChanges:
     """Read again what the secrets of the last good revision take from this host; ``view`` has no difference over it.
 
     Raises SourceError where Git cannot be read.
     """
-    found = Hosted([], [])
-    for entry in _led_here(view) if view.host is not None else ():
+    found = HostSecretChanges([], [])
+    for entry in _host_backed_secrets(view) if view.host is not None else ():
         try:
             resource = view.resource(entry.key)
         except SourceError:
@@ -43,9 +43,9 @@ def hosted(view: View) -> Hosted:
     return found
 
 
-def _led_here(view: View) -> Iterator[Entry]:
+def _host_backed_secrets(view: DesiredStateView) -> Iterator[Entry]:
     """Secrets that may lead to the host. None of them is kept in the records, so these are the only ones to read."""
-    for key in view.records.seals.missing(view.source):
+    for key in view.records.secret_data.missing(view.source):
         entry = view.records.desired.get(key)
         if entry is not None:
             raw = view.blobs.read(entry.blob)
@@ -53,17 +53,17 @@ def _led_here(view: View) -> Iterator[Entry]:
                 yield entry
 
 
-def with_hosted_files(view: View, changes: Sequence[FileChange]) -> list[FileChange]:
+def with_host_secret_files(view: DesiredStateView, changes: Sequence[FileChange]) -> list[FileChange]:
     """``changes``, and the unchanged files of secrets that have other values now. Raises SourceError."""
     known = {change.path for change in changes}
-    others = {entry.path: entry.blob for entry in hosted(view).other}
+    others = {entry.path: entry.blob for entry in check_host_secrets(view).other}
     return [*changes, *(FileChange(path, blob, blob) for path, blob in others.items() if path not in known)]
 
 
-class HostWatch:
+class HostSecretMonitor:
     """Looks at what secrets take from this host. ``views`` make, by source, a view without a difference over it."""
 
-    def __init__(self, records: Records, clock: Clock, views: Mapping[str, Callable[[], View]]) -> None:
+    def __init__(self, records: Records, clock: Clock, views: Mapping[str, Callable[[], DesiredStateView]]) -> None:
         self._records = records
         self._clock = clock
         self._views = views
@@ -75,7 +75,7 @@ class HostWatch:
         lost: dict[str, str] = {}
         for name, view in self._views.items():
             try:
-                found = hosted(view())
+                found = check_host_secrets(view())
             except SourceError:  # whoever polls the source tells of that
                 continue
             changed |= {name} if found.other else set()

@@ -1,4 +1,4 @@
-"""One source's way from a revision to a plan, and from a plan to records: ``prepare``, ``accept``, ``perform``."""
+"""One source's way from a revision to a plan, and from a plan to records."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.drift.healing import settle
+from reconciler.drift.healing import record_healed
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import SourceError
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Kind
 from reconciler.model.revision import Revision
 from reconciler.pipeline import report
-from reconciler.pipeline.desired_view import Bodies, View
-from reconciler.pipeline.externals import Surroundings
+from reconciler.pipeline.desired_view import BodyCache, DesiredStateView
+from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.file_reader import Read, reader
-from reconciler.pipeline.load import Loaded, Loader, accept, blobs_of, decoder_id, undisturbed
-from reconciler.pipeline.plan_inputs import scope_of, unsettled_keys
+from reconciler.pipeline.load import LoadedRevision, Loader, blobs_of, decoder_fingerprint, gc_paused, index_revision
+from reconciler.pipeline.plan_inputs import pending_keys_of, planner_input
 from reconciler.pipeline.report import Report
 from reconciler.planning.blame import Blames
-from reconciler.planning.inputs import Refusal, Scope
+from reconciler.planning.inputs import PlannerInput, Refusal
 from reconciler.planning.plan import Plan
 from reconciler.planning.planner import make_plan
 from reconciler.records.store import Records
-from reconciler.secrets.host_files import Host, dialect_of, keyring_of
+from reconciler.secrets.host_files import HostSecretDirectory, keyring_of, manifest_context
 from reconciler.settings import Settings, SourceSettings
 from reconciler.source.repository import check_rewrite
 from reconciler.source.source import Source, open_source
@@ -36,21 +36,21 @@ from reconciler.status import waiting
 if TYPE_CHECKING:
     from reconciler.engines.execution.executor import Executor
 
-SWEEP = 1000
+CACHE_SWEEP_EVERY_RUNS = 1000
 """Runs after which documents that nothing comes from any more are dropped from the cache."""
 
-RESTLESS = frozenset({"DependencyNotHealthy", "Preempted", "Terminating"})
+POLL_AGAIN_REASONS = frozenset({"DependencyNotHealthy", "Preempted", "Terminating"})
 """Reasons to wait that nobody announces the end of: every look at the source is a run while one holds."""
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class PlannedRevision(msgspec.Struct, frozen=True):
     """A revision read, checked and planned, with nothing changed yet. ``plan`` is None where errors refuse it.
 
     ``read`` gives the bytes of a file as findings name it, ``blames`` who asked for the changes where that was looked
     for.
     """
 
-    loaded: Loaded
+    loaded: LoadedRevision
     findings: list[Finding]
     plan: Plan | None
     read: Read
@@ -62,7 +62,7 @@ class Prepared(msgspec.Struct, frozen=True):
         return self.loaded.revision
 
 
-class Line:
+class SourcePipeline:
     """The line of one source over one set of records. Reading happens in one thread at a time."""
 
     def __init__(self, settings: Settings, source: SourceSettings, records: Records, clock: Clock) -> None:
@@ -70,20 +70,20 @@ class Line:
         self.records = records
         self.clock = clock
         self.source: Source = open_source(source, Path(settings.state))
-        self.dialect = dialect_of(settings, records.secret_key)
-        self.host: Host | None = Host.of(settings)
-        self.around = Surroundings.of(settings)
-        self._bodies: Bodies = {}
-        self.unsettled: set[str] | None = None
-        self.refused = ""
-        self.restless = False
+        self.dialect = manifest_context(settings, records.secret_key)
+        self.host: HostSecretDirectory | None = HostSecretDirectory.of(settings)
+        self.externals = ExternalResources.of(settings)
+        self._bodies: BodyCache = {}
+        self.pending_keys: set[str] | None = None
+        self.refused_commit = ""
+        self.must_repoll = False
 
     @property
     def name(self) -> str:
         """The source's name."""
         return self.source.name
 
-    def idle(self) -> bool:
+    def has_nothing_to_do(self) -> bool:
         """Whether a look at the source is all that is to be done: nothing moved, and nothing is owed another try.
 
         What waits for an operator is not looked at again until one says something. A revision that was refused is
@@ -91,15 +91,15 @@ class Line:
         """
         row = self.records.sources.get(self.name)
         commit = self.source.revision(self._pinned()).commit
-        if self.refused:
-            return commit == self.refused
-        if row is None or self.unsettled is None or self.restless or commit != row.commit:
+        if self.refused_commit:
+            return commit == self.refused_commit
+        if row is None or self.pending_keys is None or self.must_repoll or commit != row.commit:
             return False
         due, now = self.records.failures.next_attempt(), self.clock.now()
         # A try further away than any wait was set by a clock that has been put back since.
         return due is None or now < due <= now + self.settings.retry.cap
 
-    def moved(self, revision: str) -> bool:
+    def has_newer_revision(self, revision: str) -> bool:
         """Whether the source stands elsewhere than at ``revision``; one that cannot be read has not moved."""
         try:
             return str(self.source.revision(self._pinned())) != revision
@@ -111,8 +111,8 @@ class Line:
         pin = self.records.pins.get(self.name)
         return pin.commit if pin is not None else ""
 
-    @undisturbed()
-    def prepare(self, expression: str = "", *, keep_cache: bool = False, whole: bool = False) -> Prepared:
+    @gc_paused()
+    def plan_revision(self, expression: str = "", *, keep_cache: bool = False, whole: bool = False) -> PlannedRevision:
         """Read and plan the source's revision, or the one that ``expression`` names; changes nothing in the world.
 
         Raises SourceError. ``keep_cache`` remembers decoded documents, which only the holder of the lock should do;
@@ -125,13 +125,13 @@ class Line:
             same_ref = row is not None and row.ref == revision.ref
             check_rewrite(repository, row.commit if row is not None and same_ref else "", revision)
             repository.check_signed(revision.commit, row.commit if row is not None else "")
-        self._take_identity()
-        self.records.blobs.use(decoder_id(self.dialect), keep=keep_cache)
+        self._reload_age_identity()
+        self.records.documents.use(decoder_fingerprint(self.dialect), keep=keep_cache)
         with self.records.snapshot():
             loader = Loader(repository, self.view(), skip_invalid=self._skips, keep_cache=keep_cache)
             prepared = self._loaded_and_planned(loader, revision, whole=whole)
         if not expression:
-            self.refused = revision.commit if prepared.plan is None else ""
+            self.refused_commit = revision.commit if prepared.plan is None else ""
         return prepared
 
     @property
@@ -139,7 +139,7 @@ class Line:
         """Whether files with errors stay as they were, in place of refusing the revision."""
         return self.settings.on_invalid == "skip"
 
-    def _loaded_and_planned(self, loader: Loader, revision: Revision, *, whole: bool) -> Prepared:
+    def _loaded_and_planned(self, loader: Loader, revision: Revision, *, whole: bool) -> PlannedRevision:
         prepared = self._planned(loader, loader.load(revision, whole=whole))
         while self._skips and (without := _refused_files(prepared)):
             found = prepared.findings
@@ -147,36 +147,36 @@ class Line:
             prepared = msgspec.structs.replace(prepared, findings=sorted({*found, *prepared.findings}))
         return prepared
 
-    def _take_identity(self) -> None:
+    def _reload_age_identity(self) -> None:
         """Read the identity again: its file may have come, or be another one by now."""
         ring = msgspec.structs.replace(keyring_of(self.settings), required=self.dialect.keyring.required)
         self.dialect = msgspec.structs.replace(self.dialect, keyring=ring)
 
-    def view(self) -> View:
+    def view(self) -> DesiredStateView:
         """The desired state as it is indexed, ready to lay a difference over. Raises SourceGone."""
         blobs = blobs_of(self.source.repository)
-        view = View(self.name, self.records, blobs, self.dialect, self.around, self.host)
+        view = DesiredStateView(self.name, self.records, blobs, self.dialect, self.externals, self.host)
         view.bodies = self._bodies
         return view
 
-    def scope(self, view: View, loaded: Loaded) -> Scope:
+    def scope(self, view: DesiredStateView, loaded: LoadedRevision) -> PlannerInput:
         """The planner's input for a loaded revision."""
-        if self.unsettled is None:
-            self.unsettled = unsettled_keys(view, self.settings)
-        return scope_of(view, self.settings, str(loaded.revision), self.unsettled, self.clock.now())
+        if self.pending_keys is None:
+            self.pending_keys = pending_keys_of(view, self.settings)
+        return planner_input(view, self.settings, str(loaded.revision), self.pending_keys, self.clock.now())
 
-    def _planned(self, loader: Loader, loaded: Loaded) -> Prepared:
+    def _planned(self, loader: Loader, loaded: LoadedRevision) -> PlannedRevision:
         read = reader(self.source.repository, loaded.revision)
         if loaded.refused:
-            return Prepared(loaded, loaded.findings, None, read)
+            return PlannedRevision(loaded, loaded.findings, None, read)
         view = loader.view
         plan, refusals = make_plan(self.scope(view, loaded))
         found = [_finding(view, refusal) for refusal in refusals]
         findings = sorted([*loaded.findings, *found])
         refused = bool(found) and self.settings.on_invalid == "refuse"
-        return Prepared(loaded, findings, None if refused else plan, read)
+        return PlannedRevision(loaded, findings, None if refused else plan, read)
 
-    def accept(self, prepared: Prepared, reason: str) -> int:
+    def start_run(self, prepared: PlannedRevision, reason: str) -> int:
         """Make the prepared revision the last good one, in one transaction; the number of the run that begins.
 
         0 where nothing is to be performed. Failures of steps that nobody wants any more are forgotten.
@@ -186,17 +186,17 @@ class Line:
         # Before a step is performed its journal row is on the disk, and all that was written before it.
         with self.records.repeatable():
             self._forget_failures(plan)
-            accept(self.records, prepared.loaded, self.name)
+            index_revision(self.records, prepared.loaded, self.name)
             if plan.held:
                 for digest in (plan.digest, plan.held):
                     self.records.approvals.remember_plan(digest, f"{self.name}/{plan.held}")
             self.records.approvals.carry(self.name, plan.held, plan.let_go)
-            run = self._begun(prepared, reason) if plan.steps else 0
-            if run % SWEEP == SWEEP - 1:
-                self.records.blobs.sweep()
+            run = self._append_run(prepared, reason) if plan.steps else 0
+            if run % CACHE_SWEEP_EVERY_RUNS == CACHE_SWEEP_EVERY_RUNS - 1:
+                self.records.documents.sweep()
             return run
 
-    def _begun(self, prepared: Prepared, reason: str) -> int:
+    def _append_run(self, prepared: PlannedRevision, reason: str) -> int:
         made = prepared.revision
         return self.records.runs.start(self.name, str(made), reason, author=made.author, subject=made.subject)
 
@@ -207,8 +207,8 @@ class Line:
             if (failure.key, failure.location) not in wanted:
                 self.records.failures.clear(failure.key, failure.location)
 
-    async def perform(
-        self, prepared: Prepared, executor: Executor, reason: str, preempted: Callable[[], bool]
+    async def execute(
+        self, prepared: PlannedRevision, executor: Executor, reason: str, preempted: Callable[[], bool]
     ) -> Report:
         """Accept ``prepared``, carry its plan out and tell how that ended. Raises RecordsError."""
         import asyncio
@@ -217,29 +217,29 @@ class Line:
         plan = prepared.plan
         if plan is None:
             return report.refused(self.name, revision, prepared.findings)
-        run = await asyncio.to_thread(self.accept, prepared, reason)
+        run = await asyncio.to_thread(self.start_run, prepared, reason)
         kept = {str(kept.key) for kept in plan.kept}
-        self.unsettled = kept | {str(step.key) for step in plan.steps}
-        self.restless = True
+        self.pending_keys = kept | {str(step.key) for step in plan.steps}
+        self.must_repoll = True
         outcomes = await executor.run(plan, run, preempted) if plan.steps else []
-        self.unsettled = kept | {str(one.id.key) for one in outcomes if one.result is not Result.APPLIED}
-        self.restless = any(one.reason in RESTLESS for one in outcomes)
+        self.pending_keys = kept | {str(one.id.key) for one in outcomes if one.result is not Result.APPLIED}
+        self.must_repoll = any(one.reason in POLL_AGAIN_REASONS for one in outcomes)
         ended = report.of_plan(self.name, revision, plan, outcomes, prepared.findings)
         if plan.steps or plan.kept:
-            self._finish(run, plan, outcomes, ended)
+            self._record_results(run, plan, outcomes, ended)
         return ended
 
-    def _finish(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report) -> None:
+    def _record_results(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report) -> None:
         # Only an approval that is used up has to outlive a power cut; the rest is told again by the next run.
         with self.records.transaction() if plan.let_go else self.records.repeatable():
-            news = waiting.remember(self.records, outcomes, plan.kept, self.clock.now())
-            self.records.pending.add_many(self.name, news)
-            settle(self.records, plan, outcomes, run, self.clock.now())
+            news = waiting.save_wait_reasons(self.records, outcomes, plan.kept, self.clock.now())
+            self.records.status_queue.add_many(self.name, news)
+            record_healed(self.records, plan, outcomes, run, self.clock.now())
             if run:
                 self.records.runs.finish(run, ended.outcome, plan.digest, ended.counts)
             self.records.events.trim(self.settings.events.keep)
             if any(step.key.kind is Kind.SECRET for step in plan.steps):
-                self.records.seals.sweep()
+                self.records.secret_data.sweep()
             gone = [one.id.key for one in outcomes if one.result is Result.APPLIED and one.seen is None]
             for key in gone:
                 self.records.conditions.forget(str(key))
@@ -249,17 +249,17 @@ class Line:
                 self.records.approvals.consume(f"{self.name}/{digest}")
 
 
-def _refused_files(prepared: Prepared) -> frozenset[str]:
+def _refused_files(prepared: PlannedRevision) -> frozenset[str]:
     """All files to go on without where the plan refuses a change of some; none where leaving out more is no use."""
     bad = {finding.path for finding in prepared.findings if finding.severity is Severity.ERROR}
-    changed = {resource.path for resource in prepared.loaded.delta.added.values()}
+    changed = {resource.path for resource in prepared.loaded.change_set.added.values()}
     skipped = prepared.loaded.skipped
     return skipped | bad if (bad - skipped) & changed else frozenset()
 
 
-def _finding(view: View, refusal: Refusal) -> Finding:
+def _finding(view: DesiredStateView, refusal: Refusal) -> Finding:
     site = view.site(str(refusal.key))
     parts = tuple(refusal.pointer.split("/")[1:])
-    line, column = view.place(site, parts)
+    line, column = view.position(site, parts)
     return Finding(site.path, line, column, refusal.rule, Severity.ERROR, refusal.message, refusal.suggestion,
                    str(refusal.key))  # fmt: skip

@@ -34,7 +34,7 @@ Blames: TypeAlias = Mapping[tuple[StepId, str], Blame]
 """By step and the path of a changed field (``WHOLE`` for what is made or deleted)."""
 
 
-def to_blame(step: Step) -> list[str]:
+def blamable_paths(step: Step) -> list[str]:
     """The paths of ``step`` that somebody asked for in Git."""
     if step.heals:
         return []
@@ -45,10 +45,10 @@ def to_blame(step: Step) -> list[str]:
 
 def count(plan: Plan) -> int:
     """How many changes there are to blame somebody for, those that are alike at several locations counted once."""
-    return len({(step.key, path) for step in plan.steps for path in to_blame(step)})
+    return len({(step.key, path) for step in plan.steps for path in blamable_paths(step)})
 
 
-def touched(step: Step, before: bytes | None, after: bytes | None, paths: Iterable[str]) -> list[str]:
+def changed_paths(step: Step, before: bytes | None, after: bytes | None, paths: Iterable[str]) -> list[str]:
     """Those of ``paths`` that differ between two bodies (JSON; None: it is not there) of what ``step`` is about."""
     if before is None or after is None:
         return list(paths) if (before is None) != (after is None) else []

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from reconciler.manifests.field_schema import Shape, shape_of
+from reconciler.manifests.field_schema import FieldSchema, shape_of
 from reconciler.manifests.secret_values import shown
 from reconciler.model.key import Kind
-from reconciler.planning.plan import COST, ChangeClass, FieldChange
+from reconciler.planning.plan import IMPACT_RANK, ChangeClass, FieldChange
 
-_PLAIN = Shape()
+_PLAIN = FieldSchema()
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 _OPTIONS = ("defaultOptions", "localOptions")
 
@@ -33,12 +33,12 @@ def diff(kind: Kind, before: bytes, after: bytes, location: str) -> tuple[FieldC
     return tuple(sorted(changes, key=lambda change: change.path))
 
 
-def cost(changes: tuple[FieldChange, ...]) -> ChangeClass:
+def highest_impact(changes: tuple[FieldChange, ...]) -> ChangeClass:
     """The dearest class among ``changes``; in-place where there are none."""
-    return max((change.change for change in changes), key=COST.__getitem__, default=ChangeClass.IN_PLACE)
+    return max((change.change for change in changes), key=IMPACT_RANK.__getitem__, default=ChangeClass.IN_PLACE)
 
 
-def _options(spec: Shape, old: Any, new: Any, location: str) -> Iterator[FieldChange]:
+def _options(spec: FieldSchema, old: Any, new: Any, location: str) -> Iterator[FieldChange]:
     own = [_entries(body).get(location) for body in (old, new)]
     here = f"spec.localOptions[{location}]" if any(own) else "spec.defaultOptions"
     shape = spec.properties["defaultOptions"]
@@ -52,14 +52,16 @@ def _options(spec: Shape, old: Any, new: Any, location: str) -> Iterator[FieldCh
     if bool(own[0]) != bool(own[1]) and not felt:
         yield FieldChange(here, own[0], own[1], ChangeClass.IN_PLACE)
     if any(own):
-        yield from _unfelt(shape, old.get("defaultOptions", {}), new.get("defaultOptions", {}), "spec.defaultOptions")
+        yield from _without_effect_here(
+            shape, old.get("defaultOptions", {}), new.get("defaultOptions", {}), "spec.defaultOptions"
+        )
     entries = [_entries(old), _entries(new)]
     for place in sorted({*entries[0], *entries[1]} - {location}):
         path = f"spec.localOptions[{place}]"
-        yield from _unfelt(shape, entries[0].get(place), entries[1].get(place), path)
+        yield from _without_effect_here(shape, entries[0].get(place), entries[1].get(place), path)
 
 
-def _unfelt(shape: Shape, old: Any, new: Any, path: str) -> Iterator[FieldChange]:
+def _without_effect_here(shape: FieldSchema, old: Any, new: Any, path: str) -> Iterator[FieldChange]:
     """Differences that have no effect at the location looked at."""
     for change in _compare(shape, old, new, path, ChangeClass.IN_PLACE):
         yield FieldChange(change.path, change.before, change.after, ChangeClass.IN_PLACE)
@@ -73,7 +75,7 @@ def _without_options(spec: Any) -> dict[str, Any]:
     return {name: value for name, value in spec.items() if name not in _OPTIONS}
 
 
-def _compare(shape: Shape, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:
+def _compare(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:
     """Every difference at or below ``path``, walked along the shape of the schema."""
     if old == new:
         return
@@ -88,7 +90,7 @@ def _compare(shape: Shape, old: Any, new: Any, path: str, change: ChangeClass) -
         yield FieldChange(path, shown(old), shown(new), change)
 
 
-def _compare_named(shape: Shape, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:
+def _compare_named(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:
     named = [{_name(item, shape.named): item for item in items} for items in (old, new)]
     if len(named[0]) != len(old) or len(named[1]) != len(new):
         yield FieldChange(path, shown(old), shown(new), change)
@@ -101,7 +103,7 @@ def _compare_named(shape: Shape, old: Any, new: Any, path: str, change: ChangeCl
         yield FieldChange(f"{path}[order]", order[0], order[1], change)
 
 
-def _class_at(shape: Shape, path: str, inherited: ChangeClass) -> ChangeClass:
+def _class_at(shape: FieldSchema, path: str, inherited: ChangeClass) -> ChangeClass:
     if path == 'tags["platform/deployTimestamp"]':
         return ChangeClass.NEW_VERSION
     return ChangeClass(shape.change) if shape.change else inherited

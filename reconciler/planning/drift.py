@@ -22,7 +22,7 @@ IGNORE = "reconciler/ignore"
 ANYTHING = "*"
 
 
-class Deviation(StrEnum):
+class DriftKind(StrEnum):
     """In which way a location differs from the records; unexpected: it is ours, and neither recorded nor in Git."""
 
     MISSING = "missing"
@@ -30,7 +30,7 @@ class Deviation(StrEnum):
     UNEXPECTED = "unexpected"
 
 
-class There(msgspec.Struct, frozen=True, gc=False):
+class ObservedState(msgspec.Struct, frozen=True, gc=False):
     """What an engine sees of a resource; ``body`` (JSON, normal form) is empty where it knows the digest alone."""
 
     digest: str
@@ -47,7 +47,7 @@ class Drift(msgspec.Struct, frozen=True, order=True):
 
     key: Key
     location: str
-    what: Deviation
+    what: DriftKind
     digest: str = ""
     changes: tuple[FieldChange, ...] = ()
 
@@ -57,40 +57,40 @@ class Drift(msgspec.Struct, frozen=True, order=True):
         return StepId(self.key, self.location)
 
 
-def drift_of(record: Record, there: There | None) -> Drift | None:
+def drift_of(record: Record, there: ObservedState | None) -> Drift | None:
     """How ``there`` (None: nothing) differs from ``record``; None where it does not."""
     if there is None:
-        return Drift(record.key, record.location, Deviation.MISSING)
+        return Drift(record.key, record.location, DriftKind.MISSING)
     if (there.digest, there.version) == (record.digest, record.version):
         return None
     changes = list(_fields(record, there))
     if there.body and not changes:
         return None
-    return Drift(record.key, record.location, Deviation.CHANGED, there.digest, tuple(changes))
+    return Drift(record.key, record.location, DriftKind.CHANGED, there.digest, tuple(changes))
 
 
-def _fields(record: Record, there: There) -> Iterator[FieldChange]:
+def _fields(record: Record, there: ObservedState) -> Iterator[FieldChange]:
     if there.version != record.version:
         yield FieldChange("version", there.version, record.version, ChangeClass.IN_PLACE)
     if there.body:
         yield from diff(record.key.kind, there.body, record.body, record.location)
 
 
-def minded(drift: Drift, body: bytes, ignores: Iterable[Ignore]) -> Drift | None:
+def without_ignored(drift: Drift, body: bytes, ignores: Iterable[Ignore]) -> Drift | None:
     """``drift`` without the fields that may differ, by the settings or the tag in ``body``; None where none is left."""
     paths = {rule.path or ANYTHING for rule in ignores if fnmatchcase(str(drift.key), rule.key)}
     if any(not rule.path for rule in ignores if fnmatchcase(str(drift.key), rule.key)):
         return None
-    paths |= tagged(body)
-    if not paths or drift.what is not Deviation.CHANGED:
+    paths |= ignored_paths(body)
+    if not paths or drift.what is not DriftKind.CHANGED:
         return drift
     if not drift.changes:
         return None if ANYTHING in paths else drift
-    left = tuple(change for change in drift.changes if not any(covers(path, change.path) for path in paths))
+    left = tuple(change for change in drift.changes if not any(path_matches(path, change.path) for path in paths))
     return msgspec.structs.replace(drift, changes=left) if left else None
 
 
-def tagged(body: bytes) -> set[str]:
+def ignored_paths(body: bytes) -> set[str]:
     """The paths that the tag ``reconciler/ignore`` in ``body`` (JSON) names."""
     if IGNORE.encode() not in body:
         return set()
@@ -98,7 +98,7 @@ def tagged(body: bytes) -> set[str]:
     return {word.strip() for word in words.split(",") if word.strip()}
 
 
-def covers(path: str, field: str) -> bool:
+def path_matches(path: str, field: str) -> bool:
     """Whether ``field`` is at or below ``path``, in which ``*`` stands for any one name."""
     return _pattern(path).match(field) is not None
 
@@ -108,14 +108,14 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(re.escape(path).replace(r"\*", r"[^.\[\]]*") + r"(?=[.\[]|$)")
 
 
-def said(drift: Drift) -> str:
+def describe(drift: Drift) -> str:
     """``changed at here: spec.containers[main].image``, fields named and their values not."""
     paths = [change.path for change in drift.changes]
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return f"{drift.what}{at_place(drift.location)}" + (f": {', '.join(paths[:3])}{more}" if paths else "")
+    return f"{drift.what}{location_suffix(drift.location)}" + (f": {', '.join(paths[:3])}{more}" if paths else "")
 
 
-def at_place(location: str) -> str:
+def location_suffix(location: str) -> str:
     """`` at here``, or nothing where there is no place."""
     return f" at {location}" if location else ""
 
@@ -133,11 +133,11 @@ def _quoted(path: str) -> str:
     return "'" + path.replace("'", "''") + "'"
 
 
-def packed(drift: Drift) -> bytes:
+def encode(drift: Drift) -> bytes:
     """``drift`` as the records keep it."""
     return msgspec.json.encode(drift)
 
 
-def unpacked(raw: bytes) -> Drift:
+def decode(raw: bytes) -> Drift:
     """``drift`` from the records."""
     return msgspec.json.decode(raw, type=Drift)

@@ -10,8 +10,8 @@ import msgspec
 
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.record import Record
-from reconciler.model.resource import Bond, Reference
-from reconciler.planning.inputs import APPLY_ORDER, Scope
+from reconciler.model.resource import Dependency, Reference
+from reconciler.planning.inputs import APPLY_ORDER, PlannerInput
 from reconciler.planning.plan import Action, Step, StepId
 from reconciler.planning.recorded_references import recorded_targets
 
@@ -20,7 +20,7 @@ Edges = list[frozenset[int]]
 """For each step, what it waits for: both as indices of the steps by rank, which cost a tenth of their ids."""
 
 
-def ordered(scope: Scope, steps: Iterable[Step]) -> tuple[Step, ...]:
+def order_steps(scope: PlannerInput, steps: Iterable[Step]) -> tuple[Step, ...]:
     """``steps`` with what each waits for, in an order that any one-by-one run could take.
 
     Ties go by apply order, key and location, so the same input always gives the same sequence.
@@ -34,13 +34,13 @@ def ordered(scope: Scope, steps: Iterable[Step]) -> tuple[Step, ...]:
     if any(step.action is not Action.CREATE for step in by_rank):
         sets = [set(awaited) for awaited in edges]
         _backward(scope, by_rank, by_key, sets)
-        _hand_over(scope, by_rank, sets)
+        _volume_handover_edges(scope, by_rank, sets)
         edges = [frozenset(awaited) for awaited in sets]
     bound = _bound(scope, references, by_rank, edges)
     return tuple([bound[index] for index in _sorted(edges)])
 
 
-def _bound(scope: Scope, references: list[References], steps: list[Step], edges: Edges) -> list[Step]:
+def _bound(scope: PlannerInput, references: list[References], steps: list[Step], edges: Edges) -> list[Step]:
     """The steps with what they wait for; those that wait for the same share it."""
     waits: dict[frozenset[int], tuple[StepId, ...]] = {}
     healthy: dict[int, tuple[Key, ...]] = {}
@@ -76,22 +76,22 @@ def _forward(references: list[References], steps: list[Step], by_key: dict[str, 
 def _awaited(references: References, location: str, steps: list[Step], by_key: dict[str, list[int]]) -> Iterator[int]:
     """The steps of what is referred to: at the same location, or everywhere for depends-on."""
     for reference in references:
-        if reference.bond is Bond.NONE:
+        if reference.bond is Dependency.NONE:
             continue
         for index in by_key.get(reference.target, ()):
             other = steps[index]
-            near = reference.bond is Bond.HEALTHY or not other.location or other.location == location
+            near = reference.bond is Dependency.HEALTHY or not other.location or other.location == location
             if near and other.action is not Action.DELETE:
                 yield index
 
 
-def _needs_healthy(scope: Scope, references: References) -> tuple[Key, ...]:
-    wanted = [ref.target for ref in references if ref.bond is Bond.HEALTHY]
+def _needs_healthy(scope: PlannerInput, references: References) -> tuple[Key, ...]:
+    wanted = [ref.target for ref in references if ref.bond is Dependency.HEALTHY]
     here = {target for target in wanted if not target.startswith("/")} - scope.external if wanted else ()
     return tuple(sorted(map(Key.parse, here)))
 
 
-def _backward(scope: Scope, steps: list[Step], by_key: dict[str, list[int]], edges: list[set[int]]) -> None:
+def _backward(scope: PlannerInput, steps: list[Step], by_key: dict[str, list[int]], edges: list[set[int]]) -> None:
     """What is deleted waits until everything that referred to it is gone or refers to it no more."""
     doomed = {str(step.key) for step in steps if step.action is Action.DELETE}
     if not doomed:
@@ -104,18 +104,18 @@ def _backward(scope: Scope, steps: list[Step], by_key: dict[str, list[int]], edg
                 edges[awaiting].add(index)
 
 
-def _targets_before(scope: Scope, step: Step) -> frozenset[str]:
+def _targets_before(scope: PlannerInput, step: Step) -> frozenset[str]:
     if step.action is Action.CREATE:
         return frozenset()
     record = _record(scope, step)
     return recorded_targets(record, scope.org) if record is not None else frozenset()
 
 
-def _record(scope: Scope, step: Step) -> Record | None:
+def _record(scope: PlannerInput, step: Step) -> Record | None:
     return next((r for r in scope.records.get(step.key, ()) if r.location == step.location), None)
 
 
-def _hand_over(scope: Scope, steps: list[Step], edges: list[set[int]]) -> None:
+def _volume_handover_edges(scope: PlannerInput, steps: list[Step], edges: list[set[int]]) -> None:
     """A volume set is released by its old workload before the new one acquires it."""
     before: dict[tuple[str, str], list[int]] = defaultdict(list)
     after: dict[int, set[str]] = {}
@@ -138,7 +138,7 @@ def _hand_over(scope: Scope, steps: list[Step], edges: list[set[int]]) -> None:
             edges[taker].add(giver)
 
 
-def _volume_sets_before(scope: Scope, step: Step) -> set[str]:
+def _volume_sets_before(scope: PlannerInput, step: Step) -> set[str]:
     """Most workloads mount none, which is seen without reading their bodies."""
     record = None if step.action is Action.CREATE else _record(scope, step)
     if record is None or b"volumeset/" not in record.body:

@@ -32,7 +32,7 @@ class PrunePolicy(msgspec.Struct, frozen=True):
         return max(1, min(self.count, int(inventory * self.percent / 100)))
 
 
-class Scope(msgspec.Struct, frozen=True):
+class PlannerInput(msgspec.Struct, frozen=True):
     """Input of the planner.
 
     ``keys`` are looked at, each once, and nothing else. ``locations`` gives every location of each GVC concerned,

@@ -20,7 +20,7 @@ class Action(StrEnum):
 
 
 class ChangeClass(StrEnum):
-    """What a changed field costs; ordered from cheap to dear by ``COST``."""
+    """What a changed field costs; ordered from cheap to dear by ``IMPACT_RANK``."""
 
     IN_PLACE = "in-place"
     SCALE_ONLY = "scale-only"
@@ -28,7 +28,7 @@ class ChangeClass(StrEnum):
     REPLACE = "replace"
 
 
-COST = {ChangeClass.IN_PLACE: 0, ChangeClass.SCALE_ONLY: 1, ChangeClass.NEW_VERSION: 2, ChangeClass.REPLACE: 3}
+IMPACT_RANK = {ChangeClass.IN_PLACE: 0, ChangeClass.SCALE_ONLY: 1, ChangeClass.NEW_VERSION: 2, ChangeClass.REPLACE: 3}
 
 
 class Hold(StrEnum):
@@ -97,7 +97,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
         return StepId(self.key, self.location)
 
 
-class Kept(msgspec.Struct, frozen=True, order=True):
+class RetainedResource(msgspec.Struct, frozen=True, order=True):
     """A resource that is no longer in Git and stays all the same, and why."""
 
     key: Key
@@ -126,5 +126,5 @@ class Plan(msgspec.Struct, frozen=True):
     held: str = ""
     approved: str = ""
     let_go: tuple[str, ...] = ()
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[RetainedResource, ...] = ()
     renames: tuple[Rename, ...] = ()

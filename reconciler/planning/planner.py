@@ -7,25 +7,25 @@ from collections.abc import Iterable
 
 import msgspec
 
-from reconciler.planning.graph import ordered
-from reconciler.planning.inputs import Refusal, Scope
-from reconciler.planning.plan import Action, Hold, Kept, Plan, Step
-from reconciler.planning.policy import held, kept_of, renames_in
+from reconciler.planning.graph import order_steps
+from reconciler.planning.inputs import PlannerInput, Refusal
+from reconciler.planning.plan import Action, Hold, Plan, RetainedResource, Step
+from reconciler.planning.policy import renames_in, retained, with_holds
 from reconciler.planning.steps import steps_for
 
 
-def make_plan(scope: Scope) -> tuple[Plan, tuple[Refusal, ...]]:
+def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
     """The plan for ``scope``, and what the recorded state forbids (nothing of such a key is planned)."""
     found = [part for key in sorted(scope.keys) for part in steps_for(scope, key)]
     refusals = tuple(sorted({part for part in found if isinstance(part, Refusal)}))
     refused = {refusal.key for refusal in refusals}
     steps = [part for part in found if isinstance(part, Step) and part.key not in refused]
     deletes = [step for step in steps if step.action is Action.DELETE]
-    kept = kept_of(scope, deletes) if deletes else {}
+    kept = retained(scope, deletes) if deletes else {}
     steps = [step for step in steps if step.action is not Action.DELETE or step.key not in kept]
     renames = renames_in(steps, scope.records)
-    steps = held(scope, steps, renames)
-    final = ordered(scope, steps)
+    steps = with_holds(scope, steps, renames)
+    final = order_steps(scope, steps)
     waiting = [step for step in final if step.hold.approvable]
     hold_digest = digest_of(waiting) if waiting else ""
     alone = tuple(digest_of([step]) for step in waiting)
@@ -33,7 +33,7 @@ def make_plan(scope: Scope) -> tuple[Plan, tuple[Refusal, ...]]:
     carried = all(f"{scope.source}/{digest}" in scope.approved for digest in alone)
     approved = hold_digest if f"{scope.source}/{hold_digest}" in scope.approved or carried else ""
     if approved:
-        final = tuple(_let_go(step) for step in final)
+        final = tuple(_approved_steps(step) for step in final)
     plan = Plan(
         source=scope.source,
         revision=scope.revision,
@@ -42,13 +42,13 @@ def make_plan(scope: Scope) -> tuple[Plan, tuple[Refusal, ...]]:
         held="" if approved else hold_digest,
         approved=approved,
         let_go=alone if approved else (),
-        kept=tuple(Kept(key, reason) for key, reason in sorted(kept.items())),
+        kept=tuple(RetainedResource(key, reason) for key, reason in sorted(kept.items())),
         renames=renames,
     )
     return plan, refusals
 
 
-def _let_go(step: Step) -> Step:
+def _approved_steps(step: Step) -> Step:
     return msgspec.structs.replace(step, hold=Hold.NONE) if step.hold.approvable else step
 
 

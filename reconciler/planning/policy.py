@@ -11,7 +11,7 @@ import msgspec
 from reconciler.manifests.links import BUILT_IN
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
-from reconciler.planning.inputs import Scope
+from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Hold, Rename, Step
 from reconciler.planning.recorded_references import recorded_targets
 
@@ -19,7 +19,7 @@ PROTECTED = "platform/protected"
 PRUNE = "reconciler/prune"
 
 
-def keeps(record: Record) -> str:
+def retention_reason(record: Record) -> str:
     """Why ``record`` is never deleted, "" where nothing keeps it."""
     if str(record.key) in BUILT_IN:
         return "it is built in"
@@ -31,14 +31,14 @@ def keeps(record: Record) -> str:
     return ""
 
 
-def kept_of(scope: Scope, deletes: Iterable[Step]) -> dict[Key, str]:
+def retained(scope: PlannerInput, deletes: Iterable[Step]) -> dict[Key, str]:
     """The keys among ``deletes`` that stay, each with its reason; what they refer to stays with them."""
     going = {step.key for step in deletes}
     kept: dict[Key, str] = {}
     fresh = []
     for key in sorted(going):
         reason = "" if scope.policy.enabled else "pruning is switched off"
-        reason = reason or next(filter(None, map(keeps, scope.records.get(key, ()))), "")
+        reason = reason or next(filter(None, map(retention_reason, scope.records.get(key, ()))), "")
         reason = reason or (f"{scope.orphans[key]} made it an orphan" if key in scope.orphans else "")
         if reason:
             kept[key] = reason
@@ -53,7 +53,7 @@ def kept_of(scope: Scope, deletes: Iterable[Step]) -> dict[Key, str]:
     return kept
 
 
-def held(scope: Scope, steps: list[Step], renames: tuple[Rename, ...]) -> list[Step]:
+def with_holds(scope: PlannerInput, steps: list[Step], renames: tuple[Rename, ...]) -> list[Step]:
     """``steps`` with a hold on each that an operator has to let go, or has suspended."""
     deletes = [step for step in steps if step.action is Action.DELETE]
     if not (deletes or scope.suspended or scope.policy.approval == "always"):
@@ -77,7 +77,7 @@ def held(scope: Scope, steps: list[Step], renames: tuple[Rename, ...]) -> list[S
     return [msgspec.structs.replace(step, hold=hold(step)) for step in steps]
 
 
-def _over_budget(scope: Scope, doomed: set[Key]) -> frozenset[Kind]:
+def _over_budget(scope: PlannerInput, doomed: set[Key]) -> frozenset[Kind]:
     """Kinds whose deletes wait: all of them where the run would make too many, else those of which there are."""
     counts = Counter(key.kind for key in doomed)
     if len(doomed) > scope.policy.allowance(scope.inventory):

@@ -10,17 +10,17 @@ import msgspec
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
 from reconciler.model.resource import Resource
-from reconciler.model.rule import refused
-from reconciler.planning.diff import cost, diff
-from reconciler.planning.drift import Deviation
-from reconciler.planning.inputs import Refusal, Scope
+from reconciler.model.rule import error_rule
+from reconciler.planning.diff import diff, highest_impact
+from reconciler.planning.drift import DriftKind
+from reconciler.planning.inputs import PlannerInput, Refusal
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Step, StepId
 from reconciler.planning.policy import PROTECTED
 
 ALLOW_REPLACE = "reconciler/allow-replace"
 
 RULES = (
-    refused(
+    error_rule(
         "immutable-field",
         "A field that cannot change after creation keeps the value that was applied.",
         "The change would take deleting the resource and making it anew, with whatever hangs on it. Where that is "
@@ -28,13 +28,13 @@ RULES = (
         f'the tag {ALLOW_REPLACE}: "true" says so, and the plan waits for approval; another name makes a second one.',
         "document 1, Workload; document 2, Volume set; 4-fields.md, sections 5, 6 and 8",
     ),
-    refused(
+    error_rule(
         "protected-resource",
         f"What carries the tag {PROTECTED} is never replaced.",
         "The tag promises that it is never deleted, and to be replaced is to be deleted first.",
         "4-fields.md, section 9",
     ),
-    refused(
+    error_rule(
         "volume-shrink",
         "The initial capacity of a volume set never becomes smaller.",
         "File systems in use cannot be cut short without losing what lies behind the cut. Make a smaller volume set "
@@ -45,7 +45,7 @@ RULES = (
 """What the recorded state forbids."""
 
 
-def steps_for(scope: Scope, key: Key) -> Iterator[Step | Refusal]:
+def steps_for(scope: PlannerInput, key: Key) -> Iterator[Step | Refusal]:
     """The steps for ``key``, without their order; a refusal where the recorded state forbids the change."""
     desired = scope.desired.get(key)
     records = scope.records.get(key, ())
@@ -53,14 +53,14 @@ def steps_for(scope: Scope, key: Key) -> Iterator[Step | Refusal]:
     by_place = {record.location: record for record in records}
     if desired is not None:
         for place in places:
-            yield from _toward(scope, desired, place, by_place.get(place) or by_place.get(""), records)
+            yield from _steps_to_desired(scope, desired, place, by_place.get(place) or by_place.get(""), records)
     for record in records:
         if record.location not in places and _can_go(scope, desired, record):
             yield _delete(scope, record)
 
 
-def _toward(
-    scope: Scope, desired: Resource, place: str, record: Record | None, records: tuple[Record, ...]
+def _steps_to_desired(
+    scope: PlannerInput, desired: Resource, place: str, record: Record | None, records: tuple[Record, ...]
 ) -> Iterator[Step | Refusal]:
     engine = scope.engines[place]
     if record is None:
@@ -69,10 +69,10 @@ def _toward(
         return
     moved = record.engine != engine or record.location != place
     if record.digest == desired.digest and not moved:
-        yield from _back(scope, record)
+        yield from _heal_step(scope, record)
         return
     changes = diff(desired.key.kind, record.body, desired.body, place)
-    dearest = cost(changes)
+    dearest = highest_impact(changes)
     refusals = list(_refusals(desired, changes))
     if refusals:
         yield from refusals
@@ -94,12 +94,12 @@ def _toward(
     )
 
 
-def _back(scope: Scope, record: Record) -> Iterator[Step]:
+def _heal_step(scope: PlannerInput, record: Record) -> Iterator[Step]:
     """The step that makes what there is as it is recorded, in the version that is recorded; none where it is so."""
     drift = scope.drifts.get(StepId(record.key, record.location))
     if drift is not None:
         yield Step(
-            Action.CREATE if drift.what is Deviation.MISSING else Action.UPDATE,
+            Action.CREATE if drift.what is DriftKind.MISSING else Action.UPDATE,
             record.key,
             record.location,
             record.engine,
@@ -136,20 +136,20 @@ def _version_at_new_place(desired: Resource, records: tuple[Record, ...]) -> int
 def _renewed(desired: Resource, before: Record, place: str) -> bool:
     """Whether the change from the body of ``before`` asks for a new version at ``place``."""
     changes = diff(desired.key.kind, before.body, desired.body, place)
-    return cost(changes) in (ChangeClass.NEW_VERSION, ChangeClass.REPLACE)
+    return highest_impact(changes) in (ChangeClass.NEW_VERSION, ChangeClass.REPLACE)
 
 
 def _latest(records: tuple[Record, ...]) -> int:
     return max((record.version for record in records), default=0)
 
 
-def _delete(scope: Scope, record: Record) -> Step:
+def _delete(scope: PlannerInput, record: Record) -> Step:
     engine = scope.engines.get(record.location, record.engine)
     return Step(Action.DELETE, record.key, record.location, engine, record.version, record.digest, record.body,
                 before=record.digest, alias=record.alias)  # fmt: skip
 
 
-def _can_go(scope: Scope, desired: Resource | None, record: Record) -> bool:
+def _can_go(scope: PlannerInput, desired: Resource | None, record: Record) -> bool:
     """Whether the record at its location is to be deleted.
 
     What lies at a location that the settings no longer bind cannot be reached from here, and the bookkeeping row of

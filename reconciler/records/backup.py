@@ -28,7 +28,7 @@ FORGOTTEN = ("approvals", "journal", "requests")
 anew, and whoever let something go, or asked for something, has to say so again."""
 
 
-class Stock(msgspec.Struct, frozen=True):
+class RecordsSummary(msgspec.Struct, frozen=True):
     """What a file of records holds: resources, bytes, and when the last run began (seconds since the epoch)."""
 
     resources: int
@@ -36,13 +36,13 @@ class Stock(msgspec.Struct, frozen=True):
     last_run: float | None
 
 
-def stock_of(path: Path) -> Stock:
+def summarize(path: Path) -> RecordsSummary:
     """What is recorded at ``path``, which may be in use. Raises RecordsError where that cannot be found out."""
     with _reading(path) as connection:
         return _stock(connection, path)
 
 
-def checked(path: Path) -> Stock:
+def checked(path: Path) -> RecordsSummary:
     """What the backup ``path`` holds.
 
     Raises RecordsError where it is no file of records, is damaged, or was made by a newer reconciler.
@@ -166,10 +166,10 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
         raise RecordsError(f"{path} cannot be read as records: {error}") from error
 
 
-def _stock(connection: sqlite3.Connection, path: Path) -> Stock:
+def _stock(connection: sqlite3.Connection, path: Path) -> RecordsSummary:
     resources = connection.execute("SELECT count(*) FROM inventory").fetchone()[0]
     last = connection.execute("SELECT max(started) FROM runs").fetchone()[0]
-    return Stock(resources, path.stat().st_size, last)
+    return RecordsSummary(resources, path.stat().st_size, last)
 
 
 def _copy(backup: Path, fresh: Path) -> None:

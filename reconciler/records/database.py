@@ -20,7 +20,7 @@ WRITING = (
     "PRAGMA page_size = 8192",  # a record with its state is 2 to 3 KB: three fit, where 4096 would hold one
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
-    "PRAGMA wal_autocheckpoint = 8192",  # 64 MB: mostly ``settle`` comes before, while nobody waits
+    "PRAGMA wal_autocheckpoint = 8192",  # 64 MB: mostly ``checkpoint`` comes before, while nobody waits
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA secure_delete = FAST",
 )
@@ -36,7 +36,7 @@ class Database:
         self.path = path
         self._connection = connection
         self._depth = 0
-        self._doomed = False
+        self._failed_tx = False
         self._settled = 0
         self._in_snapshot = False
         self._wants_snapshot = False
@@ -96,7 +96,7 @@ class Database:
         """One statement that changes something; its own transaction unless one is open."""
         self._refuse_doomed()
         if self._in_snapshot:
-            with self._apart():
+            with self._outside_snapshot():
                 return self.write(sql, args)
         try:
             return self._connection.execute(sql, args)
@@ -121,19 +121,19 @@ class Database:
         if self._depth or self._wants_snapshot:
             yield
             return
-        self._look_from_now()
+        self._begin_snapshot()
         self._wants_snapshot = True
         try:
             yield
         finally:
             self._wants_snapshot = False
-            self._look_no_more()
+            self._end_snapshot()
 
-    def _look_from_now(self) -> None:
+    def _begin_snapshot(self) -> None:
         self.write("BEGIN")
         self._in_snapshot = True
 
-    def _look_no_more(self) -> None:
+    def _end_snapshot(self) -> None:
         self._in_snapshot = False
         try:
             # Another thread's transaction, begun apart from the snapshot, is that thread's to end.
@@ -145,14 +145,14 @@ class Database:
             raise self._failed(error) from error
 
     @contextmanager
-    def _apart(self) -> Iterator[None]:
+    def _outside_snapshot(self) -> Iterator[None]:
         """Outside the snapshot."""
-        self._look_no_more()
+        self._end_snapshot()
         try:
             yield
         finally:
             if self._wants_snapshot:
-                self._look_from_now()
+                self._begin_snapshot()
 
     @contextmanager
     def repeatable(self) -> Iterator[None]:
@@ -179,7 +179,7 @@ class Database:
         """
         self._refuse_doomed()
         if self._in_snapshot:
-            with self._apart(), self.transaction():
+            with self._outside_snapshot(), self.transaction():
                 yield
             return
         if self._depth == 0:
@@ -191,18 +191,18 @@ class Database:
             if self._depth == 1:
                 self.write("COMMIT")
         except BaseException:
-            self._doomed = True
+            self._failed_tx = True
             raise
         finally:
             self._depth -= 1
-            if self._depth == 0 and self._doomed:
+            if self._depth == 0 and self._failed_tx:
                 self._roll_back()
 
-    def unsettled(self) -> bool:
-        """Whether so much stands in the log that ``settle`` is worth its while."""
+    def needs_checkpoint(self) -> bool:
+        """Whether so much stands in the log that ``checkpoint`` is worth its while."""
         return self.path is not None and self._connection.total_changes - self._settled >= SETTLED
 
-    def settle(self) -> None:
+    def checkpoint(self) -> None:
         """Write what stands in the log to where it belongs; call it when nobody waits.
 
         It has a connection of its own, so that another thread can go on with this one. What cannot be written stays
@@ -239,18 +239,18 @@ class Database:
                 part.unlink(missing_ok=True)
 
     def _refuse_doomed(self) -> None:
-        if self._doomed:
+        if self._failed_tx:
             raise RecordsError("nothing was recorded: an earlier part of the same transaction failed")
 
     def _roll_back(self) -> None:
-        self._doomed = False
+        self._failed_tx = False
         # SQLite rolls back by itself on some errors (a full disk among them); ROLLBACK would then fail in turn.
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
     def _failed(self, error: sqlite3.Error) -> RecordsError:
         if self._depth:
-            self._doomed = True
+            self._failed_tx = True
         return records_error(error, self.path)
 
 

@@ -38,14 +38,14 @@ def key_of(text: str) -> Key:
     return Key(KINDS[parts[0]], parts[1] if len(parts) == 3 else "", parts[-1])
 
 
-def below(prefix: str) -> tuple[str, str]:
+def prefix_range(prefix: str) -> tuple[str, str]:
     """The range of text, first and behind the last, that begins with ``prefix`` (which ends in a slash)."""
     return prefix, prefix[:-1] + chr(ord("/") + 1)
 
 
-def members(gvc: str) -> list[tuple[str, str]]:
+def gvc_ranges(gvc: str) -> list[tuple[str, str]]:
     """The ranges of keys that live in ``gvc``, in key order."""
-    return [below(f"{kind}/{gvc}/") for kind in sorted(GVC_SCOPED)]
+    return [prefix_range(f"{kind}/{gvc}/") for kind in sorted(GVC_SCOPED)]
 
 
 def records_error(error: sqlite3.Error, path: Path | None) -> RecordsError:

@@ -15,20 +15,20 @@ from reconciler.records.tables.applied import Applied
 from reconciler.records.tables.approvals import Approvals
 from reconciler.records.tables.conditions import Conditions
 from reconciler.records.tables.desired import Desired
-from reconciler.records.tables.document_cache import Blobs
+from reconciler.records.tables.document_cache import DocumentCache
 from reconciler.records.tables.drift import Drifts
 from reconciler.records.tables.events import Events
 from reconciler.records.tables.failures import Failures
-from reconciler.records.tables.heal_counts import Heals
+from reconciler.records.tables.heal_counts import HealCounts
 from reconciler.records.tables.journal import Journal
 from reconciler.records.tables.orphans import Orphans
 from reconciler.records.tables.pins import Pins
 from reconciler.records.tables.requests import Requests
 from reconciler.records.tables.restarts import Restarts
 from reconciler.records.tables.runs import Runs
-from reconciler.records.tables.secret_data import Seals
+from reconciler.records.tables.secret_data import SecretData
 from reconciler.records.tables.sources import Sources
-from reconciler.records.tables.status_queue import Pending
+from reconciler.records.tables.status_queue import StatusQueue
 from reconciler.records.tables.suspensions import Suspensions
 
 FILE = "records.sqlite"
@@ -49,23 +49,23 @@ class Records:
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._database = database
         self.sources = Sources(database)
-        self.blobs = Blobs(database)
+        self.documents = DocumentCache(database)
         self.desired = Desired(database)
         self.applied = Applied(database)
-        self.seals = Seals(database)
+        self.secret_data = SecretData(database)
         self.failures = Failures(database)
         self.journal = Journal(database)
         self.events = Events(database)
         self.runs = Runs(database, now)
         self.requests = Requests(database, now)
         self.approvals = Approvals(database, now)
-        self.pending = Pending(database)
+        self.status_queue = StatusQueue(database)
         self.conditions = Conditions(database)
         self.suspensions = Suspensions(database, now)
         self.pins = Pins(database, now)
         self.orphans = Orphans(database, now)
         self.drifts = Drifts(database)
-        self.heals = Heals(database)
+        self.heal_counts = HealCounts(database)
         self.restarts = Restarts(database, now)
 
     @classmethod
@@ -105,13 +105,13 @@ class Records:
         """A transaction of its own that a power cut may take: only for what is then done again by itself."""
         return self._database.repeatable()
 
-    def unsettled(self) -> bool:
-        """Whether it is time to ``settle``."""
-        return self._database.unsettled()
+    def needs_checkpoint(self) -> bool:
+        """Whether it is time to ``checkpoint``."""
+        return self._database.needs_checkpoint()
 
-    def settle(self) -> None:
+    def checkpoint(self) -> None:
         """Tidy up behind what was written; from any thread, while no other one closes the records."""
-        self._database.settle()
+        self._database.checkpoint()
 
     def data_version(self) -> int:
         """A number that changes when another connection has written."""

@@ -14,54 +14,54 @@ from reconciler.errors import SourceError
 from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.decoder import decode
 from reconciler.model.key import Key
-from reconciler.model.resource import OPEN_GVC, Manifest, Resource
-from reconciler.pipeline.desired_view import View
-from reconciler.pipeline.source_pipeline import Line, Prepared
-from reconciler.planning.blame import WHOLE, Blame, count, pointer_of, to_blame, touched
+from reconciler.model.resource import GVC_PLACEHOLDER, Manifest, Resource
+from reconciler.pipeline.desired_view import DesiredStateView
+from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
+from reconciler.planning.blame import WHOLE, Blame, blamable_paths, changed_paths, count, pointer_of
 from reconciler.planning.plan import Action, Step, StepId
-from reconciler.source.file_history import END, History, Touch
+from reconciler.source.file_history import HISTORY_END, CommitTouch, History
 
-FREELY = 50
+UNLIMITED_COMMITS = 50
 """Changes of a plan up to which nobody has to ask for the blame."""
-MOST_COMMITS = 20_000
+MAX_COMMITS = 20_000
 """Commits looked at for one plan."""
-SECONDS = 2.0
+TIMEOUT_SECONDS = 2.0
 """Time after which what is not found yet is called older."""
-LARGEST = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 """Bytes of a file that is looked into."""
 
 
-def blamed(line: Line, prepared: Prepared, wanted: bool | None) -> Prepared:
+def blamed(line: SourcePipeline, prepared: PlannedRevision, wanted: bool | None) -> PlannedRevision:
     """``prepared`` with who asked for its changes, where ``wanted``, or (None) they are few. Raises SourceError."""
     plan = prepared.plan
-    if plan is None or wanted is False or (wanted is None and count(plan) > FREELY):
+    if plan is None or wanted is False or (wanted is None and count(plan) > UNLIMITED_COMMITS):
         return prepared
     view = line.view()
-    view.overlay(prepared.loaded.delta)
-    search = Search(line, view, prepared.revision.commit)
+    view.apply_change_set(prepared.loaded.change_set)
+    search = BlameSearch(line, view, prepared.revision.commit)
     found: dict[tuple[StepId, str], Blame] = {}
     for step in plan.steps:
         found |= {(step.id, path): blame for path, blame in search.of(step).items()}
     return msgspec.structs.replace(prepared, blames=found)
 
 
-class Search:
+class BlameSearch:
     """One plan's search, with bounds over all of it; what one file holds is decoded once."""
 
-    def __init__(self, line: Line, view: View, tip: str) -> None:
+    def __init__(self, line: SourcePipeline, view: DesiredStateView, tip: str) -> None:
         self._line = line
         self._view = view
         self._tip = tip
         self._clock: Clock = line.clock
-        self._until = line.clock.monotonic() + SECONDS
-        self._left = MOST_COMMITS
+        self._until = line.clock.monotonic() + TIMEOUT_SECONDS
+        self._left = MAX_COMMITS
         self._history = History(line.source.repository, self._go_on)
         self._manifests = lru_cache(maxsize=64)(self._decoded)
         self._touches = lru_cache(maxsize=256)(self._all_touches)
 
     def of(self, step: Step) -> dict[str, Blame]:
         """Who asked for ``step``, by the path of the field; what was not found within the bounds is older."""
-        open_paths = to_blame(step)
+        open_paths = blamable_paths(step)
         entry = (
             self._line.records.desired.get(step.key)
             if step.action is Action.DELETE
@@ -71,10 +71,10 @@ class Search:
             return {}
         found: dict[str, Blame] = {}
         for touch in self._touches(entry.path, self._base(step)):
-            if touch == END:
+            if touch == HISTORY_END:
                 return found | {path: Blame("", "", entry.path, 0) for path in open_paths}
             before, after = self._inside(touch.before, step.key), self._inside(touch.after, step.key)
-            for path in touched(step, _body(before), _body(after), open_paths):
+            for path in changed_paths(step, _body(before), _body(after), open_paths):
                 where = self._line_of(path, after) if after is not None else 0
                 found[path] = Blame(touch.commit, touch.author, entry.path, where)
             open_paths = [path for path in open_paths if path not in found]
@@ -99,16 +99,16 @@ class Search:
     def _inside(self, blob: str, key: Key) -> Resource | None:
         """The resource ``key`` in a file; None where it is not in it, or cannot be read."""
         for each in self._manifests(blob) if blob else ():
-            if (each.kind, each.name) == (key.kind, key.name) and each.gvc in (key.gvc, OPEN_GVC):
+            if (each.kind, each.name) == (key.kind, key.name) and each.gvc in (key.gvc, GVC_PLACEHOLDER):
                 return resource_of(each, key.gvc, "", blob)
         return None
 
     def _decoded(self, blob: str) -> tuple[Manifest, ...]:
         repository = self._line.source.repository
         try:
-            if repository.size(blob) > LARGEST:
+            if repository.size(blob) > MAX_FILE_BYTES:
                 return ()
-            return self._view.settled(decode(repository.read(blob), self._view.dialect), blob).manifests
+            return self._view.with_host_secrets(decode(repository.read(blob), self._view.dialect), blob).manifests
         except SourceError:
             return ()
 
@@ -127,11 +127,11 @@ def _body(resource: Resource | None) -> bytes | None:
 class _Replayed:
     """A generator that can be gone through again: the next resource of the file goes over what is known already."""
 
-    def __init__(self, rest: Iterator[Touch]) -> None:
-        self._known: list[Touch] = []
+    def __init__(self, rest: Iterator[CommitTouch]) -> None:
+        self._known: list[CommitTouch] = []
         self._rest = rest
 
-    def __iter__(self) -> Iterator[Touch]:
+    def __iter__(self) -> Iterator[CommitTouch]:
         position = 0
         while True:
             if position == len(self._known):

@@ -10,11 +10,11 @@ from reconciler.errors import SourceEmpty
 from reconciler.model.finding import Finding
 from reconciler.model.record import Health, Record
 from reconciler.model.revision import Revision
-from reconciler.pipeline.desired_view import View
-from reconciler.pipeline.externals import Surroundings
+from reconciler.pipeline.desired_view import DesiredStateView
+from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.file_reader import Read
-from reconciler.pipeline.load import accept
-from reconciler.pipeline.source_pipeline import Line, Prepared
+from reconciler.pipeline.load import index_revision
+from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.planning.blame import Blames
 from reconciler.planning.plan import Plan
 from reconciler.records.store import Records
@@ -22,7 +22,7 @@ from reconciler.review.blame import blamed
 from reconciler.settings import LocationSettings, Settings, SourceSettings
 
 
-class Compared(msgspec.Struct, frozen=True):
+class PlanBetweenCommits(msgspec.Struct, frozen=True):
     """The plan from one commit to the other, None where the second has errors; and how much of the second was read.
 
     ``read`` gives the bytes of its files, ``blames`` who asked for the changes where that was looked for.
@@ -37,7 +37,9 @@ class Compared(msgspec.Struct, frozen=True):
     blames: Blames | None = None
 
 
-def compare(settings: Settings, source: SourceSettings, before: str, after: str, blame: bool | None = None) -> Compared:
+def plan_between(
+    settings: Settings, source: SourceSettings, before: str, after: str, blame: bool | None = None
+) -> PlanBetweenCommits:
     """Plan the way from ``before`` to ``after`` (anything Git understands). Raises SourceError.
 
     It is SourceEmpty where ``after`` has no manifest, since that is never taken for "delete everything".
@@ -47,58 +49,58 @@ def compare(settings: Settings, source: SourceSettings, before: str, after: str,
     """
     records = Records.open(None)
     lenient = msgspec.structs.replace(settings, on_invalid="skip", locations={})
-    first = _line(lenient, source, records)
+    first = _pipeline(lenient, source, records)
     base = _base(first, before)
-    places = _all_places(first, base) if base is not None else set()
+    places = _all_locations(first, base) if base is not None else set()
     bound = {place: LocationSettings(engine=next(iter(ENGINES))) for place in places}
     strict = msgspec.structs.replace(settings, on_invalid="refuse", locations=bound)
     if base is not None:
-        _record(_line(strict, source, records), base)
-    second = _line(strict, source, records)
-    extra = _all_places(second, second.prepare(after)) - places
+        _record(_pipeline(strict, source, records), base)
+    second = _pipeline(strict, source, records)
+    extra = _all_locations(second, second.plan_revision(after)) - places
     if extra:
         bound |= {place: LocationSettings(engine=next(iter(ENGINES))) for place in extra}
-        second = _line(msgspec.structs.replace(strict, locations=bound), source, records)
-    prepared = blamed(second, second.prepare(after), blame)
-    delta = prepared.loaded.delta
-    return Compared(prepared.findings, prepared.revision, prepared.plan, delta.documents, len(delta.added),
+        second = _pipeline(msgspec.structs.replace(strict, locations=bound), source, records)
+    prepared = blamed(second, second.plan_revision(after), blame)
+    delta = prepared.loaded.change_set
+    return PlanBetweenCommits(prepared.findings, prepared.revision, prepared.plan, delta.documents, len(delta.added),
                     prepared.read, prepared.blames)  # fmt: skip
 
 
-def _line(settings: Settings, source: SourceSettings, records: Records) -> Line:
-    line = Line(settings, source, records, SystemClock())
+def _pipeline(settings: Settings, source: SourceSettings, records: Records) -> SourcePipeline:
+    line = SourcePipeline(settings, source, records, SystemClock())
     # What no identity opens, and what stands on the host, is compared as it is written.
     ring = msgspec.structs.replace(line.dialect.keyring, required=False)
     line.dialect, line.host = msgspec.structs.replace(line.dialect, keyring=ring), None
-    line.around = Surroundings(frozenset(settings.locations), line.around.external, unknown=True)
+    line.externals = ExternalResources(frozenset(settings.locations), line.externals.external, settings_unknown=True)
     return line
 
 
-def _base(line: Line, before: str) -> Prepared | None:
+def _base(line: SourcePipeline, before: str) -> PlannedRevision | None:
     """What ``before`` holds; None where that is nothing, since every repository has to begin somewhere."""
     try:
-        return line.prepare(before)
+        return line.plan_revision(before)
     except SourceEmpty:
         return None
 
 
-def _view(line: Line, prepared: Prepared) -> View:
+def _view(line: SourcePipeline, prepared: PlannedRevision) -> DesiredStateView:
     view = line.view()
-    view.overlay(prepared.loaded.delta)
+    view.apply_change_set(prepared.loaded.change_set)
     return view
 
 
-def _all_places(line: Line, prepared: Prepared) -> set[str]:
-    places = _view(line, prepared).places
-    gvcs = (key.partition("/")[2] for key in prepared.loaded.delta.added if key.startswith("gvc/"))
+def _all_locations(line: SourcePipeline, prepared: PlannedRevision) -> set[str]:
+    places = _view(line, prepared).gvc_locations
+    gvcs = (key.partition("/")[2] for key in prepared.loaded.change_set.added if key.startswith("gvc/"))
     return {place for gvc in gvcs for place in places.of(gvc)}
 
 
-def _record(line: Line, prepared: Prepared) -> None:
+def _record(line: SourcePipeline, prepared: PlannedRevision) -> None:
     """Write ``prepared`` down as if it had been applied."""
     scope = line.scope(_view(line, prepared), prepared.loaded)
     with line.records.transaction():
-        accept(line.records, prepared.loaded, line.name)
+        index_revision(line.records, prepared.loaded, line.name)
         line.records.applied.put_many(
             Record(
                 key,

@@ -17,15 +17,15 @@ from reconciler.errors import UsageError
 from reconciler.manifests import reference_check
 from reconciler.manifests.assembly import assemble
 from reconciler.manifests.decoder import Decoded
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Finding
 from reconciler.model.revision import FileChange
-from reconciler.pipeline.desired_view import View
-from reconciler.pipeline.externals import Surroundings
+from reconciler.pipeline.desired_view import DesiredStateView
+from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.file_reader import Read
 from reconciler.records.store import Records
-from reconciler.source.changes import Comparison, judge
-from reconciler.source.file_filter import IGNORE_FILE, Selection
+from reconciler.source.changes import TreeChanges, classify
+from reconciler.source.file_filter import IGNORE_FILE, FileFilter
 from reconciler.source.tree_diff import Difference, Entry
 
 WORKSPACE = "GITHUB_WORKSPACE"
@@ -34,7 +34,7 @@ WORKSPACE = "GITHUB_WORKSPACE"
 _FILE, _LINK = b"100644", b"120000"
 
 
-class Checked(msgspec.Struct, frozen=True):
+class FolderCheck(msgspec.Struct, frozen=True):
     """What was looked at, and every fault in it in order of place.
 
     ``read`` gives the bytes of a file as findings name it; ``base`` is where their paths begin, from the root of the
@@ -48,7 +48,7 @@ class Checked(msgspec.Struct, frozen=True):
     base: str = ""
 
 
-def check(path: Path, dialect: Dialect, around: Surroundings) -> Checked:
+def check_folder(path: Path, dialect: ManifestContext, around: ExternalResources) -> FolderCheck:
     """Check every manifest at ``path``, a directory or one file. Raises UsageError where there is nothing to read.
 
     One file alone is read first; where that leaves questions, so is what lies around it, and what is told is still
@@ -66,35 +66,35 @@ def check(path: Path, dialect: Dialect, around: Surroundings) -> Checked:
     name = os.path.relpath(path.absolute(), root)
     whole, mine = _checked(root, sorted({*_manifests(root), name}), dialect, around, name)
     findings = [msgspec.structs.replace(each, path=path.name) for each in whole.findings if each.path == name]
-    return Checked(findings, alone.documents, mine, alone.read, alone.base)
+    return FolderCheck(findings, alone.documents, mine, alone.read, alone.base)
 
 
 def _checked(
-    base: Path, names: Iterable[str], dialect: Dialect, around: Surroundings, only: str = ""
-) -> tuple[Checked, int]:
+    base: Path, names: Iterable[str], dialect: ManifestContext, around: ExternalResources, only: str = ""
+) -> tuple[FolderCheck, int]:
     """What is found below ``base``, and how many resources the file ``only`` holds."""
     blobs = Blobs(lambda name: _size(base, name), lambda name: _read(base, name))
     compared = _compared(base, names)
     records = Records.open(None)
-    view = View("", records, blobs, dialect, around)
+    view = DesiredStateView("", records, blobs, dialect, around)
     cache = Cache(lambda _: {}, lambda _: None)
 
     def decode(wanted: Iterable[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
         return decode_all(list(wanted), blobs, cache, dialect)
 
     delta = assemble("", compared.changes, decode, records.desired)
-    view.overlay(delta)
+    view.apply_change_set(delta)
     findings = sorted([*compared.findings, *delta.findings, *reference_check.check(delta, view)])
     mine = sum(resource.path == only for resource in delta.added.values())
     count, read = len(delta.added), partial(_named, base)
-    return Checked(findings, delta.documents, count, read, _below_root(base)), mine
+    return FolderCheck(findings, delta.documents, count, read, _below_root(base)), mine
 
 
-def _compared(base: Path, names: Iterable[str]) -> Comparison:
+def _compared(base: Path, names: Iterable[str]) -> TreeChanges:
     """The files as the difference to nothing, judged as those of a revision are; a blob's id is its path."""
     found = ((os.fsencode(name), _LINK if os.path.islink(os.path.join(base, name)) else _FILE) for name in names)
     differences = (Difference(raw, None, Entry(mode, raw)) for raw, mode in found)
-    return judge(differences, lambda _: True)
+    return classify(differences, lambda _: True)
 
 
 def _size(base: Path, blob: str) -> int:
@@ -136,7 +136,7 @@ def _below_root(base: Path) -> str:
 def _manifests(base: Path) -> Iterator[str]:
     """Paths of manifests below ``base``, as Git would hold them: files and symbolic links."""
     ignore = base / IGNORE_FILE
-    selection = Selection(ignored=ignore.read_bytes() if ignore.is_file() else b"")
+    selection = FileFilter(ignored=ignore.read_bytes() if ignore.is_file() else b"")
     for folder, folders, files in os.walk(base, onerror=_unreadable):
         # A link to a directory is an entry of its own to Git, never a way down.
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
@@ -144,7 +144,7 @@ def _manifests(base: Path) -> Iterator[str]:
         inside = os.path.relpath(folder, base)
         for name in (*files, *links):
             path = name if inside == os.curdir else f"{inside}/{name}"
-            if selection.takes(path) and _kept_by_git(os.path.join(folder, name)):
+            if selection.matches(path) and _kept_by_git(os.path.join(folder, name)):
                 yield path
 
 

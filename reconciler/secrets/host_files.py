@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.kinds.secret import CREDENTIAL, HostPlace
 from reconciler.settings import Settings
 from reconciler.sops.keys import Keyring, KeyringError, identities_of
 from reconciler.sops.rules import FILE_MISSING, FILE_UNSAFE
 
-LARGEST = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 """Bytes of a file that are read as a secret."""
 
 CREDENTIALS = "CREDENTIALS_DIRECTORY"
@@ -24,7 +24,7 @@ CREDENTIALS = "CREDENTIALS_DIRECTORY"
 _NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.@]*")
 
 
-class HostFault(Exception):
+class HostSecretError(Exception):
     """A file cannot be used as a secret: ``rule`` says which sort of fault, the message never what it holds."""
 
     def __init__(self, rule: str, message: str, suggestion: str) -> None:
@@ -33,29 +33,31 @@ class HostFault(Exception):
         self.suggestion = suggestion
 
 
-class Host(msgspec.Struct, frozen=True):
+class HostSecretDirectory(msgspec.Struct, frozen=True):
     """Where manifests may lead to: files below ``directory``, and what is in the directory of credentials."""
 
     directory: Path
     credentials: str = ""
 
     @classmethod
-    def of(cls, settings: Settings) -> Host:
+    def of(cls, settings: Settings) -> HostSecretDirectory:
         """What ``settings`` and the environment say."""
         return cls(settings.secrets.directory, os.environ.get(CREDENTIALS, ""))
 
     def text(self, place: HostPlace) -> str:
         """The text that stands at ``place``; a single line without its line break. Raises HostFault."""
         path = self._credential(place.name) if place.sort == CREDENTIAL else self._file(place.name)
-        text = private_text(path, place.name)
+        text = read_private_file(path, place.name)
         return text[:-1] if text.endswith("\n") and text.count("\n") == 1 else text
 
     def _credential(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
-            raise HostFault(FILE_UNSAFE, "this is not the name of a credential", "write letters, digits, -, _ and .")
+            raise HostSecretError(
+                FILE_UNSAFE, "this is not the name of a credential", "write letters, digits, -, _ and ."
+            )
         if not self.credentials:
             message = f"systemd handed no credentials over, so that there is no `{name}`"
-            raise HostFault(FILE_MISSING, message, f"add LoadCredential={name}:PATH to the unit")
+            raise HostSecretError(FILE_MISSING, message, f"add LoadCredential={name}:PATH to the unit")
         return Path(self.credentials) / name
 
     def _file(self, name: str) -> Path:
@@ -63,14 +65,14 @@ class Host(msgspec.Struct, frozen=True):
             path = (self.directory / name).resolve()
             inside = path.is_relative_to(self.directory.resolve())
         except (OSError, ValueError, RuntimeError):
-            raise HostFault(FILE_MISSING, "this is no path", "name a file") from None
+            raise HostSecretError(FILE_MISSING, "this is no path", "name a file") from None
         if not inside:
             message = "this does not lie below `secrets.directory` of the settings, where manifests may lead to"
-            raise HostFault(FILE_UNSAFE, message, "move the file there, or change that setting")
+            raise HostSecretError(FILE_UNSAFE, message, "move the file there, or change that setting")
         return path
 
 
-def private_text(path: Path, name: str) -> str:
+def read_private_file(path: Path, name: str) -> str:
     """What a file holds that nobody may read but root, this process's user and its group.
 
     Raises HostFault, which calls it ``name``.
@@ -78,19 +80,21 @@ def private_text(path: Path, name: str) -> str:
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
             _check(name, os.fstat(file.fileno()))
-            content = file.read(LARGEST + 1)
+            content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         hint = "put the file there, readable for the reconciler's user alone"
-        raise HostFault(FILE_MISSING, f"{name} cannot be read: {error.strerror}", hint) from None
-    if len(content) > LARGEST:
-        raise HostFault(FILE_MISSING, f"{name} has more than {LARGEST >> 20} MiB", "a secret is smaller than that")
+        raise HostSecretError(FILE_MISSING, f"{name} cannot be read: {error.strerror}", hint) from None
+    if len(content) > MAX_FILE_BYTES:
+        raise HostSecretError(
+            FILE_MISSING, f"{name} has more than {MAX_FILE_BYTES >> 20} MiB", "a secret is smaller than that"
+        )
     try:
         text = content.decode()
     except UnicodeDecodeError:
         text = ""
     if not text or "\0" in text:
         what = "holds nothing" if not content else "holds no text"
-        raise HostFault(FILE_MISSING, f"{name} {what}", "write the secret into it, as UTF-8")
+        raise HostSecretError(FILE_MISSING, f"{name} {what}", "write the secret into it, as UTF-8")
     return text
 
 
@@ -100,26 +104,26 @@ def keyring_of(settings: Settings) -> Keyring:
     if path is None:
         return Keyring(absence="the settings name no identity to open this with", required=True)
     try:
-        text = private_text(path, str(path))
+        text = read_private_file(path, str(path))
         identities_of(text)
-    except HostFault as fault:
+    except HostSecretError as fault:
         return Keyring(absence=f"there is no identity to open this with: {fault}", required=True)
     except KeyringError as error:
         return Keyring(absence=f"there is no identity to open this with: {path}: {error}", required=True)
     return Keyring((text,), required=True)
 
 
-def dialect_of(settings: Settings, secret_key: bytes) -> Dialect:
+def manifest_context(settings: Settings, secret_key: bytes) -> ManifestContext:
     """How manifests are written that ``settings`` speak of, with what opens their secrets."""
-    return Dialect(settings.org, settings.scheme, secret_key, keyring_of(settings), settings.secrets.policy)
+    return ManifestContext(settings.org, settings.scheme, secret_key, keyring_of(settings), settings.secrets.policy)
 
 
 def _check(name: str, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise HostFault(FILE_MISSING, f"{name} is not a file", "name a file")
+        raise HostSecretError(FILE_MISSING, f"{name} is not a file", "name a file")
     if found.st_uid not in (0, os.geteuid()):
         message = f"{name} belongs neither to root nor to the reconciler's user"
-        raise HostFault(FILE_UNSAFE, message, f"chown root {name}")
+        raise HostSecretError(FILE_UNSAFE, message, f"chown root {name}")
     ours = found.st_gid == os.getegid()
     if found.st_mode & (stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP | (0 if ours else stat.S_IRGRP)):
-        raise HostFault(FILE_UNSAFE, f"{name} can be read or changed by others", f"chmod 0600 {name}")
+        raise HostSecretError(FILE_UNSAFE, f"{name} can be read or changed by others", f"chmod 0600 {name}")

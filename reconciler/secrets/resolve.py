@@ -9,44 +9,44 @@ import msgspec
 
 from reconciler.documents.locator import Locator
 from reconciler.manifests.decoder import Decoded
-from reconciler.manifests.rule_check import judge
-from reconciler.manifests.secret_values import masked, seal_of
+from reconciler.manifests.rule_check import check_rules
+from reconciler.manifests.secret_values import encode_secret_data, masked
 from reconciler.model.finding import Fault, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.secret import host_places
 from reconciler.model.resource import Manifest
-from reconciler.secrets.host_files import Host, HostFault
+from reconciler.secrets.host_files import HostSecretDirectory, HostSecretError
 
 _MARKS = (b'{"file":', b'{"credential":')
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def with_hosted(decoded: Decoded, host: Host, key: bytes, read: Callable[[], bytes]) -> Decoded:
+def resolve_host_secrets(decoded: Decoded, host: HostSecretDirectory, key: bytes, read: Callable[[], bytes]) -> Decoded:
     """``decoded`` with the values that its secrets leave to ``host``, masked with ``key`` where they are shown.
 
     What cannot be had, or breaks a rule, is a fault; ``read`` gives the bytes of the file for its place.
     """
-    if not any(_leads_away(manifest) for manifest in decoded.manifests):
+    if not any(_reads_host(manifest) for manifest in decoded.manifests):
         return decoded
     faults: list[Fault] = []
     locator: list[Locator] = []
     manifests = []
     for manifest in decoded.manifests:
-        filled, flaws = _filled(manifest, host, key) if _leads_away(manifest) else (manifest, [])
+        filled, flaws = _filled(manifest, host, key) if _reads_host(manifest) else (manifest, [])
         manifests.append(filled)
         for at, fault in flaws:
             locator = locator or [Locator(read())]
-            line, column = locator[0].of(manifest.position).of(at)
+            line, column = locator[0].of(manifest.position).value(at)
             faults.append(msgspec.structs.replace(fault, line=line, column=column, key=f"secret/{manifest.name}"))
     told = sorted((*decoded.faults, *faults), key=lambda fault: (fault.line, fault.column))
     return msgspec.structs.replace(decoded, manifests=tuple(manifests), faults=tuple(told))
 
 
-def _leads_away(manifest: Manifest) -> bool:
+def _reads_host(manifest: Manifest) -> bool:
     return manifest.kind is Kind.SECRET and any(mark in manifest.seal for mark in _MARKS)
 
 
-def _filled(manifest: Manifest, host: Host, key: bytes) -> tuple[Manifest, list[tuple[Pointer, Fault]]]:
+def _filled(manifest: Manifest, host: HostSecretDirectory, key: bytes) -> tuple[Manifest, list[tuple[Pointer, Fault]]]:
     body = msgspec.json.decode(manifest.body)
     content: dict[str, Any] = {"data": msgspec.json.decode(manifest.seal)}
     faults: list[tuple[Pointer, Fault]] = []
@@ -54,7 +54,7 @@ def _filled(manifest: Manifest, host: Host, key: bytes) -> tuple[Manifest, list[
     for at, place in places.items():
         try:
             text: str | None = host.text(place)
-        except HostFault as fault:
+        except HostSecretError as fault:
             faults.append((at, Fault(fault.rule, str(fault), suggestion=fault.suggestion)))
             text = None
         if text is None:
@@ -65,9 +65,11 @@ def _filled(manifest: Manifest, host: Host, key: bytes) -> tuple[Manifest, list[
             content["data"][at[1]] = text
     if not places:
         return manifest, []
-    for rule, flaw in judge(Kind.SECRET, {**body, **content}).flaws:
+    for rule, flaw in check_rules(Kind.SECRET, {**body, **content}).flaws:
         if flaw.at in places:
             faults.append((flaw.at, Fault(rule.id, flaw.message, suggestion=flaw.suggestion, severity=rule.severity)))
     body["data"] = masked(content["data"], key)
-    filled = msgspec.structs.replace(manifest, body=_encode(body), seal=seal_of(content["data"]), fleeting=True)
+    filled = msgspec.structs.replace(
+        manifest, body=_encode(body), seal=encode_secret_data(content["data"]), fleeting=True
+    )
     return filled, faults

@@ -6,7 +6,7 @@ from reconciler.settings.loader import (
     RULES,
     SettingsError,
     load_settings,
-    seconds,
+    parse_duration,
     settings_path,
 )
 from reconciler.settings.types import (
@@ -44,6 +44,6 @@ __all__ = [
     "VerifySettings",
     "is_local",
     "load_settings",
-    "seconds",
+    "parse_duration",
     "settings_path",
 ]

@@ -16,7 +16,7 @@ from reconciler.documents.schema.loader import load_schema
 from reconciler.documents.schema.validator import checker
 from reconciler.errors import UsageError
 from reconciler.model.finding import Fault, Finding, Pointer
-from reconciler.model.rule import refused
+from reconciler.model.rule import error_rule
 from reconciler.settings.types import Settings, StatusSettings, is_local
 
 DEFAULT_PATH = "/etc/reconciler/settings.yaml"
@@ -26,13 +26,13 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SETTINGS = "reconciler, settings"
 
 RULES = (
-    refused(
+    error_rule(
         "duplicate-name",
         "Each source in the settings has a name of its own.",
         "Records, conditions and commands tell sources apart by their names.",
         _SETTINGS,
     ),
-    refused(
+    error_rule(
         "status-branch",
         "A source writes its status to a branch that no other source writes or follows.",
         "Two writers would take each other's files away in turn, and a follower would take status for manifests.",
@@ -42,7 +42,7 @@ RULES = (
 """What can be wrong with settings besides their fields."""
 
 
-Wrong = tuple[str, str, Pointer, str]
+SettingsFault = tuple[str, str, Pointer, str]
 """A rule, what is wrong, at which value, and what to do."""
 
 
@@ -85,11 +85,13 @@ def load_settings(path: Path) -> Settings:
     base = path.absolute().parent
     if wrong := [*_repeated_names(value["sources"]), *_shared_branches(value["sources"], base)]:
         places = locate(raw, reading.documents[0].index)
-        raise SettingsError(path, raw, [Fault(rule, what, *places.of(at), advice) for rule, what, at, advice in wrong])
+        raise SettingsError(
+            path, raw, [Fault(rule, what, *places.value(at), advice) for rule, what, at, advice in wrong]
+        )
     return _typed(value, base)
 
 
-def seconds(text: str) -> float:
+def parse_duration(text: str) -> float:
     """A duration such as ``500ms``, ``30s``, ``5m``, ``1.5h`` or ``2d`` in seconds. Raises ValueError."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)", text)
     if match is None:
@@ -123,10 +125,10 @@ def _in_seconds(schema: dict[str, Any], value: Any) -> Any:
         return {name: _in_seconds(known.get(name, schema["additionalProperties"]), value[name]) for name in value}
     if isinstance(value, list):
         return [_in_seconds(schema["items"], item) for item in value]
-    return seconds(value) if schema.get("x-duration") else value
+    return parse_duration(value) if schema.get("x-duration") else value
 
 
-def _repeated_names(sources: list[dict[str, Any]]) -> Iterator[Wrong]:
+def _repeated_names(sources: list[dict[str, Any]]) -> Iterator[SettingsFault]:
     seen: set[str] = set()
     for position, source in enumerate(sources):
         if source["name"] in seen:
@@ -135,7 +137,7 @@ def _repeated_names(sources: list[dict[str, Any]]) -> Iterator[Wrong]:
         seen.add(source["name"])
 
 
-def _shared_branches(sources: list[dict[str, Any]], base: Path) -> Iterator[Wrong]:
+def _shared_branches(sources: list[dict[str, Any]], base: Path) -> Iterator[SettingsFault]:
     """Status branches that two sources of one repository would write in turn, or that one of them follows."""
     followed = {
         (_repository(source["url"], base), source.get("branch") or "main"): source["name"]

@@ -23,11 +23,11 @@ COMMENT = "comment"
 """The type of what stands behind a ``#``."""
 
 
-class Broken(ValueError):
+class DecryptionFailed(ValueError):
     """A value that cannot be opened: another key, another place, or changed. Says nothing of what it holds."""
 
 
-class Sealed(NamedTuple):
+class EncryptedValue(NamedTuple):
     """An encrypted value, its parts as bytes."""
 
     content: bytes
@@ -36,7 +36,7 @@ class Sealed(NamedTuple):
     type: str
 
 
-def parsed(text: str) -> Sealed | None:
+def parsed(text: str) -> EncryptedValue | None:
     """The parts of an encrypted value; None where ``text`` is not one."""
     found = _FORM.fullmatch(text)
     if found is None:
@@ -45,15 +45,15 @@ def parsed(text: str) -> Sealed | None:
         content, iv, tag = (binascii.a2b_base64(part, strict_mode=True) for part in found.group(1, 2, 3))
     except binascii.Error:
         return None
-    return Sealed(content, iv, tag, found[4])
+    return EncryptedValue(content, iv, tag, found[4])
 
 
-def bound_to(path: Sequence[str]) -> bytes:
+def additional_data(path: Sequence[str]) -> bytes:
     """What ties a value to its place: the keys that lead to it, each with a colon behind it; indices do not count."""
     return (":".join(path) + ":").encode()
 
 
-def opened(sealed: Sealed, key: bytes, bound: bytes) -> Value:
+def decrypt_value(sealed: EncryptedValue, key: bytes, bound: bytes) -> Value:
     """The value under ``sealed``. Raises Broken where ``key`` or the place ``bound`` is not that of the sealing."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -62,10 +62,10 @@ def opened(sealed: Sealed, key: bytes, bound: bytes) -> Value:
         plain = AESGCM(key).decrypt(sealed.iv, sealed.content + sealed.tag, bound)
         return _typed(plain.decode(), sealed.type)
     except (InvalidTag, ValueError):
-        raise Broken from None
+        raise DecryptionFailed from None
 
 
-def closed(value: Value, key: bytes, bound: bytes, iv: bytes = b"", kind: str = "") -> str:
+def encrypt_value(value: Value, key: bytes, bound: bytes, iv: bytes = b"", kind: str = "") -> str:
     """``value`` encrypted for the place ``bound``, under a fresh ``iv`` where none is given.
 
     ``kind`` is its type where that is not the one of the value. An empty text stays empty, as SOPS leaves it.
@@ -99,13 +99,13 @@ def _type_of(value: Value) -> str:
 
 def _bounded(number: int) -> int:
     if not -(2**63) <= number < 2**63:
-        raise Broken
+        raise DecryptionFailed
     return number
 
 
 def _finite(number: float) -> float:
     if not math.isfinite(number):
-        raise Broken
+        raise DecryptionFailed
     return number
 
 
@@ -118,4 +118,4 @@ def _typed(text: str, kind: str) -> Value:
         return text in _TRUE
     if kind in ("str", "bytes", "time", COMMENT):
         return text
-    raise Broken
+    raise DecryptionFailed

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from reconciler.model.finding import Pointer
-from reconciler.sops.layout import Part, Span
+from reconciler.sops.layout import DocumentLayout, Span
 
 _COMMENT = re.compile(r"(?:^|(?<=\s))#([^\r\n]*)", re.MULTILINE)
 
@@ -22,7 +22,7 @@ class Comment(NamedTuple):
     holder: Pointer
 
 
-def comments(text: str, part: Part, begin: int) -> Iterator[Comment]:
+def comments(text: str, part: DocumentLayout, begin: int) -> Iterator[Comment]:
     """The comments of a document whose text begins at ``begin``: what follows a ``#`` between its scalars."""
     first, last = Span(begin, begin, (), 0), Span(part.end, part.end, (), 0)
     for before, after in pairwise([first, *part.spans, last]):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from reconciler.documents.reader import read
-from reconciler.sops.encrypt import Manner, WritingError
+from reconciler.sops.encrypt import EncryptionRules, WritingError
 from reconciler.sops.metadata import RULES, FormatError, covering
 
 FILE = ".sops.yaml"
@@ -17,7 +17,7 @@ class Creation(msgspec.Struct, frozen=True):
     """What a rule asks for."""
 
     recipients: tuple[str, ...]
-    manner: Manner = Manner()
+    manner: EncryptionRules = EncryptionRules()
 
 
 def creation_of(raw: bytes, path: str) -> Creation | None:
@@ -60,10 +60,10 @@ def _recipients(rule: dict[str, Any]) -> tuple[str, ...]:
     return found
 
 
-def _manner(rule: dict[str, Any]) -> Manner:
+def _manner(rule: dict[str, Any]) -> EncryptionRules:
     """What is encrypted; where the rule does not say, only ``data``, so that kinds and names can be read."""
     named = [name for name in RULES if rule.get(name)]
     if len(named) > 1 or any(name.endswith("comment_regex") for name in named):
         raise WritingError(f"in its rule for this file, `{named[-1]}` is something that only sops itself can write")
     only = rule.get("mac_only_encrypted") is True
-    return Manner(named[0], str(rule[named[0]]), only) if named else Manner(mac_only_encrypted=only)
+    return EncryptionRules(named[0], str(rule[named[0]]), only) if named else EncryptionRules(mac_only_encrypted=only)

@@ -13,11 +13,11 @@ import msgspec
 from reconciler.documents.fast_path import TEXT_FIELDS
 from reconciler.documents.types import Document, Reading
 from reconciler.model.finding import Pointer
-from reconciler.sops.cipher import Broken, Value, as_bytes, bound_to, opened, parsed
-from reconciler.sops.keys import Keyring, Unopened, data_key
-from reconciler.sops.layout import Leaf, Part, hashed, parts
+from reconciler.sops.cipher import DecryptionFailed, Value, additional_data, as_bytes, decrypt_value, parsed
+from reconciler.sops.keys import Keyring, NoUsableKey, data_key
+from reconciler.sops.layout import DocumentLayout, ScalarSpan, layout_of, mac_value
 from reconciler.sops.metadata import FIELD, FormatError, Metadata, metadata_of, path_of
-from reconciler.sops.result import KEY_WRONG, LOCKED, MAC_BROKEN, METADATA, Opened, Trouble
+from reconciler.sops.result import KEY_WRONG, LOCKED, MAC_BROKEN, METADATA, DecryptedDocument, SopsProblem
 
 ONLY_ENCRYPTED = bytes.fromhex("8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdadec8176f27d69")
 """What the MAC over encrypted values alone begins with: the SHA-256 of ``sops``."""
@@ -32,9 +32,9 @@ class Group(msgspec.Struct):
     """The documents of a file that were encrypted in one go, so that one MAC is over all of them."""
 
     metadata: Metadata
-    documents: list[tuple[Document, Part]] = []
+    documents: list[tuple[Document, DocumentLayout]] = []
 
-    def leaves(self) -> Iterator[tuple[Document, Leaf, Any]]:
+    def leaves(self) -> Iterator[tuple[Document, ScalarSpan, Any]]:
         """Every value in the order of the file, as it is written, but for what stands under ``sops``."""
         for document, part in self.documents:
             for leaf in part.leaves:
@@ -49,7 +49,7 @@ class Revealed(NamedTuple):
     ivs: dict[tuple[int, Pointer], bytes]
 
 
-class BrokenValue(Exception):
+class TamperedValue(Exception):
     """The value at ``at`` of the document ``index`` cannot be what was encrypted there."""
 
     def __init__(self, index: int, at: Pointer, message: str) -> None:
@@ -58,14 +58,14 @@ class BrokenValue(Exception):
         self.at = at
 
 
-def open_all(raw: bytes, reading: Reading, keyring: Keyring) -> dict[int, Opened]:
+def open_all(raw: bytes, reading: Reading, keyring: Keyring) -> dict[int, DecryptedDocument]:
     """The encrypted documents of a file by index. Never raises for what is in ``raw``.
 
     The MAC is looked at only where all documents of the file could be read.
     """
     sealed = [each for each in reading.documents if isinstance(each.value, dict) and FIELD in each.value]
-    written = parts(raw) if sealed else []
-    found: dict[int, Opened] = {}
+    written = layout_of(raw) if sealed else []
+    found: dict[int, DecryptedDocument] = {}
     groups: dict[str, Group] = {}
     for document in sealed:
         try:
@@ -83,7 +83,7 @@ def open_all(raw: bytes, reading: Reading, keyring: Keyring) -> dict[int, Opened
     return found
 
 
-def reveal(group: Group, key: bytes) -> Revealed:
+def decrypt_group(group: Group, key: bytes) -> Revealed:
     """Open every encrypted value of ``group``. Raises BrokenValue."""
     revealed = Revealed({}, {})
     covers, by_form = group.metadata.covers(), group.metadata.by_comments()
@@ -95,46 +95,46 @@ def reveal(group: Group, key: bytes) -> Revealed:
             continue
         if sealed is None:
             message = "this was put as it is into a document that is encrypted"
-            raise BrokenValue(document.index, leaf.pointer, message)
+            raise TamperedValue(document.index, leaf.pointer, message)
         try:
-            found = opened(sealed, key, bound_to(path))
-        except Broken:
+            found = decrypt_value(sealed, key, additional_data(path))
+        except DecryptionFailed:
             message = "this was changed or moved since it was encrypted, or copied from another document"
-            raise BrokenValue(document.index, leaf.pointer, message) from None
+            raise TamperedValue(document.index, leaf.pointer, message) from None
         if path[0] != _FREE and isinstance(found, str) and _CONTROL.search(found):
             message = "this holds a control character, which is only taken in the data of a secret"
-            raise BrokenValue(document.index, leaf.pointer, message)
+            raise TamperedValue(document.index, leaf.pointer, message)
         revealed.values[document.index, leaf.pointer] = found
         revealed.ivs[document.index, leaf.pointer] = sealed.iv
     return revealed
 
 
-def mac_of(group: Group, revealed: Revealed) -> str:
+def compute_mac(group: Group, revealed: Revealed) -> str:
     """The MAC over the values of ``group``, 128 hexadecimal digits."""
     only = group.metadata.mac_only_encrypted
     covers = group.metadata.covers()
     digest = hashlib.sha512(ONLY_ENCRYPTED if only else b"")
     for document, leaf, value in group.leaves():
         at = (document.index, leaf.pointer)
-        plain = revealed.values[at] if at in revealed.values else hashed(leaf, value)
+        plain = revealed.values[at] if at in revealed.values else mac_value(leaf, value)
         if plain is not None and (not only or at in revealed.values or covers(path_of(leaf.pointer))):
             digest.update(as_bytes(plain))
     return digest.hexdigest().upper()
 
 
-def is_whole(group: Group, revealed: Revealed, key: bytes) -> bool:
+def mac_matches(group: Group, revealed: Revealed, key: bytes) -> bool:
     """Whether the MAC says that nothing was changed, added, moved or left out."""
     sealed = parsed(group.metadata.mac)
     if sealed is None:
         return False
     try:
-        written = opened(sealed, key, group.metadata.moment.encode())
-    except Broken:
+        written = decrypt_value(sealed, key, group.metadata.moment.encode())
+    except DecryptionFailed:
         return False
-    return hmac.compare_digest(str(written).encode(), mac_of(group, revealed).encode())
+    return hmac.compare_digest(str(written).encode(), compute_mac(group, revealed).encode())
 
 
-def encrypted_in(part: Part) -> frozenset[Pointer]:
+def encrypted_in(part: DocumentLayout) -> frozenset[Pointer]:
     """Pointers of all values of a document that have the form of encrypted ones."""
     return frozenset(leaf.pointer for leaf in part.leaves
                      if leaf.pointer[:1] != (FIELD,) and parsed(leaf.text) is not None)  # fmt: skip
@@ -149,43 +149,43 @@ def with_values(document: Document, revealed: Revealed) -> dict[str, Any]:
     return whole
 
 
-def _opened(group: Group, keyring: Keyring, *, whole: bool) -> dict[int, Opened]:
+def _opened(group: Group, keyring: Keyring, *, whole: bool) -> dict[int, DecryptedDocument]:
     try:
         key = data_key(group.metadata, keyring)
-    except Unopened as error:
-        trouble = Trouble(KEY_WRONG if keyring.required else LOCKED, (FIELD,), str(error), error.suggestion)
+    except NoUsableKey as error:
+        trouble = SopsProblem(KEY_WRONG if keyring.required else LOCKED, (FIELD,), str(error), error.suggestion)
         return {document.index: _locked(document, part, trouble) for document, part in group.documents}
     try:
-        revealed = reveal(group, key)
-    except BrokenValue as error:
-        return _broken(group, error.index, Trouble(MAC_BROKEN, error.at, str(error), _RESTORE))
-    if whole and not is_whole(group, revealed, key):
+        revealed = decrypt_group(group, key)
+    except TamperedValue as error:
+        return _broken(group, error.index, SopsProblem(MAC_BROKEN, error.at, str(error), _RESTORE))
+    if whole and not mac_matches(group, revealed, key):
         message = "since this was encrypted, a plain value was changed, or any was added, moved or taken out"
         first = group.documents[0][0].index
-        return _broken(group, first, Trouble(MAC_BROKEN, (FIELD, "mac"), message, _RESTORE))
+        return _broken(group, first, SopsProblem(MAC_BROKEN, (FIELD, "mac"), message, _RESTORE))
     return {
-        document.index: Opened(with_values(document, revealed), encrypted_in(part))
+        document.index: DecryptedDocument(with_values(document, revealed), encrypted_in(part))
         for document, part in group.documents
     }
 
 
-def _broken(group: Group, index: int, trouble: Trouble) -> dict[int, Opened]:
+def _broken(group: Group, index: int, trouble: SopsProblem) -> dict[int, DecryptedDocument]:
     """All documents of ``group`` unopened, with ``trouble`` in the one that has ``index``."""
     return {document.index: _locked(document, part, trouble if document.index == index else None)
             for document, part in group.documents}  # fmt: skip
 
 
-def _locked(document: Document, part: Part, trouble: Trouble | None) -> Opened:
+def _locked(document: Document, part: DocumentLayout, trouble: SopsProblem | None) -> DecryptedDocument:
     value = {name: each for name, each in document.value.items() if name != FIELD}
     encrypted = encrypted_in(part)
-    return Opened(value, encrypted, True, (trouble,) if trouble else ())
+    return DecryptedDocument(value, encrypted, True, (trouble,) if trouble else ())
 
 
-def _refused(document: Document, error: FormatError) -> Opened:
+def _refused(document: Document, error: FormatError) -> DecryptedDocument:
     value = {name: each for name, each in document.value.items() if name != FIELD}
     at: Sequence[str] = (FIELD, error.field) if error.field else (FIELD,)
-    trouble = Trouble(METADATA, tuple(at), str(error), "have sops or reconciler secret write it")
-    return Opened(value, locked=True, troubles=(trouble,))
+    trouble = SopsProblem(METADATA, tuple(at), str(error), "have sops or reconciler secret write it")
+    return DecryptedDocument(value, locked=True, troubles=(trouble,))
 
 
 def _at(holder: Any, pointer: Pointer) -> Any:

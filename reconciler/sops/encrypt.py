@@ -9,11 +9,29 @@ import msgspec
 from reconciler.documents.reader import read
 from reconciler.documents.types import Reading
 from reconciler.documents.writer import after_key, written
-from reconciler.sops.cipher import COMMENT, Broken, Value, as_bytes, bound_to, closed, opened, parsed
+from reconciler.sops.cipher import (
+    COMMENT,
+    DecryptionFailed,
+    Value,
+    additional_data,
+    as_bytes,
+    decrypt_value,
+    encrypt_value,
+    parsed,
+)
 from reconciler.sops.comments import Comment, comments
-from reconciler.sops.decrypt import BrokenValue, Group, Revealed, as_read, is_whole, mac_of, reveal, with_values
-from reconciler.sops.keys import Keyring, Unopened, data_key, new_key, wrapped
-from reconciler.sops.layout import Leaf, Part, parts
+from reconciler.sops.decrypt import (
+    Group,
+    Revealed,
+    TamperedValue,
+    as_read,
+    compute_mac,
+    decrypt_group,
+    mac_matches,
+    with_values,
+)
+from reconciler.sops.keys import Keyring, NoUsableKey, data_key, new_key, wrapped
+from reconciler.sops.layout import DocumentLayout, ScalarSpan, layout_of
 from reconciler.sops.metadata import FIELD, FormatError, Metadata, metadata_of, path_of
 
 _BOM = b"\xef\xbb\xbf"
@@ -26,7 +44,7 @@ class WritingError(ValueError):
     """A file cannot be encrypted, opened or written; the message says why, never what it holds."""
 
 
-class Manner(msgspec.Struct, frozen=True):
+class EncryptionRules(msgspec.Struct, frozen=True):
     """What is encrypted: names of a ``rule`` of SOPS and its pattern; by default all below ``data``."""
 
     rule: str = "encrypted_regex"
@@ -34,7 +52,7 @@ class Manner(msgspec.Struct, frozen=True):
     mac_only_encrypted: bool = False
 
 
-class Stash(msgspec.Struct):
+class IvCache(msgspec.Struct):
     """The IVs of what was encrypted, by place, type and value: what has not changed is written as it was."""
 
     ivs: dict[tuple[bytes, str, bytes], bytes] = {}
@@ -46,44 +64,44 @@ class Stash(msgspec.Struct):
     def seal(self, bound: bytes, key: bytes, value: Value, kind: str = "") -> str:
         """``value`` encrypted; under its former IV where it was there before."""
         known = kind or type(value).__name__
-        return closed(value, key, bound, self.ivs.get((bound, known, as_bytes(value)), b""), kind)
+        return encrypt_value(value, key, bound, self.ivs.get((bound, known, as_bytes(value)), b""), kind)
 
 
-class Disclosed(msgspec.Struct, frozen=True):
+class DecryptedFile(msgspec.Struct, frozen=True):
     """An encrypted file as plain text, and all that is needed to encrypt it again. Never to be written to a disk."""
 
     text: bytes
     metadata: Metadata
     key: bytes
-    stash: Stash
+    stash: IvCache
 
 
-def encrypt(raw: bytes, recipients: Sequence[str], manner: Manner, moment: str) -> bytes:
+def encrypt(raw: bytes, recipients: Sequence[str], manner: EncryptionRules, moment: str) -> bytes:
     """A file of plain secrets encrypted for ``recipients``; ``moment`` is the time in UTC as RFC 3339.
 
     Raises WritingError, and KeyringError where one of the recipients is none.
     """
     key = new_key()
     metadata = Metadata(wrapped(key, recipients), moment, "", manner.rule, manner.pattern, manner.mac_only_encrypted)
-    return _sealed(raw, metadata, key, Stash())
+    return _sealed(raw, metadata, key, IvCache())
 
 
-def disclose(raw: bytes, keyring: Keyring) -> Disclosed:
+def decrypt_file(raw: bytes, keyring: Keyring) -> DecryptedFile:
     """An encrypted file with its values as they are. Raises WritingError."""
     raw = raw.removeprefix(_BOM)
     group = _group(raw)
     try:
         key = data_key(group.metadata, keyring)
-        revealed = reveal(group, key)
-    except Unopened as error:
+        revealed = decrypt_group(group, key)
+    except NoUsableKey as error:
         raise WritingError(f"{error}; {error.suggestion}") from None
-    except BrokenValue as error:
+    except TamperedValue as error:
         raise WritingError(f"the value at {'.'.join(map(str, error.at))}: {error}") from None
-    if not is_whole(group, revealed, key):
+    if not mac_matches(group, revealed, key):
         raise WritingError("its MAC is broken: values were changed, added, moved or taken out since it was encrypted")
-    stash = Stash()
+    stash = IvCache()
     for at, value in revealed.values.items():
-        stash.note(bound_to(path_of(at[1])), type(value).__name__, value, revealed.ivs[at])
+        stash.note(additional_data(path_of(at[1])), type(value).__name__, value, revealed.ivs[at])
     text = raw.decode()
     edits = [
         *_shown_values(group, revealed),
@@ -93,10 +111,10 @@ def disclose(raw: bytes, keyring: Keyring) -> Disclosed:
     shown = _spliced(text, edits).encode()
     if [each.value for each in read(shown).documents] != [with_values(each, revealed) for each, _ in group.documents]:
         raise WritingError("it is laid out in a way that cannot be shown; decrypt it with sops")
-    return Disclosed(shown, group.metadata, key, stash)
+    return DecryptedFile(shown, group.metadata, key, stash)
 
 
-def seal_again(disclosed: Disclosed, edited: bytes, moment: str) -> bytes:
+def reencrypt(disclosed: DecryptedFile, edited: bytes, moment: str) -> bytes:
     """The text of ``disclosed``, as somebody ``edited`` it, encrypted with the key that it had. Raises WritingError."""
     metadata = msgspec.structs.replace(disclosed.metadata, lastmodified=moment)
     return _sealed(edited, metadata, disclosed.key, disclosed.stash)
@@ -107,7 +125,7 @@ def rotate(raw: bytes, keyring: Keyring, add: Iterable[str], remove: Iterable[st
 
     Raises WritingError, and KeyringError where one to add is none.
     """
-    disclosed = disclose(raw, keyring)
+    disclosed = decrypt_file(raw, keyring)
     dropped = list(remove)
     had = [each.recipient for each in disclosed.metadata.keys]
     unknown = [each for each in dropped if each not in had]
@@ -118,10 +136,10 @@ def rotate(raw: bytes, keyring: Keyring, add: Iterable[str], remove: Iterable[st
         raise WritingError("without a recipient nobody could open it")
     key = new_key()
     metadata = msgspec.structs.replace(disclosed.metadata, keys=wrapped(key, recipients), lastmodified=moment)
-    return _sealed(disclosed.text, metadata, key, Stash())
+    return _sealed(disclosed.text, metadata, key, IvCache())
 
 
-def _sealed(raw: bytes, metadata: Metadata, key: bytes, stash: Stash) -> bytes:
+def _sealed(raw: bytes, metadata: Metadata, key: bytes, stash: IvCache) -> bytes:
     raw = raw.removeprefix(_BOM)
     reading, found = _plain(raw)
     text = raw.decode()
@@ -136,26 +154,28 @@ def _sealed(raw: bytes, metadata: Metadata, key: bytes, stash: Stash) -> bytes:
         path = path_of(leaf.pointer)
         if covers(path) and value not in ("", None):
             revealed.values[document.index, leaf.pointer] = value
-            edits.append(_replaced(text, leaf, stash.seal(bound_to(path), key, value)))
+            edits.append(_replaced(text, leaf, stash.seal(additional_data(path), key, value)))
     if not edits:
         raise WritingError(f"nothing in it is to be encrypted: no value fits {metadata.rule} {metadata.pattern}")
     for comment in _all_comments(text, group):
         path = path_of(comment.holder)
         if covers(path) and comment.text and parsed(comment.text) is None:
-            edits.append((comment.start, comment.end, f"#{stash.seal(bound_to(path), key, comment.text, COMMENT)}"))
-    mac = closed(mac_of(group, revealed), key, metadata.moment.encode())
+            edits.append(
+                (comment.start, comment.end, f"#{stash.seal(additional_data(path), key, comment.text, COMMENT)}")
+            )
+    mac = encrypt_value(compute_mac(group, revealed), key, metadata.moment.encode())
     block = written(msgspec.structs.replace(metadata, mac=mac).written())
     edits += [_appended(text, part, block) for _, part in group.documents]
     return _checked(_spliced(text, edits).encode(), reading, key)
 
 
-def _plain(raw: bytes) -> tuple[Reading, list[Part]]:
+def _plain(raw: bytes) -> tuple[Reading, list[DocumentLayout]]:
     """A file that can be encrypted. Raises WritingError."""
     reading = read(raw)
     if reading.faults:
         fault = reading.faults[0]
         raise WritingError(f"line {fault.line}: {fault.message}")
-    found = parts(raw)
+    found = layout_of(raw)
     if not reading.documents:
         raise WritingError("it holds no document")
     for document in reading.documents:
@@ -177,7 +197,7 @@ def _group(raw: bytes) -> Group:
         raise WritingError(f"line {fault.line}: {fault.message}")
     if not any(isinstance(each.value, dict) and FIELD in each.value for each in reading.documents):
         raise WritingError("it is not encrypted")
-    found = parts(raw)
+    found = layout_of(raw)
     groups: dict[str, Group] = {}
     for document in reading.documents:
         try:
@@ -197,7 +217,7 @@ def _group(raw: bytes) -> Group:
     return only
 
 
-def _replaced(text: str, leaf: Leaf, sealed: str) -> Edit:
+def _replaced(text: str, leaf: ScalarSpan, sealed: str) -> Edit:
     """The value of ``leaf`` encrypted, with the line breaks behind it; in brackets it needs quotes."""
     old = text[leaf.start : leaf.end]
     ending = old[len(old.rstrip("\r\n")) :]
@@ -214,16 +234,16 @@ def _shown_values(group: Group, revealed: Revealed) -> Iterator[Edit]:
             yield leaf.start, leaf.end, after_key(value, "" if in_line else " " * (leaf.column + 2))
 
 
-def _shown_comments(text: str, group: Group, key: bytes, stash: Stash) -> Iterator[Edit]:
+def _shown_comments(text: str, group: Group, key: bytes, stash: IvCache) -> Iterator[Edit]:
     """Comments that can be opened; others stay as they are, as with SOPS."""
     for comment in _all_comments(text, group):
         sealed = parsed(comment.text)
         if sealed is None:
             continue
-        bound = bound_to(path_of(comment.holder))
+        bound = additional_data(path_of(comment.holder))
         try:
-            shown = opened(sealed, key, bound)
-        except Broken:
+            shown = decrypt_value(sealed, key, bound)
+        except DecryptionFailed:
             continue
         stash.note(bound, COMMENT, shown, sealed.iv)
         yield comment.start, comment.end, f"#{shown}"
@@ -245,7 +265,7 @@ def _without_metadata(text: str, group: Group) -> Iterator[Edit]:
         yield begin, end, ""
 
 
-def _appended(text: str, part: Part, block: str) -> Edit:
+def _appended(text: str, part: DocumentLayout, block: str) -> Edit:
     """The metadata at the end of a document."""
     return part.end, part.end, block if text[: part.end].endswith("\n") else f"\n{block}"
 
@@ -262,11 +282,11 @@ def _checked(raw: bytes, before: Reading, key: bytes) -> bytes:
     """``raw`` once it is sure that it opens to just what was there ``before``. Raises WritingError."""
     group = _group(raw)
     try:
-        revealed = reveal(group, key)
-    except BrokenValue:
+        revealed = decrypt_group(group, key)
+    except TamperedValue:
         revealed = Revealed({}, {})
     after = [with_values(document, revealed) for document, _ in group.documents]
-    if after != [document.value for document in before.documents] or not is_whole(group, revealed, key):
+    if after != [document.value for document in before.documents] or not mac_matches(group, revealed, key):
         raise WritingError(
             "it is laid out in a way that cannot be encrypted in place; write it plainly, a line a value"
         )

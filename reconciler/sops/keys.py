@@ -35,7 +35,7 @@ class Keyring(msgspec.Struct, frozen=True):
         return f"Keyring({len(self.identities)} identities)"
 
 
-class Unopened(Exception):
+class NoUsableKey(Exception):
     """No identity opens the data key; the message says what was tried, the suggestion what would help."""
 
     def __init__(self, message: str, suggestion: str) -> None:
@@ -46,13 +46,13 @@ class Unopened(Exception):
 def data_key(metadata: Metadata, keyring: Keyring) -> bytes:
     """The key of a document's values. Raises Unopened."""
     if metadata.groups > 1:
-        raise Unopened("the key is split among several groups, all of which would have to be opened",
+        raise NoUsableKey("the key is split among several groups, all of which would have to be opened",
                        "encrypt it anew for one group of age recipients")  # fmt: skip
     if not metadata.keys:
         told = f"only for {', '.join(metadata.others)}" if metadata.others else "for nobody"
-        raise Unopened(f"this is encrypted {told}, not for an age recipient", "add an age recipient with sops")
+        raise NoUsableKey(f"this is encrypted {told}, not for an age recipient", "add an age recipient with sops")
     if not keyring.identities:
-        raise Unopened(keyring.absence or "there is no identity to open this with",
+        raise NoUsableKey(keyring.absence or "there is no identity to open this with",
                        "name the file with the age identity under `secrets.identity` in the settings")  # fmt: skip
     import pyrage
 
@@ -62,7 +62,7 @@ def data_key(metadata: Metadata, keyring: Keyring) -> bytes:
         if key:
             return key
     listed = ", ".join(_short(each.recipient) for each in metadata.keys)
-    raise Unopened(f"the identity at hand is none of those that this is encrypted for: {listed}",
+    raise NoUsableKey(f"the identity at hand is none of those that this is encrypted for: {listed}",
                    "have somebody who can open it add this host's recipient: reconciler secret rotate FILE "
                    "--add RECIPIENT")  # fmt: skip
 

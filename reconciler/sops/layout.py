@@ -32,7 +32,7 @@ _MOMENT = re.compile(
 )
 
 
-class Leaf(NamedTuple):
+class ScalarSpan(NamedTuple):
     """A scalar that is a value: its pointer, and its text from ``start`` to ``end`` (in characters).
 
     ``plain`` says that it stands without quotes and tag, ``flow`` that it stands in brackets, ``column`` where the line
@@ -57,14 +57,14 @@ class Span(NamedTuple):
     column: int
 
 
-class Part(msgspec.Struct):
+class DocumentLayout(msgspec.Struct):
     """One document: its values, and all its scalars, keys among them.
 
     ``fields`` says where each top-level key begins, ``end`` where its text ends; ``shared`` that it has aliases or
     merge keys, ``block`` that it is a mapping without braces.
     """
 
-    leaves: list[Leaf] = []
+    leaves: list[ScalarSpan] = []
     spans: list[Span] = []
     fields: dict[str, int] = {}
     end: int = 0
@@ -81,9 +81,9 @@ class _Open(msgspec.Struct):
     column: int = 0
 
 
-def parts(raw: bytes) -> list[Part]:
+def layout_of(raw: bytes) -> list[DocumentLayout]:
     """The documents of a file by their index (``Document.index``), as far as it can be parsed."""
-    found: list[Part] = []
+    found: list[DocumentLayout] = []
     with suppress(YAMLError):
         get = CParser(raw).get_event
         while type(event := get()) is not StreamEndEvent:
@@ -94,7 +94,7 @@ def parts(raw: bytes) -> list[Part]:
     return found
 
 
-def hashed(leaf: Leaf, value: Scalar) -> Scalar:
+def mac_value(leaf: ScalarSpan, value: Scalar) -> Scalar:
     """``value`` as SOPS understands the text of ``leaf``, which takes a date for a moment and reads every number."""
     if not leaf.plain:
         return value
@@ -120,14 +120,14 @@ def _moment(text: str) -> str:
     return f"{at:%Y-%m-%dT%H:%M:%S}{fraction}{'Z' if zone in ('+00:00', '-00:00') else zone}"
 
 
-def _part(get: Any, event: Any) -> Part:
-    part = Part(block=type(event) is MappingStartEvent and not event.flow_style)
+def _part(get: Any, event: Any) -> DocumentLayout:
+    part = DocumentLayout(block=type(event) is MappingStartEvent and not event.flow_style)
     for step in _walk(get, event, part):
         part.end = step
     return part
 
 
-def _walk(get: Any, event: Any, part: Part) -> Iterator[int]:
+def _walk(get: Any, event: Any, part: DocumentLayout) -> Iterator[int]:
     """Note every scalar of a document; yields where each node begins."""
     stack: list[_Open] = []
     while True:
@@ -149,7 +149,7 @@ def _walk(get: Any, event: Any, part: Part) -> Iterator[int]:
         event = get()
 
 
-def _scalar(event: Any, stack: list[_Open], part: Part) -> None:
+def _scalar(event: Any, stack: list[_Open], part: DocumentLayout) -> None:
     start, end = event.start_mark.index, event.end_mark.index
     if not stack:
         return
@@ -165,7 +165,7 @@ def _scalar(event: Any, stack: list[_Open], part: Part) -> None:
         parent.column = event.start_mark.column
     pointer = _next(parent)
     unmarked = not event.style and not event.tag
-    part.leaves.append(Leaf(pointer, event.value, start, end, unmarked, parent.flow, parent.column))
+    part.leaves.append(ScalarSpan(pointer, event.value, start, end, unmarked, parent.flow, parent.column))
 
 
 def _next(parent: _Open) -> Pointer:

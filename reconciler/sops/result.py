@@ -14,7 +14,7 @@ MARK = b"sops"
 LOCKED, KEY_WRONG, MAC_BROKEN, METADATA = "secret-locked", "secret-key-wrong", "secret-mac-broken", "secret-metadata"
 
 
-class Trouble(NamedTuple):
+class SopsProblem(NamedTuple):
     """What is wrong at a value of an encrypted document."""
 
     rule: str
@@ -23,7 +23,7 @@ class Trouble(NamedTuple):
     suggestion: str = ""
 
 
-class Opened(msgspec.Struct, frozen=True):
+class DecryptedDocument(msgspec.Struct, frozen=True):
     """An encrypted document without its ``sops``.
 
     ``encrypted`` leads to what is encrypted in the file; where it is ``locked``, that stands in ``value`` as it is.
@@ -32,4 +32,4 @@ class Opened(msgspec.Struct, frozen=True):
     value: dict[str, Any]
     encrypted: frozenset[Pointer] = frozenset()
     locked: bool = False
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[SopsProblem, ...] = ()

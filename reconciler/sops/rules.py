@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reconciler.model.finding import Severity
-from reconciler.model.rule import Rule, refused
+from reconciler.model.rule import Rule, error_rule
 from reconciler.sops.result import KEY_WRONG, LOCKED, MAC_BROKEN, METADATA
 
 PLAIN_TEXT, ENCRYPTED_KIND = "secret-plain-text", "encrypted-kind"
@@ -29,39 +29,39 @@ RULES = (
         "What is wrong with its values is found where the identity is.",
         _SOPS,
     ),
-    refused(
+    error_rule(
         KEY_WRONG,
         "A secret is encrypted for the identity that the settings name.",
         "Otherwise nobody on this host can open it, and what reads it would get nothing.",
         _SOPS,
     ),
-    refused(
+    error_rule(
         MAC_BROKEN,
         "An encrypted document is as it was when it was encrypted.",
         "Its MAC is over every value, also those that can be read: one that was changed, moved, added or taken out by "
         "hand may be a mistake, a merge gone wrong, or an attack.",
         _SOPS,
     ),
-    refused(
+    error_rule(
         METADATA,
         "What stands under `sops` is what SOPS writes there.",
         "Without it nothing says who can open the document and whether it is whole.",
         _SOPS,
     ),
-    refused(
+    error_rule(
         ENCRYPTED_KIND,
         "Only secrets have encrypted values.",
         "What manifests of other kinds say stands in plans, in the status and in the records for all to read; "
         "encrypting it in Git would only look as if it were safe. Put it into a secret and refer to that.",
         _SOPS,
     ),
-    refused(
+    error_rule(
         FILE_MISSING,
         "A file or credential that a secret leads to is there and holds text.",
         "What reads the secret would get nothing.",
         _HOST,
     ),
-    refused(
+    error_rule(
         FILE_UNSAFE,
         "A file that a secret leads to lies below `secrets.directory` of the settings, and nobody but its owner, root "
         "or the daemon's user, can read it.",

@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.revision import FileChange
-from reconciler.model.rule import refused
+from reconciler.model.rule import error_rule
 from reconciler.source.file_filter import IGNORE_FILE
 from reconciler.source.tree_diff import Difference, Entry
 
@@ -19,21 +19,21 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _TREE = "reconciler, which files are read"
 
 RULES = (
-    refused(
+    error_rule(
         "symlink",
         "A manifest is a file of its own, not a symbolic link.",
         "A link can lead out of the repository, to a file that the commit does not hold. Commit the file itself, or "
         "name the link in .reconcilerignore.",
         _TREE,
     ),
-    refused(
+    error_rule(
         "submodule",
         "No submodule lies where manifests are read.",
         "What is in it is not in this repository, so it could neither be read nor be reviewed here. Make it a source "
         "of its own, or name it in .reconcilerignore.",
         _TREE,
     ),
-    refused(
+    error_rule(
         "file-name",
         "The path of a manifest is printable UTF-8 text.",
         "Control characters break lines and terminals wherever the path is shown, and a path that is no text cannot be "
@@ -44,7 +44,7 @@ RULES = (
 """Rules for entries of a tree that cannot be read as manifests."""
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class TreeChanges(msgspec.Struct, frozen=True):
     """What differs between two trees, in path order; paths are relative to the source's path.
 
     ``findings`` are the entries of the newer tree that cannot be manifests though they stand where one would;
@@ -54,7 +54,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
     changes: list[FileChange]
     findings: list[Finding]
-    settled: list[Finding]
+    resolved_findings: list[Finding]
 
 
 class _Side(msgspec.Struct, frozen=True, gc=False):
@@ -63,7 +63,7 @@ class _Side(msgspec.Struct, frozen=True, gc=False):
     finding: Finding | None = None
 
 
-def judge(differences: Iterable[Difference], takes: Callable[[str], bool]) -> Comparison:
+def classify(differences: Iterable[Difference], takes: Callable[[str], bool]) -> TreeChanges:
     """Sort ``differences`` into changed manifests and findings; ``takes`` says which paths are read."""
     changes: list[FileChange] = []
     findings: list[Finding] = []
@@ -76,7 +76,7 @@ def judge(differences: Iterable[Difference], takes: Callable[[str], bool]) -> Co
         if old.finding != new.finding:
             findings.extend([new.finding] if new.finding else [])
             settled.extend([old.finding] if old.finding else [])
-    return Comparison(changes, findings, settled)
+    return TreeChanges(changes, findings, settled)
 
 
 def is_manifest(difference: Difference, takes: Callable[[str], bool]) -> bool:

@@ -46,7 +46,7 @@ class Pattern(msgspec.Struct, frozen=True):
         return (at + 1,) if segment.match(name) else ()
 
 
-class Selection:
+class FileFilter:
     """Decides path by path (relative to the source's path, ``/`` between names) what is read.
 
     Taken are ``**/*.yaml`` and ``**/*.yml``, but for hidden ones (``.gitlab-ci.yml``) and what hidden directories hold,
@@ -62,7 +62,7 @@ class Selection:
         self._exclude = tuple(_pattern(text) for text in exclude)
         self._ignored = _ignore_patterns(ignored)
 
-    def takes(self, path: str) -> bool:
+    def matches(self, path: str) -> bool:
         """Whether the file at ``path`` is read as manifests."""
         names = path.split("/")
         if not names[-1].endswith(SUFFIXES) or any(name.startswith(".") for name in names):

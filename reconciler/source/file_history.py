@@ -15,7 +15,7 @@ from reconciler.source.repository import Repository
 _FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
 
 
-class Touch(msgspec.Struct, frozen=True):
+class CommitTouch(msgspec.Struct, frozen=True):
     """A commit that changed a file: its blobs ``before`` and ``after``, empty where there was or is none.
 
     A ``commit`` without a name ends a history that is not followed any further.
@@ -27,7 +27,7 @@ class Touch(msgspec.Struct, frozen=True):
     after: str
 
 
-END = Touch("", "", "", "")
+HISTORY_END = CommitTouch("", "", "", "")
 
 
 class History:
@@ -42,7 +42,7 @@ class History:
         self._below = "" if repository.settings.path in ("", ".") else f"{repository.settings.path.strip('/')}/"
         self._go_on = go_on
 
-    def of(self, path: str, tip: str, base: str) -> Iterator[Touch]:
+    def of(self, path: str, tip: str, base: str) -> Iterator[CommitTouch]:
         """The commits from ``tip`` back that changed the file ``path``, until it is as in ``base`` (a commit or "").
 
         Where commits were merged, the parent that has the file as it is is followed, and else the first one. Ends with
@@ -52,20 +52,20 @@ class History:
             known = self._blob(self._commit(base), path) if base and base in self._git else None
             yield from self._touches(path, self._commit(tip), known)
         except _FAULTS:
-            yield END
+            yield HISTORY_END
 
-    def _touches(self, path: str, commit: pygit2.Commit, known: str | None) -> Iterator[Touch]:
+    def _touches(self, path: str, commit: pygit2.Commit, known: str | None) -> Iterator[CommitTouch]:
         after = self._blob(commit, path)
         while after != known:
             if not self._go_on():
-                yield END
+                yield HISTORY_END
                 return
             parents = [(parent, self._blob(parent, path)) for parent in commit.parents]
             same = next((parent for parent, blob in parents if blob == after), None)
             if same is None:
                 before = parents[0][1] if parents else ""
                 if before or after:
-                    yield Touch(str(commit.id), _author(commit), before, after)
+                    yield CommitTouch(str(commit.id), _author(commit), before, after)
                 after = before
             if not parents:
                 return

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.errors import PushRaced, SourceError, SourceGone
-from reconciler.source.remote import Answer, Remote
+from reconciler.source.remote import GitResult, Remote
 from reconciler.source.url import Address, wanted_ref
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Mirror:
             raise self._remote.failure(answer)
         if self._tip(ref) != before:
             # Housekeeping by its own command: a fetch must not run into its deadline for it. It may fail or wait.
-            self._remote.ask(self.path, ["gc", "--auto", "--quiet"])
+            self._remote.run(self.path, ["gc", "--auto", "--quiet"])
 
     def fetch_ref(self, ref: str) -> str:
         """Fetch another ref of the remote (``refs/heads/…``): its commit, or ``""`` where the remote has none.
@@ -80,7 +80,7 @@ class Mirror:
         ref = refspec.rpartition(":")[2]
         lease = f"--force-with-lease={ref}:{expected}"
         command = ["push", "--porcelain", "--no-verify", "--no-signed", lease, "--", self._remote.address.url, refspec]
-        answer = self._remote.ask(self.prepare(), command)
+        answer = self._remote.run(self.prepare(), command)
         if answer.code == 0:
             return
         refusal = next((line for line in answer.output.splitlines() if line.startswith("!")), "")
@@ -91,8 +91,8 @@ class Mirror:
             raise SourceError(f"source {self._settings.name}: the remote declined {ref}: {reason}")
         raise self._remote.failure(answer)
 
-    def _fetch(self, source: str, kept: str) -> Answer:
-        return self._remote.ask(self.prepare(), [*_FETCH, "--", self._remote.address.url, f"+{source}:{kept}"])
+    def _fetch(self, source: str, kept: str) -> GitResult:
+        return self._remote.run(self.prepare(), [*_FETCH, "--", self._remote.address.url, f"+{source}:{kept}"])
 
     def _tip(self, ref: str) -> str:
         from reconciler.source.libgit import open_git

@@ -46,7 +46,7 @@ _GONE = re.compile(
 )
 
 
-class Answer(msgspec.Struct, frozen=True):
+class GitResult(msgspec.Struct, frozen=True):
     """How a command ended, with its output as text."""
 
     code: int
@@ -63,24 +63,24 @@ class Remote:
         self._timeout = settings.timeout
         self._credentials = settings.credentials
 
-    def ask(self, repository: Path, arguments: Iterable[str]) -> Answer:
+    def run(self, repository: Path, arguments: Iterable[str]) -> GitResult:
         """Run ``git ARGUMENTS`` in ``repository``. Raises SourceUnreachable past the deadline; the whole family ends.
 
         Neither the command line nor the environment holds a secret: git asks a credential helper, which reads the
         file, and only for the origin of the url, so that a redirect elsewhere learns nothing.
         """
         command = ["git", *_OPTIONS, *self._credential_options(), *arguments]
-        answer = answered(command, repository, self._environment(repository), self._timeout)
+        answer = run_git(command, repository, self._environment(repository), self._timeout)
         if answer is None:
             raise SourceUnreachable(f"source {self.name}: {self._place()} did not answer within {self._timeout:g} s")
         return answer
 
-    def failure(self, answer: Answer) -> SourceGone | SourceUnreachable:
+    def failure(self, answer: GitResult) -> SourceGone | SourceUnreachable:
         """The error that ``answer`` tells of, in git's words without what is secret."""
         kind = SourceGone if _GONE.search(answer.errors) else SourceUnreachable
         return kind(f"source {self.name}: {self._place()}: {self.words(answer)}")
 
-    def words(self, answer: Answer) -> str:
+    def words(self, answer: GitResult) -> str:
         """Git's last useful line, cleaned."""
         lines = [line.strip() for line in answer.errors.splitlines()]
         telling = [line for line in lines if line and not any(noise in line for noise in _NOISE)]
@@ -141,7 +141,7 @@ class Remote:
         return [token] if token else []
 
 
-def answered(command: list[str], place: Path, environment: dict[str, str], timeout: float) -> Answer | None:
+def run_git(command: list[str], place: Path, environment: dict[str, str], timeout: float) -> GitResult | None:
     """How ``command`` ended, run at ``place`` with this environment alone; None past ``timeout`` (seconds).
 
     All that it started ends with it.
@@ -161,7 +161,7 @@ def answered(command: list[str], place: Path, environment: dict[str, str], timeo
         return None
     finally:
         _end(running)
-    return Answer(running.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
+    return GitResult(running.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
 
 
 def _end(running: subprocess.Popen[bytes]) -> None:

@@ -13,9 +13,9 @@ from pygit2.enums import ObjectType
 
 from reconciler.errors import SourceError, SourceGone, SourceRewritten
 from reconciler.model.revision import FileChange, Revision
-from reconciler.model.suggest import most_like
-from reconciler.source.changes import CONTROL, Comparison, is_manifest, judge
-from reconciler.source.file_filter import IGNORE_FILE, Selection
+from reconciler.model.suggest import closest
+from reconciler.source.changes import CONTROL, TreeChanges, classify, is_manifest
+from reconciler.source.file_filter import IGNORE_FILE, FileFilter
 from reconciler.source.libgit import open_git
 from reconciler.source.tree_diff import Walk, parse_tree
 from reconciler.source.url import wanted_ref
@@ -48,7 +48,7 @@ class Repository:
         self._path = path
         self.settings = settings
         self._last: tuple[str, Revision] | None = None
-        self._selections: dict[str, Selection] = {}
+        self._selections: dict[str, FileFilter] = {}
         self._manifest = ""
         self._trees: dict[bytes, bytes] = {}
         self._signatures = _signatures(settings)
@@ -94,14 +94,14 @@ class Repository:
         """Whether the object ``name`` (a full id) is still there; Git forgets what a force push left behind."""
         return bool(name) and name in self._git
 
-    def compare(self, before: str, after: str) -> Comparison:
+    def compare(self, before: str, after: str) -> TreeChanges:
         """Manifest files that differ between two trees (``""``: no tree), at a cost that follows the change.
 
         Which files are manifests is decided as ``after`` says; see ``selection`` for when that changes. Raises
         SourceError where objects are missing, damaged or beyond the bounds of Walk.
         """
-        takes = self._selection(after or before).takes
-        return judge(Walk(self._tree).differences(_raw(before), _raw(after)), takes)
+        takes = self._selection(after or before).matches
+        return classify(Walk(self._tree).differences(_raw(before), _raw(after)), takes)
 
     def changes(self, before: str, after: str) -> Iterator[FileChange]:
         """The changes of ``compare``."""
@@ -109,7 +109,7 @@ class Repository:
 
     def has_manifests(self, tree: str) -> bool:
         """Whether ``tree`` holds at least one manifest; looks first for the one found last, and no further than one."""
-        takes = self._selection(tree).takes
+        takes = self._selection(tree).matches
         if self._manifest and takes(self._manifest) and self._has_file(tree, self._manifest):
             return True
         everything = Walk(self._tree).differences(b"", _raw(tree))
@@ -199,7 +199,7 @@ class Repository:
         refs = self._ask(lambda: list(self._git.references))  # the repository may be going away this moment
         known = sorted(ref.removeprefix(f"refs/{kind}/") for ref in refs if f"/{kind}/" in ref)
         noun = {"heads": "branch", "tags": "tag"}.get(kind, kind)
-        near = most_like(short, known)
+        near = closest(short, known)
         if near:
             return f"{noun} {short!r} is not there; did you mean {near!r}?"
         there = ", ".join(known[:5]) if known else f"no {noun} at all"
@@ -247,11 +247,11 @@ class Repository:
             raise SourceError(f"source {self.settings.name}: {IGNORE_FILE} must be a file of its own, not a link")
         return entry.id.hex()
 
-    def _selection(self, tree: str) -> Selection:
+    def _selection(self, tree: str) -> FileFilter:
         blob = self._ignore_blob(tree)
         if blob not in self._selections:
             ignored = self.read(blob) if blob else b""
-            self._selections = {blob: Selection(self.settings.include, self.settings.exclude, ignored)}
+            self._selections = {blob: FileFilter(self.settings.include, self.settings.exclude, ignored)}
         return self._selections[blob]
 
 

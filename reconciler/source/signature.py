@@ -16,7 +16,7 @@ import pygit2
 from pygit2.enums import ObjectType, SortMode
 
 from reconciler.errors import SourceUnverified
-from reconciler.source.remote import Answer, answered
+from reconciler.source.remote import GitResult, run_git
 
 if TYPE_CHECKING:
     from reconciler.settings import SourceSettings, VerifySettings
@@ -131,18 +131,18 @@ class Signatures:
         except OSError as error:
             raise self._refusal(ids[0][:12], f"it cannot be checked: {error.strerror or error}") from None
 
-    def _ask(self, place: Path, kind: str, ids: Iterable[str], *, revoked: bool = True) -> Answer:
+    def _ask(self, place: Path, kind: str, ids: Iterable[str], *, revoked: bool = True) -> GitResult:
         options = [part for name, program in _PROGRAMS.items() for part in ("-c", f"{name}={program}")]
         options += ["-c", f"gpg.ssh.allowedSignersFile={place}/signers", "-c", "gpg.minTrustLevel=undefined"]
         if self._settings.revoked_keys is not None and revoked:
             options += ["-c", f"gpg.ssh.revocationFile={place}/revoked"]
         command = ["git", "--git-dir", str(place / "git"), *options, f"verify-{kind}", "--raw", *ids]
-        answer = answered(command, place, _environment(place), self._source.timeout)
+        answer = run_git(command, place, _environment(place), self._source.timeout)
         if answer is None:
             raise self._refusal(kind, f"Git did not verify it within {self._source.timeout:g} s")
         return answer
 
-    def _words(self, git: pygit2.Repository, id_: str, answer: Answer, place: Path) -> str:
+    def _words(self, git: pygit2.Repository, id_: str, answer: GitResult, place: Path) -> str:
         """Why ``answer`` is no. Raises SourceUnverified where a program is missing, which is no verdict."""
         if "cannot run" in answer.errors or "cannot exec" in answer.errors:
             raise self._refusal("a signature", f"{answer.errors.splitlines()[0]}; install it")
@@ -192,7 +192,7 @@ def _scratch(git: pygit2.Repository, ids: Iterable[str], trust: Trust) -> Iterat
         if trust.keyring:
             (home / "keys").write_bytes(trust.keyring)
             # What it cannot read, it leaves out; then no signature is good, and that is told.
-            answered(["gpg", "--batch", "--quiet", "--import", str(home / "keys")], place, _environment(place), 60.0)
+            run_git(["gpg", "--batch", "--quiet", "--import", str(home / "keys")], place, _environment(place), 60.0)
         yield place
 
 
@@ -208,7 +208,7 @@ def _environment(place: Path) -> dict[str, str]:
     }
 
 
-def _named(answer: Answer) -> str:
+def _named(answer: GitResult) -> str:
     """The key that Git speaks of, in brackets."""
     key = _KEY.search(answer.errors)
     return f" ({key[1] or key[2]})" if key else ""

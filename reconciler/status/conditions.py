@@ -9,7 +9,7 @@ import msgspec
 from reconciler.errors import ReconcilerError
 from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
-from reconciler.status.engine_state import CLOCK_JUMPED, NOT_ENFORCED, message_of, told_of
+from reconciler.status.engine_state import CLOCK_JUMPED, NOT_ENFORCED, engine_condition_messages, message_of
 from reconciler.status.rollup import worst
 
 READY = "Ready"
@@ -36,7 +36,7 @@ class Condition(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
-class Wait(msgspec.Struct, frozen=True, gc=False):
+class WaitReason(msgspec.Struct, frozen=True, gc=False):
     """Why nothing is done about a resource though Git and the record differ: approval, a dependency, protection.
 
     ``kept`` means that this is how it stays: the resource is no longer in Git and is not deleted either.
@@ -47,7 +47,7 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     kept: bool = False
 
 
-class Astray(msgspec.Struct, frozen=True, gc=False):
+class DriftState(msgspec.Struct, frozen=True, gc=False):
     """A resource is otherwise at its locations than applied; ``places`` says how, ``fought`` and ``healed`` what comes.
 
     ``fought``: it was brought back too often and is left alone. ``healed``: it will be brought back.
@@ -58,7 +58,7 @@ class Astray(msgspec.Struct, frozen=True, gc=False):
     healed: bool = True
 
 
-class Facts(msgspec.Struct, frozen=True, gc=False):
+class ResourceFacts(msgspec.Struct, frozen=True, gc=False):
     """All that is known about one resource.
 
     ``digest`` is the desired one, empty where Git does not ask for the resource (any more). ``unbound`` are the
@@ -72,8 +72,8 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     path: str = ""
     records: tuple[Record, ...] = ()
     failures: tuple[Failure, ...] = ()
-    wait: Wait | None = None
-    astray: Astray | None = None
+    wait: WaitReason | None = None
+    astray: DriftState | None = None
     unbound: tuple[str, ...] = ()
     members: tuple[Health, ...] = ()
     suspended: str = ""
@@ -90,7 +90,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
         return worst((*(record.health for record in self.records), *self.members))
 
 
-def conditions(facts: Facts) -> tuple[Condition, ...]:
+def conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
     """What holds about a resource: Ready always, the other types only where they have news.
 
     Ready: every record has the desired digest and is Healthy. Reconciling: more will happen without anybody doing
@@ -111,31 +111,31 @@ def conditions(facts: Facts) -> tuple[Condition, ...]:
         found = _astray(facts.key, facts.astray)
     else:
         found = _wanted(facts)
-    held = (Condition(SUSPENDED, True, SUSPENDED, shortened(facts.suspended)),) if facts.suspended else ()
+    held = (Condition(SUSPENDED, True, SUSPENDED, truncate(facts.suspended)),) if facts.suspended else ()
     return (*found, *held, *_unplaced(facts), *_of_engines(facts.records))
 
 
-def ready(facts: Facts) -> bool:
+def ready(facts: ResourceFacts) -> bool:
     """Whether the resource is as Git wants it and well."""
     return any(condition.type == READY and condition.status for condition in conditions(facts))
 
 
-def of_error(kind: str, fault: ReconcilerError) -> Condition:
+def condition_from_error(kind: str, fault: ReconcilerError) -> Condition:
     """The condition ``kind`` that does not hold because of ``fault``."""
-    return Condition(kind, False, fault.reason, shortened(str(fault)))
+    return Condition(kind, False, fault.reason, truncate(str(fault)))
 
 
-def shortened(text: str) -> str:
+def truncate(text: str) -> str:
     """``text`` on one line and at most 500 characters."""
     line = " ".join(text.split())
     return line if len(line) <= _MESSAGE_LENGTH else line[: _MESSAGE_LENGTH - 1] + "…"
 
 
-def _failed(facts: Facts) -> tuple[Condition, ...]:
+def _failed(facts: ResourceFacts) -> tuple[Condition, ...]:
     final = [failure for failure in facts.failures if _is_final(failure, facts.attempts)]
     first = (final or facts.failures)[0]
     place = f"at {first.location}: " if first.location else ""
-    message = shortened(place + first.message)
+    message = truncate(place + first.message)
     not_ready = Condition(READY, False, first.reason, message)
     return not_ready, Condition(STALLED if final else RECONCILING, True, first.reason, message)
 
@@ -144,8 +144,8 @@ def _is_final(failure: Failure, attempts: int) -> bool:
     return not failure.retry or (0 < attempts <= failure.attempts)
 
 
-def _waiting(facts: Facts, wait: Wait) -> tuple[Condition, ...]:
-    message = shortened(wait.message)
+def _waiting(facts: ResourceFacts, wait: WaitReason) -> tuple[Condition, ...]:
+    message = truncate(wait.message)
     if not wait.kept:
         return _at_work(wait.reason, message)
     if facts.health is Health.HEALTHY:
@@ -153,7 +153,7 @@ def _waiting(facts: Facts, wait: Wait) -> tuple[Condition, ...]:
     return _by_health(facts)
 
 
-def _astray(key: Key, astray: Astray) -> tuple[Condition, ...]:
+def _astray(key: Key, astray: DriftState) -> tuple[Condition, ...]:
     if astray.fought:
         message = f"healed again and again, and left alone until: reconciler retry {key}; {astray.places}"
         return Condition(READY, False, "DriftFight", message), Condition(STALLED, True, "DriftFight", message)
@@ -162,7 +162,7 @@ def _astray(key: Key, astray: Astray) -> tuple[Condition, ...]:
     return (Condition(READY, False, "Drifted", astray.places),)
 
 
-def _wanted(facts: Facts) -> tuple[Condition, ...]:
+def _wanted(facts: ResourceFacts) -> tuple[Condition, ...]:
     placed = [record for record in facts.records if record.location]
     if facts.unbound and not placed:
         return (Condition(READY, False, "LocationNotBound", _not_bound(facts.unbound)),)
@@ -174,17 +174,17 @@ def _wanted(facts: Facts) -> tuple[Condition, ...]:
     return _by_health(facts)
 
 
-def _by_health(facts: Facts) -> tuple[Condition, ...]:
+def _by_health(facts: ResourceFacts) -> tuple[Condition, ...]:
     """Ready as the engines see it, once the digests agree."""
     own = worst(record.health for record in facts.records)
     places = [record.location for record in facts.records if record.health is own]
     if own is Health.HEALTHY:
         return (Condition(READY, True, "Applied", f"applied{_at(places)}"),)
     if own in (Health.LOADING, Health.DELETING):
-        return _at_work(str(own), shortened(f"{str(own).lower()}{_told(facts.records, own)}"))
+        return _at_work(str(own), truncate(f"{str(own).lower()}{_told(facts.records, own)}"))
     words = "health is not known" if own is Health.UNKNOWN else "not healthy"
     reason = f"Health{own}" if own is Health.UNKNOWN else str(own)
-    return (Condition(READY, False, reason, shortened(words + _told(facts.records, own))),)
+    return (Condition(READY, False, reason, truncate(words + _told(facts.records, own))),)
 
 
 def _told(records: Iterable[Record], health: Health) -> str:
@@ -202,19 +202,19 @@ def _held(records: tuple[Record, ...], kind: str) -> tuple[Condition, ...]:
     """The condition ``kind`` as engines tell it; a place each, or all where they agree."""
     places: dict[str, list[str]] = {}
     for record in records:
-        for message in told_of(record.state, kind):
+        for message in engine_condition_messages(record.state, kind):
             places.setdefault(message, []).append(record.location)
     if not places:
         return ()
     told = "; ".join(f"at {', '.join(sorted(at))}: {message}" for message, at in sorted(places.items()))
-    return (Condition(kind, True, kind, shortened(told)),)
+    return (Condition(kind, True, kind, truncate(told)),)
 
 
 def _at_work(reason: str, message: str) -> tuple[Condition, ...]:
     return Condition(READY, False, reason, message), Condition(RECONCILING, True, reason, message)
 
 
-def _unplaced(facts: Facts) -> tuple[Condition, ...]:
+def _unplaced(facts: ResourceFacts) -> tuple[Condition, ...]:
     if not facts.unbound or not facts.digest:
         return ()
     return (Condition(PLACED, False, "LocationNotBound", _not_bound(facts.unbound)),)

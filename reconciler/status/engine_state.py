@@ -30,7 +30,7 @@ def message_of(state: bytes) -> str:
     return _status(state).message
 
 
-def told_of(state: bytes, kind: str) -> list[str]:
+def engine_condition_messages(state: bytes, kind: str) -> list[str]:
     """What an engine says in its condition ``kind``; most states are not even decoded for that."""
     if f'"{kind}"'.encode() not in state:
         return []

@@ -15,12 +15,12 @@ from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
 from reconciler.records.tables.drift import DriftRow
 from reconciler.settings import Settings
-from reconciler.status.conditions import Astray, Facts, Wait, shortened
+from reconciler.status.conditions import DriftState, ResourceFacts, WaitReason, truncate
 from reconciler.status.rollup import worst
-from reconciler.status.waiting import recall, suspended_by
+from reconciler.status.waiting import suspended_by, wait_reason
 
 
-class Gathering:
+class FactsReader:
     """Facts by key; what resources share (the locations of their GVC, whether anything failed) is read once.
 
     With ``source`` only what that source asks for and owns is seen. Meant for one reading: make another for the next.
@@ -46,7 +46,7 @@ class Gathering:
         self._entries = self._records.desired.get_many(self._expected)
         self._applied = self._records.applied.get_many(self._expected)
 
-    def facts(self, key: Key, members: tuple[Health, ...] | None = None) -> Facts:
+    def facts(self, key: Key, members: tuple[Health, ...] | None = None) -> ResourceFacts:
         """What is known of ``key``; ``exists`` is False where nothing is.
 
         ``members`` are the healths of what a GVC contains where the caller knows them; else they are looked up.
@@ -56,7 +56,7 @@ class Gathering:
         if members is None:
             members = self._members(key.name) if key.kind is Kind.GVC else ()
         owner = entry.source if entry is not None else next((record.source for record in records), "")
-        return Facts(
+        return ResourceFacts(
             key,
             owner or self._source,
             digest=digest,
@@ -83,26 +83,26 @@ class Gathering:
             return records
         return tuple(record for record in records if record.source == self._source)
 
-    def _wait(self, key: Key, digest: str, records: tuple[Record, ...]) -> Wait | None:
+    def _wait(self, key: Key, digest: str, records: tuple[Record, ...]) -> WaitReason | None:
         settled = records and all(record.digest == digest for record in records)
         if not settled or any(self.left(key.gvc, record.location) for record in records):
-            return recall(self._records, key)
+            return wait_reason(self._records, key)
         held = str(key) in self._drifts and (self._settings.approval == "always" or str(key) in self._suspended)
-        return recall(self._records, key) if held else None
+        return wait_reason(self._records, key) if held else None
 
     def left(self, gvc: str, location: str) -> bool:
         """Whether ``gvc`` has ``location`` no more, so that what is there is to go."""
         places = self._places_of(gvc) if location else None
         return places is not None and location not in places
 
-    def _astray(self, key: Key) -> Astray | None:
+    def _astray(self, key: Key) -> DriftState | None:
         rows = self._drifts.get(str(key), [])
         if not rows:
             return None
-        from reconciler.planning.drift import said, unpacked
+        from reconciler.planning.drift import decode, describe
 
-        places = shortened("; ".join(said(unpacked(row.packed)) for row in rows))
-        return Astray(places, any(row.fought for row in rows), self._settings.drift.heal)
+        places = truncate("; ".join(describe(decode(row.packed)) for row in rows))
+        return DriftState(places, any(row.fought for row in rows), self._settings.drift.heal)
 
     def _unbound_of(self, gvc: str) -> tuple[str, ...]:
         return tuple(place for place in self._places_of(gvc) or () if place not in self._settings.locations)

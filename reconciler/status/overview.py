@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.model.key import Kind
 from reconciler.model.record import Health
-from reconciler.status.conditions import Condition, Facts, conditions
+from reconciler.status.conditions import Condition, ResourceFacts, conditions
 from reconciler.status.render import conditions_block, status_path
 from reconciler.status.rollup import worst
 from reconciler.status.yaml_text import printable, quoted, word
@@ -32,7 +32,7 @@ class Overview(msgspec.Struct, frozen=True):
     counts: Mapping[tuple[Kind, Health], int]
     conditions: tuple[Condition, ...] = ()
     unready: int = 0
-    not_ready: Sequence[Facts] = ()
+    not_ready: Sequence[ResourceFacts] = ()
 
     @property
     def total(self) -> int:

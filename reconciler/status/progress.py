@@ -19,7 +19,7 @@ _WORDS = {
 }
 
 
-class Unwell(msgspec.Struct, frozen=True):
+class UnhealthyResource(msgspec.Struct, frozen=True):
     """A resource that is not as it should be, at one location (``""``: of those that have none), and why."""
 
     key: Key
@@ -32,7 +32,7 @@ class Unwell(msgspec.Struct, frozen=True):
         return f"{self.key}@{self.location}" if self.location else str(self.key)
 
 
-def in_motion(records: Records) -> float | None:
+def recheck_at(records: Records) -> float | None:
     """When to look again at what time alone can mend (seconds since the epoch; 0: soon); None where there is none.
 
     That is a failed step owed another try, and whatever is not healthy. What has no place on this host never is.
@@ -43,16 +43,16 @@ def in_motion(records: Records) -> float | None:
     return None if next(_not_healthy(records), None) is None else 0.0
 
 
-def unwell(records: Records) -> Iterator[Unwell]:
-    """What ``in_motion`` goes by: failed steps that are owed another try, then what is not healthy, each by key."""
+def unhealthy_resources(records: Records) -> Iterator[UnhealthyResource]:
+    """What ``recheck_at`` goes by: failed steps that are owed another try, then what is not healthy, each by key."""
     failed = set()
     for failure in records.failures.all() if records.failures.count() else ():
         if failure.retry:
             failed.add((failure.key, failure.location))
-            yield Unwell(failure.key, failure.location, f"{failure.reason}: {failure.message}")
+            yield UnhealthyResource(failure.key, failure.location, f"{failure.reason}: {failure.message}")
     for record in _not_healthy(records):
         if (record.key, record.location) not in failed:
-            yield Unwell(record.key, record.location, message_of(record.state) or _WORDS[record.health])
+            yield UnhealthyResource(record.key, record.location, message_of(record.state) or _WORDS[record.health])
 
 
 def _not_healthy(records: Records) -> Iterator[Record]:

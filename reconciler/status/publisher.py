@@ -12,11 +12,11 @@ from reconciler.records.store import Records
 from reconciler.settings import Settings
 from reconciler.source.source import Source
 from reconciler.status.branch.target import Target, open_target
-from reconciler.status.branch.trees import FEW, File, Unfolding
-from reconciler.status.conditions import STATUS_PUSHED, STATUS_STALE, Condition, Facts, of_error
-from reconciler.status.facts import Gathering
+from reconciler.status.branch.trees import FEW, File, LazyFiles
+from reconciler.status.conditions import STATUS_PUSHED, STATUS_STALE, Condition, ResourceFacts, condition_from_error
+from reconciler.status.facts import FactsReader
 from reconciler.status.overview import MOST_LISTED, README_FILE, RUN_FILE, Overview, readme, run_file, unready_in
-from reconciler.status.readiness import Standing
+from reconciler.status.readiness import ReadinessIndex
 from reconciler.status.render import resource_file, status_path
 
 TOGETHER = 250
@@ -25,7 +25,7 @@ TOGETHER = 250
 _OWN = frozenset({STATUS_PUSHED, STATUS_STALE})
 
 
-class StatusWriter:
+class StatusPublisher:
     """Writes the status of one source. Keys stay pending in the records until their files have arrived.
 
     For one thread at a time. Methods raise RecordsError; whatever Git has against a write is a condition of the
@@ -38,15 +38,15 @@ class StatusWriter:
         self._settings = settings
         self._clock = clock
         self._target: Target | None = None
-        self._standing: Standing | None = None
+        self._readiness: ReadinessIndex | None = None
         self._owed: set[Key] = set()
         self._first = True
-        self._told: Overview | None = None
+        self._published: Overview | None = None
         self._tried: float | None = None
 
     def next_due(self) -> float | None:
         """Seconds until ``flush`` has something to do (0: now), None where all is written."""
-        if not self._records.pending.count(self._source.name) and self._overview() == self._told:
+        if not self._records.status_queue.count(self._source.name) and self._overview() == self._published:
             return None
         if self._tried is None:
             return 0.0
@@ -71,8 +71,8 @@ class StatusWriter:
             self._target = open_target(self._source, self._settings.state)
         everything = self._target.missing()
         overview = self._overview()
-        taken = self._records.pending.take(name)
-        gathering = Gathering(self._records, self._settings, name)
+        taken = self._records.status_queue.take(name)
+        gathering = FactsReader(self._records, self._settings, name)
         standing = self._standing_now(gathering, everything)
         keys = {Key.parse(key) for key in (self._all_keys() if everything else taken.keys)}
 
@@ -83,16 +83,16 @@ class StatusWriter:
             yield from ((RUN_FILE, run_file(whole)), (README_FILE, readme(whole)))
 
         # Of many, the first are written while the last are made.
-        changes = Unfolding(files()) if len(keys) > FEW else dict(files())
+        changes = LazyFiles(files()) if len(keys) > FEW else dict(files())
         self._target.write(changes, self._message(overview, keys), int(self._clock.now()))
         self._owed.clear()
         self._first = False
-        self._told = overview
+        self._published = overview
         with self._records.repeatable():
-            self._records.pending.clear(name, taken.keys, taken.upto)
+            self._records.status_queue.clear(name, taken.keys, taken.upto)
             self._arrived()
 
-    def _files(self, keys: set[Key], gathering: Gathering, standing: Standing) -> Iterator[File]:
+    def _files(self, keys: set[Key], gathering: FactsReader, standing: ReadinessIndex) -> Iterator[File]:
         """Status files. A GVC is as healthy as its members, so it follows where theirs changes.
 
         What the last process wrote is not known until this one has written, so until then it follows in any case.
@@ -103,23 +103,23 @@ class StatusWriter:
             for key in batch:
                 facts = gathering.facts(key, ())
                 yield status_path(key), _file(facts)
-                if standing.note(facts) or (self._first and key.gvc):
+                if standing.add(facts) or (self._first and key.gvc):
                     self._owed.add(Key(Kind.GVC, "", key.gvc))
         for key in sorted(self._owed):
             facts = gathering.facts(key, standing.members(key.name))
             yield status_path(key), _file(facts)
-            standing.note(facts)
+            standing.add(facts)
 
-    def _standing_now(self, gathering: Gathering, everything: bool) -> Standing:
+    def _standing_now(self, gathering: FactsReader, everything: bool) -> ReadinessIndex:
         """What is known of how resources stand."""
-        if self._standing is not None:
-            return self._standing
+        if self._readiness is not None:
+            return self._readiness
         assert self._target is not None
         if everything or unready_in(self._target.read(RUN_FILE)) == 0:
-            self._standing = Standing()
+            self._readiness = ReadinessIndex()
         else:
-            self._standing = Standing.of_records(self._records, self._source.name, gathering)
-        return self._standing
+            self._readiness = ReadinessIndex.of_records(self._records, self._source.name, gathering)
+        return self._readiness
 
     def _all_keys(self) -> Iterable[str]:
         name = self._source.name
@@ -155,7 +155,7 @@ class StatusWriter:
             self._set(Condition(STATUS_STALE, False, "Written", "the status branch is up to date"))
 
     def _failed(self, fault: ReconcilerError) -> None:
-        self._set(of_error(STATUS_PUSHED, fault))
+        self._set(condition_from_error(STATUS_PUSHED, fault))
         since = next(
             each.since for each in self._records.conditions.get(self._source.name) if each.type == STATUS_PUSHED
         )
@@ -169,9 +169,9 @@ class StatusWriter:
         )
 
 
-def _file(facts: Facts) -> bytes | None:
+def _file(facts: ResourceFacts) -> bytes | None:
     return resource_file(facts) if facts.exists else None
 
 
-def _with(overview: Overview, unready: int, listed: list[Facts]) -> Overview:
+def _with(overview: Overview, unready: int, listed: list[ResourceFacts]) -> Overview:
     return Overview(overview.source, overview.revision, overview.counts, overview.conditions, unready, listed)

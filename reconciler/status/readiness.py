@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from reconciler.model.key import PLACED, Key
 from reconciler.model.record import Health
 from reconciler.records.store import Records
-from reconciler.status.conditions import Facts, ready
-from reconciler.status.facts import Gathering
+from reconciler.status.conditions import ResourceFacts, ready
+from reconciler.status.facts import FactsReader
 from reconciler.status.rollup import worst
 
 
-class Standing:
+class ReadinessIndex:
     """Grows with what is wrong, not with what there is."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Standing:
         self._ailing: dict[str, dict[str, Health]] = {}
 
     @classmethod
-    def of_records(cls, records: Records, source: str, gathering: Gathering) -> Standing:
+    def of_records(cls, records: Records, source: str, gathering: FactsReader) -> ReadinessIndex:
         """As the records have it now; reads the index of everything, so it is for the start only."""
         standing = cls()
         standing._unready.update(str(failure.key) for failure in records.failures.all(source))
@@ -48,7 +48,7 @@ class Standing:
         """The health of the members of ``gvc`` that are not Healthy."""
         return tuple(self._ailing.get(gvc, {}).values())
 
-    def note(self, facts: Facts) -> bool:
+    def add(self, facts: ResourceFacts) -> bool:
         """Take in how a resource is; returns whether the health of its GVC can be another for it."""
         key = str(facts.key)
         if not facts.exists or ready(facts):
@@ -69,7 +69,7 @@ class Standing:
             there[str(key)] = worst((health, there.get(str(key), Health.HEALTHY)))
 
 
-def _behind(records: Records, source: str, gathering: Gathering) -> Iterator[str]:
+def _behind(records: Records, source: str, gathering: FactsReader) -> Iterator[str]:
     """Keys whose record differs from what Git asks for, or is missing."""
     desired = dict(records.desired.scan(source))
     seen = set()

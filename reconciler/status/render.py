@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.model.key import Key
 from reconciler.model.record import Record
-from reconciler.status.conditions import Condition, Facts, conditions
+from reconciler.status.conditions import Condition, ResourceFacts, conditions
 from reconciler.status.yaml_text import quoted, word
 
 ORG_DIRECTORY = "_org"
@@ -49,7 +49,7 @@ def status_path(key: Key) -> str:
     return f"{_safe(key.gvc) if key.gvc else ORG_DIRECTORY}/{key.kind}/{_safe(key.name)}.yaml"
 
 
-def resource_file(facts: Facts, found: tuple[Condition, ...] | None = None) -> bytes:
+def resource_file(facts: ResourceFacts, found: tuple[Condition, ...] | None = None) -> bytes:
     """The status of one resource as YAML (schemas/status.json), the same bytes for the same facts.
 
     Holds no time, run or duration: the Git commit has them. Nothing of a resource's body is shown, so no secret is.

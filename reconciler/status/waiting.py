@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from reconciler.clock import iso
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.model.key import Key
-from reconciler.planning.plan import Kept
+from reconciler.planning.plan import RetainedResource
 from reconciler.records.store import Records
 from reconciler.records.tables.pins import Pin
 from reconciler.records.tables.suspensions import Suspension
-from reconciler.status.conditions import Wait, shortened
+from reconciler.status.conditions import WaitReason, truncate
 
 WAITING = "Waiting"
 """Type of the condition in the records; its scope is the key."""
@@ -20,7 +20,9 @@ KEPT = "Kept"
 PREEMPTED = "Preempted"
 
 
-def remember(records: Records, outcomes: Iterable[Outcome], kept: Iterable[Kept], at: float) -> list[Key]:
+def save_wait_reasons(
+    records: Records, outcomes: Iterable[Outcome], kept: Iterable[RetainedResource], at: float
+) -> list[Key]:
     """Note why the resources of a run wait or stay; returns those of which it was not known, or for another reason.
 
     What was applied waits no longer. A step that only made way for a newer revision waits for nothing.
@@ -29,11 +31,11 @@ def remember(records: Records, outcomes: Iterable[Outcome], kept: Iterable[Kept]
     waits = {each.key: (KEPT, f"no longer in Git, and not deleted: {each.reason}") for each in kept}
     for outcome in outcomes:
         if outcome.result in (Result.WAITING, Result.SKIPPED) and outcome.reason != PREEMPTED:
-            waits.setdefault(outcome.id.key, (outcome.reason, shortened(outcome.message)))
+            waits.setdefault(outcome.id.key, (outcome.reason, truncate(outcome.message)))
     applied = {outcome.id.key for outcome in outcomes if outcome.result is Result.APPLIED}
     with records.transaction():
         for key in sorted(applied - waits.keys()):
-            if recall(records, key) is not None:
+            if wait_reason(records, key) is not None:
                 records.conditions.set(str(key), WAITING, False, "Applied", "", at)
         return [
             key
@@ -42,15 +44,15 @@ def remember(records: Records, outcomes: Iterable[Outcome], kept: Iterable[Kept]
         ]
 
 
-def recall(records: Records, key: Key) -> Wait | None:
+def wait_reason(records: Records, key: Key) -> WaitReason | None:
     """What ``key`` was said to wait for last; ask only where Git and the record differ."""
     for condition in records.conditions.get(str(key)):
         if condition.type == WAITING and condition.status:
-            return Wait(condition.reason, condition.message, kept=condition.reason == KEPT)
+            return WaitReason(condition.reason, condition.message, kept=condition.reason == KEPT)
     return None
 
 
-def tell_again(records: Records, target: str) -> None:
+def mark_status_dirty(records: Records, target: str) -> None:
     """Have the status of a resource written anew, since what an operator holds back has changed; a source has its own.
 
     ``target`` is as suspensions name it.
@@ -59,7 +61,7 @@ def tell_again(records: Records, target: str) -> None:
     owned = () if target.startswith("source/") else records.applied.get(target)
     owner = entry.source if entry is not None else next((each.source for each in owned), "")
     if owner:
-        records.pending.add_many(owner, [target])
+        records.status_queue.add_many(owner, [target])
 
 
 def suspended_by(found: Suspension) -> str:

@@ -54,7 +54,7 @@ def opened(settings_file: str) -> Any:
 def prepare(settings: str) -> dict[str, float]:
     """From nothing at all to a plan."""
     runner = opened(settings)
-    prepared = runner.lines["main"].prepare(keep_cache=True)
+    prepared = runner.lines["main"].plan_revision(keep_cache=True)
     return {"seconds": time.perf_counter() - BEGAN, "steps": len(prepared.plan.steps)}
 
 
@@ -129,8 +129,8 @@ def commits(settings: str, times: int, files: int, seed: int = 0) -> list[tuple[
             began = time.perf_counter()
             assert runner.flush("main", force=True)
             seconds.append((run, time.perf_counter() - began))
-            if runner.records.unsettled():  # as the daemon does
-                settling.append(asyncio.create_task(asyncio.to_thread(runner.records.settle)))
+            if runner.records.needs_checkpoint():  # as the daemon does
+                settling.append(asyncio.create_task(asyncio.to_thread(runner.records.checkpoint)))
         await asyncio.gather(*settling)
         return seconds[-times:]
 
@@ -141,11 +141,11 @@ def ingest(directory: str, lines: int) -> dict[str, float]:
     """Seconds to collect ``lines`` lines of 100 bytes that a container wrote; one look at 100 files without news."""
     from reconciler.clock import SystemClock
     from reconciler.engines.host.logs.collector import Collector
-    from reconciler.engines.host.runtimes.protocol import Place
+    from reconciler.engines.host.runtimes.protocol import ContainerId
     from reconciler.model.key import Key
 
     web = Key.parse("workload/shop/web")
-    files = [(Path(directory) / f"output-{number}", Place(web, f"web-{number}", "main")) for number in range(100)]
+    files = [(Path(directory) / f"output-{number}", ContainerId(web, f"web-{number}", "main")) for number in range(100)]
     for file, _ in files[1:]:
         file.write_bytes(b"listening\n")
     with files[0][0].open("wb") as out:
@@ -158,7 +158,7 @@ def ingest(directory: str, lines: int) -> dict[str, float]:
     async def collect() -> dict[str, float]:
         collector = Collector(Path(directory) / "logs", "here", SystemClock())
         for file, place in files:
-            collector.follow(place, file)
+            collector.watch(place, file)
         began, used = time.perf_counter(), time.process_time()
         while (await collector.collect()).behind:
             pass

@@ -12,7 +12,7 @@ from reconciler.cli.output.excerpt import Excerpts
 from reconciler.cli.output.findings import findings_document, findings_text, markdown_findings
 from reconciler.render.github import workflow_commands
 from reconciler.render.sarif import sarif
-from reconciler.review.folder import check
+from reconciler.review.folder import check_folder
 from tests.casefiles import cases
 from tests.manifests.rulecases import AROUND, DIALECT
 
@@ -66,7 +66,7 @@ def broken(text: str, seed: int) -> bytes:
 
 def everything(path: Path) -> str:
     """Every form of what is found in the files at ``path``, one after the other."""
-    checked = check(path, DIALECT, AROUND)
+    checked = check_folder(path, DIALECT, AROUND)
     found = checked.findings
     documents = [findings_document(found, checked.documents, checked.resources), sarif(found)]
     return "\n".join(

@@ -18,7 +18,7 @@ import pytest
 
 from reconciler.daemon.lock import StateLock
 from reconciler.records.store import FILE, Records
-from reconciler.sops.encrypt import Manner, encrypt
+from reconciler.sops.encrypt import EncryptionRules, encrypt
 from tests.cli.desk import SECRET, SETTINGS, Desk, workload
 from tests.gitkit import HttpsServer
 from tests.manifests.rulecases import private
@@ -199,7 +199,7 @@ def test_an_identity_opens_secrets_or_is_told(desk: Desk) -> None:
     desk.settings.write_text(f"{SETTINGS}secrets: {{identity: host/age.txt, directory: host}}\n")
     assert f"{file} opens what is encrypted for {recipient}" in told(desk, "secrets", "ok")
     secret = SECRET.format(password="hidden").partition("---")[0]
-    desk.commit({"secrets.yaml": encrypt(secret.encode(), [recipient], Manner(), MOMENT) + POLICY})
+    desk.commit({"secrets.yaml": encrypt(secret.encode(), [recipient], EncryptionRules(), MOMENT) + POLICY})
     desk.applied()
     assert "1 that is encrypted or on this host can be opened" in told(desk, "secrets", "ok")
     file.chmod(0o644)

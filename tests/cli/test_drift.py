@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from reconciler.daemon.lock import StateLock
-from reconciler.engines.context import Site
+from reconciler.engines.context import EngineContext
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.pipeline.runner import Runner
@@ -30,7 +30,7 @@ def desk(tmp_path: Path) -> Desk:
     desk.commit({"shop/cart.yaml": workload("cart")})
     ledger = LedgerEngine(tmp_path / "world", "there")
 
-    def make(site: Site) -> Engine:
+    def make(site: EngineContext) -> Engine:
         if site.location == "there":
             return ledger
         return RecordedEngine(site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
@@ -46,7 +46,7 @@ def desk(tmp_path: Path) -> Desk:
     ledger.meddle(WEB, digest="x", version=4, body=msgspec.json.encode(body).decode())
     ledger.meddle("workload/shop/cart", digest="x")
     ledger.meddle("workload/shop/old", digest="x")
-    asyncio.run(runner.lookout.check())
+    asyncio.run(runner.drift_monitor.check())
     records.close()
     return desk
 

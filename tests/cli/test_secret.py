@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.sops.encrypt import disclose
+from reconciler.sops.encrypt import decrypt_file
 from reconciler.sops.keys import Keyring
 from tests.cli.commandline import reconciler as run
 from tests.sops.kit import fresh, needs_sops, sops
@@ -51,7 +51,7 @@ def encrypted(folder: Path, recipient: str) -> bytes:
 
 def text_of(folder: Path, identity: str) -> str:
     """What db.yaml holds."""
-    return disclose((folder / "db.yaml").read_bytes(), Keyring((identity,))).text.decode()
+    return decrypt_file((folder / "db.yaml").read_bytes(), Keyring((identity,))).text.decode()
 
 
 def editor(folder: Path, script: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.sops.encrypt import Manner, encrypt
+from reconciler.sops.encrypt import EncryptionRules, encrypt
 from tests.cli.desk import SECRET, SETTINGS, Desk
 from tests.cli.test_plan import CHANGED
 from tests.gitkit import File
@@ -115,7 +115,8 @@ def test_what_is_not_in_git_as_text_is_not_in_the_records_either(tmp_path: Path,
         private(tmp_path / "host" / "db", value)
         if form == "encrypted":
             return (
-                encrypt(plain.format(password=value).encode(), [recipient], Manner(), MOMENT) + f"---{policy}".encode()
+                encrypt(plain.format(password=value).encode(), [recipient], EncryptionRules(), MOMENT)
+                + f"---{policy}".encode()
             )
         return SECRET.format(password="{file: db}").encode()
 

@@ -14,10 +14,10 @@ import pytest
 from reconciler.convert.rules import RULEBOOK
 from reconciler.documents.reader import read
 from reconciler.documents.writer import written
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Severity
-from reconciler.pipeline.externals import Surroundings
-from reconciler.review.folder import check
+from reconciler.pipeline.externals import ExternalResources
+from reconciler.review.folder import check_folder
 from tests.casefiles import CASES
 from tests.cli.desk import Said, here
 
@@ -67,7 +67,7 @@ def test_what_is_written_is_valid_in_a_gvc(file: Path, tmp_path: Path) -> None:
     written_to = {one.value["gvc"] for one in read(case["output"].encode()).documents if "gvc" in one.value}
     for name in written_to:
         (folder / f"gvc-{name}.yaml").write_text(GVC.format(name=name))
-    checked = check(folder, Dialect("acme"), Surroundings(unknown=True))
+    checked = check_folder(folder, ManifestContext("acme"), ExternalResources(settings_unknown=True))
     errors = [each for each in checked.findings if each.severity is Severity.ERROR]
     missing = "[convert-missing]" in case["told"] or "[convert-pull-secret]" in case["told"]
     assert [each for each in errors if not (missing and each.rule == "missing-reference")] == []

@@ -13,7 +13,7 @@ from reconciler.documents.fast_path import TEXT_FIELDS
 from reconciler.documents.reader import read
 from reconciler.documents.writer import stream, written
 from reconciler.manifests.decoder import decode
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.resource import Manifest
 from tests.casefiles import CASES
 from tests.convert.test_nothing_is_lost import mutated
@@ -23,10 +23,10 @@ MANIFESTS = sorted([*(ROOT / "examples/repo").rglob("*.yaml"), *(CASES / "rules"
 KIND_CASES = sorted(
     path for path in (CASES / "schemas").glob("*-full.yaml") if not path.name.startswith(("settings", "status", "run"))
 )
-DIALECT = Dialect("acme", secret_key=b"key")
+DIALECT = ManifestContext("acme", secret_key=b"key")
 
 
-def manifests(raw: bytes, dialect: Dialect = DIALECT) -> dict[tuple[str, str, str], bytes]:
+def manifests(raw: bytes, dialect: ManifestContext = DIALECT) -> dict[tuple[str, str, str], bytes]:
     decoded = decode(raw, dialect)
     return {_key(each): each.body for each in decoded.manifests}
 
@@ -67,7 +67,7 @@ def test_another_spelling_means_the_same(path: Path) -> None:
     """What another spelling's reader makes of the export is what ours makes of the import."""
     raw = path.read_text().replace("platform://", "cloud://").replace("$(PLATFORM_", "$(CLOUD_").encode()
     raw = raw.replace(b"platform/", b"cloud/")
-    before = manifests(raw, Dialect("acme", "cloud", b"key"))
+    before = manifests(raw, ManifestContext("acme", "cloud", b"key"))
     after = manifests(imported(raw, scheme="cloud"))
     assert after == {key: body for key, body in before.items() if not _left_out(key)}
 

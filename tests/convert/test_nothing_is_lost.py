@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.convert.kubernetes.bundle import Source
 from reconciler.convert.kubernetes.convert import convert
-from reconciler.convert.notes import Remark, findings
+from reconciler.convert.notes import ConversionNote, findings
 from reconciler.convert.reader import read_all
 from reconciler.documents.reader import read
 from reconciler.documents.writer import stream
@@ -56,7 +56,7 @@ def below(value: Any, at: Pointer) -> Any:
 LEFT_OUT = ("left out", "no counterpart", "not among the files", "cannot be probed")
 
 
-def tells(remarks: list[Remark], position: int, at: Pointer) -> bool:
+def tells(remarks: list[ConversionNote], position: int, at: Pointer) -> bool:
     """Whether a field at ``at`` is named, or it is told that what it is part of is left out."""
     here = [remark for remark in remarks if remark.index == position and remark.at]
     if any(NOVEL in remark.message and remark.at[: len(at)] == at for remark in here):
@@ -88,7 +88,7 @@ def test_a_field_that_nobody_knows_is_named_wherever_it_stands(file: Any) -> Non
     assert silent == []
 
 
-def is_named(remark: Remark, at: Pointer) -> bool:
+def is_named(remark: ConversionNote, at: Pointer) -> bool:
     """Whether ``remark`` names the field that leads to ``at`` among those beside the one at which it stands."""
     depth = len(remark.at) - 1
     return len(at) > depth and at[:depth] == remark.at[:depth] and f"`{at[depth]}`" in remark.message

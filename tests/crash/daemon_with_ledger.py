@@ -16,9 +16,9 @@ from typing import Any
 
 from reconciler import logs
 from reconciler.daemon.service import serve
-from reconciler.engines.context import Site
+from reconciler.engines.context import EngineContext
 from reconciler.engines.execution.recorder import Recorder
-from reconciler.engines.protocol import Engine, Outcome, Seen
+from reconciler.engines.protocol import Engine, Observation, Outcome
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.model.key import Key
 from reconciler.planning.plan import Step
@@ -56,22 +56,22 @@ class LedgerEngine:
 
     name = "recorded"
     parallel = 8
-    drifts = False
+    can_drift = False
 
     def __init__(self, ledger: Path, inner: Engine, location: str, death: Death) -> None:
-        self.prompt = location != "there"
+        self.immediate = location != "there"
         self._file = os.open(ledger, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._inner = inner
         self._death = death
 
-    async def observe(self) -> list[Seen]:
+    async def observe(self) -> list[Observation]:
         """What the recorded engine sees."""
         return await self._inner.observe()
 
     async def perform(self, step: Step) -> Outcome:
         """Write it down, and be slow about it where that is wanted."""
         self._death.at("perform")
-        if not self.prompt:
+        if not self.immediate:
             await asyncio.sleep(0.002)
         line = {"key": str(step.key), "at": step.location, "action": step.action, "digest": step.digest}
         os.write(self._file, json.dumps(line | {"version": step.version}).encode() + b"\n")
@@ -121,7 +121,7 @@ def main(ledger: Path, wish: str) -> None:
     death = Death(wish)
     lay_mines(death)
 
-    def make(site: Site) -> Engine:
+    def make(site: EngineContext) -> Engine:
         inner = RecordedEngine(
             site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock
         )

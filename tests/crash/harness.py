@@ -115,7 +115,7 @@ class CrashSite:
         if not [run for run in daemon.said("run") if run["outcome"] in DONE]:
             return False
         with self.site.records() as records:
-            return records.pending.count("main") == 0
+            return records.status_queue.count("main") == 0
 
     def world(self) -> dict[str, tuple[str, int]]:
         """Place to digest and version of what there is according to the ledger."""
@@ -135,7 +135,7 @@ class CrashSite:
         """What is recorded, without when it was; nothing is under way, and nothing waits to be told."""
         with self.site.records() as records:
             assert records.journal.open() == []
-            assert records.pending.count("main") == 0
+            assert records.status_queue.count("main") == 0
             return {
                 _place(r.key, r.location): (r.digest, r.version, r.body, r.health, r.alias, r.revision, r.engine)
                 for r in records.applied.items()

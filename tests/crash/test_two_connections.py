@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from reconciler.records.store import Records
 records = Records.open(Path(sys.argv[1]))
-print(sum(1 for _ in records.pending.take("main").keys))
+print(sum(1 for _ in records.status_queue.take("main").keys))
 records.close()
 """
 
@@ -27,10 +27,10 @@ def look(path: Path) -> int:
 def test_opening_the_records_a_second_time_leaves_the_locks_of_the_first_alone(tmp_path: Path) -> None:
     path = tmp_path / FILE
     first = Records.open(path)
-    first.pending.add_many("main", ["gvc/a"])
+    first.status_queue.add_many("main", ["gvc/a"])
     Records.open(path).close()
     assert look(path) == 1
-    first.pending.add_many("main", ["gvc/b"])
+    first.status_queue.add_many("main", ["gvc/b"])
     assert look(path) == 2
     first.close()
     assert look(path) == 2

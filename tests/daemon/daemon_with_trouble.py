@@ -11,7 +11,7 @@ from pathlib import Path
 
 from reconciler import logs
 from reconciler.daemon.service import serve
-from reconciler.engines.context import Site
+from reconciler.engines.context import EngineContext
 from reconciler.engines.protocol import Engine, Outcome
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import EngineError
@@ -22,7 +22,7 @@ from reconciler.settings import load_settings, settings_path
 class TroubledEngine(RecordedEngine):
     """A recorded engine that needs time, and luck."""
 
-    prompt = False
+    immediate = False
     parallel = 1
     trouble = Path()
 
@@ -41,7 +41,7 @@ def main(directory: Path) -> None:
     logs.configure(settings.log.format, settings.log.level)
     TroubledEngine.trouble = directory
 
-    def make(site: Site) -> Engine:
+    def make(site: EngineContext) -> Engine:
         kind = TroubledEngine if site.location == "there" else RecordedEngine
         return kind(site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
 

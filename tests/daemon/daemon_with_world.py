@@ -12,7 +12,7 @@ from pathlib import Path
 
 from reconciler import logs
 from reconciler.daemon.service import serve
-from reconciler.engines.context import Site
+from reconciler.engines.context import EngineContext
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.settings import load_settings, settings_path
@@ -38,7 +38,7 @@ def main(directory: Path, watched: bool) -> None:
     logs.configure(settings.log.format, settings.log.level)
     kind = WatchedLedger if watched else LedgerEngine
 
-    def make(site: Site) -> Engine:
+    def make(site: EngineContext) -> Engine:
         if site.location == "there":
             return kind(directory, site.location)
         return RecordedEngine(site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)

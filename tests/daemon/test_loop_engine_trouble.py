@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.daemon.loop import Daemon
-from reconciler.daemon.systemd import Notifier
+from reconciler.daemon.systemd import SystemdNotifier
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import Records
 from reconciler.settings import load_settings
@@ -123,9 +123,9 @@ def test_a_fetch_may_take_as_long_as_its_settings_allow(tmp_path: Path) -> None:
     settings = load_settings(site.settings_file)
     with contextlib.closing(Records.open(None)) as records:
         runner = Runner(settings, records, FakeClock())
-        clock, notifier = FakeClock(auto=True), Notifier({"WATCHDOG_USEC": "60000000"})
+        clock, notifier = FakeClock(auto=True), SystemdNotifier({"WATCHDOG_USEC": "60000000"})
         watchdog = Daemon(runner, clock, clock, notifier).watchdog
     watchdog.progress()
     for seconds, fresh in ((301.0, True), (60.0, False)):
         asyncio.run(clock.sleep(seconds))
-        assert watchdog.fresh() is fresh
+        assert watchdog.is_alive() is fresh

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.daemon.systemd import Notifier, Watchdog
+from reconciler.daemon.systemd import SystemdNotifier, Watchdog
 
 
 class StoppedClock(SystemClock):
@@ -44,7 +44,7 @@ def heard(receiver: socket.socket) -> list[str]:
 def test_the_service_manager_hears_every_state(tmp_path: Path, form: str) -> None:
     address = str(tmp_path / "notify") if form == "a file" else f"@reconciler-test-{os.getpid()}"
     with service_manager(address) as receiver:
-        notifier = Notifier({"NOTIFY_SOCKET": address})
+        notifier = SystemdNotifier({"NOTIFY_SOCKET": address})
         notifier.ready("main@sha1:1234")
         notifier.status("applying\n3 of 5")
         clock = StoppedClock()
@@ -60,12 +60,12 @@ def test_the_service_manager_hears_every_state(tmp_path: Path, form: str) -> Non
 
 @pytest.mark.parametrize("environ", [{}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
 def test_nobody_listening_is_no_error(environ: dict[str, str]) -> None:
-    Notifier(environ).ready("up")
+    SystemdNotifier(environ).ready("up")
 
 
 def test_a_full_socket_does_not_block(tmp_path: Path) -> None:
     with service_manager(str(tmp_path / "notify")):
-        notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        notifier = SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "notify")})
         for _ in range(2_000):
             notifier.status("busy")
 
@@ -83,36 +83,36 @@ def test_a_full_socket_does_not_block(tmp_path: Path) -> None:
 def test_the_watchdog_interval_is_what_the_service_manager_asks_of_this_process(
     environ: dict[str, str], seconds: float
 ) -> None:
-    assert Notifier(environ).watchdog_seconds == seconds
+    assert SystemdNotifier(environ).watchdog_seconds == seconds
 
 
 def test_the_watchdog_is_fed_only_while_the_loop_gets_on(tmp_path: Path) -> None:
     with service_manager(str(tmp_path / "notify")) as receiver:
         clock = StoppedClock()
-        notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000000"})
+        notifier = SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000000"})
         watchdog = Watchdog(notifier, clock)
         assert watchdog.interval == 20.0
         clock.time += 60
-        watchdog.beat()
+        watchdog.ping()
         assert heard(receiver) == ["WATCHDOG=1"]
         clock.time += 1
-        watchdog.beat()
+        watchdog.ping()
         assert heard(receiver) == [], "a run that hangs must be restarted"
         watchdog.progress()
-        watchdog.beat()
+        watchdog.ping()
         assert heard(receiver) == ["WATCHDOG=1"]
 
 
 def test_waiting_for_a_wake_up_counts_as_getting_on(tmp_path: Path) -> None:
     with service_manager(str(tmp_path / "notify")) as receiver:
         clock = StoppedClock()
-        notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000000"})
+        notifier = SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000000"})
         watchdog = Watchdog(notifier, clock)
-        watchdog.rest()
+        watchdog.idle()
         clock.time += 3_600
-        watchdog.beat()
+        watchdog.ping()
         assert heard(receiver) == ["WATCHDOG=1"]
         watchdog.progress()
         clock.time += 61
-        watchdog.beat()
+        watchdog.ping()
         assert heard(receiver) == []

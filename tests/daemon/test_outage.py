@@ -14,8 +14,8 @@ import pytest
 
 from reconciler import logs
 from reconciler.daemon.loop import Daemon
-from reconciler.daemon.source_backoff import Outages
-from reconciler.daemon.systemd import Notifier
+from reconciler.daemon.source_backoff import SourceBackoff
+from reconciler.daemon.systemd import SystemdNotifier
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import Records
 from reconciler.settings import Credentials, LocationSettings, RetrySettings, Settings, SourceSettings
@@ -35,10 +35,10 @@ class Followed(Daemon):
     busy = True
     looks = 0
 
-    async def _work(self, wakes: Mapping[str | None, set[str]]) -> None:
+    async def _run_round(self, wakes: Mapping[str | None, set[str]]) -> None:
         self.busy = True
         self.looks += "main" in wakes
-        await super()._work(wakes)
+        await super()._run_round(wakes)
         self.busy = False
 
     async def rests(self) -> None:
@@ -61,8 +61,8 @@ async def day(path: Path, server: HttpsServer, repo: GitRepo, said: io.StringIO)
     """Follow the source, lose it for a day, and find it again; what was seen."""
     clock = FakeClock()
     records = Records.open(path / "records.sqlite", clock_now=clock.now)
-    daemon = Followed(Runner(settings(path, server), records, clock), clock, clock, Notifier({}))
-    following = asyncio.create_task(daemon.follow())
+    daemon = Followed(Runner(settings(path, server), records, clock), clock, clock, SystemdNotifier({}))
+    following = asyncio.create_task(daemon.run())
     await clock.settle()
     await daemon.rests()
     begun, before = len(list(records.applied.items())), len(said.getvalue().splitlines())
@@ -107,15 +107,15 @@ def test_a_day_without_the_remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_rests_grow_to_a_bound_and_end_with_an_answer() -> None:
     now = [0.0]
-    outages = Outages(lambda: now[0], 600.0)
+    outages = SourceBackoff(lambda: now[0], 600.0)
     polls = []
     for _ in range(200):
         now[0] += 30.0
-        if not outages.resting("main"):
+        if not outages.is_backing_off("main"):
             polls.append(now[0])
             outages.failed("main", 30.0)
     gaps = [after - before for before, after in pairwise(polls)]
     assert gaps[:7] == [30, 60, 120, 240, 480, 600, 600]
     assert set(gaps[7:]) == {600}
     outages.answered("main")
-    assert not outages.resting("main")
+    assert not outages.is_backing_off("main")

@@ -180,13 +180,13 @@ def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path, records: Rec
     file = tmp_path / "settings.yaml"
     whole = file.read_text()
     assert reload.due(), "a change before the first look is not missed"
-    assert reload.judge(make(records)) is None
+    assert reload.try_reload(make(records)) is None
     for length in range(0, len(whole), 50):
         file.write_text(whole[:length])
         assert not reload.due()
     file.write_text(whole.replace("acme", "acme2"))
     assert [reload.due(), reload.due()] == [False, True]
-    runner = reload.judge(make(records))
+    runner = reload.try_reload(make(records))
     assert runner is not None
     assert runner.settings.org == "acme2"
     assert not reload.due()
@@ -197,13 +197,13 @@ def test_a_file_that_is_gone_is_told_and_comes_back(tmp_path: Path, records: Rec
     whole = file.read_text()
     file.unlink()
     assert [reload.due(), reload.due()] == [False, True]
-    assert reload.judge(make(records)) is None
+    assert reload.try_reload(make(records)) is None
     assert not reload.due()
     [condition] = records.conditions.get(HOST)
     assert "cannot read the settings" in condition.message
     file.write_text(whole)
     assert [reload.due(), reload.due()] == [False, True]
-    assert reload.judge(make(records)) is None
+    assert reload.try_reload(make(records)) is None
     assert [each.status for each in records.conditions.get(HOST)] == [True]
 
 
@@ -213,7 +213,7 @@ def test_a_password_in_faulty_settings_is_told_nowhere(
     file = tmp_path / "settings.yaml"
     url = "https://ada:s3cret-pass@example.com/m.git"
     file.write_text(f"org: acme\nsources: [{{name: main, url: '{url}', branch: [{url}]}}]\n")
-    assert reload.judge(make(records)) is None
+    assert reload.try_reload(make(records)) is None
     told = [each.message for each in (*records.conditions.get(HOST), *records.events.list())]
     out = capsys.readouterr()
     assert len(told) == 2

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from reconciler.daemon.wake import Wakes, WakeSocket, wake
+from reconciler.daemon.wake import WakeQueue, WakeSocket, wake
 
 SAY = """
 import sys
@@ -26,7 +26,7 @@ os._exit(9)
 
 def test_many_wake_ups_become_one() -> None:
     async def scenario() -> None:
-        wakes = Wakes()
+        wakes = WakeQueue()
         for _ in range(100):
             wakes.add("main", "poll")
         wakes.add("main", "ref")
@@ -40,7 +40,7 @@ def test_many_wake_ups_become_one() -> None:
 
 def test_taking_waits_for_the_next_wake_up() -> None:
     async def scenario() -> None:
-        wakes = Wakes()
+        wakes = WakeQueue()
         wakes.add("main", "start")
         await wakes.take()
         waiting = asyncio.create_task(wakes.take())
@@ -54,7 +54,7 @@ def test_taking_waits_for_the_next_wake_up() -> None:
 
 def test_another_process_wakes_the_daemon(tmp_path: Path) -> None:
     async def scenario() -> None:
-        wakes, listening = Wakes(), WakeSocket(tmp_path)
+        wakes, listening = WakeQueue(), WakeSocket(tmp_path)
         listening.open(wakes.add)
         assert stat.S_IMODE((tmp_path / "wake.sock").stat().st_mode) == 0o600
         other = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", SAY, str(tmp_path)], check=False)
@@ -80,7 +80,7 @@ def test_a_socket_left_behind_is_no_listener_and_hinders_none(tmp_path: Path) ->
         subprocess.run([sys.executable, "-c", LEAVE, str(tmp_path / "wake.sock")], check=False)
         assert (tmp_path / "wake.sock").exists()
         assert not wake(tmp_path)
-        wakes, listening = Wakes(), WakeSocket(tmp_path)
+        wakes, listening = WakeQueue(), WakeSocket(tmp_path)
         listening.open(wakes.add)
         assert wake(tmp_path, "main", "sync")
         assert await asyncio.wait_for(wakes.take(), 5) == {"main": {"sync"}}
@@ -91,7 +91,7 @@ def test_a_socket_left_behind_is_no_listener_and_hinders_none(tmp_path: Path) ->
 
 def test_waking_never_blocks_however_busy_the_daemon_is(tmp_path: Path) -> None:
     async def scenario() -> None:
-        wakes, listening = Wakes(), WakeSocket(tmp_path)
+        wakes, listening = WakeQueue(), WakeSocket(tmp_path)
         listening.open(wakes.add)
         assert all(wake(tmp_path, "main", "poll") for _ in range(2_000))
         assert await asyncio.wait_for(wakes.take(), 5) == {"main": {"poll"}}
@@ -104,7 +104,7 @@ def test_a_long_path_to_the_state_directory_is_no_obstacle(tmp_path: Path) -> No
     async def scenario() -> None:
         state = tmp_path / ("long" * 30)
         state.mkdir()
-        wakes, listening = Wakes(), WakeSocket(state)
+        wakes, listening = WakeQueue(), WakeSocket(state)
         listening.open(wakes.add)
         assert wake(state, "main", "poll")
         assert await asyncio.wait_for(wakes.take(), 5) == {"main": {"poll"}}
@@ -116,11 +116,11 @@ def test_a_long_path_to_the_state_directory_is_no_obstacle(tmp_path: Path) -> No
 
 def test_what_comes_to_a_loop_that_has_ended_is_the_next_ones() -> None:
     async def taken() -> dict[str | None, set[str]]:
-        ended, begins = Wakes(), Wakes()
+        ended, begins = WakeQueue(), WakeQueue()
         ended.add(None, "SIGHUP")
         ended.add("main", "ref")
         begins.add("main", "poll")
-        ended.hand_over(begins)
+        ended.transfer_to(begins)
         assert not ended.waiting()
         return await begins.take()
 

@@ -9,9 +9,9 @@ from reconciler.engines.host.autoscaling import capacity, decide
 from reconciler.engines.host.decisions import availability
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.probes import state
-from reconciler.engines.host.provisioning.mounts import ELSEWHERE
+from reconciler.engines.host.provisioning.mounts import CLOUD_SCHEMES
 from reconciler.engines.host.provisioning.ports import BLOCKED
-from reconciler.engines.host.workload_controller import TROUBLE_WAIT
+from reconciler.engines.host.workload_controller import ERROR_RETRY_SECONDS
 from tests.docs.hosted import MEANINGS, ROOT, course, sentences, surges, variables, waits
 from tests.docs.tables import table
 
@@ -38,7 +38,7 @@ VOLUMES = (
         "An empty directory, which containers of the replica share that mount it at the same path. Gone with the "
         "replica.",
     ),
-    (", ".join(f"`{each}…`" for each in ELSEWHERE), "Not there."),
+    (", ".join(f"`{each}…`" for each in CLOUD_SCHEMES), "Not there."),
 )
 
 
@@ -62,13 +62,13 @@ def _numbers() -> dict[str, str]:
         "steep": decide.STEEP,
         "eager": state.EAGER,
         "patient": state.PATIENT,
-        "proof": availability.PROOF,
+        "proof": availability.MIN_UNPROBED_UPTIME,
         "grace": timing.grace,
-        "whole": timing.whole,
+        "whole": timing.total,
         "reset": timing.backoff_reset / 60,
         "retry": waits("NotStarted")[0],
-        "first": TROUBLE_WAIT[0],
-        "most": TROUBLE_WAIT[1],
+        "first": ERROR_RETRY_SECONDS[0],
+        "most": ERROR_RETRY_SECONDS[1],
     }
     return {name: f"{number:g}" for name, number in known.items()}
 

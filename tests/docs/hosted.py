@@ -6,20 +6,20 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler.engines.host.decisions.actions import Await, Kill, RunPreStop, Terminate
-from reconciler.engines.host.decisions.restarts import kept_running
-from reconciler.engines.host.decisions.termination import terminated
+from reconciler.engines.host.decisions.actions import Kill, RunPreStop, ScheduleRestart, Terminate
+from reconciler.engines.host.decisions.restarts import restart_policy
+from reconciler.engines.host.decisions.termination import termination_steps
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.decisions.transitions import begun, hooked
-from reconciler.engines.host.provisioning.environment import Room, environment
-from reconciler.engines.host.provisioning.platform_env import Surroundings
-from reconciler.engines.host.provisioning.secrets import Revealed
+from reconciler.engines.host.decisions.transitions import apply_action, hook_finished
+from reconciler.engines.host.provisioning.environment import ContainerDirs, environment
+from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext
+from reconciler.engines.host.provisioning.secrets import SecretValue
 from reconciler.engines.host.provisioning.spec_builder import rollout_of
 from reconciler.engines.host.replica import Container as Running
 from reconciler.engines.host.replica import Ended, Phase, Replica
-from reconciler.engines.host.runtimes.process.labels import Marking
-from reconciler.engines.host.runtimes.protocol import Launch, Place
-from reconciler.engines.host.spec import WantedContainer
+from reconciler.engines.host.runtimes.process.labels import ProcessLabels
+from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
+from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Command, Container, Port, Specification
 from tests.project.tree import modules
@@ -61,18 +61,18 @@ MEANINGS = {
 
 def variables() -> dict[str, str]:
     """What a container without variables of its own is given, in a location that is bound to this host."""
-    around = Surroundings(
+    around = PlatformEnvContext(
         "acme", "shop", "3zv8nzytpvojp", "aws-us-west-2", "aws", "us-west-2", "web", 2, "k5w0c3x2v8q1z", "…",
         "platform.local",
     )  # fmt: skip
     page = Container("page", "//image/page:2", ports=(Port(8080),))
-    room = Room(REPLICA, {8080: 21649}, OWN / "volumes", ROOT / "pool/shop", OWN / "home", OWN / "scratch")
-    launch = Launch(Place(WEB, REPLICA, "page"), 2, "5f1c0b7a9e3d2468", -1, "python3", (), {})
-    marks = Marking(ROOT, around.location).variables(launch)
+    room = ContainerDirs(REPLICA, {8080: 21649}, OWN / "volumes", ROOT / "pool/shop", OWN / "home", OWN / "scratch")
+    launch = ContainerStart(ContainerId(WEB, REPLICA, "page"), 2, "5f1c0b7a9e3d2468", -1, "python3", (), {})
+    marks = ProcessLabels(ROOT, around.location).variables(launch)
     return dict(sorted((environment(page, around, room, _revealed) | marks).items()))
 
 
-def _revealed(key: Key) -> Revealed:
+def _revealed(key: Key) -> SecretValue:
     raise KeyError(key)
 
 
@@ -81,7 +81,7 @@ def sentences() -> list[str]:
     package = "reconciler/engines/host"
     found = [
         *_written(f"{package}/runtimes/process/limitations.py"),
-        *_written(f"{package}/provisioning/mounts.py", "not_mounted"),
+        *_written(f"{package}/provisioning/mounts.py", "unsupported_mounts"),
     ]
     return [text for text in found if " " in text]
 
@@ -106,8 +106,8 @@ def waits(reason: str) -> list[float]:
     found: list[float] = []
     while not found or found[-1] < Timing().backoff_cap:
         over = Running("main", Phase.ENDED, failures=len(found), last=Ended(1, 0.0, reason))
-        (act,) = kept_running(Replica(REPLICA, WEB, 1, "", 0.0, (over,)), 0.0, Timing()).acts
-        assert isinstance(act, Await)
+        (act,) = restart_policy(Replica(REPLICA, WEB, 1, "", 0.0, (over,)), 0.0, Timing()).actions
+        assert isinstance(act, ScheduleRestart)
         found.append(act.due)
     return found
 
@@ -123,12 +123,12 @@ def course(hook: float | None, timing: Timing) -> tuple[float | None, float]:
 
     ``hook`` is how long its preStop hook takes, None where it has none.
     """
-    spec = WantedContainer("main", pre_stop=None if hook is None else Command(("drain",)))
+    spec = ContainerSpec("main", pre_stop=None if hook is None else Command(("drain",)))
     replica = Replica(REPLICA, WEB, 1, "", 0.0, (Running("main", Phase.RUNNING, wanted=spec),), ending=0.0)
     now, over, termed = 0.0, float("inf"), None
     while True:
-        decision = terminated(replica, now, timing)
-        for act in decision.acts:
+        decision = termination_steps(replica, now, timing)
+        for act in decision.actions:
             if isinstance(act, Kill):
                 return termed, now
             if isinstance(act, RunPreStop):
@@ -136,9 +136,9 @@ def course(hook: float | None, timing: Timing) -> tuple[float | None, float]:
             if isinstance(act, Terminate):
                 termed = now
             assert isinstance(act, RunPreStop | Terminate)
-            replica = begun(replica, act, now)
-        if not decision.acts:
+            replica = apply_action(replica, act, now)
+        if not decision.actions:
             assert decision.wake is not None
             now = min(decision.wake, over)
             if now == over:
-                replica, over = hooked(replica, "main", "pre_stop", "", now), float("inf")
+                replica, over = hook_finished(replica, "main", "pre_stop", "", now), float("inf")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from reconciler.documents.composer import Composer
-from reconciler.documents.fast_path import DEEPEST, TEXT_FIELDS, values
+from reconciler.documents.fast_path import DEEPEST, TEXT_FIELDS, parse
 from reconciler.documents.limits import LIMITS, Limits
 from tests.bench.generate import workload
 
@@ -63,14 +63,14 @@ BRACES = (
 
 def quick(raw: bytes) -> str | None:
     """What the shorter way gives, told 1 from 1.0 and true, keys in their order; None where it leaves the file."""
-    found = values(raw, LIMITS, TEXT_FIELDS)
+    found = parse(raw, LIMITS, TEXT_FIELDS)
     return None if found is None else json.dumps(found)
 
 
 def parsed(raw: bytes) -> str:
     composer = Composer(raw, LIMITS, TEXT_FIELDS, key_lines=True)
     found = [(line, value) for _, line, value, _ in composer.documents()]
-    assert not composer.sink.faults
+    assert not composer.faults.faults
     return json.dumps(found)
 
 
@@ -107,11 +107,11 @@ def test_what_the_benchmarks_read_and_what_users_begin_with_is_plain_or_the_same
 
 def test_the_limits_are_the_parsers_to_keep() -> None:
     raw = b"a: 1\n---\nb: 2\n"
-    assert values(raw, Limits(documents=2), TEXT_FIELDS) is not None
+    assert parse(raw, Limits(documents=2), TEXT_FIELDS) is not None
     for limits in (Limits(documents=1), Limits(nodes=6), Limits(document_bytes=6), Limits(depth=DEEPEST - 1)):
-        assert values(raw, limits, TEXT_FIELDS) is None
+        assert parse(raw, limits, TEXT_FIELDS) is None
     deep = [f"{' ' * at}k:\n{' ' * at}- k:" for at in range(0, 60, 2)]
-    depths = [n for n in range(len(deep) + 1) if values("\n".join(deep[:n]).encode(), LIMITS, TEXT_FIELDS)]
+    depths = [n for n in range(len(deep) + 1) if parse("\n".join(deep[:n]).encode(), LIMITS, TEXT_FIELDS)]
     assert 2 * max(depths) <= DEEPEST
     assert depths == list(range(1, max(depths) + 1))
 
@@ -124,10 +124,10 @@ def test_lines_of_secrets_are_not_kept(kind: str) -> None:
 
 def test_no_two_readings_share_what_can_be_changed() -> None:
     raw = b"a:\n  - b:\nc:\n  d: 1\ne: {f: 1}\n"
-    first, second = (values(raw, LIMITS, TEXT_FIELDS) for _ in range(2))
+    first, second = (parse(raw, LIMITS, TEXT_FIELDS) for _ in range(2))
     assert first is not None
     first[0][1]["a"][0]["b"] = first[0][1]["c"]["d"] = first[0][1]["e"]["f"] = "changed"
-    assert second == [(1, {"a": [{"b": None}], "c": {"d": 1}, "e": {"f": 1}})] == values(raw, LIMITS, TEXT_FIELDS)
+    assert second == [(1, {"a": [{"b": None}], "c": {"d": 1}, "e": {"f": 1}})] == parse(raw, LIMITS, TEXT_FIELDS)
 
 
 def test_of_many_made_up_files_each_is_read_as_the_parser_reads_it_or_left() -> None:

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.documents.positions import Places
+from reconciler.documents.positions import Positions
 from reconciler.documents.reader import read
 from reconciler.documents.schema import dialect
 from reconciler.documents.schema.loader import KIND_NAMES
 from reconciler.documents.schema.validator import MOST, checker
 from reconciler.manifests.decoder import decode
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from tests.documents.tree import full
 from tests.manifests.rulecases import Case, case_files
 from tests.mutate import Pool, examples, mutated
@@ -46,10 +46,10 @@ def verdict(kind: str, document: Any) -> bool:
     """
     check = checker(kind)
     breaches = check.breaches(document)
-    alone = list(islice(dialect.breaches(dialect.Dialect(check.schema), document), MOST))
+    alone = list(islice(dialect.breaches(dialect.SchemaValidator(check.schema), document), MOST))
     assert (alone == []) is check.valid(document), json.dumps(document, default=str)
     assert breaches == alone, json.dumps(document, default=str)
-    assert len(check.phrased(breaches, Places())) >= bool(breaches)
+    assert len(check.phrased(breaches, Positions())) >= bool(breaches)
     return not breaches
 
 
@@ -83,7 +83,7 @@ def test_no_mutation_makes_a_secret_appear_in_what_is_told(secret_type: str) -> 
     faulty = 0
     for turn in range(SECRETS // 12):
         document = {**base, "data": _marked(mutated(base["data"], chance, pool), chance if turn % 2 else None)}
-        told = decode(json.dumps(document).encode(), Dialect("acme")).faults
+        told = decode(json.dumps(document).encode(), ManifestContext("acme")).faults
         assert not [fault for fault in told if CANARY in fault.message + fault.suggestion], document
         faulty += bool(told)
     assert faulty

@@ -13,7 +13,7 @@ import yaml
 
 from reconciler.documents.reader import read
 from reconciler.documents.rules import RULES
-from reconciler.documents.types import unread
+from reconciler.documents.types import unreadable_paths
 from reconciler.model.finding import Fault
 
 FOLDER = Path(__file__).parent.parent / "cases" / "reading"
@@ -95,7 +95,7 @@ def test_whatever_json_can_say_is_read_as_it_is_meant(indent: int | str | None) 
 def test_of_a_document_with_single_faults_the_rest_is_known() -> None:
     [document] = read(b"a: yes\nb: [1, 012]\nc: 1\nc: 2\nd: x\n5: z\n").partial
 
-    *places, key = unread(document.value)
+    *places, key = unreadable_paths(document.value)
     assert places == [("a",), ("b", 1), ("c",)]
     assert document.value[key[0]] == "z"
     assert document.value["d"] == "x"

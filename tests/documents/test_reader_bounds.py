@@ -74,7 +74,7 @@ def test_a_hostile_file_is_a_fault_with_its_place_within_a_second(raw: bytes, ex
 @pytest.mark.parametrize(("raw", "expected"), HOSTILE.values(), ids=HOSTILE.keys())
 def test_places_in_a_hostile_file_are_found_as_far_as_the_limits_go(raw: bytes, expected: str) -> None:
     began = time.process_time()
-    line, column = locate(raw, 0).of(("a", 0))
+    line, column = locate(raw, 0).value(("a", 0))
     spent = time.process_time() - began
 
     assert line >= 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reconciler.documents.limits import Limits
 from reconciler.documents.locator import locate
-from reconciler.documents.positions import Places, Pointer
+from reconciler.documents.positions import Pointer, Positions
 from reconciler.documents.reader import read
 
 RAW = b"""# the first line is a comment
@@ -56,33 +56,33 @@ second: 1
 def test_values_and_keys_are_found(pointer: Pointer, value: tuple[int, int], key: tuple[int, int]) -> None:
     places = locate(RAW, 0)
 
-    assert (places.of(pointer), places.key(pointer)) == (value, key)
+    assert (places.value(pointer), places.key(pointer)) == (value, key)
 
 
 def test_what_is_not_there_has_the_place_of_what_is_around_it() -> None:
     places = locate(RAW, 0)
 
-    assert places.of(("spec", "missing", 3, "deep")) == (6, 3)
+    assert places.value(("spec", "missing", 3, "deep")) == (6, 3)
     assert places.key(("spec", "missing")) == (5, 1)
-    assert places.of(("spec", "local", "cpu")) == (14, 10)
+    assert places.value(("spec", "local", "cpu")) == (14, 10)
     assert places.key(("spec", "containers", 7)) == (6, 3)
     assert places.key(("missing",)) == (2, 1)
 
 
 def test_documents_are_counted_as_the_reader_counts_them() -> None:
     for document in read(RAW).documents:
-        assert locate(RAW, document.index).of(())[0] == document.line
-    assert locate(RAW, 1).of(("second",)) == (18, 9)
-    assert locate(RAW, 2).of(("second",)) == (1, 1)
+        assert locate(RAW, document.index).value(())[0] == document.line
+    assert locate(RAW, 1).value(("second",)) == (18, 9)
+    assert locate(RAW, 2).value(("second",)) == (1, 1)
 
 
 def test_a_broken_file_is_located_as_far_as_it_goes() -> None:
     places = locate(b"a: 1\nb: [2, }\n", 0)
 
-    assert places.of(("b", 0)) == (2, 5)
-    assert locate(b"\xff", 0).of(("a",)) == (1, 1)
-    assert locate(b"{a: {b: {c: 1}}}", 0, Limits(depth=1)).of(("a", "b", "c")) == (1, 5)
-    assert locate(b"{a: 1, [x, y]: 2, a: 3, b: 4}", 0).of(("b",)) == (1, 28)
+    assert places.value(("b", 0)) == (2, 5)
+    assert locate(b"\xff", 0).value(("a",)) == (1, 1)
+    assert locate(b"{a: {b: {c: 1}}}", 0, Limits(depth=1)).value(("a", "b", "c")) == (1, 5)
+    assert locate(b"{a: 1, [x, y]: 2, a: 3, b: 4}", 0).value(("b",)) == (1, 28)
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\u2028\u2029\ufeff\ufffe\uffff"))
@@ -125,7 +125,7 @@ def test_nothing_makes_the_reader_raise(raw: bytes) -> None:
     reading = read(raw)
 
     for document in reading.documents:
-        assert locate(raw, document.index).of(())[0] == document.line
+        assert locate(raw, document.index).value(())[0] == document.line
     for fault in reading.faults:
         assert fault.line >= 1
         assert fault.column >= 1
@@ -153,6 +153,6 @@ def test_a_marked_scalar_is_found_where_it_stands(value: Any, flow: bool, data: 
     assert after(raw, locate(raw, 0), pointer).startswith('"@MARK@"')
 
 
-def after(raw: bytes, places: Places, pointer: Pointer) -> str:
-    line, column = places.of(pointer)
+def after(raw: bytes, places: Positions, pointer: Pointer) -> str:
+    line, column = places.value(pointer)
     return raw.decode().split("\n")[line - 1][column - 1 :]

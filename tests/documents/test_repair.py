@@ -11,7 +11,7 @@ import yaml
 
 from reconciler.documents.schema.dialect import compiled
 from reconciler.documents.schema.loader import KIND_NAMES, load_schema
-from reconciler.documents.schema.suggestions import LONGEST, repaired
+from reconciler.documents.schema.suggestions import LONGEST, suggest_fix
 from tests.casefiles import CASES
 from tests.documents.tree import fields
 from tests.mutate import LETTERS, SCALARS
@@ -27,7 +27,7 @@ def place(about: str, wanted: str) -> dict[str, Any]:
 @pytest.mark.parametrize("case", MEANT, ids=lambda case: case["place"].rpartition(".")[2])
 def test_a_slip_of_the_pen_is_put_right(case: dict[str, Any]) -> None:
     field = place(case["about"], case["place"])
-    assert {text: repaired(text, field) for text in case["meant"]} == case["meant"]
+    assert {text: suggest_fix(text, field) for text in case["meant"]} == case["meant"]
 
 
 @pytest.mark.parametrize("name", KIND_NAMES)
@@ -40,11 +40,11 @@ def test_whatever_is_proposed_fits(name: str) -> None:
         check = jsonschema_rs.Draft202012Validator(field)
         for text in written:
             if not compiled(pattern).search(text):
-                meant = repaired(text, field)
+                meant = suggest_fix(text, field)
                 assert not meant or check.is_valid(meant), (pattern, text, meant)
 
 
 def test_a_long_text_is_no_slip_of_the_pen() -> None:
     field = place("workload", ".spec.containers[].name")
-    assert repaired("A" * LONGEST, field) == "a" * LONGEST
-    assert repaired("A" * (LONGEST + 1), field) == ""
+    assert suggest_fix("A" * LONGEST, field) == "a" * LONGEST
+    assert suggest_fix("A" * (LONGEST + 1), field) == ""

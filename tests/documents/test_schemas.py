@@ -11,7 +11,7 @@ import jsonschema_rs
 import pytest
 from referencing import Registry, Resource
 
-from reconciler.documents.schema.dialect import Dialect
+from reconciler.documents.schema.dialect import SchemaValidator
 from reconciler.documents.schema.loader import KIND_NAMES, SCHEMA_NAMES, load_schema, schema_path, shipped
 from reconciler.documents.schema.messages import PHRASED
 from reconciler.manifests.rules import rules
@@ -162,7 +162,7 @@ def test_every_field_is_shown_by_a_valid_example(name: str) -> None:
     check = jsonschema_rs.Draft202012Validator(schema)
     documents = full(name)
     for document in documents:
-        assert list(Dialect(schema).iter_errors(document)) == []
+        assert list(SchemaValidator(schema).iter_errors(document)) == []
         assert check.is_valid(document)
     seen = {place for document in documents for place in met(schema, document)}
     assert {place for place, _ in fields(schema)} - seen == set()

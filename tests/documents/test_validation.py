@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from reconciler.documents.locator import locate
-from reconciler.documents.positions import Places
+from reconciler.documents.positions import Positions
 from reconciler.documents.reader import read
 from reconciler.documents.schema.loader import shipped
 from reconciler.documents.schema.validator import RULES, checker
@@ -20,7 +20,7 @@ from reconciler.model.finding import Fault, Severity
 from tests.documents.tree import CASES
 
 REFUSED = yaml.safe_load((CASES / "refused.yaml").read_bytes())
-NOWHERE = Places()
+NOWHERE = Positions()
 
 
 def faults_of(name: str, raw: bytes) -> list[Fault]:

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from reconciler.clock import Clock
-from reconciler.engines.protocol import Engine, Lasting, Seen
+from reconciler.engines.protocol import Engine, Observation, SupportsLifecycle
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.record import Health
@@ -70,7 +70,7 @@ class Subject(Bench):
     def _begin(self) -> None:
         self.engine = self._factory.make(self, self._path)
         self.engines["here"] = self.engine
-        if isinstance(self.engine, Lasting):
+        if isinstance(self.engine, SupportsLifecycle):
             self._loop.run(self.engine.open())
 
     def begin_anew(self) -> None:
@@ -79,7 +79,7 @@ class Subject(Bench):
         self._begin()
 
     def _end(self) -> None:
-        if isinstance(self.engine, Lasting):
+        if isinstance(self.engine, SupportsLifecycle):
             self._loop.run(self.engine.close())
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class Subject(Bench):
         """Perform and record."""
         return ends(self._loop.run(self.run(plan(*steps))))
 
-    def see(self) -> list[Seen]:
+    def see(self) -> list[Observation]:
         """What the engine observes."""
         return self._loop.run(self.engine.observe())
 
@@ -108,7 +108,7 @@ class Subject(Bench):
         """A command for the workload."""
         self._loop.run(self.engine.command(Key.parse(WEB), name, {"location": "here"}))
 
-    def healthy(self) -> Seen:
+    def healthy(self) -> Observation:
         """The one workload, once it is Healthy."""
         return self.until(lambda: next((each for each in self.see() if each.health is Health.HEALTHY), None))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from reconciler.engines.protocol import Outcome, Result, Seen
+from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.record import Health
@@ -28,8 +28,8 @@ class LedgerEngine:
     """
 
     name = "ledger"
-    prompt = False
-    drifts = True
+    immediate = False
+    can_drift = True
 
     def __init__(self, path: Path, location: str = "here", parallel: int = 4) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -61,13 +61,20 @@ class LedgerEngine:
         """A number that changes whenever the world does."""
         return self._map.stat().st_mtime_ns if self._map.exists() else 0
 
-    async def observe(self) -> list[Seen]:
+    async def observe(self) -> list[Observation]:
         """What the map says."""
         return [
-            Seen(Key.parse(key), self.location, Health(there["health"]), b"{}", there["digest"], there["version"],
-                 body=there.get("body", "").encode())
+            Observation(
+                Key.parse(key),
+                self.location,
+                Health(there["health"]),
+                b"{}",
+                there["digest"],
+                there["version"],
+                body=there.get("body", "").encode(),
+            )
             for key, there in sorted(self.world().items())
-        ]  # fmt: skip
+        ]
 
     def meddle(self, key: str, **fields: Any) -> None:
         """Change what there is behind the program's back: fields of ``key``, or (none given) its being there."""
@@ -114,7 +121,7 @@ class LedgerEngine:
         self.after(key)
         if step.action is Action.DELETE:
             return Outcome(step.id, Result.APPLIED)
-        seen = Seen(step.key, step.location, health, b"{}", step.digest, step.version)
+        seen = Observation(step.key, step.location, health, b"{}", step.digest, step.version)
         return Outcome(step.id, Result.APPLIED, seen=seen)
 
     def _trouble(self, key: str) -> None:

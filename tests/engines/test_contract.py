@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.engines.context import Site
+from reconciler.engines.context import EngineContext
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.engines.protocol import Engine
@@ -33,7 +33,7 @@ def host(bench: Bench, path: Path) -> Engine:
         raise AssertionError(f"nothing here uses {key}")
 
     settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.01))
-    site = Site(bench.records, "here", settings, bench.clock, no_secret)  # type: ignore[arg-type]
+    site = EngineContext(bench.records, "here", settings, bench.clock, no_secret)  # type: ignore[arg-type]
     return HostEngine(site, path / "here", ProcessRuntime(path / "here", "here", bench.clock))
 
 

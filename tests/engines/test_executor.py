@@ -101,7 +101,7 @@ def test_what_was_applied_is_recorded_with_its_event(stage: Stage) -> None:
     assert record.applied_at == stage.clock.now()
     (event,) = stage.records.events.list()
     assert (event.type, event.reason, event.message) == ("Normal", "Created", "created at here, version 3")
-    assert stage.records.pending.take("main").keys == [A]
+    assert stage.records.status_queue.take("main").keys == [A]
     asyncio.run(stage.run(plan(step(A, action=Action.DELETE))))
     assert stage.records.applied.get(A) == ()
     assert stage.records.events.list()[-1].message == "deleted at here"
@@ -190,7 +190,7 @@ def test_held_steps_and_what_waits_for_them_wait_while_the_rest_goes(stage: Stag
     }
     assert "reconciler approve held-digest" in outcomes[0].message
     assert outcomes[2].message == f"waits for {B}@here, which waits itself"
-    assert set(stage.records.pending.take("main").keys) == {A, B, C, D}
+    assert set(stage.records.status_queue.take("main").keys) == {A, B, C, D}
     assert stage.records.failures.all() == []
 
 

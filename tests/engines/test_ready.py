@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.engines.execution.scheduler import Blocked, Order
+from reconciler.engines.execution.scheduler import Blocked, StepScheduler
 from reconciler.engines.protocol import Result
 from reconciler.planning.plan import Hold, Step
 from tests.engines.plans import step
@@ -28,8 +28,8 @@ def steps_of(graph: Graph) -> list[Step]:
 
 
 def walk(graph: Graph, ends: dict[int, Result], seed: int) -> tuple[dict[int, Result], dict[int, Blocked], list[int]]:
-    """Perform in any order that ``Order`` allows; returns how each step ended, what was blocked, the order taken."""
-    order, rng = Order(steps_of(graph)), random.Random(seed)
+    """Perform in any order that is allowed; returns how each step ended, what was blocked, the order taken."""
+    order, rng = StepScheduler(steps_of(graph)), random.Random(seed)
     done: dict[int, Result] = {}
     blocked: dict[int, Blocked] = {}
     taken: list[int] = []
@@ -40,7 +40,7 @@ def walk(graph: Graph, ends: dict[int, Result], seed: int) -> tuple[dict[int, Re
                 queue.remove(at)
         taken.append(at)
         done[at] = ends.get(at, Result.APPLIED)
-        for found in order.settle(at, done[at]):
+        for found in order.complete(at, done[at]):
             assert found.position not in done
             done[found.position], blocked[found.position] = found.result, found
     return done, blocked, taken
@@ -72,18 +72,18 @@ def test_who_is_blocked_by_whom_does_not_depend_on_timing(graph: Graph, data: st
 
 
 def test_a_step_that_the_plan_does_not_hold_counts_as_done() -> None:
-    order = Order([step("secret/a", "", waits_for=["secret/elsewhere"])])
+    order = StepScheduler([step("secret/a", "", waits_for=["secret/elsewhere"])])
     assert list(order.ready[""]) == [0]
 
 
 def test_a_held_step_is_never_ready() -> None:
-    order = Order([step("secret/a", ""), step("secret/b", "", waits_for=["secret/a"], hold=Hold.VOLUMES)])
+    order = StepScheduler([step("secret/a", ""), step("secret/b", "", waits_for=["secret/a"], hold=Hold.VOLUMES)])
     assert order.held == [1]
     order.ready[""].clear()
-    assert order.settle(0, Result.APPLIED) == []
+    assert order.complete(0, Result.APPLIED) == []
     assert not order.ready[""]
 
 
 def test_a_plan_out_of_order_is_a_bug_and_said_to_be_one() -> None:
     with pytest.raises(ValueError, match="out of order: secret/a comes before secret/b"):
-        Order([step("secret/a", "", waits_for=["secret/b"]), step("secret/b", "")])
+        StepScheduler([step("secret/a", "", waits_for=["secret/b"]), step("secret/b", "")])

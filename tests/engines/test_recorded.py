@@ -196,11 +196,11 @@ def volumes(world: World, name: str = "disk") -> list[tuple[int, str, float]]:
 def test_every_replica_gets_its_own_volume(world: World) -> None:
     world.apply(volumeset())
     assert world.state("volumeset/shop/disk") == {"name": WEST, "volumes": [], "usedByWorkload": ""}
-    world.records.pending.clear("main", ["volumeset/shop/disk"], 1 << 40)
+    world.records.status_queue.clear("main", ["volumeset/shop/disk"], 1 << 40)
     world.apply(workload("db", "stateful", mounts=["disk"]))
     assert volumes(world) == [(0, "bound", 10), (1, "bound", 10)]
     assert world.state("volumeset/shop/disk")["usedByWorkload"] == "/org/acme/gvc/shop/workload/db"
-    assert "volumeset/shop/disk" in world.records.pending.take("main").keys
+    assert "volumeset/shop/disk" in world.records.status_queue.take("main").keys
 
 
 def test_volumes_outlive_their_replicas_and_their_workload(world: World) -> None:

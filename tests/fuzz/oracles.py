@@ -18,10 +18,10 @@ from reconciler.documents.redaction import visible_lines
 from reconciler.documents.types import Document
 from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.decoder import Decoded, decode
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Fault, Finding, Severity
 from reconciler.model.key import GVC_SCOPED
-from reconciler.model.resource import OPEN_GVC, Manifest
+from reconciler.model.resource import GVC_PLACEHOLDER, Manifest
 from reconciler.rulebook import rulebook
 from tests.fuzz.canary import CANARY, broken, is_only_secret
 from tests.fuzz.world import checked, shown, stepped
@@ -37,7 +37,7 @@ HEAD = 4
 TIGHT = Limits(depth=4, aliases=3, nodes=40, document_bytes=300, file_bytes=4000, documents=3, faults=5)
 """Limits that ordinary files break."""
 
-DIALECTS = (Dialect("acme", secret_key=b"k" * 32), Dialect("acme", "corp", b"k" * 32))
+DIALECTS = (ManifestContext("acme", secret_key=b"k" * 32), ManifestContext("acme", "corp", b"k" * 32))
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
@@ -65,17 +65,17 @@ def reading(raw: bytes) -> None:
         located = locator.of(document.index)
         ends = _ends(raw)
         for pointer in _pointers(document.value):
-            for place in (located.of(pointer), located.key(pointer)):
+            for place in (located.value(pointer), located.key(pointer)):
                 _placed(place, ends, f"the place of {pointer}")
 
 
 def _short(raw: bytes) -> None:
-    plain = fast_path.values(raw, LIMITS, TEXT_FIELDS)
+    plain = fast_path.parse(raw, LIMITS, TEXT_FIELDS)
     if plain is None:
         return
     composer = Composer(raw, LIMITS, TEXT_FIELDS, key_lines=True)
     parsed = [(line, value) for _, line, value, _ in composer.documents()]
-    if composer.sink.faults or repr(plain) != repr(parsed):
+    if composer.faults.faults or repr(plain) != repr(parsed):
         raise Wrong("plain lines were read otherwise than the parser reads them")
 
 
@@ -205,12 +205,12 @@ def _known(rules: Iterable[str]) -> None:
         raise Wrong(f"no rule is called {', '.join(sorted(unknown))}")
 
 
-def _settled(manifest: Manifest, dialect: Dialect) -> None:
+def _settled(manifest: Manifest, dialect: ManifestContext) -> None:
     """A normal form decodes to itself; secrets, whose bodies are masked, aside."""
-    if manifest.seal or (manifest.kind in GVC_SCOPED and manifest.gvc == OPEN_GVC):
+    if manifest.seal or (manifest.kind in GVC_SCOPED and manifest.gvc == GVC_PLACEHOLDER):
         return
     resource = resource_of(manifest, manifest.gvc, "a.yaml", "a")
-    again: Decoded = decode(resource.body, Dialect(dialect.org))
+    again: Decoded = decode(resource.body, ManifestContext(dialect.org))
     # A default may be one that cannot be written, such as a probe's port where the container's is below 80.
     if any(one.body != resource.body for one in again.manifests):
         raise Wrong(f"the normal form of {resource.key} decodes to something else")

@@ -11,20 +11,20 @@ from reconciler.decode.cache import Blobs, Cache
 from reconciler.decode.decode import decode_all
 from reconciler.manifests import reference_check
 from reconciler.manifests.assembly import assemble
-from reconciler.manifests.change_set import Delta
+from reconciler.manifests.change_set import ChangeSet
 from reconciler.manifests.decoder import Decoded
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Finding, has_errors
 from reconciler.model.revision import FileChange
-from reconciler.pipeline.desired_view import View
-from reconciler.pipeline.externals import Surroundings
+from reconciler.pipeline.desired_view import DesiredStateView
+from reconciler.pipeline.externals import ExternalResources
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
 
 PATH = "shop/all.yaml"
 SOURCE = "main"
-DIALECT = Dialect("acme", secret_key=b"k" * 32)
-AROUND = Surroundings(external=frozenset({"gvc/shop", "gvc/ops"}), unknown=True)
+DIALECT = ManifestContext("acme", secret_key=b"k" * 32)
+AROUND = ExternalResources(external=frozenset({"gvc/shop", "gvc/ops"}), settings_unknown=True)
 
 Files = dict[str, bytes]
 
@@ -37,7 +37,7 @@ class World:
         self._known: dict[str, str] = {}
         self._blobs: Files = {}
 
-    def found(self, files: Files) -> tuple[Delta, list[Finding]]:
+    def found(self, files: Files) -> tuple[ChangeSet, list[Finding]]:
         """The difference that ``files`` make to what was accepted last, and everything that is found in it."""
         named = {path: hashlib.blake2b(raw, digest_size=16).hexdigest() for path, raw in files.items()}
         kept = {blob: self._blobs[blob] for blob in self._known.values()}
@@ -52,11 +52,11 @@ class World:
 
         changed = [change for change in changes if change.before != change.after]
         delta = assemble(SOURCE, changed, decoded, self._records.desired)
-        view = View(SOURCE, self._records, blobs, DIALECT, AROUND)
-        view.overlay(delta)
+        view = DesiredStateView(SOURCE, self._records, blobs, DIALECT, AROUND)
+        view.apply_change_set(delta)
         return delta, sorted([*delta.findings, *reference_check.check(delta, view)])
 
-    def accept(self, files: Files, delta: Delta) -> None:
+    def accept(self, files: Files, delta: ChangeSet) -> None:
         """Make ``files``, which made the difference ``delta``, the last good revision."""
         self._known = {path: hashlib.blake2b(raw, digest_size=16).hexdigest() for path, raw in files.items()}
         entries = [

@@ -18,11 +18,11 @@ import yaml
 
 from reconciler.cli.output.excerpt import Excerpts
 from reconciler.cli.output.findings import findings_text
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Finding
-from reconciler.pipeline.externals import Surroundings
+from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.file_reader import Read
-from reconciler.review.folder import check
+from reconciler.review.folder import check_folder
 from reconciler.settings import SecretSettings, SettingsError, load_settings
 from tests.gitkit import File, Submodule, Symlink
 from tests.pipeline.way import Way
@@ -32,8 +32,8 @@ NAME = "manifest.yaml"
 SETTINGS = "settings.yaml"
 MOST_TOLD = 10
 """Findings of a case that its golden text shows."""
-DIALECT = Dialect("acme", secret_key=b"k" * 32)
-AROUND = Surroundings(external=frozenset({"gvc/shop", "gvc/ops"}), unknown=True)
+DIALECT = ManifestContext("acme", secret_key=b"k" * 32)
+AROUND = ExternalResources(external=frozenset({"gvc/shop", "gvc/ops"}), settings_unknown=True)
 _MARK = re.compile(r"#\s*([←↓])\s*(.*?)\s*$")
 
 
@@ -106,7 +106,7 @@ def found_in(case: Case, folder: Path) -> Found:
         return settings_findings(case, folder)
     if case.plain:
         folder.joinpath(NAME).write_bytes(bytes(case.files[NAME]))
-        checked = check(folder, DIALECT, AROUND)
+        checked = check_folder(folder, DIALECT, AROUND)
         return Found(checked.findings, checked.read)
     secrets = SecretSettings(directory=folder / "host")
     for name, text in case.host.items():

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 
-from reconciler.manifests.field_schema import Shape, shape_of
+from reconciler.manifests.field_schema import FieldSchema, shape_of
 from reconciler.model.key import GVC_SCOPED, Kind
 
 
-def needed(shape: Shape) -> Iterator[str]:
+def needed(shape: FieldSchema) -> Iterator[str]:
     """Kinds that links at or below ``shape`` wait for."""
     if shape.depends:
         wanted = tuple(Kind) if shape.link == ("*",) else shape.link

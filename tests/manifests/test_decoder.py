@@ -12,11 +12,11 @@ import pytest
 from reconciler.documents.schema.loader import KIND_NAMES
 from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.decoder import Decoded, decode
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.manifests.rules import rules
 from reconciler.model.finding import Fault, Severity
 from reconciler.model.key import GVC_SCOPED, Kind
-from reconciler.model.resource import OPEN_GVC, Reference, Resource
+from reconciler.model.resource import GVC_PLACEHOLDER, Reference, Resource
 from tests.casefiles import cases
 from tests.documents.tree import full
 from tests.project.tree import ROOT
@@ -28,7 +28,8 @@ KINDS = tuple(name for name in KIND_NAMES if name != "secret")
 def resources(decoded: Decoded, gvc: str = "shop") -> list[Resource]:
     """Every manifest as a resource; those that leave it open are in ``gvc``."""
     return [
-        resource_of(found, gvc if found.gvc == OPEN_GVC else found.gvc, "a.yaml", "blob") for found in decoded.manifests
+        resource_of(found, gvc if found.gvc == GVC_PLACEHOLDER else found.gvc, "a.yaml", "blob")
+        for found in decoded.manifests
     ]
 
 
@@ -57,7 +58,7 @@ def listed(reference: Reference) -> str:
 
 @pytest.mark.parametrize("case", cases("manifests/forms.yaml"))
 def test_a_document_comes_out_as_its_case_says(case: dict[str, Any]) -> None:
-    decoded = decode(case["input"].encode(), Dialect("acme", case.get("scheme", "platform"), KEY))
+    decoded = decode(case["input"].encode(), ManifestContext("acme", case.get("scheme", "platform"), KEY))
     wanted = case.get("faults", [])
     faults = of_form(decoded)
     assert [told(fault)[: len(words)] for fault, words in zip(faults, wanted, strict=False)] == wanted
@@ -97,7 +98,7 @@ def optional(value: Any) -> list[tuple[dict[str, Any], str]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_normal_form_of_a_normal_form_is_itself(kind: str) -> None:
-    dialect = Dialect("acme")
+    dialect = ManifestContext("acme")
     several = 0
     for document in full(kind):
         for value in manifests_of(document):
@@ -117,11 +118,11 @@ def test_the_normal_form_of_a_normal_form_is_itself(kind: str) -> None:
 def test_saying_the_gvc_that_would_be_found_changes_nothing() -> None:
     example = (ROOT / "examples/repo/shop/api.yaml").read_bytes()
     for text in (example, *(msgspec.json.encode(document) for document in full("workload"))):
-        [found] = resources(decode(text, Dialect("acme")))
+        [found] = resources(decode(text, ManifestContext("acme")))
         said = text.replace(b"name:", b"gvc: shop\nname:", 1)
         if text is not example:
             said = msgspec.json.encode(msgspec.json.decode(text) | {"gvc": found.key.gvc})
-        [explicit] = resources(decode(said, Dialect("acme")))
+        [explicit] = resources(decode(said, ManifestContext("acme")))
         assert (explicit.key, explicit.body, explicit.digest) == (found.key, found.body, found.digest)
         assert explicit.references == found.references
 
@@ -130,20 +131,20 @@ def test_the_order_of_fields_and_spellings_does_not_change_the_digest() -> None:
     one = b"kind: gvc\nname: g\nspec: {staticPlacement: {locationLinks: [//location/a, //location/b]}, env: []}\n"
     other = b"""{"spec": {"staticPlacement": {"locationLinks": ["/org/acme/location/b", "//location/a"]}},
         "kind": "gvc", "description": "g", "name": "g", "tags": {}}"""
-    digests = {resources(decode(raw, Dialect("acme")))[0].digest for raw in (one, other)}
+    digests = {resources(decode(raw, ManifestContext("acme")))[0].digest for raw in (one, other)}
     assert len(digests) == 1
 
 
 def test_every_document_of_a_file_is_told_of_and_the_sound_ones_are_taken() -> None:
     raw = b"kind: identity\nname: a\n---\nkind: identity\nnam: b\n---\n---\nkind: identity\nname: c\n"
-    decoded = decode(raw, Dialect("acme"))
+    decoded = decode(raw, ManifestContext("acme"))
     assert [(found.name, found.position, found.line) for found in decoded.manifests] == [("a", 0, 1), ("c", 2, 8)]
     assert [fault.line for fault in decoded.faults] == [4, 5]
     assert decoded.documents == 3
 
 
 def test_a_fault_of_the_schema_names_the_resource_where_it_can() -> None:
-    decoded = decode(b"kind: secret\nname: db\ntype: opaqe\ndata: {payload: x}\n", Dialect("acme"))
+    decoded = decode(b"kind: secret\nname: db\ntype: opaqe\ndata: {payload: x}\n", ManifestContext("acme"))
     assert {fault.key for fault in decoded.faults} == {"secret/db"}
 
 
@@ -152,7 +153,7 @@ def test_no_value_of_a_secret_is_in_its_body(document: dict[str, Any]) -> None:
     values = sorted(texts(document["data"]), key=len)
     # What tests of encryption are about is not the matter here.
     plain = {name: value for name, value in document.items() if name != "sops"}
-    decoded = decode(msgspec.json.encode(plain), Dialect("acme", secret_key=KEY))
+    decoded = decode(msgspec.json.encode(plain), ManifestContext("acme", secret_key=KEY))
     [manifest] = decoded.manifests
     body = msgspec.json.decode(manifest.body)
     assert all(text.startswith("***") for text in texts(body["data"]))
@@ -174,7 +175,7 @@ def texts(value: Any) -> list[str]:
 def test_a_changed_secret_shows_in_its_digest_and_another_key_hides_it_anew() -> None:
     def digest(payload: str, key: bytes) -> str:
         raw = f"kind: secret\nname: s\ntype: opaque\ndata: {{payload: {payload}}}\n".encode()
-        return resources(decode(raw, Dialect("acme", secret_key=key)))[0].digest
+        return resources(decode(raw, ManifestContext("acme", secret_key=key)))[0].digest
 
     assert digest("one", KEY) == digest("one", KEY)
     assert len({digest("one", KEY), digest("two", KEY), digest("one", b"other")}) == 3
@@ -190,13 +191,13 @@ def test_a_changed_secret_shows_in_its_digest_and_another_key_hides_it_anew() ->
 )
 def test_two_ways_to_write_a_secret_are_one_secret(secret_type: str, one: str, other: str) -> None:
     raw = (f"kind: secret\nname: s\ntype: {secret_type}\ndata: {content}\n" for content in (one, other))
-    first, second = (decode(each.encode(), Dialect("acme", secret_key=KEY)).manifests[0] for each in raw)
+    first, second = (decode(each.encode(), ManifestContext("acme", secret_key=KEY)).manifests[0] for each in raw)
     assert (first.body, first.seal) == (second.body, second.seal)
 
 
 def test_a_fault_in_a_secret_does_not_quote_its_value() -> None:
     raw = b"kind: secret\nname: s\ntype: dictionary\ndata: {a: [hush-hush], b: {c: hush-hush}, 'e f': hush-hush}\n"
-    decoded = decode(raw, Dialect("acme", secret_key=KEY))
+    decoded = decode(raw, ManifestContext("acme", secret_key=KEY))
     assert decoded.faults
     assert "hush" not in repr(decoded.faults)
 
@@ -204,7 +205,7 @@ def test_a_fault_in_a_secret_does_not_quote_its_value() -> None:
 def test_a_file_full_of_faults_is_told_of_up_to_a_limit() -> None:
     one = b"kind: workload\nname: w\nspec: {type: standard, containers: [{name: a, image: x:1, ports: [{numbr: 1}]}]}\n"
     began = time.process_time()
-    *told_of, last = decode(b"---\n".join([one] * 4000), Dialect("acme")).faults
+    *told_of, last = decode(b"---\n".join([one] * 4000), ManifestContext("acme")).faults
     assert time.process_time() - began < 4.0
     assert [fault.line for fault in told_of[::2]] == list(range(3, 4 * 251 + 1, 4))
     assert (last.rule, last.line) == ("too-many-faults", 4 * 250 + 3)
@@ -212,5 +213,5 @@ def test_a_file_full_of_faults_is_told_of_up_to_a_limit() -> None:
 
 def test_a_tag_is_pointed_at_where_it_is_written_in_another_spelling() -> None:
     raw = b"kind: identity\nname: web\ngvc: shop\ntags:\n  cpln/protected: maybe\n"
-    [fault] = decode(raw, Dialect("acme", "cpln", KEY)).faults
+    [fault] = decode(raw, ManifestContext("acme", "cpln", KEY)).faults
     assert (fault.rule, fault.line, fault.column) == ("tag-without-effect", 5, 19)

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from reconciler.manifests.decoder import decode
-from reconciler.manifests.normalize import Dialect
-from reconciler.manifests.rule_check import judge
+from reconciler.manifests.normalize import ManifestContext
+from reconciler.manifests.rule_check import check_rules
 from reconciler.manifests.rules.container.variables import embedded
 from reconciler.model.key import Kind
-from reconciler.model.resource import OPEN_GVC
+from reconciler.model.resource import GVC_PLACEHOLDER
 from tests.mutate import Pool, examples, mutated
 from tests.pipeline.way import BASE, Way, shown
 
-DIALECT = Dialect("acme")
+DIALECT = ManifestContext("acme")
 
 
 def workload(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def workload(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 def broken(document: dict[str, Any], kind: Kind = Kind.WORKLOAD) -> list[str]:
     """The rules that ``document`` breaks, by itself."""
-    return [rule.id for rule, _ in judge(kind, document).flaws]
+    return [rule.id for rule, _ in check_rules(kind, document).flaws]
 
 
 @pytest.mark.parametrize(
@@ -157,15 +157,15 @@ def test_manifests_in_another_spelling_are_held_to_the_same_rules() -> None:
     container = """{name: main, image: 'web:1', env: [{name: A, value: "acme://secret/a.b"},
       {name: B, value: "$(ACME_GVC)$(ACME_TIME)"}], volumes: [{uri: "acme://volumeset/a", path: /a}]}"""
     text = f"kind: workload\nname: web\nspec:\n  type: standard\n  containers:\n    - {container}\n"
-    told = [fault.rule for fault in decode(text.encode(), Dialect("acme", "acme")).faults]
+    told = [fault.rule for fault in decode(text.encode(), ManifestContext("acme", "acme")).faults]
     assert sorted(told) == ["env-unknown", "secret-without-identity", "volumeset-needs-stateful"]
 
 
 def test_what_one_document_cannot_tell_is_asked_of_the_gvc_of_its_directory() -> None:
     document = workload({"inheritEnv": True, "env": [{"name": "A", "value": "$(B)$(C)$(PORT)"}]})
     del document["gvc"]
-    asked = [each for each in judge(Kind.WORKLOAD, document).questions if each.rule.startswith("env-")]
-    assert {each.target for each in asked} == {f"gvc/{OPEN_GVC}"}
+    asked = [each for each in check_rules(Kind.WORKLOAD, document).questions if each.rule.startswith("env-")]
+    assert {each.target for each in asked} == {f"gvc/{GVC_PLACEHOLDER}"}
     assert {each.pointer for each in asked} == {"/spec/containers/0/env/0/value"}
     assert [(each.rule, each.detail) for each in asked] == [
         ("env-unknown", "B"),
@@ -223,7 +223,7 @@ def test_no_rule_raises_whatever_the_document() -> None:
         document = documents[number % len(documents)]
         changed = mutated(document, chance, pool)
         if isinstance(changed, dict):
-            judge(Kind(document["kind"]), changed)
+            check_rules(Kind(document["kind"]), changed)
 
 
 MANY = 20_000
@@ -266,7 +266,7 @@ def test_rules_take_time_in_proportion_to_the_document(fields: dict[str, Any], s
     hosts = [f"h{number}.example.com" for number in range(2_000)]
     document = workload(fields, firewallConfig={"external": {"outboundAllowHostname": hosts}}, **spec)
     begin = time.process_time()
-    judge(Kind.WORKLOAD, document)
+    check_rules(Kind.WORKLOAD, document)
     assert time.process_time() - begin < 1
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.manifests.rule_check import judge
+from reconciler.manifests.rule_check import check_rules
 from reconciler.model.key import Kind
-from reconciler.review.folder import check
+from reconciler.review.folder import check_folder
 from tests.casefiles import cases
 from tests.manifests.rulecases import AROUND, DIALECT
 
@@ -25,13 +25,13 @@ REFUSED = {
 
 def told(spec: dict[str, Any], kind: Kind = Kind.WORKLOAD) -> list[str]:
     """The ids of the rules that a manifest with this body breaks."""
-    return [rule.id for rule, _ in judge(kind, {"spec": spec}).flaws]
+    return [rule.id for rule, _ in check_rules(kind, {"spec": spec}).flaws]
 
 
 @pytest.mark.parametrize("case", cases("manifests/torn-options.yaml"))
 def test_nothing_is_said_that_rests_on_a_value_which_does_not_fit(case: dict[str, Any], tmp_path: Path) -> None:
     tmp_path.joinpath("manifest.yaml").write_text(case["document"])
-    found = check(tmp_path, DIALECT, AROUND).findings
+    found = check_folder(tmp_path, DIALECT, AROUND).findings
     assert len(found) == case["faults"], found
 
 

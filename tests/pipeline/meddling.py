@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from reconciler.drift.monitor import Lookout
+from reconciler.drift.monitor import DriftMonitor
 from reconciler.model.key import Key
-from reconciler.operations.commands import Operations
-from reconciler.planning.drift import said, unpacked
+from reconciler.operations.commands import OperatorCommands
+from reconciler.planning.drift import decode, describe
 from reconciler.status.conditions import conditions
-from reconciler.status.facts import Gathering
+from reconciler.status.facts import FactsReader
 from tests.engines.ledger import LedgerEngine
 from tests.gitkit import File
 from tests.pipeline.way import BASE, Way
@@ -38,9 +38,9 @@ class Meddled(Way):
         self.engines["here"] = self.ledger
         self.lookout = self.fresh_lookout()
 
-    def fresh_lookout(self) -> Lookout:
+    def fresh_lookout(self) -> DriftMonitor:
         """A lookout as a newly started program makes it."""
-        return Lookout(self.settings, self.records, self.clock, self.engines)
+        return DriftMonitor(self.settings, self.records, self.clock, self.engines)
 
     def check(self) -> set[str]:
         """A look at the locations."""
@@ -48,7 +48,7 @@ class Meddled(Way):
 
     def differs(self) -> list[str]:
         """What is known to differ, as events say it."""
-        return [f"{row.key} {said(unpacked(row.packed))}" for row in self.records.drifts.all()]
+        return [f"{row.key} {describe(decode(row.packed))}" for row in self.records.drifts.all()]
 
     def told(self, *reasons: str) -> list[str]:
         """The events with one of ``reasons``, ``REASON KEY`` each."""
@@ -56,12 +56,12 @@ class Meddled(Way):
 
     def held(self, key: str = KEY) -> list[str]:
         """The conditions of a resource, ``TYPE STATUS REASON`` each."""
-        facts = Gathering(self.records, self.settings).facts(Key.parse(key))
+        facts = FactsReader(self.records, self.settings).facts(Key.parse(key))
         return [f"{each.type} {each.status} {each.reason}" for each in conditions(facts)]
 
-    def operations(self) -> Operations:
+    def operations(self) -> OperatorCommands:
         """What operators can say."""
-        return Operations(self.settings, self.records, self.clock, "ada")
+        return OperatorCommands(self.settings, self.records, self.clock, "ada")
 
     def another_image(self, image: str = "nginx:9", key: str = KEY) -> None:
         """Somebody changes the image of ``key`` at the location."""

@@ -251,4 +251,4 @@ def test_a_first_load_tells_a_broken_gvc_and_not_its_members(tmp_path: Path) -> 
 def test_a_revision_without_manifests_is_not_even_planned(way: Way) -> None:
     commit = way.repo.git("commit-tree", "-m", "Empty", way.repo.git("mktree", "--missing"))
     with pytest.raises(SourceEmpty):
-        way.line.prepare(commit)
+        way.line.plan_revision(commit)

@@ -174,7 +174,7 @@ def test_a_search_has_an_end_and_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     way.commit({"shop/web.yaml": WEB.replace("nginx:1", "nginx:2")}, message="image")
     for number in range(5):
         way.commit({"shop/gvc.yaml": BASE + f"description: Number {number}\n"}, message="gvc")
-    monkeypatch.setattr(blame, "MOST_COMMITS", 3)
+    monkeypatch.setattr(blame, "MAX_COMMITS", 3)
     found = told(way)
     assert found["workload/shop/web@here spec.containers[main].image"] == "older shop/web.yaml:0"
     [text] = {shown(each) for each in (blamed(way.line, way.prepare(), True).blames or {}).values() if not each.commit}

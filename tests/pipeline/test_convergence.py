@@ -61,7 +61,7 @@ def settle(way: Way) -> None:
     way.applied()
     assert misplaced(way, plan) == []
     assert way.plan().steps == ()
-    way.line.unsettled = None
+    way.line.pending_keys = None
     assert way.plan().steps == ()
 
 
@@ -125,7 +125,7 @@ PLAN_ONCE = """
 import json, sys
 from pathlib import Path
 from reconciler.clock import SystemClock
-from reconciler.pipeline.source_pipeline import Line
+from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.render.json import document
 from reconciler.render.markdown import markdown
 from reconciler.render.text import text
@@ -133,7 +133,7 @@ from reconciler.records.store import Records
 from reconciler.settings import load_settings
 settings = load_settings(Path(sys.argv[1]) / "settings.yaml")
 records = Records.open(settings.state / "records.sqlite", read_only=True)
-plan = Line(settings, settings.sources[0], records, SystemClock()).prepare().plan
+plan = SourcePipeline(settings, settings.sources[0], records, SystemClock()).plan_revision().plan
 print(json.dumps(document(plan)), text(plan), markdown(plan))
 """
 

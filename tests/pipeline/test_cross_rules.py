@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.manifests.cross_check import askers
+from reconciler.manifests.cross_check import resources_to_check
 from reconciler.model.finding import Severity
-from reconciler.pipeline.source_pipeline import Prepared
+from reconciler.pipeline.source_pipeline import PlannedRevision
 from reconciler.records.store import Records
 from tests.gitkit import File, GitRepo
 from tests.pipeline.test_convergence import MANY, few
@@ -222,8 +222,8 @@ def test_nothing_is_said_of_what_is_outside(tmp_path: Path) -> None:
 def asked(way: Way) -> list[str]:
     """Who is asked about what the branch holds now."""
     view, prepared = way.line.view(), way.prepare()
-    view.overlay(prepared.loaded.delta)
-    return [key for key, _ in askers(prepared.loaded.delta, view)]
+    view.apply_change_set(prepared.loaded.change_set)
+    return [key for key, _ in resources_to_check(prepared.loaded.change_set, view)]
 
 
 def test_a_policy_that_is_kept_elsewhere_may_permit_anything(tmp_path: Path) -> None:
@@ -340,5 +340,5 @@ def test_commit_by_commit_every_error_is_told_that_a_fresh_look_tells(
     way.records.close()
 
 
-def _told_errors(prepared: Prepared) -> list[str]:
+def _told_errors(prepared: PlannedRevision) -> list[str]:
     return shown([finding for finding in prepared.findings if finding.severity is Severity.ERROR])

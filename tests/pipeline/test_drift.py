@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.engines.protocol import Seen
+from reconciler.engines.protocol import Observation
 from reconciler.errors import EngineError
 from reconciler.model.drift_policy import DriftPolicy, Ignore
 from reconciler.model.key import Key
@@ -128,13 +128,13 @@ def test_a_location_that_does_not_answer_says_nothing(tmp_path: Path) -> None:
     way.another_image()
     way.check()
 
-    async def silent() -> list[Seen]:
+    async def silent() -> list[Observation]:
         raise EngineError("no route", reason="Unreachable")
 
     seeing, way.ledger.observe = way.ledger.observe, silent  # type: ignore[method-assign]
     way.check()
     way.check()
-    assert way.lookout.unseen == {"here": "Unreachable: no route"}
+    assert way.lookout.unreachable == {"here": "Unreachable: no route"}
     assert way.differs() == [f"{KEY} changed at here: spec.containers[main].image"]
     assert way.told("LocationUnseen", "LocationSeen") == ["LocationUnseen location/here"]
     way.ledger.observe = seeing  # type: ignore[method-assign]
@@ -146,12 +146,12 @@ def test_a_bug_in_looking_is_named_and_its_text_is_not(tmp_path: Path) -> None:
     way = Meddled(tmp_path)
     way.applied()
 
-    async def broken() -> list[Seen]:
+    async def broken() -> list[Observation]:
         raise KeyError("what a secret text")
 
     way.ledger.observe = broken  # type: ignore[method-assign]
     assert way.check() == set()
-    assert way.lookout.unseen["here"].startswith("EngineBug: KeyError at test_drift.py:")
+    assert way.lookout.unreachable["here"].startswith("EngineBug: KeyError at test_drift.py:")
     assert way.records.drifts.checked() is None
 
 
@@ -181,7 +181,7 @@ def test_a_fight_is_given_up_and_told_once(tmp_path: Path) -> None:
     assert way.told("DriftFight") == [f"DriftFight {KEY}"]
     assert way.held() == ["Ready False DriftFight", "Stalled True DriftFight"]
     way.clock._passed += 7200  # nobody takes it up again because time passes
-    assert (way.check(), way.fresh_line().prepare().plan.steps) == (set(), ())  # type: ignore[union-attr]
+    assert (way.check(), way.fresh_line().plan_revision().plan.steps) == (set(), ())  # type: ignore[union-attr]
 
 
 def test_retry_takes_a_fight_up_again(tmp_path: Path) -> None:

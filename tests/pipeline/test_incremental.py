@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from reconciler.clock import SystemClock
 from reconciler.decode import decode
 from reconciler.model.finding import Finding, Severity, has_errors
-from reconciler.pipeline.load import accept
-from reconciler.pipeline.source_pipeline import Line, Prepared
+from reconciler.pipeline.load import index_revision
+from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.records.store import Records
 from tests.gitkit import File, GitRepo
 from tests.pipeline.test_convergence import MANY, few
@@ -52,12 +52,14 @@ def edits(draw: st.DrawFn) -> Files:
     return files
 
 
-def from_nothing(way: Way) -> tuple[Records, Prepared]:
+def from_nothing(way: Way) -> tuple[Records, PlannedRevision]:
     """The newest commit as somebody sees it who has seen none before."""
     records = Records.open(None)
-    prepared = Line(way.settings, way.settings.sources[0], records, SystemClock()).prepare(keep_cache=True)
+    prepared = SourcePipeline(way.settings, way.settings.sources[0], records, SystemClock()).plan_revision(
+        keep_cache=True
+    )
     if not prepared.loaded.refused:
-        accept(records, prepared.loaded, "main")
+        index_revision(records, prepared.loaded, "main")
     return records, prepared
 
 
@@ -77,11 +79,11 @@ def referrers(records: Records) -> dict[str, list[str]]:
     return {target: records.desired.referrers(target) for target in sorted(targets)}
 
 
-def same(way: Way, prepared: Prepared, fresh: Prepared, records: Records) -> None:
+def same(way: Way, prepared: PlannedRevision, fresh: PlannedRevision, records: Records) -> None:
     """That both came to the same."""
     assert way_of(prepared.findings) == way_of(fresh.findings)
     if not prepared.loaded.refused:
-        accept(way.records, prepared.loaded, "main")
+        index_revision(way.records, prepared.loaded, "main")
         assert index(way.records) == index(records)
         assert referrers(way.records) == referrers(records)
 
@@ -130,10 +132,10 @@ def test_many_files_read_side_by_side_come_to_the_same(tmp_path: Path, monkeypat
     identities: Files = {f"x/{number:03d}.yaml": f"kind: identity\nname: i{number}\n" for number in range(500)}
     first = dict(list(identities.items())[:300])
     way = Way(tmp_path, first | {"x/gvc.yaml": gvc})
-    accept(way.records, way.prepare().loaded, "main")
+    index_revision(way.records, way.prepare().loaded, "main")
     way.commit({**identities, "x/bad.yaml": "kind: identity\nnam: x\n"})
     records, fresh = from_nothing(way)
-    assert fresh.loaded.delta.documents > decode.MANY
+    assert fresh.loaded.change_set.documents > decode.MANY
     same(way, way.prepare(), fresh, records)
     way.commit({"x/bad.yaml": None})
     records, fresh = from_nothing(way)
@@ -147,7 +149,7 @@ def test_a_changed_file_is_all_that_is_decoded(tmp_path: Path) -> None:
     way.applied()
     way.commit({"x/7.yaml": "kind: identity\nname: i7\ndescription: seven\n"})
     prepared = way.prepare()
-    assert prepared.loaded.delta.documents == 1
+    assert prepared.loaded.change_set.documents == 1
     assert prepared.plan is not None
     assert [str(step.key) for step in prepared.plan.steps] == ["identity/x/i7"]
 
@@ -157,6 +159,6 @@ def test_a_commit_without_manifests_does_nothing(tmp_path: Path) -> None:
     way.applied()
     way.commit({"README.md": "hello"})
     prepared = way.prepare()
-    assert prepared.loaded.delta.documents == 0
+    assert prepared.loaded.change_set.documents == 0
     assert prepared.plan is not None
     assert prepared.plan.steps == ()

@@ -15,12 +15,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reconciler.engines.context import Site
+from reconciler.engines.context import EngineContext
 from reconciler.engines.protocol import Engine, Outcome
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import RefusedError, SourceError
 from reconciler.model.key import Key, Kind
-from reconciler.operations.commands import Operations
+from reconciler.operations.commands import OperatorCommands
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.runner import Runner
 from reconciler.planning.inputs import PrunePolicy
@@ -70,7 +70,7 @@ class Mortal(RecordedEngine):
         return await super().perform(step)
 
 
-def mortal(site: Site) -> Engine:
+def mortal(site: EngineContext) -> Engine:
     """Makes them."""
     return Mortal(site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
 
@@ -236,7 +236,7 @@ class Operating(RuleBasedStateMachine):
     def approve(self) -> None:
         """Let go whatever waits."""
         try:
-            plan = self.runner.lines["main"].prepare().plan
+            plan = self.runner.lines["main"].plan_revision().plan
         except SourceError:
             return
         if plan is not None and plan.held:
@@ -263,7 +263,7 @@ class Operating(RuleBasedStateMachine):
         for key in self.commits[self.good][0].keys() - self.suspended:
             assert after[key] == self.commits[self.good][0][key], key
         if ended.good:
-            again = self.runner.lines["main"].prepare().plan
+            again = self.runner.lines["main"].plan_revision().plan
             assert again is not None
             assert again.steps == ()
         self.approved = False
@@ -326,8 +326,8 @@ class Operating(RuleBasedStateMachine):
     def _run(self) -> Report:
         return asyncio.run(self.runner.run("main", "test"))
 
-    def _operations(self) -> Operations:
-        return Operations(self.settings, self.records, self.clock, "ada")
+    def _operations(self) -> OperatorCommands:
+        return OperatorCommands(self.settings, self.records, self.clock, "ada")
 
     def _say(self, verb: Any, noted: set[str], key: str) -> None:
         try:

@@ -12,16 +12,16 @@ from reconciler.decode.cache import Blobs, Cache
 from reconciler.decode.decode import MANY, decode_all
 from reconciler.errors import SourceError
 from reconciler.manifests.decoder import Decoded
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.revision import FileChange
-from reconciler.pipeline.externals import Surroundings
-from reconciler.pipeline.secret_watch import HostWatch
+from reconciler.pipeline.externals import ExternalResources
+from reconciler.pipeline.secret_watch import HostSecretMonitor
 from reconciler.records.store import Records
-from reconciler.review.compare import compare
-from reconciler.review.folder import check
-from reconciler.secrets.host_files import Host, HostFault, keyring_of
+from reconciler.review.compare import plan_between
+from reconciler.review.folder import check_folder
+from reconciler.secrets.host_files import HostSecretDirectory, HostSecretError, keyring_of
 from reconciler.settings import SecretSettings
-from reconciler.sops.encrypt import Manner, disclose, encrypt, rotate, seal_again
+from reconciler.sops.encrypt import EncryptionRules, decrypt_file, encrypt, reencrypt, rotate
 from reconciler.sops.keys import Keyring
 from tests.manifests.rulecases import private
 from tests.pipeline.way import BASE, Way, shown
@@ -54,10 +54,10 @@ bindings: [{permissions: [reveal], principalLinks: [//gvc/shop/identity/web]}]
 """
 
 
-DATA = Manner()
+DATA = EncryptionRules()
 
 
-def sealed(text: bytes = SECRET, manner: Manner = DATA) -> bytes:
+def sealed(text: bytes = SECRET, manner: EncryptionRules = DATA) -> bytes:
     """``text`` encrypted for the identity of these tests."""
     return encrypt(text, [RECIPIENT], manner, MOMENT)
 
@@ -82,7 +82,7 @@ def test_an_encrypted_secret_is_applied_and_written_down_nowhere(tmp_path: Path)
     way.applied()
     record = way.recorded()["secret/db"]
     assert msgspec.json.decode(record.body)["data"].keys() == {"user", "password"}
-    assert records.seals.get("secret/db", record.digest) is None
+    assert records.secret_data.get("secret/db", record.digest) is None
     assert on_disk(tmp_path) == set()
     assert way.plan().steps == ()
 
@@ -90,8 +90,11 @@ def test_an_encrypted_secret_is_applied_and_written_down_nowhere(tmp_path: Path)
 def test_another_encryption_of_the_same_is_no_change(tmp_path: Path) -> None:
     way = Way(tmp_path / "way", {"db.yaml": sealed()}, secrets=secrets(tmp_path))
     way.applied()
-    for raw in (rotate(sealed(), RING, [fresh()[1]], [], LATER), sealed(manner=Manner("unencrypted_suffix", "_no")),
-                sealed(manner=Manner("encrypted_suffix", "word"))):  # fmt: skip
+    for raw in (
+        rotate(sealed(), RING, [fresh()[1]], [], LATER),
+        sealed(manner=EncryptionRules("unencrypted_suffix", "_no")),
+        sealed(manner=EncryptionRules("encrypted_suffix", "word")),
+    ):
         way.commit({"db.yaml": raw})
         assert way.plan().steps == ()
 
@@ -99,8 +102,8 @@ def test_another_encryption_of_the_same_is_no_change(tmp_path: Path) -> None:
 def test_a_new_value_is_a_change_that_shows_none(tmp_path: Path) -> None:
     way = Way(tmp_path / "way", {"db.yaml": sealed()}, secrets=secrets(tmp_path))
     way.applied()
-    edited = disclose(sealed(), RING)
-    way.commit({"db.yaml": seal_again(edited, edited.text.replace(CANARY.encode(), OTHER.encode()), LATER)})
+    edited = decrypt_file(sealed(), RING)
+    way.commit({"db.yaml": reencrypt(edited, edited.text.replace(CANARY.encode(), OTHER.encode()), LATER)})
     (step,) = way.plan().steps
     assert [change.path for change in step.changes] == ["data.password"]
     assert CANARY not in repr(way.plan())
@@ -108,8 +111,10 @@ def test_a_new_value_is_a_change_that_shows_none(tmp_path: Path) -> None:
     way.applied()
 
 
-@pytest.mark.parametrize("manner", [Manner(), Manner("unencrypted_suffix", "_no")], ids=["data", "whole"])
-def test_what_cannot_be_opened_is_refused_until_it_can(tmp_path: Path, manner: Manner) -> None:
+@pytest.mark.parametrize(
+    "manner", [EncryptionRules(), EncryptionRules("unencrypted_suffix", "_no")], ids=["data", "whole"]
+)
+def test_what_cannot_be_opened_is_refused_until_it_can(tmp_path: Path, manner: EncryptionRules) -> None:
     files = {"shop/gvc.yaml": BASE, "web.yaml": WEB, "db.yaml": sealed(manner=manner)}
     way = Way(tmp_path / "way", files, secrets=secrets(tmp_path, fresh()[0]))
     assert [each.rule for each in way.prepare().findings] == ["secret-key-wrong"]
@@ -196,7 +201,7 @@ def test_a_secret_of_the_host_is_the_same_as_the_encrypted_one(tmp_path: Path, h
 def test_a_file_that_changed_is_taken_up_though_nothing_else_did(tmp_path: Path, host: Path) -> None:
     way = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path))
     way.applied()
-    watch = HostWatch(way.records, way.clock, {"main": way.line.view})
+    watch = HostSecretMonitor(way.records, way.clock, {"main": way.line.view})
     assert watch.check() == set()
     (host / "db").write_text(OTHER)
     assert watch.check() == {"main"}
@@ -211,7 +216,7 @@ def test_a_file_that_changed_is_taken_up_though_nothing_else_did(tmp_path: Path,
 def test_a_file_that_is_lost_is_told_once_and_keeps_nothing_else_waiting(tmp_path: Path, host: Path) -> None:
     way = Way(tmp_path / "way", {"shop/gvc.yaml": BASE, "db.yaml": hosted()}, secrets=secrets(tmp_path))
     way.applied()
-    watch = HostWatch(way.records, way.clock, {"main": way.line.view})
+    watch = HostSecretMonitor(way.records, way.clock, {"main": way.line.view})
     (host / "db").unlink()
     assert [watch.check() for _ in range(3)] == [set()] * 3
     [event] = [each for each in way.records.events.list() if each.reason == "SecretLost"]
@@ -270,29 +275,33 @@ def test_an_identity_that_others_can_read_opens_nothing(tmp_path: Path) -> None:
     (tmp_path / "host" / "identity.txt").write_text("none")
     (tmp_path / "host" / "identity.txt").chmod(0o600)
     assert "line 1 is not an identity" in keyring_of(settings).absence
-    assert IDENTITY not in repr(Dialect("acme", keyring=Keyring((IDENTITY,))))
+    assert IDENTITY not in repr(ManifestContext("acme", keyring=Keyring((IDENTITY,))))
 
 
 def test_commits_are_compared_without_identity_and_host(tmp_path: Path) -> None:
     way = Way(tmp_path / "way", {"shop/gvc.yaml": BASE, "web.yaml": WEB, "db.yaml": sealed()})
     way.commit({"db.yaml": hosted()})
-    compared = compare(way.settings, way.settings.sources[0], "HEAD~1", "HEAD")
+    compared = plan_between(way.settings, way.settings.sources[0], "HEAD~1", "HEAD")
     assert compared.plan is not None, shown(compared.findings)
     assert [str(step.key) for step in compared.plan.steps] == ["secret/db"]
     way.commit({"db.yaml": sealed()})
-    compared = compare(way.settings, way.settings.sources[0], "HEAD~1", "HEAD")
+    compared = plan_between(way.settings, way.settings.sources[0], "HEAD~1", "HEAD")
     assert [each.rule for each in compared.findings] == ["secret-locked"]
     assert compared.plan is not None
 
 
-@pytest.mark.parametrize("manner", [Manner(), Manner("unencrypted_suffix", "_no")], ids=["data", "whole"])
-def test_files_can_be_looked_at_without_opening_them(tmp_path: Path, manner: Manner) -> None:
+@pytest.mark.parametrize(
+    "manner", [EncryptionRules(), EncryptionRules("unencrypted_suffix", "_no")], ids=["data", "whole"]
+)
+def test_files_can_be_looked_at_without_opening_them(tmp_path: Path, manner: EncryptionRules) -> None:
     for name, raw in {"gvc.yaml": BASE.encode(), "web.yaml": WEB.encode(), "db.yaml": sealed(manner=manner)}.items():
         (tmp_path / name).write_bytes(raw)
-    found = check(tmp_path, Dialect("acme", secrets="encrypted-only"), Surroundings(unknown=True))
+    found = check_folder(
+        tmp_path, ManifestContext("acme", secrets="encrypted-only"), ExternalResources(settings_unknown=True)
+    )
     assert [(each.rule, each.severity) for each in found.findings] == [("secret-locked", "notice")]
     (tmp_path / "web.yaml").write_text(WEB.replace("db.password", "db.pasword"))
-    found = check(tmp_path, Dialect("acme"), Surroundings(unknown=True))
+    found = check_folder(tmp_path, ManifestContext("acme"), ExternalResources(settings_unknown=True))
     seen = {"secret-key", "secret-locked"} if manner == DATA else {"secret-locked"}
     assert {each.rule for each in found.findings} == seen
 
@@ -303,7 +312,9 @@ def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
     kept: list[bytes] = []
     cache = Cache(lambda _: {}, lambda pairs: kept.extend(packed for _, packed in pairs))
     changes = [FileChange(f"{blob}.yaml", "", blob) for blob in raw]
-    found: list[Decoded] = [each for _, each in decode_all(changes, blobs, cache, Dialect("acme", keyring=RING))]
+    found: list[Decoded] = [
+        each for _, each in decode_all(changes, blobs, cache, ManifestContext("acme", keyring=RING))
+    ]
     seals = [manifest.seal for each in found for manifest in each.manifests if manifest.seal]
     assert len(seals) == MANY / 100
     assert all(CANARY.encode() in seal for seal in seals)
@@ -316,5 +327,5 @@ def test_a_host_without_credentials_says_what_is_missing(tmp_path: Path, monkeyp
     settings = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path)).settings
     from reconciler.model.kinds.secret import HostPlace
 
-    with pytest.raises(HostFault, match="systemd handed no credentials"):
-        Host.of(settings).text(HostPlace("credential", "db"))
+    with pytest.raises(HostSecretError, match="systemd handed no credentials"):
+        HostSecretDirectory.of(settings).text(HostPlace("credential", "db"))

@@ -122,7 +122,7 @@ def test_what_one_source_changes_the_others_follow_by_themselves(tmp_path: Path)
     runner = Runner(both, a.records, a.clock)
 
     def run(name: str) -> tuple[str, set[str]]:
-        return asyncio.run(runner.run(name, "test")).outcome, set(runner.stirred)
+        return asyncio.run(runner.run(name, "test")).outcome, set(runner.sources_to_requeue)
 
     assert run("b") == ("refused", set())
     assert run("a") == ("applied", {"b"})
@@ -132,7 +132,7 @@ def test_what_one_source_changes_the_others_follow_by_themselves(tmp_path: Path)
     assert run("b") == ("applied", set())
     a.commit({"g.yaml": BASE})
     assert run("a") == ("applied", {"b"})
-    assert not runner.lines["b"].idle()
+    assert not runner.lines["b"].has_nothing_to_do()
     assert run("b") == ("applied", set())
     assert "workload/shop/api@there" in a.recorded()
-    assert runner.lines["b"].idle()
+    assert runner.lines["b"].has_nothing_to_do()

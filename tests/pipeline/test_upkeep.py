@@ -45,14 +45,14 @@ def test_what_failed_and_was_never_there_is_forgotten_when_nobody_wants_it_any_m
     way = picky(tmp_path)
     way.commit({"shop/bad.yaml": BAD})
     assert way.apply().outcome == "failed"
-    taken = way.records.pending.take("main")
-    way.records.pending.clear("main", taken.keys, taken.upto)
+    taken = way.records.status_queue.take("main")
+    way.records.status_queue.clear("main", taken.keys, taken.upto)
     way.commit({"shop/bad.yaml": None})
     way.applied()
     assert way.records.failures.count() == 0
-    assert way.records.pending.take("main").keys == ["identity/shop/bad"]
+    assert way.records.status_queue.take("main").keys == ["identity/shop/bad"]
     asyncio.run(way.clock.sleep(DAY))
-    assert way.line.idle()
+    assert way.line.has_nothing_to_do()
 
 
 def test_a_clock_that_was_put_back_does_not_put_off_the_next_try(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_clock_that_was_put_back_does_not_put_off_the_next_try(tmp_path: Path)
     now, cap = way.clock.now(), way.settings.retry.cap
     for due, idle in ((now - 1, False), (now + 1, True), (now + cap, True), (now + 365 * DAY, False)):
         _owe(way, failure, due)
-        assert way.line.idle() is idle, due - now
+        assert way.line.has_nothing_to_do() is idle, due - now
 
 
 def _owe(way: Way, failure: Failure, due: float) -> None:
@@ -73,7 +73,7 @@ def _owe(way: Way, failure: Failure, due: float) -> None:
 def test_documents_that_nothing_comes_from_any_more_leave_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_pipeline, "SWEEP", 3)
+    monkeypatch.setattr(source_pipeline, "CACHE_SWEEP_EVERY_RUNS", 3)
     way = Way(tmp_path, GOOD)
     way.applied()
     blobs = []
@@ -81,7 +81,7 @@ def test_documents_that_nothing_comes_from_any_more_leave_the_cache(
         way.commit({"shop/i.yaml": f"kind: identity\nname: good\ndescription: '{number}'\n"})
         way.applied()
         blobs.append(way.repo.git("rev-parse", f"{way.branch}:shop/i.yaml"))
-    assert way.records.blobs.get_many(blobs).keys() == set(blobs[3:])
+    assert way.records.documents.get_many(blobs).keys() == set(blobs[3:])
 
 
 def test_events_stay_bounded_though_nothing_comes_to_be_applied(tmp_path: Path) -> None:
@@ -97,14 +97,14 @@ def test_events_stay_bounded_though_nothing_comes_to_be_applied(tmp_path: Path) 
 def test_another_build_of_the_rules_looks_at_everything_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/id.yaml": "kind: identity\nname: web\n"})
     way.applied()
-    assert way.prepare().loaded.delta.added == {}
+    assert way.prepare().loaded.change_set.added == {}
     ours = load._build()
     monkeypatch.setattr(load, "_build", lambda: f"another than {ours}")
-    assert way.fresh_line().prepare(keep_cache=True).loaded.delta.documents == 2
-    way.records.blobs.put_many([("0" * 40, b"no longer understood")])
+    assert way.fresh_line().plan_revision(keep_cache=True).loaded.change_set.documents == 2
+    way.records.documents.put_many([("0" * 40, b"no longer understood")])
     monkeypatch.undo()
-    way.fresh_line().prepare(keep_cache=True)
-    assert way.records.blobs.get_many(["0" * 40]) == {}
+    way.fresh_line().plan_revision(keep_cache=True)
+    assert way.records.documents.get_many(["0" * 40]) == {}
 
 
 def test_a_build_has_one_name_whoever_asks() -> None:

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.provisioning.secrets import Revealed
+from reconciler.engines.host.provisioning.secrets import SecretValue
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from reconciler.pipeline.secret_store import Vault
+from reconciler.pipeline.secret_store import SecretStore
 from reconciler.records.store import Records
 from reconciler.settings import SecretSettings
-from reconciler.sops.encrypt import Manner, encrypt
+from reconciler.sops.encrypt import EncryptionRules, encrypt
 from tests.manifests.rulecases import private
 from tests.pipeline.way import Way
 from tests.sops.kit import MOMENT, fresh
@@ -27,12 +27,12 @@ IDENTITY, RECIPIENT = fresh()
 DB = Key.parse("secret/db")
 PLAIN = f"kind: secret\nname: db\ntype: dictionary\ndata:\n  user: shop\n  password: {CANARY}\n"
 HOSTED = "kind: secret\nname: db\ntype: dictionary\ndata:\n  user: shop\n  password: {file: db}\n"
-EXPECTED = Revealed("dictionary", {"user": "shop", "password": CANARY})
+EXPECTED = SecretValue("dictionary", {"user": "shop", "password": CANARY})
 
 
 def sealed(text: str = PLAIN) -> bytes:
     """``text`` encrypted for the identity of these tests."""
-    return encrypt(text.encode(), [RECIPIENT], Manner(), MOMENT)
+    return encrypt(text.encode(), [RECIPIENT], EncryptionRules(), MOMENT)
 
 
 def way_of(path: Path, content: str | bytes, **more: Any) -> Way:
@@ -47,9 +47,9 @@ def way_of(path: Path, content: str | bytes, **more: Any) -> Way:
     return way
 
 
-def vault(way: Way) -> Vault:
+def vault(way: Way) -> SecretStore:
     """A vault as a daemon that has just started has it."""
-    return Vault(way.records, way.settings)
+    return SecretStore(way.records, way.settings)
 
 
 FORMS = {"plain": lambda: PLAIN, "encrypted": sealed, "hosted": lambda: HOSTED}
@@ -58,10 +58,10 @@ fleeting = pytest.mark.parametrize("form", [sealed, lambda: HOSTED], ids=["encry
 Form = Callable[[], str | bytes]
 
 
-def refused(asked: Vault, key: Key = DB) -> str:
+def refused(asked: SecretStore, key: Key = DB) -> str:
     """Why ``asked`` does not reveal ``key``, which must hold no value."""
     with pytest.raises(EngineError) as caught:
-        asked.reveal(key)
+        asked.read(key)
     assert caught.value.reason == "SecretUnavailable"
     assert caught.value.retry
     assert not any(word in str(caught.value) for word in (CANARY, OTHER, IDENTITY))
@@ -72,20 +72,20 @@ def refused(asked: Vault, key: Key = DB) -> str:
 def test_what_was_applied_is_revealed(tmp_path: Path, form: Form) -> None:
     way = way_of(tmp_path, form())
     asked = vault(way)
-    assert [asked.reveal(DB) for _ in range(2)] == [EXPECTED] * 2
+    assert [asked.read(DB) for _ in range(2)] == [EXPECTED] * 2
     way.commit({"org/db.yaml": PLAIN.replace(CANARY, OTHER)})
     way.applied()
-    assert asked.reveal(DB).content == {"user": "shop", "password": OTHER}
+    assert asked.read(DB).content == {"user": "shop", "password": OTHER}
 
 
 @forms
 def test_what_is_wanted_and_not_applied_yet_is_not_revealed(tmp_path: Path, form: Form) -> None:
     way = way_of(tmp_path, form())
     asked = vault(way)
-    asked.reveal(DB)
+    asked.read(DB)
     way.commit({"org/db.yaml": sealed(PLAIN.replace(CANARY, OTHER))})
     way.accept(way.prepare())
-    assert asked.reveal(DB) == EXPECTED
+    assert asked.read(DB) == EXPECTED
 
 
 @fleeting
@@ -98,15 +98,15 @@ def test_after_a_restart_what_is_kept_nowhere_is_told_and_never_taken_for_the_ot
     )
     way.line = way.fresh_line()
     way.applied()
-    assert vault(way).reveal(DB).content == {"user": "shop", "password": OTHER}
+    assert vault(way).read(DB).content == {"user": "shop", "password": OTHER}
 
 
 def test_a_file_of_the_host_that_changed_waits_for_the_run_that_applies_it(tmp_path: Path) -> None:
     way = way_of(tmp_path, HOSTED)
     asked = vault(way)
-    asked.reveal(DB)
+    asked.read(DB)
     private(tmp_path / "host" / "db", OTHER)
-    assert asked.reveal(DB) == EXPECTED
+    assert asked.read(DB) == EXPECTED
     assert "has another value than was applied" in refused(vault(way))
 
 
@@ -117,7 +117,7 @@ def test_what_can_no_longer_be_opened_is_told(tmp_path: Path) -> None:
     (tmp_path / "host" / "identity.txt").unlink()
     refused(vault(way))
     private(tmp_path / "host" / "identity.txt", IDENTITY)
-    assert vault(way).reveal(DB) == EXPECTED
+    assert vault(way).read(DB) == EXPECTED
 
 
 def test_a_repository_that_is_gone_is_told(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_repository_that_is_gone_is_told(tmp_path: Path) -> None:
     way.repo.path.rename(tmp_path / "away")
     assert "no Git repository can be read" in refused(vault(way))
     gone = msgspec.structs.replace(way.settings, sources=())
-    assert "the source main, which the settings have no more" in refused(Vault(way.records, gone))
+    assert "the source main, which the settings have no more" in refused(SecretStore(way.records, gone))
 
 
 def test_what_is_not_applied_is_told(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_what_is_not_applied_is_told(tmp_path: Path) -> None:
 @fleeting
 def test_nothing_that_is_revealed_is_written_down(tmp_path: Path, form: Form) -> None:
     way = way_of(tmp_path, form())
-    vault(way).reveal(DB)
+    vault(way).read(DB)
     found = (path for path in tmp_path.rglob("*") if path.is_file() and "host" not in path.parts)
     assert [path for path in found if CANARY.encode() in path.read_bytes()] == []
 
@@ -149,7 +149,7 @@ def test_it_may_be_asked_in_other_threads_while_a_run_uses_the_records(tmp_path:
     asked = vault(way)
     with way.records.transaction(), ThreadPoolExecutor(4) as threads:
         way.records.applied.remove(DB)
-        found = [threads.submit(asked.reveal, DB).result(30) for _ in range(8)]
+        found = [threads.submit(asked.read, DB).result(30) for _ in range(8)]
     assert found == [EXPECTED] * 8
     assert refused(asked) == "secret/db is not applied"
 
@@ -157,14 +157,14 @@ def test_it_may_be_asked_in_other_threads_while_a_run_uses_the_records(tmp_path:
 def test_records_in_memory_are_shared(tmp_path: Path) -> None:
     way = Way(tmp_path, {"db.yaml": PLAIN})
     way.applied()
-    assert vault(way).reveal(DB) == EXPECTED
+    assert vault(way).read(DB) == EXPECTED
 
 
 def test_no_connection_stays_open(tmp_path: Path) -> None:
     way = way_of(tmp_path, PLAIN)
     asked = vault(way)
-    asked.reveal(DB)
+    asked.read(DB)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
-        asked.reveal(DB)
+        asked.read(DB)
     assert len(os.listdir("/proc/self/fd")) == before

@@ -15,9 +15,9 @@ from reconciler.engines.protocol import Engine, Outcome
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.model.finding import Finding
 from reconciler.model.record import Record
-from reconciler.pipeline.load import accept
+from reconciler.pipeline.load import index_revision
 from reconciler.pipeline.report import Report
-from reconciler.pipeline.source_pipeline import Line, Prepared
+from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.planning.plan import Plan, Step, StepId
 from reconciler.records.store import Records
 from reconciler.settings import LocationSettings, Settings, SourceSettings
@@ -67,17 +67,17 @@ class Way:
         self.outcomes: dict[StepId, Outcome] = {}
         self.commit(files)
 
-    def fresh_line(self) -> Line:
+    def fresh_line(self) -> SourcePipeline:
         """A line as a newly started program makes it."""
-        return Line(self.settings, self.settings.sources[0], self.records, self.clock)
+        return SourcePipeline(self.settings, self.settings.sources[0], self.records, self.clock)
 
     def commit(self, files: Mapping[str | bytes, File], **how: Any) -> str:
         """One more commit on the source's branch."""
         return self.repo.commit(files, branch=self.branch, **how)
 
-    def prepare(self) -> Prepared:
+    def prepare(self) -> PlannedRevision:
         """Read and plan what the branch holds now."""
-        return self.line.prepare(keep_cache=True)
+        return self.line.plan_revision(keep_cache=True)
 
     def plan(self) -> Plan:
         """The plan for what the branch holds now, which must be sound."""
@@ -85,14 +85,14 @@ class Way:
         assert prepared.plan is not None, shown(prepared.findings)
         return prepared.plan
 
-    def accept(self, prepared: Prepared) -> None:
+    def accept(self, prepared: PlannedRevision) -> None:
         """Take what was read for the last good revision, without applying it."""
-        accept(self.records, prepared.loaded, self.line.name)
+        index_revision(self.records, prepared.loaded, self.line.name)
 
     def apply(self) -> Report:
         """One run."""
         executor = _Noting(self.records, self.engines, self.clock, RetryPolicy(attempts=1), 8, random.Random(1))
-        ended = asyncio.run(self.line.perform(self.prepare(), executor, "test", _never))
+        ended = asyncio.run(self.line.execute(self.prepare(), executor, "test", _never))
         self.outcomes = executor.outcomes
         return ended
 

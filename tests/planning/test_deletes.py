@@ -139,7 +139,7 @@ def test_an_approval_given_while_a_run_begins_is_not_lost(tmp_path: Path) -> Non
     prepared = way.prepare()
     assert prepared.plan is not None
     way.approve(prepared.plan.held)
-    way.line.accept(prepared, "test")
+    way.line.start_run(prepared, "test")
     way.line = way.fresh_line()
     assert way.plan().approved == prepared.plan.held
 

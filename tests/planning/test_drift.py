@@ -8,29 +8,31 @@ import pytest
 
 from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.decoder import decode
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.drift_policy import Ignore
 from reconciler.model.key import PLACED, Key
 from reconciler.model.record import Health, Record
 from reconciler.model.resource import Resource
 from reconciler.planning.drift import (
-    Deviation,
     Drift,
-    There,
-    covers,
+    DriftKind,
+    ObservedState,
+    describe,
     drift_of,
-    minded,
-    packed,
-    said,
+    encode,
+    path_matches,
     snippet,
-    unpacked,
+    without_ignored,
+)
+from reconciler.planning.drift import (
+    decode as unpacked,
 )
 from reconciler.planning.plan import ChangeClass, FieldChange
 from tests.casefiles import cases
 
 
 def _resource(text: str) -> Resource:
-    decoded = decode(text.encode(), Dialect("acme", "platform", bytes(32)))
+    decoded = decode(text.encode(), ManifestContext("acme", "platform", bytes(32)))
     assert not decoded.faults, decoded.faults
     return resource_of(decoded.manifests[0], "shop", "shop/all.yaml", "")
 
@@ -43,30 +45,30 @@ def _drift(case: dict[str, Any]) -> Drift | None:
     if case["there"] != "missing":
         other = _resource(case["there"])
         body = b"" if case.get("knows") == "digest" else other.body
-        there = There(other.digest, case.get("version", 1), body)
+        there = ObservedState(other.digest, case.get("version", 1), body)
     drift = drift_of(record, there)
     rules = [Ignore(rule["key"], rule.get("path", "")) for rule in case.get("ignore", [])]
-    return None if drift is None else minded(drift, record.body, rules)
+    return None if drift is None else without_ignored(drift, record.body, rules)
 
 
 @pytest.mark.parametrize("case", cases("planning/drift.yaml"))
 def test_drift_is_what_its_case_says(case: dict[str, Any]) -> None:
     drift = _drift(case)
-    assert ("" if drift is None else said(drift)) == case["says"]
+    assert ("" if drift is None else describe(drift)) == case["says"]
     if "back" in case:
         assert drift is not None
         assert [f"{change.path} {change.before} {change.after}" for change in drift.changes] == case["back"]
     if drift is not None:
-        assert unpacked(packed(drift)) == drift
+        assert unpacked(encode(drift)) == drift
 
 
 def test_the_snippet_lets_be_just_what_it_was_made_from() -> None:
     web, db = Key.parse("workload/shop/web"), Key.parse("secret/db")
     change = FieldChange('tags["it\'s"]', "a", "b", ChangeClass.IN_PLACE)
     drifts = [
-        Drift(web, "here", Deviation.CHANGED, "d", (change,)),
-        Drift(web, "there", Deviation.CHANGED, "d", (change,)),
-        Drift(db, "", Deviation.MISSING),
+        Drift(web, "here", DriftKind.CHANGED, "d", (change,)),
+        Drift(web, "there", DriftKind.CHANGED, "d", (change,)),
+        Drift(db, "", DriftKind.MISSING),
     ]
     assert snippet(drifts) == [
         "drift:",
@@ -75,7 +77,7 @@ def test_the_snippet_lets_be_just_what_it_was_made_from() -> None:
         "    - {key: secret/db}",
     ]
     rules = [Ignore("workload/shop/web", change.path), Ignore("secret/db")]
-    assert [minded(drift, b"{}", rules) for drift in drifts] == [None, None, None]
+    assert [without_ignored(drift, b"{}", rules) for drift in drifts] == [None, None, None]
     assert snippet([]) == []
 
 
@@ -93,4 +95,4 @@ def test_the_snippet_lets_be_just_what_it_was_made_from() -> None:
     ],
 )
 def test_a_path_covers_itself_and_what_is_below(path: str, field: str, covered: bool) -> None:
-    assert covers(path, field) is covered
+    assert path_matches(path, field) is covered

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.key import Key, Kind
-from reconciler.model.resource import Bond, Reference, Resource
-from reconciler.planning.graph import ordered
-from reconciler.planning.inputs import Scope
+from reconciler.model.resource import Dependency, Reference, Resource
+from reconciler.planning.graph import order_steps
+from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Plan, Step, StepId
 from tests.engines.ledger import LedgerEngine
 from tests.pipeline.way import BASE, Way, placed
@@ -52,13 +52,13 @@ def test_depends_on_waits_for_every_location_and_for_health(tmp_path: Path) -> N
 
 
 def test_of_those_that_share_their_references_none_waits_for_itself() -> None:
-    shared = (Reference("workload/g/a", "/a"), Reference("workload/g/b", "/b", Bond.HEALTHY))
+    shared = (Reference("workload/g/a", "/a"), Reference("workload/g/b", "/b", Dependency.HEALTHY))
     keys = [Key(Kind.WORKLOAD, "g", name) for name in "abc"]
     desired = {key: Resource(key, "", b"{}", shared, "", 1, 0, "") for key in keys}
     engines = {"here": "recorded", "there": "recorded"}
-    scope = Scope("main", "", keys, desired, {}, {"g": tuple(engines)}, engines, 0, "acme")
+    scope = PlannerInput("main", "", keys, desired, {}, {"g": tuple(engines)}, engines, 0, "acme")
     steps = [Step(Action.CREATE, key, place, "recorded", 1, "", b"{}") for key in keys for place in engines]
-    found = {str(step.id): {str(other) for other in step.waits_for} for step in ordered(scope, steps)}
+    found = {str(step.id): {str(other) for other in step.waits_for} for step in order_steps(scope, steps)}
     everywhere = {"workload/g/b@here", "workload/g/b@there"}
     assert found["workload/g/a@here"] == everywhere
     assert found["workload/g/b@there"] == {"workload/g/a@there"}

@@ -87,7 +87,7 @@ def test_a_scan_comes_in_the_order_of_the_keys_of_the_applied_records(records: R
 def test_a_scan_goes_on_while_others_write(records: Records) -> None:
     seen = []
     for key, digest in loaded(records).desired.scan("main"):
-        records.pending.add_many("main", [key])
+        records.status_queue.add_many("main", [key])
         seen.append((key, digest))
     assert len(seen) == len(SHOP)
 

@@ -32,11 +32,11 @@ def test_the_last_look_is_remembered() -> None:
 
 
 def test_heals_count_for_an_hour_and_for_what_they_brought_back() -> None:
-    heals = Records.open(None).heals
-    heals.note(KEY, "there", "d1", AT)
-    heals.note(KEY, "here", "d2", AT)
+    heals = Records.open(None).heal_counts
+    heals.add(KEY, "there", "d1", AT)
+    heals.add(KEY, "here", "d2", AT)
     for second in (0.0, 10.0):
-        heals.note(KEY, "here", "d1", AT + second)
+        heals.add(KEY, "here", "d1", AT + second)
     assert heals.count(KEY, "here", "d1", AT + 10) == 2
     assert heals.count(KEY, "here", "d1", AT + HOUR) == 1
     assert heals.count(KEY, "here", "d1", AT + HOUR + 10) == 0
@@ -44,10 +44,10 @@ def test_heals_count_for_an_hour_and_for_what_they_brought_back() -> None:
 
 
 def test_a_clock_that_was_put_back_makes_no_fight_of_old_heals() -> None:
-    heals = Records.open(None).heals
-    heals.note(KEY, "here", "d1", AT + 7200)
+    heals = Records.open(None).heal_counts
+    heals.add(KEY, "here", "d1", AT + 7200)
     assert heals.count(KEY, "here", "d1", AT) == 0
-    heals.note(KEY, "here", "d1", AT)
+    heals.add(KEY, "here", "d1", AT)
     assert heals.count(KEY, "here", "d1", AT + 7200) == 0
     assert heals.count(KEY, "here", "d1", AT) == 1
 
@@ -55,9 +55,9 @@ def test_a_clock_that_was_put_back_makes_no_fight_of_old_heals() -> None:
 def test_what_is_forgotten_is_counted_anew_and_fought_over_no_more() -> None:
     records = Records.open(None)
     records.drifts.put_many([DriftRow(KEY, "here", "main", AT, b"{}", fought=True)])
-    records.heals.note(KEY, "here", "d1", AT)
-    records.heals.note("workload/shop/other", "here", "d1", AT)
-    assert records.heals.forget(KEY) == 2
+    records.heal_counts.add(KEY, "here", "d1", AT)
+    records.heal_counts.add("workload/shop/other", "here", "d1", AT)
+    assert records.heal_counts.forget(KEY) == 2
     assert [row.fought for row in records.drifts.all()] == [False]
-    assert records.heals.count("workload/shop/other", "here", "d1", AT) == 1
-    assert records.heals.forget(KEY) == 0
+    assert records.heal_counts.count("workload/shop/other", "here", "d1", AT) == 1
+    assert records.heal_counts.forget(KEY) == 0

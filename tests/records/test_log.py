@@ -33,13 +33,13 @@ def held(records: Records) -> bool:
 
 
 def test_settling_brings_much_that_was_written_into_the_file(path: Path, records: Records, tmp_path: Path) -> None:
-    records.blobs.put_many([("first", b"one")])
-    assert not records.unsettled()
+    records.documents.put_many([("first", b"one")])
+    assert not records.needs_checkpoint()
     few = blobs_in(path, tmp_path)
-    records.blobs.put_many([(f"{number:040x}", b"more") for number in range(SETTLED)])
-    assert records.unsettled()
-    records.settle()
-    assert not records.unsettled()
+    records.documents.put_many([(f"{number:040x}", b"more") for number in range(SETTLED)])
+    assert records.needs_checkpoint()
+    records.checkpoint()
+    assert not records.needs_checkpoint()
     assert (few, blobs_in(path, tmp_path)) == (0, SETTLED + 1)
 
 
@@ -48,11 +48,11 @@ def test_settling_waits_for_nobody_and_is_made_up_for(path: Path, records: Recor
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM blobs").fetchone()
-        records.blobs.put_many(many)
-        records.settle()
+        records.documents.put_many(many)
+        records.checkpoint()
         held_up = blobs_in(path, tmp_path)
-    records.blobs.put_many(many)
-    records.settle()
+    records.documents.put_many(many)
+    records.checkpoint()
     assert (held_up, blobs_in(path, tmp_path)) == (0, SETTLED)
 
 
@@ -68,8 +68,8 @@ def test_what_is_written_in_a_snapshot_is_committed_and_the_next_moment_is_read(
     with closing(Records.open(path)) as other, records.snapshot():
         assert not held(records)
         hold(other)
-        records.blobs.put_many([("first", b"one")])
-        assert other.blobs.get("first") == b"one"
+        records.documents.put_many([("first", b"one")])
+        assert other.documents.get("first") == b"one"
         assert held(records)
         records.pins.remove("main")
         assert not held(other)

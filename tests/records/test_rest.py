@@ -30,39 +30,43 @@ def test_a_source_that_is_forgotten_is_loaded_from_nothing(records: Records) -> 
 
 
 def test_another_decoder_empties_the_cache_and_the_same_one_keeps_it(records: Records) -> None:
-    records.blobs.use("reader 1", keep=True)
-    records.blobs.put_many([("a", b"1"), ("b", b"2")])
-    records.blobs.use("reader 1", keep=True)
-    assert records.blobs.get_many(["b", "a", "c"]) == {"a": b"1", "b": b"2"}
-    records.blobs.use("reader 2", keep=True)
-    assert records.blobs.get_many(["a", "b"]) == {}
+    records.documents.use("reader 1", keep=True)
+    records.documents.put_many([("a", b"1"), ("b", b"2")])
+    records.documents.use("reader 1", keep=True)
+    assert records.documents.get_many(["b", "a", "c"]) == {"a": b"1", "b": b"2"}
+    records.documents.use("reader 2", keep=True)
+    assert records.documents.get_many(["a", "b"]) == {}
 
 
 def test_who_may_not_empty_the_cache_gets_nothing_that_another_decoder_made(records: Records) -> None:
-    records.blobs.use("reader 1", keep=True)
-    records.blobs.put_many([("a", b"1")])
-    records.blobs.use("reader 2", keep=False)
-    assert records.blobs.get_many(["a"]) == {}
-    records.blobs.use("reader 1", keep=False)
-    assert records.blobs.get_many(["a"]) == {"a": b"1"}
+    records.documents.use("reader 1", keep=True)
+    records.documents.put_many([("a", b"1")])
+    records.documents.use("reader 2", keep=False)
+    assert records.documents.get_many(["a"]) == {}
+    records.documents.use("reader 1", keep=False)
+    assert records.documents.get_many(["a"]) == {"a": b"1"}
 
 
 def test_the_cache_keeps_the_blobs_that_something_desired_comes_from(records: Records) -> None:
     records.desired.replace("main", [], [entry("gvc/shop", "shop.yaml")])
-    records.blobs.put_many([("blob of shop.yaml", b"1"), ("old", b"2")])
-    assert records.blobs.sweep() == 1
-    assert records.blobs.get_many(["blob of shop.yaml", "old"]) == {"blob of shop.yaml": b"1"}
+    records.documents.put_many([("blob of shop.yaml", b"1"), ("old", b"2")])
+    assert records.documents.sweep() == 1
+    assert records.documents.get_many(["blob of shop.yaml", "old"]) == {"blob of shop.yaml": b"1"}
 
 
 def test_a_seal_lives_as_long_as_it_is_desired_or_applied(records: Records) -> None:
     records.desired.replace("main", [], [entry("secret/db", "db.yaml", digest="new")])
     records.applied.put(record("secret/db", digest="old"))
     for digest in ("oldest", "old", "new"):
-        records.seals.put(Key.parse("secret/db"), digest, digest.encode())
-    assert records.seals.sweep() == 1
-    assert [records.seals.get("secret/db", digest) for digest in ("oldest", "old", "new")] == [None, b"old", b"new"]
+        records.secret_data.put(Key.parse("secret/db"), digest, digest.encode())
+    assert records.secret_data.sweep() == 1
+    assert [records.secret_data.get("secret/db", digest) for digest in ("oldest", "old", "new")] == [
+        None,
+        b"old",
+        b"new",
+    ]
     records.applied.put(record("secret/db", digest="new"))
-    assert records.seals.sweep() == 1
+    assert records.secret_data.sweep() == 1
 
 
 CANARY = b"correct horse battery staple"
@@ -70,7 +74,7 @@ CANARY = b"correct horse battery staple"
 
 def test_the_data_of_secrets_is_in_no_other_table(path: Path, records: Records) -> None:
     records.desired.replace("main", [], [entry("secret/db", "db.yaml")])
-    records.seals.put("secret/db", "d1", b'{"password":"' + CANARY + b'"}')
+    records.secret_data.put("secret/db", "d1", b'{"password":"' + CANARY + b'"}')
     records.applied.put(record("secret/db"))
     raw = sqlite3.connect(path)
     tables = [name for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -80,8 +84,8 @@ def test_the_data_of_secrets_is_in_no_other_table(path: Path, records: Records) 
 
 
 def test_nothing_is_left_in_the_file_of_a_seal_that_was_swept(path: Path, records: Records) -> None:
-    records.seals.put("secret/db", "d1", CANARY)
-    records.seals.sweep()
+    records.secret_data.put("secret/db", "d1", CANARY)
+    records.secret_data.sweep()
     records.close()
     assert CANARY not in path.read_bytes()
 
@@ -221,22 +225,22 @@ def test_the_digest_of_a_plan_leads_to_what_it_holds(records: Records) -> None:
 
 
 def test_a_key_added_while_its_status_is_written_is_written_again(records: Records) -> None:
-    records.pending.add_many("main", ["gvc/b", "gvc/a"])
-    taken = records.pending.take("main")
+    records.status_queue.add_many("main", ["gvc/b", "gvc/a"])
+    taken = records.status_queue.take("main")
     assert taken.keys == ["gvc/a", "gvc/b"]
-    records.pending.add_many("main", [Key.parse("gvc/a")])
-    records.pending.clear("main", taken.keys, taken.upto)
-    assert records.pending.take("main").keys == ["gvc/a"]
-    assert records.pending.count("main") == 1
+    records.status_queue.add_many("main", [Key.parse("gvc/a")])
+    records.status_queue.clear("main", taken.keys, taken.upto)
+    assert records.status_queue.take("main").keys == ["gvc/a"]
+    assert records.status_queue.count("main") == 1
 
 
 def test_a_number_that_was_cleared_is_never_given_out_again(records: Records) -> None:
-    records.pending.add_many("main", ["gvc/a"])
-    taken = records.pending.take("main")
-    records.pending.clear("main", taken.keys, taken.upto)
-    records.pending.add_many("main", ["gvc/a"])
-    records.pending.clear("main", taken.keys, taken.upto)
-    assert records.pending.take("main").keys == ["gvc/a"]
+    records.status_queue.add_many("main", ["gvc/a"])
+    taken = records.status_queue.take("main")
+    records.status_queue.clear("main", taken.keys, taken.upto)
+    records.status_queue.add_many("main", ["gvc/a"])
+    records.status_queue.clear("main", taken.keys, taken.upto)
+    assert records.status_queue.take("main").keys == ["gvc/a"]
 
 
 PENDING = st.lists(st.one_of(st.sampled_from("abc"), st.sampled_from(["take", "clear"])), max_size=30)
@@ -248,18 +252,18 @@ def test_no_key_is_lost_however_adding_and_writing_mix(moves: list[str]) -> None
     records = Records.open(None)
     changed: dict[str, int] = {}
     written: dict[str, int] = {}
-    taken, seen = records.pending.take("main"), dict(changed)
+    taken, seen = records.status_queue.take("main"), dict(changed)
     for move in moves:
         if move == "take":
-            taken, seen = records.pending.take("main"), dict(changed)
+            taken, seen = records.status_queue.take("main"), dict(changed)
         elif move == "clear":
-            records.pending.clear("main", taken.keys, taken.upto)
+            records.status_queue.clear("main", taken.keys, taken.upto)
             written |= {key: seen[key[-1]] for key in taken.keys}
         else:
             changed[move] = changed.get(move, 0) + 1
-            records.pending.add_many("main", [f"gvc/{move}"])
+            records.status_queue.add_many("main", [f"gvc/{move}"])
     behind = [f"gvc/{name}" for name, number in sorted(changed.items()) if written.get(f"gvc/{name}", 0) < number]
-    assert records.pending.take("main").keys == behind
+    assert records.status_queue.take("main").keys == behind
     records.close()
 
 
@@ -281,8 +285,8 @@ def test_secrets_without_data_are_found_without_looking_at_all_else(records: Rec
     others = [entry(f"workload/shop/w{number}", f"{number}.yaml") for number in range(5000)]
     records.desired.replace("main", [], [*secrets, *others])
     records.desired.replace("other", [], [entry("secret/theirs", "t.yaml", source="other")])
-    records.seals.put("secret/kept", "d1", b"{}")
-    assert records.seals.missing("main") == ["secret/led"]
+    records.secret_data.put("secret/kept", "d1", b"{}")
+    assert records.secret_data.missing("main") == ["secret/led"]
 
     def seconds(question: Callable[[], object]) -> float:
         began = time.perf_counter()
@@ -290,4 +294,4 @@ def test_secrets_without_data_are_found_without_looking_at_all_else(records: Rec
         return time.perf_counter() - began
 
     all_else = min(seconds(lambda: records.desired.paths_below("main", "")) for _ in range(5))
-    assert min(seconds(lambda: records.seals.missing("main")) for _ in range(5)) < all_else / 5
+    assert min(seconds(lambda: records.secret_data.missing("main")) for _ in range(5)) < all_else / 5

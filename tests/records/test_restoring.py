@@ -16,7 +16,7 @@ import pytest
 
 from reconciler.daemon.lock import StateLock
 from reconciler.errors import DiskFull, RecordsError, RefusedError
-from reconciler.records.backup import checked, restore, stock_of
+from reconciler.records.backup import checked, restore, summarize
 from reconciler.records.migrations import MIGRATIONS
 from reconciler.records.store import Records
 from tests.records.samples import record
@@ -84,8 +84,8 @@ def test_records_become_what_the_backup_holds(path: Path, records: Records, back
     assert aside is not None
     assert keys(aside) == ["gvc/new"]
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(aside.stat().st_mode) == 0o600
-    assert stock_of(path).resources == 1
-    assert stock_of(path).last_run == 500.0
+    assert summarize(path).resources == 1
+    assert summarize(path).last_run == 500.0
 
 
 def test_a_second_restore_keeps_what_the_first_one_kept(path: Path, records: Records, backup: Path) -> None:

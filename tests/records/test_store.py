@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import DiskFull, RecordsError
-from reconciler.model.resource import Bond, Reference
+from reconciler.model.resource import Dependency, Reference
 from reconciler.records.database import Database, migrate
 from reconciler.records.migrations import MIGRATIONS
 from reconciler.records.store import Records
@@ -28,7 +28,10 @@ def mode(path: Path) -> int:
 
 def test_what_was_written_is_there_after_a_restart(path: Path) -> None:
     row = SourceRow("main", "main", "c1", "t1", "all", "Ann", "Say hello", 99)
-    references = (Reference("gvc/shop", "/gvc", Bond.HEALTHY), Reference("/org/x/secret/y", "/spec", Bond.NONE))
+    references = (
+        Reference("gvc/shop", "/gvc", Dependency.HEALTHY),
+        Reference("/org/x/secret/y", "/spec", Dependency.NONE),
+    )
     entry = Entry("workload/shop/api", "main", "shop/api.yaml", 2, 17, "b1", "d1", references)
     records = Records.open(path)
     key = records.secret_key
@@ -38,7 +41,7 @@ def test_what_was_written_is_there_after_a_restart(path: Path) -> None:
     records.failures.put(failure("workload/shop/api", "aws"))
     ids = records.journal.begin(4, [("workload/shop/api", "aws", "create", b"\x01")])
     records.events.add_many([event("workload/shop/api")])
-    records.pending.add_many("main", ["workload/shop/api"])
+    records.status_queue.add_many("main", ["workload/shop/api"])
     records.close()
     again = Records.open(path)
     assert again.secret_key == key
@@ -51,12 +54,12 @@ def test_what_was_written_is_there_after_a_restart(path: Path) -> None:
         (ids[0], 4, "workload/shop/api", "aws", "create", b"\x01")
     ]
     assert [e.message for e in again.events.list()] == ["as asked"]
-    assert again.pending.take("main").keys == ["workload/shop/api"]
+    assert again.status_queue.take("main").keys == ["workload/shop/api"]
     again.close()
 
 
 def test_only_the_owner_may_read_the_file_and_what_sqlite_puts_beside_it(path: Path, records: Records) -> None:
-    records.pending.add_many("main", ["gvc/shop"])
+    records.status_queue.add_many("main", ["gvc/shop"])
     assert mode(path.parent) == 0o700
     assert {file.name: mode(file) for file in path.parent.iterdir()} == {
         path.name: 0o600,
@@ -75,7 +78,7 @@ def test_only_what_can_be_done_again_is_not_synced_and_what_follows_it_is(record
         return int(records._database.value("PRAGMA synchronous"))
 
     with records.repeatable():
-        records.pending.add_many("main", ["gvc/shop"])
+        records.status_queue.add_many("main", ["gvc/shop"])
         assert level() == 1
     assert level() == 2
     with records.transaction(), records.repeatable():
@@ -175,10 +178,10 @@ import sys
 from pathlib import Path
 from reconciler.records.store import Records
 records = Records.open(Path(sys.argv[1]))
-records.pending.add_many("main", ["gvc/committed"])
+records.status_queue.add_many("main", ["gvc/committed"])
 records._database.write("PRAGMA cache_size = 10")  # so that pages are spilled into the log before the commit
 with records.transaction():
-    records.pending.add_many("main", [f"gvc/lost-{n}" for n in range(100000)])
+    records.status_queue.add_many("main", [f"gvc/lost-{n}" for n in range(100000)])
     print("in it", flush=True)
     sys.stdin.read()
 """
@@ -197,8 +200,8 @@ def test_a_kill_in_mid_transaction_leaves_the_last_committed_state(path: Path) -
     child.stdin.close()
     child.stdout.close()
     records = Records.open(path)
-    assert records.pending.take("main").keys == ["gvc/committed"]
-    records.pending.add_many("main", ["gvc/next"])
+    assert records.status_queue.take("main").keys == ["gvc/committed"]
+    records.status_queue.add_many("main", ["gvc/next"])
     records.close()
 
 
@@ -235,8 +238,8 @@ def test_an_error_that_was_swallowed_does_not_commit_the_half(records: Records) 
 def fill(records: Records) -> None:
     for n in range(1000):
         with records.transaction():
-            records.pending.add_many("main", [f"gvc/g{n}"])
-            records.blobs.put_many([(str(n), bytes(20_000))])
+            records.status_queue.add_many("main", [f"gvc/g{n}"])
+            records.documents.put_many([(str(n), bytes(20_000))])
 
 
 def test_a_full_disk_says_so_loses_nothing_and_goes_on_when_there_is_room(path: Path, records: Records) -> None:
@@ -244,14 +247,14 @@ def test_a_full_disk_says_so_loses_nothing_and_goes_on_when_there_is_room(path: 
     with pytest.raises(DiskFull, match="the disk is full") as caught:
         fill(records)
     assert caught.value.reason == "DiskFull"
-    keys = records.pending.take("main").keys
+    keys = records.status_queue.take("main").keys
     assert 0 < len(keys) < 20
-    assert len(records.blobs.get_many(map(str, range(1000)))) == len(keys)
+    assert len(records.documents.get_many(map(str, range(1000)))) == len(keys)
     records._database.write("PRAGMA max_page_count = 1000000")
-    records.pending.add_many("main", ["gvc/after"])
+    records.status_queue.add_many("main", ["gvc/after"])
     records.close()
     again = Records.open(path)
-    assert again.pending.count("main") == len(keys) + 1
+    assert again.status_queue.count("main") == len(keys) + 1
     again.close()
 
 
@@ -289,7 +292,7 @@ def test_a_backup_that_cannot_be_written_leaves_the_older_one(records: Records, 
 
 def test_the_log_beside_the_file_stays_bounded(path: Path, records: Records) -> None:
     for _ in range(160):
-        records.blobs.put_many([("same", bytes(1 << 20))])
+        records.documents.put_many([("same", bytes(1 << 20))])
     assert path.with_name(f"{path.name}-wal").stat().st_size < 80 << 20
 
 

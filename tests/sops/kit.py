@@ -13,7 +13,7 @@ import pytest
 from reconciler.documents.reader import read
 from reconciler.sops.decrypt import open_all
 from reconciler.sops.keys import Keyring
-from reconciler.sops.result import Opened
+from reconciler.sops.result import DecryptedDocument
 
 CASES = Path(__file__).parent.parent / "cases" / "sops"
 FILES = sorted((CASES / "files").glob("*.yaml"))
@@ -29,7 +29,7 @@ def keyring(*names: str, required: bool = False) -> Keyring:
     return Keyring(tuple((CASES / f"{name}.txt").read_text() for name in names), required=required)
 
 
-def opened(raw: bytes, ring: Keyring) -> dict[int, Opened]:
+def opened(raw: bytes, ring: Keyring) -> dict[int, DecryptedDocument]:
     """The encrypted documents of a file."""
     return open_all(raw, read(raw), ring)
 

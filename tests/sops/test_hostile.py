@@ -9,14 +9,14 @@ import pytest
 
 from reconciler.documents.writer import written
 from reconciler.manifests.decoder import decode
-from reconciler.manifests.normalize import Dialect
-from reconciler.sops.cipher import Broken, bound_to, closed, opened, parsed
-from reconciler.sops.decrypt import Group, Revealed, mac_of
+from reconciler.manifests.normalize import ManifestContext
+from reconciler.sops.cipher import DecryptionFailed, additional_data, decrypt_value, encrypt_value, parsed
+from reconciler.sops.decrypt import Group, Revealed, compute_mac
 from reconciler.sops.metadata import FormatError, covering, metadata_of
 from tests.sops.kit import CASES, FILES, keyring
 from tests.sops.kit import opened as documents
 
-DIALECTS = [Dialect("acme", secret_key=b"k", keyring=keyring("identity", required=required), secrets="any")
+DIALECTS = [ManifestContext("acme", secret_key=b"k", keyring=keyring("identity", required=required), secrets="any")
             for required in (True, False)]  # fmt: skip
 WORDS = (
     "\n|  |- |: |sops:|ENC[|<<: {a: b}\n|&a |*a|---\n|data:\n|kind: secret\n|!!str |\"|'|{|}|~|age: 1\n|mac: x\n|"
@@ -43,18 +43,18 @@ def test_no_change_of_a_file_fails_or_tells_a_secret(seed: int) -> None:
 @pytest.mark.parametrize("text", ["9" * 30, "-" + "9" * 30, "9" * 5000, "x", ""])
 def test_numbers_beyond_64_bits_are_no_values(text: str) -> None:
     key = bytes(32)
-    sealed = parsed(closed(f"{text} ", key, b"a:", kind="int"))
+    sealed = parsed(encrypt_value(f"{text} ", key, b"a:", kind="int"))
     assert sealed is not None
-    with pytest.raises(Broken):
-        opened(sealed, key, b"a:")
+    with pytest.raises(DecryptionFailed):
+        decrypt_value(sealed, key, b"a:")
 
 
 @pytest.mark.parametrize(("text", "kind"), [("nan", "float"), ("1e999", "float"), ("yes", "bool"), ("x", "list")])
 def test_odd_types_are_no_values(text: str, kind: str) -> None:
-    sealed = parsed(closed(text, bytes(32), b"a:", kind=kind))
+    sealed = parsed(encrypt_value(text, bytes(32), b"a:", kind=kind))
     assert sealed is not None
-    with pytest.raises(Broken):
-        opened(sealed, bytes(32), b"a:")
+    with pytest.raises(DecryptionFailed):
+        decrypt_value(sealed, bytes(32), b"a:")
 
 
 SHORT = "ENC[AES256_GCM,data:QQ==,iv:QQ==,tag:QQ==,type:str]"
@@ -72,8 +72,8 @@ def test_an_iv_or_tag_of_another_length_opens_nothing() -> None:
     ):
         sealed = parsed(text)
         assert sealed is not None
-        with pytest.raises(Broken):
-            opened(sealed, bytes(32), b"a:")
+        with pytest.raises(DecryptionFailed):
+            decrypt_value(sealed, bytes(32), b"a:")
 
 
 def test_patterns_take_time_that_grows_with_the_name_only() -> None:
@@ -97,17 +97,22 @@ def resealed(field: str, mac: str = "") -> bytes:
     """A secret whose ``field`` holds DEL, encrypted as SOPS would do it, under the right ``mac`` or another one."""
     from reconciler.documents.reader import read
     from reconciler.sops.keys import new_key, wrapped
-    from reconciler.sops.layout import parts
+    from reconciler.sops.layout import layout_of
     from reconciler.sops.metadata import Metadata
 
     recipient = (CASES / "identity.txt").read_text().split("public key: ")[1].split("\n")[0]
     key, moment = new_key(), "2026-01-02T03:04:05Z"
-    value = {"kind": "secret", "name": "db", "type": "docker", field: closed("a\x7fb", key, bound_to([field]))}
+    value = {
+        "kind": "secret",
+        "name": "db",
+        "type": "docker",
+        field: encrypt_value("a\x7fb", key, additional_data([field])),
+    }
     metadata = Metadata(wrapped(key, [recipient]), moment, "", "encrypted_regex", f"^{field}$")
     (document,) = read(written(value).encode()).documents
-    group = Group(metadata, [(document, parts(written(value).encode())[0])])
-    mac = mac or mac_of(group, Revealed({(0, (field,)): "a\x7fb"}, {}))
-    sealed = Metadata(metadata.keys, moment, closed(mac, key, moment.encode()), metadata.rule, metadata.pattern)
+    group = Group(metadata, [(document, layout_of(written(value).encode())[0])])
+    mac = mac or compute_mac(group, Revealed({(0, (field,)): "a\x7fb"}, {}))
+    sealed = Metadata(metadata.keys, moment, encrypt_value(mac, key, moment.encode()), metadata.rule, metadata.pattern)
     return written({**value, **sealed.written()}).encode()
 
 

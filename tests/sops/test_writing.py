@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.documents.reader import read
 from reconciler.documents.writer import written
-from reconciler.sops.encrypt import Manner, WritingError, disclose, encrypt, rotate, seal_again
+from reconciler.sops.encrypt import EncryptionRules, WritingError, decrypt_file, encrypt, reencrypt, rotate
 from reconciler.sops.keys import Keyring, KeyringError
 from tests.sops.kit import CASES, FILES, MOMENT, fresh, needs_sops, opened, sops
 
@@ -64,8 +64,13 @@ type: opaque
 data:
     payload: last
     # the end"""
-MANNERS = [Manner(), Manner("unencrypted_suffix", "_unencrypted"), Manner("encrypted_suffix", "a"),
-           Manner("unencrypted_regex", "^(kind|name|type)$"), Manner("encrypted_regex", "^data$", True)]  # fmt: skip
+MANNERS = [
+    EncryptionRules(),
+    EncryptionRules("unencrypted_suffix", "_unencrypted"),
+    EncryptionRules("encrypted_suffix", "a"),
+    EncryptionRules("unencrypted_regex", "^(kind|name|type)$"),
+    EncryptionRules("encrypted_regex", "^data$", True),
+]
 
 
 def values(raw: bytes) -> list[dict[str, object]]:
@@ -81,31 +86,31 @@ def without_tags(raw: bytes) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("manner", MANNERS, ids=str)
-def test_a_file_comes_back_as_it_was(manner: Manner) -> None:
+def test_a_file_comes_back_as_it_was(manner: EncryptionRules) -> None:
     identity, recipient = fresh()
     raw = encrypt(ODD.encode(), [recipient], manner, MOMENT)
     found = opened(raw, Keyring((identity,)))
     assert [each.value for each in found.values()] == values(ODD.encode())
     assert not any(each.troubles for each in found.values())
-    shown = disclose(raw, Keyring((identity,)))
+    shown = decrypt_file(raw, Keyring((identity,)))
     assert values(shown.text) == values(ODD.encode())
     assert re.findall("#.*", shown.text.decode()) == re.findall("#.*", ODD)
 
 
 @pytest.mark.parametrize("secret", ["correct horse", "to hide", "beside", "number", "below", "the end", "line 1", "🎉"])
 def test_nothing_that_is_to_be_hidden_can_be_read(secret: str) -> None:
-    assert secret not in encrypt(ODD.encode(), [fresh()[1]], Manner(), MOMENT).decode()
+    assert secret not in encrypt(ODD.encode(), [fresh()[1]], EncryptionRules(), MOMENT).decode()
 
 
 def test_lines_that_are_not_encrypted_stay_as_they_are() -> None:
-    raw = encrypt(ODD.encode(), [fresh()[1]], Manner(), MOMENT).decode()
+    raw = encrypt(ODD.encode(), [fresh()[1]], EncryptionRules(), MOMENT).decode()
     for line in ("name: db   # its name", "tags: {since: 2020-01-02, version: 1.10}", "data:   # all of it", "# after"):
         assert f"\n{line}\n" in raw
 
 
 @needs_sops
 @pytest.mark.parametrize("manner", MANNERS, ids=str)
-def test_a_real_sops_opens_what_is_written(manner: Manner, tmp_path: Path) -> None:
+def test_a_real_sops_opens_what_is_written(manner: EncryptionRules, tmp_path: Path) -> None:
     identity, recipient = fresh()
     (tmp_path / "file.yaml").write_bytes(encrypt(ODD.encode(), [recipient, fresh()[1]], manner, MOMENT))
     told = sops(tmp_path, identity, "decrypt", "file.yaml")
@@ -117,7 +122,7 @@ def test_a_real_sops_opens_what_is_written(manner: Manner, tmp_path: Path) -> No
 @needs_sops
 def test_a_real_sops_finds_what_was_changed(tmp_path: Path) -> None:
     identity, recipient = fresh()
-    raw = encrypt(ODD.encode(), [recipient], Manner(), MOMENT)
+    raw = encrypt(ODD.encode(), [recipient], EncryptionRules(), MOMENT)
     (tmp_path / "file.yaml").write_bytes(raw.replace(b"name: two", b"name: tow"))
     assert b"MAC mismatch" in sops(tmp_path, identity, "decrypt", "file.yaml").stderr
 
@@ -127,8 +132,8 @@ def test_what_a_real_sops_wrote_can_be_edited_and_rotated(tmp_path: Path) -> Non
     identity, recipient = fresh()
     (tmp_path / "plain.yaml").write_text((CASES / "plain.yaml").read_text())
     raw = sops(tmp_path, identity, "encrypt", "--age", recipient, "--encrypted-regex", "^data$", "plain.yaml").stdout
-    shown = disclose(raw, Keyring((identity,)))
-    edited = seal_again(shown, shown.text.replace(b"correct horse", b"battery"), LATER)
+    shown = decrypt_file(raw, Keyring((identity,)))
+    edited = reencrypt(shown, shown.text.replace(b"correct horse", b"battery"), LATER)
     other, its_recipient = fresh()
     (tmp_path / "file.yaml").write_bytes(rotate(edited, Keyring((identity,)), [its_recipient], [recipient], LATER))
     told = sops(tmp_path, other, "decrypt", "file.yaml")
@@ -151,9 +156,9 @@ def test_any_values_survive(data: dict[str, object], whole: bool) -> None:
     raw = encrypt(source, [recipient], MANNERS[whole], MOMENT)
     (found,) = opened(raw, Keyring((identity,))).values()
     assert (found.value, found.troubles) == (before[0], ())
-    shown = disclose(raw, Keyring((identity,)))
+    shown = decrypt_file(raw, Keyring((identity,)))
     assert values(shown.text) == before
-    assert values(disclose(seal_again(shown, shown.text, LATER), Keyring((identity,))).text) == before
+    assert values(decrypt_file(reencrypt(shown, shown.text, LATER), Keyring((identity,))).text) == before
 
 
 IDENTITY = fresh()
@@ -161,9 +166,9 @@ IDENTITY = fresh()
 
 def test_an_edit_changes_only_what_was_changed() -> None:
     identity, recipient = fresh()
-    raw = encrypt(ODD.encode(), [recipient], Manner(), MOMENT)
-    shown = disclose(raw, Keyring((identity,)))
-    again = seal_again(shown, shown.text.replace(b"correct horse", b"battery"), LATER)
+    raw = encrypt(ODD.encode(), [recipient], EncryptionRules(), MOMENT)
+    shown = decrypt_file(raw, Keyring((identity,)))
+    again = reencrypt(shown, shown.text.replace(b"correct horse", b"battery"), LATER)
     pairs = zip(raw.decode().splitlines(), again.decode().splitlines(), strict=True)
     changed = [old.split(":")[0].strip() for old, new in pairs if old != new]
     assert changed == ["password"] + ["lastmodified", "mac"] * 3
@@ -173,20 +178,20 @@ def test_an_edit_changes_only_what_was_changed() -> None:
                                   and "comment" not in path.stem], ids=lambda path: path.stem)  # fmt: skip
 def test_what_sops_wrote_is_shown_and_sealed_again(path: Path) -> None:
     identity = (CASES / "identity.txt").read_text()
-    shown = disclose(path.read_bytes(), Keyring((identity,)))
+    shown = decrypt_file(path.read_bytes(), Keyring((identity,)))
     assert b"ENC[" not in shown.text
-    again = seal_again(shown, shown.text, LATER)
-    assert disclose(again, Keyring((identity,))).text == shown.text
+    again = reencrypt(shown, shown.text, LATER)
+    assert decrypt_file(again, Keyring((identity,))).text == shown.text
 
 
 def test_a_rotated_file_has_another_key_and_other_readers() -> None:
     (one, its), (other, others) = fresh(), fresh()
-    raw = encrypt(ODD.encode(), [its], Manner(), MOMENT)
+    raw = encrypt(ODD.encode(), [its], EncryptionRules(), MOMENT)
     rotated = rotate(raw, Keyring((one,)), [others], [its], LATER)
-    assert values(disclose(rotated, Keyring((other,))).text) == values(ODD.encode())
+    assert values(decrypt_file(rotated, Keyring((other,))).text) == values(ODD.encode())
     with pytest.raises(WritingError, match="none of those"):
-        disclose(rotated, Keyring((one,)))
-    assert disclose(raw, Keyring((one,))).key != disclose(rotated, Keyring((other,))).key
+        decrypt_file(rotated, Keyring((one,)))
+    assert decrypt_file(raw, Keyring((one,))).key != decrypt_file(rotated, Keyring((other,))).key
 
 
 @pytest.mark.parametrize(
@@ -197,18 +202,21 @@ def test_a_rotated_file_has_another_key_and_other_readers() -> None:
 )  # fmt: skip
 def test_what_cannot_be_encrypted_is_said(text: str, why: str) -> None:
     with pytest.raises(WritingError, match=why):
-        encrypt(text.encode(), [fresh()[1]], Manner(), MOMENT)
+        encrypt(text.encode(), [fresh()[1]], EncryptionRules(), MOMENT)
 
 
 def test_what_cannot_be_opened_or_rotated_is_said() -> None:
     identity, recipient = fresh()
-    raw = encrypt(b"kind: secret\ndata: {a: b}\n", [recipient], Manner(), MOMENT)
+    raw = encrypt(b"kind: secret\ndata: {a: b}\n", [recipient], EncryptionRules(), MOMENT)
     ring = Keyring((identity,))
-    for broken, why in ((raw.replace(b"kind: secret", b"kind: secrets"), "MAC"), (b"kind: secret", "not encrypted"),
-                        (raw + b"---\n" + encrypt(b"data: {a: b}\n", [recipient], Manner(), MOMENT), "one by one"),
-                        (raw.replace(b"ENC[", b"ENC(", 1), "data.a")):  # fmt: skip
+    for broken, why in (
+        (raw.replace(b"kind: secret", b"kind: secrets"), "MAC"),
+        (b"kind: secret", "not encrypted"),
+        (raw + b"---\n" + encrypt(b"data: {a: b}\n", [recipient], EncryptionRules(), MOMENT), "one by one"),
+        (raw.replace(b"ENC[", b"ENC(", 1), "data.a"),
+    ):
         with pytest.raises(WritingError, match=why):
-            disclose(broken, ring)
+            decrypt_file(broken, ring)
     with pytest.raises(WritingError, match="not encrypted for"):
         rotate(raw, ring, [], [fresh()[1]], LATER)
     with pytest.raises(WritingError, match="nobody could open"):

@@ -14,7 +14,7 @@ from reconciler.errors import SourceError
 from reconciler.model.finding import Finding
 from reconciler.model.revision import FileChange
 from reconciler.source import tree_diff
-from reconciler.source.file_filter import Selection
+from reconciler.source.file_filter import FileFilter
 from reconciler.source.source import Source
 from reconciler.source.tree_diff import Walk
 from tests.gitkit import File, GitRepo, Submodule, Symlink, git
@@ -90,16 +90,16 @@ def test_include_exclude_and_the_ignore_file_narrow_what_is_taken(made: Opener) 
     ],
 )
 def test_patterns_mean_what_they_mean_in_a_gitignore(pattern: str, path: str, covered: bool) -> None:
-    assert Selection(ignored=pattern.encode()).takes(path) is not covered
-    assert Selection(include=[pattern]).takes(path) is covered
+    assert FileFilter(ignored=pattern.encode()).matches(path) is not covered
+    assert FileFilter(include=[pattern]).matches(path) is covered
 
 
 def test_hostile_patterns_take_no_time_and_too_many_are_refused() -> None:
     began = time.perf_counter()
-    Selection(ignored=b"/".join([b"**"] * 200 + [b"*a" * 200])).takes("/".join(["a" * 200] * 60) + "/x.yaml")
+    FileFilter(ignored=b"/".join([b"**"] * 200 + [b"*a" * 200])).matches("/".join(["a" * 200] * 60) + "/x.yaml")
     assert time.perf_counter() - began < 1
     with pytest.raises(SourceError, match="too large"):
-        Selection(ignored=b"a\n" * 1000)
+        FileFilter(ignored=b"a\n" * 1000)
 
 
 def test_the_selection_changes_with_the_ignore_file_and_the_settings_only(repo: GitRepo, opener: Opener) -> None:
@@ -154,7 +154,7 @@ def test_a_finding_is_settled_when_the_entry_goes_or_becomes_a_file(repo: GitRep
     first = source.revision().tree
     repo.commit({"a.yaml": "a", "b.yaml": None, "c/d.yaml": Symlink("x")})
     comparison = source.repository.compare(first, source.revision().tree)
-    assert found(comparison.settled) == [("symlink", "a.yaml"), ("symlink", "b.yaml")]
+    assert found(comparison.resolved_findings) == [("symlink", "a.yaml"), ("symlink", "b.yaml")]
     assert found(comparison.findings) == [("symlink", "c/d.yaml")]
     assert [(change.path, bool(change.before), bool(change.after)) for change in comparison.changes] == [
         ("a.yaml", False, True),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reconciler.errors import SourceError
 from reconciler.status.branch import branch as branch_module
 from reconciler.status.branch.branch import StatusBranch, commit_status
-from reconciler.status.branch.trees import FEW, File, Unfolding
+from reconciler.status.branch.trees import FEW, File, LazyFiles
 from tests.gitkit import GitRepo
 
 BRANCH = "reconciler/status"
@@ -150,7 +150,7 @@ def test_files_that_are_made_on_the_way_land_though_another_writer_was_faster(re
             made.append(f"g/{n}.yaml")
             yield made[-1], b"1\n"
 
-    StatusBranch(repo.path, BRANCH).commit(Unfolding(files()), "many", 1)
+    StatusBranch(repo.path, BRANCH).commit(LazyFiles(files()), "many", 1)
     assert names(repo) == {*made, "other.yaml"}
     assert len(made) == FEW + 50
     assert repo.git("rev-list", "--count", BRANCH) == "2"

@@ -12,18 +12,26 @@ from hypothesis import strategies as st
 
 from reconciler.errors import SourceUnreachable
 from reconciler.model.record import Health
-from reconciler.status.conditions import Condition, Facts, Wait, conditions, of_error, ready, shortened
+from reconciler.status.conditions import (
+    Condition,
+    ResourceFacts,
+    WaitReason,
+    condition_from_error,
+    conditions,
+    ready,
+    truncate,
+)
 from reconciler.status.rollup import worst
 from tests.status.samples import API, SHOP, failure, record
 
-HELD = Wait("ApprovalRequired", "waits for approval: reconciler approve abc")
-KEPT = Wait("Kept", "no longer in Git, and not deleted: the tag platform/protected keeps it", kept=True)
+HELD = WaitReason("ApprovalRequired", "waits for approval: reconciler approve abc")
+KEPT = WaitReason("Kept", "no longer in Git, and not deleted: the tag platform/protected keeps it", kept=True)
 HERE, THERE = record(location="here"), record(location="there")
 
 
 def told(**facts: Any) -> dict[str, tuple[bool, str, str]]:
     known: dict[str, Any] = {"key": API, "source": "main", "digest": "d1"}
-    return {each.type: (each.status, each.reason, each.message) for each in conditions(Facts(**known | facts))}
+    return {each.type: (each.status, each.reason, each.message) for each in conditions(ResourceFacts(**known | facts))}
 
 
 def test_a_resource_is_ready_when_every_location_has_what_git_asks_for_and_is_well() -> None:
@@ -138,7 +146,7 @@ def test_of_what_is_gone_there_is_nothing_to_say() -> None:
 
 
 def test_an_error_becomes_a_condition_on_one_line_of_bounded_length() -> None:
-    found = of_error("SourceReachable", SourceUnreachable("no\nanswer " + "x" * 900))
+    found = condition_from_error("SourceReachable", SourceUnreachable("no\nanswer " + "x" * 900))
     assert (found.type, found.status, found.reason) == ("SourceReachable", False, "SourceUnreachable")
     assert found.message.startswith("no answer xxx")
     assert len(found.message) == 500
@@ -151,7 +159,7 @@ RECORDS = st.builds(
     health=st.sampled_from(Health),
 )
 FACTS = st.builds(
-    Facts,
+    ResourceFacts,
     key=st.just(API),
     source=st.just("main"),
     digest=st.sampled_from(["", "d1"]),
@@ -163,7 +171,7 @@ FACTS = st.builds(
 
 
 @given(FACTS)
-def test_conditions_never_contradict_each_other(facts: Facts) -> None:
+def test_conditions_never_contradict_each_other(facts: ResourceFacts) -> None:
     found: dict[str, Condition] = {each.type: each for each in conditions(facts)}
     assert bool(found) is facts.exists
     if not found:
@@ -183,9 +191,9 @@ def test_health_rolls_up_to_the_worst() -> None:
     for one, other in product(order, order):
         assert worst((one, other)) is order[min(order.index(one), order.index(other))]
     assert worst(()) is Health.UNKNOWN
-    gvc = Facts(SHOP, "main", "d1", records=(record(SHOP),), members=(Health.HEALTHY, Health.LOADING))
+    gvc = ResourceFacts(SHOP, "main", "d1", records=(record(SHOP),), members=(Health.HEALTHY, Health.LOADING))
     assert gvc.health is Health.LOADING
 
 
 def test_short_text_stays_as_it_is() -> None:
-    assert shortened("a  b\tc") == "a b c"
+    assert truncate("a  b\tc") == "a b c"

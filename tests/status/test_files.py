@@ -15,14 +15,14 @@ from reconciler.documents.reader import read
 from reconciler.documents.schema.validator import checker
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.record import Health
-from reconciler.status.conditions import Condition, Facts, Wait, conditions
+from reconciler.status.conditions import Condition, ResourceFacts, WaitReason, conditions
 from reconciler.status.overview import Overview, readme, run_file, unready_in
 from reconciler.status.render import resource_file, status_path
 from tests.status.samples import API, COMMIT, SHOP, deployment, failure, record
 
 GOLDEN = Path(__file__).parent / "golden"
 
-WELL = Facts(
+WELL = ResourceFacts(
     API,
     "main",
     "d1",
@@ -32,8 +32,10 @@ WELL = Facts(
         record(location="aws-us-west-2", version=2, state=deployment(1, 2, version=2), health=Health.LOADING),
     ),
 )
-GVC = Facts(SHOP, "main", "d1", "gvc.yaml", records=(record(SHOP, alias="a1b2c3d4e5f60"),), members=(Health.UNHEALTHY,))
-FAILED = Facts(
+GVC = ResourceFacts(
+    SHOP, "main", "d1", "gvc.yaml", records=(record(SHOP, alias="a1b2c3d4e5f60"),), members=(Health.UNHEALTHY,)
+)
+FAILED = ResourceFacts(
     API,
     "main",
     "d1",
@@ -41,13 +43,13 @@ FAILED = Facts(
     failures=(failure(retry=False, message='no image "shop/api:2"\n| not found\x07 <b>bold</b> [x](http://y)'),),
     unbound=("elsewhere",),
 )
-VOLUMES = Facts(
+VOLUMES = ResourceFacts(
     Key.parse("volumeset/shop/db"),
     "main",
     records=(
         record("volumeset/shop/db", "local", state=b'{"name": "local", "volumes": [{"index": 0}, {"index": 1}]}'),
     ),
-    wait=Wait("ApprovalRequired", "waits for approval, since it deletes volumes: reconciler approve abc"),
+    wait=WaitReason("ApprovalRequired", "waits for approval, since it deletes volumes: reconciler approve abc"),
 )
 COUNTS = {
     (Kind.GVC, Health.HEALTHY): 2,
@@ -96,7 +98,7 @@ def parsed(content: bytes, schema: str) -> Any:
 
 
 @pytest.mark.parametrize("facts", [WELL, GVC, FAILED, VOLUMES])
-def test_a_status_file_reads_back_as_its_schema_says(facts: Facts) -> None:
+def test_a_status_file_reads_back_as_its_schema_says(facts: ResourceFacts) -> None:
     found = parsed(resource_file(facts), "status")
     assert found["key"] == str(facts.key)
     assert found["health"] == facts.health
@@ -123,7 +125,7 @@ TEXT = st.text(st.characters(exclude_categories=[]), max_size=40)
 @given(TEXT, TEXT, TEXT, NAMES)
 def test_any_text_reads_back_and_stays_one_scalar(message: str, revision: str, path: str, name: str) -> None:
     found = record(Key(Kind.WORKLOAD, name, name), "here", revision=revision)
-    facts = Facts(found.key, "no", "d1", path, (found,), (failure(found.key, message=message),))
+    facts = ResourceFacts(found.key, "no", "d1", path, (found,), (failure(found.key, message=message),))
     value = parsed(resource_file(facts).replace(b'revision: ""', b'revision: "?"'), "status")
     assert value["source"] == "no"
     assert value["key"] == f"workload/{name}/{name}"
@@ -132,7 +134,7 @@ def test_any_text_reads_back_and_stays_one_scalar(message: str, revision: str, p
 
 @given(TEXT)
 def test_no_message_can_break_out_of_its_row(message: str) -> None:
-    facts = Facts(API, "main", "d1", failures=(failure(message=message),))
+    facts = ResourceFacts(API, "main", "d1", failures=(failure(message=message),))
     shown = readme(Overview("main", COMMIT, COUNTS, unready=1, not_ready=[facts])).decode(errors="replace")
     rows = [line for line in shown.split("\n") if line.startswith("| [")]
     assert len(rows) == 1
@@ -140,7 +142,7 @@ def test_no_message_can_break_out_of_its_row(message: str) -> None:
 
 
 def test_at_most_a_hundred_resources_are_listed_and_the_rest_is_counted() -> None:
-    many = [Facts(Key(Kind.SECRET, "", f"s{n}"), "main", "d1") for n in range(120)]
+    many = [ResourceFacts(Key(Kind.SECRET, "", f"s{n}"), "main", "d1") for n in range(120)]
     shown = readme(Overview("main", COMMIT, COUNTS, unready=500, not_ready=many)).decode()
     assert shown.count("(_org/secret/s") == 100
     assert shown.endswith("and 400 more\n")
@@ -168,12 +170,12 @@ def test_files_lie_by_gvc_and_kind(key: str, path: str) -> None:
 
 def test_nothing_of_a_body_is_shown() -> None:
     secret = record("secret/db", body=b'{"data": {"password": "hunter2"}}', state=b'{"data": "hunter2"}')
-    assert b"hunter2" not in resource_file(Facts(secret.key, "main", "d1", records=(secret,)))
+    assert b"hunter2" not in resource_file(ResourceFacts(secret.key, "main", "d1", records=(secret,)))
 
 
 def test_a_state_of_another_shape_is_left_out() -> None:
     odd = record(location="here", state=b'{"status": "fine", "volumes": 3}')
-    found = parsed(resource_file(Facts(API, "main", "d1", records=(odd,))), "status")
+    found = parsed(resource_file(ResourceFacts(API, "main", "d1", records=(odd,))), "status")
     assert found["locations"] == [{"location": "here", "engine": "recorded", "health": "Healthy", "version": 3}]
 
 
@@ -187,7 +189,7 @@ def test_a_hundred_thousand_files_take_seconds() -> None:
     assert best < 100e-6
 
 
-def _timed(facts: Facts) -> float:
+def _timed(facts: ResourceFacts) -> float:
     start = time.perf_counter()
     for _ in range(500):
         resource_file(facts)

@@ -17,7 +17,7 @@ from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import RecordsError
 from reconciler.model.key import Key
 from reconciler.model.record import Health
-from reconciler.planning.plan import Kept, StepId
+from reconciler.planning.plan import RetainedResource, StepId
 from reconciler.records.store import Records
 from reconciler.records.tables.sources import SourceRow
 from reconciler.settings import LocationSettings, Settings, SourceSettings, StatusSettings
@@ -26,8 +26,8 @@ from reconciler.source.source import Source, open_source
 from reconciler.source.url import Address
 from reconciler.status import waiting
 from reconciler.status.branch.trees import FEW
-from reconciler.status.facts import Gathering
-from reconciler.status.publisher import TOGETHER, StatusWriter
+from reconciler.status.facts import FactsReader
+from reconciler.status.publisher import TOGETHER, StatusPublisher
 from tests.fakeclock import FakeClock
 from tests.gitkit import GitRepo
 from tests.status.samples import entry, failure, record
@@ -47,10 +47,10 @@ class World:
         self.settled = SourceSettings(name="main", url=str(self.repo.path), branch="main", **source)
         self.source = open_source(self.settled, tmp_path / "state")
 
-    def writer(self, source: Source | None = None) -> StatusWriter:
+    def writer(self, source: Source | None = None) -> StatusPublisher:
         places = {"here": LocationSettings(engine="recorded")}
         settings = Settings("acme", (self.settled,), self.path / "state", locations=places)
-        return StatusWriter(self.records, source or self.source, settings, self.clock)
+        return StatusPublisher(self.records, source or self.source, settings, self.clock)
 
     def shop(self, workloads: int = 2) -> list[str]:
         """Apply a GVC and its workloads; their keys."""
@@ -63,7 +63,7 @@ class World:
         return keys
 
     def touch(self, *keys: str) -> None:
-        self.records.pending.add_many("main", keys)
+        self.records.status_queue.add_many("main", keys)
 
     def seen(self, key: str, health: Health, location: str = "here") -> None:
         self.records.applied.update_seen(key, location, health, b"{}")
@@ -109,7 +109,7 @@ def test_what_is_pending_is_written_at_once_and_no_longer_pending(world: World) 
         *("README.md", "reconciler.yaml", "_org/gvc/shop.yaml"),
         *("shop/workload/w0.yaml", "shop/workload/w1.yaml"),
     }
-    assert world.records.pending.count("main") == 0
+    assert world.records.status_queue.count("main") == 0
     assert writer.next_due() is None
     assert not writer.flush(force=True)
     assert world.conditions()["StatusPushed"] == (True, "Written")
@@ -203,10 +203,10 @@ def test_a_step_that_waits_says_for_what_until_it_is_done(world: World) -> None:
     world.shop()
     world.records.desired.replace("main", ["workload/shop/w0", "workload/shop/w1"], [])
     outcome = Outcome(StepId(Key.parse("workload/shop/w0"), "here"), Result.WAITING, "ApprovalRequired", "approve abc")
-    kept = Kept(Key.parse("workload/shop/w1"), "the tag platform/protected keeps it")
-    changed = waiting.remember(world.records, [outcome], [kept], 1.0)
+    kept = RetainedResource(Key.parse("workload/shop/w1"), "the tag platform/protected keeps it")
+    changed = waiting.save_wait_reasons(world.records, [outcome], [kept], 1.0)
     assert [str(key) for key in changed] == ["workload/shop/w0", "workload/shop/w1"]
-    assert waiting.remember(world.records, [outcome], [kept], 2.0) == []
+    assert waiting.save_wait_reasons(world.records, [outcome], [kept], 2.0) == []
     world.writer().flush()
     ready = {name: value(text)["conditions"][0] for name, text in world.files().items() if "workload" in name}
     assert ready["shop/workload/w0.yaml"]["reason"] == "ApprovalRequired"
@@ -214,8 +214,8 @@ def test_a_step_that_waits_says_for_what_until_it_is_done(world: World) -> None:
     assert value(world.files()["reconciler.yaml"])["notReady"] == 1
 
     done = msgspec.structs.replace(outcome, result=Result.APPLIED)
-    waiting.remember(world.records, [done], [], 3.0)
-    assert waiting.recall(world.records, outcome.id.key) is None
+    waiting.save_wait_reasons(world.records, [done], [], 3.0)
+    assert waiting.wait_reason(world.records, outcome.id.key) is None
 
 
 def test_a_location_that_nothing_is_bound_to_is_told(world: World) -> None:
@@ -271,7 +271,7 @@ def test_a_branch_that_cannot_be_written_is_a_condition_and_tried_again(world: W
     writer = world.writer()
     assert not writer.flush()
     assert world.conditions()["StatusPushed"] == (False, "SourceFailed")
-    assert world.records.pending.count("main") == 3
+    assert world.records.status_queue.count("main") == 3
     assert writer.next_due() == 30
     world.pass_time(700)
     assert not writer.flush()
@@ -324,16 +324,16 @@ def test_records_that_fail_while_files_are_made_leave_nothing_half_made_in_the_r
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.shop(FEW + 2 * TOGETHER)
-    read, times = Gathering.expect, count()
+    read, times = FactsReader.expect, count()
 
-    def failing(gathering: Gathering, keys: Iterable[Key]) -> None:
+    def failing(gathering: FactsReader, keys: Iterable[Key]) -> None:
         if next(times) == 1:
             raise RecordsError("the disk is full")
         read(gathering, keys)
 
     writer = world.writer()
     with monkeypatch.context() as patch:
-        patch.setattr(Gathering, "expect", failing)
+        patch.setattr(FactsReader, "expect", failing)
         with pytest.raises(RecordsError, match="the disk is full"):
             writer.flush()
     left = [path.name for path in world.repo.path.rglob("*") if "tmp" in path.name or "crash" in path.name]
@@ -474,14 +474,14 @@ def test_a_branch_taken_away_from_the_remote_is_written_whole_again(world: World
 def test_a_crash_between_commit_and_record_writes_the_same_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.shop()
     writer = world.writer()
-    monkeypatch.setattr(world.records.pending, "clear", _crash)
+    monkeypatch.setattr(world.records.status_queue, "clear", _crash)
     with pytest.raises(KeyboardInterrupt):
         writer.flush()
     monkeypatch.undo()
-    assert world.records.pending.count("main") == 3
+    assert world.records.status_queue.count("main") == 3
     assert world.writer().flush()
     assert world.commits() == 1
-    assert world.records.pending.count("main") == 0
+    assert world.records.status_queue.count("main") == 0
 
 
 def _crash(*_: object) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.operator import say
+from reconciler.cli.operator import run_operation
 from reconciler.cli.options import parse_key, settings_option
 from reconciler.errors import UsageError
 
@@ -33,7 +33,7 @@ def command(settings_file: Path, key: Key | None, gone: str, source: str) -> Non
     """
     if (key is None) == (not gone):
         raise UsageError("say either which KEY is to be adopted, or with --all-of what a source left behind")
-    say(
+    run_operation(
         settings_file,
         lambda operations: operations.adopt_all(gone, source) if key is None else operations.adopt(key, source),
         "adopt",

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from reconciler.cli.options import complain, load, operator, settings_option
+from reconciler.cli.options import load, operator, print_error, settings_option
 from reconciler.errors import LockedError, RefusedError
 
 if TYPE_CHECKING:
     from reconciler.pipeline.report import Report
     from reconciler.pipeline.runner import Runner
-    from reconciler.pipeline.saved_plan import Reviewed
+    from reconciler.pipeline.saved_plan import SavedPlan
     from reconciler.records.store import Records
     from reconciler.settings import Settings
 
-    Plans = dict[str, Reviewed] | None
+    Plans = dict[str, SavedPlan] | None
 
 SOON = 0.1
 """Seconds between looks at what is to become healthy."""
@@ -70,7 +70,7 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     with closing(read_records(settings)) as records:
         _tell_unwritten(records, reports)
         if wait and _worth_waiting(records, reports) is not None:
-            complain(f"not everything is healthy after {timeout:g} s:")
+            print_error(f"not everything is healthy after {timeout:g} s:")
             click.echo(indent("\n".join(unwell_lines(records)), "  "), err=True)
             return 1
     return code
@@ -78,14 +78,14 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
 
 def _reviewed(settings: Settings, plan_file: Path | None) -> Plans:
     """The plans to go by, by source; None for whatever a run would do."""
-    from reconciler.cli.options import chosen
-    from reconciler.pipeline.saved_plan import read_reviewed
+    from reconciler.cli.options import select_sources
+    from reconciler.pipeline.saved_plan import load_saved_plans
 
     if plan_file is None:
         return None
-    plans = read_reviewed(plan_file)
+    plans = load_saved_plans(plan_file)
     for name in plans:
-        chosen(settings, name)
+        select_sources(settings, name)
     return plans
 
 
@@ -100,13 +100,13 @@ async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -
     runner = Runner(settings, records, SystemClock())
     try:
         await runner.open()
-        await runner.lookout.check()
-        reports, turns = await _round(runner, plans), Turns(records)
-        while wait and _worth_more(records, reports, deadline):
+        await runner.drift_monitor.check()
+        reports, turns = await _round(runner, plans), RunPacer(records)
+        while wait and _should_continue(records, reports, deadline):
             await asyncio.sleep(SOON)
-            astray = await runner.lookout.check()
-            if turns.due(sooner=bool(astray) or runner.lookout.noted):
-                reports = _told_last(reports, await _round(runner))
+            astray = await runner.drift_monitor.check()
+            if turns.due(sooner=bool(astray) or runner.drift_monitor.health_changed):
+                reports = _merge_reports(reports, await _round(runner))
         _write_status(runner)
         return reports
     finally:
@@ -119,7 +119,7 @@ async def _round(runner: Runner, plans: Plans = None) -> list[Report]:
         reports = [await runner.run(name, "apply") for name in runner.lines]
     else:
         reports = [await runner.run(name, "apply", reviewed=plan) for name, plan in plans.items()]
-    again = sorted(runner.stirred)
+    again = sorted(runner.sources_to_requeue)
     # What another source has mended since is not worth telling.
     reports = [report for report in reports if report.good or report.source not in again]
     reports += [await runner.run(name, "apply") for name in again]
@@ -134,25 +134,25 @@ def _write_status(runner: Runner) -> None:
 
 def _worth_waiting(records: Records, reports: list[Report]) -> float | None:
     """When to look again, since time alone can help; None where it cannot."""
-    from reconciler.status.progress import in_motion
+    from reconciler.status.progress import recheck_at
 
     if any(report.outcome in ("refused", "unreadable") for report in reports):
         return None
-    return in_motion(records)
+    return recheck_at(records)
 
 
-def _worth_more(records: Records, reports: list[Report], deadline: float) -> bool:
+def _should_continue(records: Records, reports: list[Report], deadline: float) -> bool:
     """Whether to go on waiting: it is of some use, and there is time left."""
     return _worth_waiting(records, reports) is not None and time.monotonic() < deadline
 
 
-def _told_last(before: list[Report], after: list[Report]) -> list[Report]:
+def _merge_reports(before: list[Report], after: list[Report]) -> list[Report]:
     """The reports of ``after``; that nothing was left to do is less than what was done ``before``."""
     done = {report.source: report for report in before if report.good}
     return [done.get(report.source, report) if report.outcome == "unchanged" else report for report in after]
 
 
-class Turns:
+class RunPacer:
     """When the next run is due while the ones before have left something to wait for."""
 
     def __init__(self, records: Records) -> None:
@@ -162,9 +162,9 @@ class Turns:
 
     def due(self, *, sooner: bool = False) -> bool:
         """Whether to run again now: ``sooner`` says that something has changed. A failed step has its own time."""
-        from reconciler.status.progress import in_motion
+        from reconciler.status.progress import recheck_at
 
-        now, motion = time.monotonic(), in_motion(self._records)
+        now, motion = time.monotonic(), recheck_at(self._records)
         if motion is not None and not sooner and (now < self._next or motion > time.time()):
             return False
         self._pause = min(2 * self._pause, LATER)
@@ -177,11 +177,11 @@ def _ask(settings: Settings, wait: bool, deadline: float, plans: Plans) -> list[
     from reconciler.records.store import FILE, Records
 
     with closing(Records.open(settings.state / FILE)) as records:
-        reports, turns = _asked(settings, records, deadline, plans), Turns(records)
-        while wait and _worth_more(records, reports, deadline):
+        reports, turns = _asked(settings, records, deadline, plans), RunPacer(records)
+        while wait and _should_continue(records, reports, deadline):
             time.sleep(SOON)
             if turns.due():
-                reports = _told_last(reports, _asked(settings, records, deadline))
+                reports = _merge_reports(reports, _asked(settings, records, deadline))
         return reports
 
 
@@ -189,7 +189,7 @@ def _asked(settings: Settings, records: Records, deadline: float, plans: Plans =
     """Ask the daemon for one run and wait for its answer."""
     from reconciler.daemon.lock import holder
     from reconciler.daemon.wake import wake
-    from reconciler.pipeline.report import unpacked
+    from reconciler.pipeline.report import decode_reports
 
     wanted = {} if plans is None else {"plans": [msgspec.to_builtins(plan) for plan in plans.values()]}
     number = records.requests.add("apply", wanted, operator())
@@ -197,7 +197,7 @@ def _asked(settings: Settings, records: Records, deadline: float, plans: Plans =
     while time.monotonic() < deadline + 5.0:
         request = records.requests.get(number)
         if request is not None and request.result is not None:
-            return unpacked(request.result)
+            return decode_reports(request.result)
         if holder(settings.state) is None:
             raise RefusedError("the daemon ended before it did the run; ask again")
         time.sleep(0.02)

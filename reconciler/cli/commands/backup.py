@@ -19,7 +19,7 @@ def command(settings_file: Path, file: Path) -> None:
     """
     from reconciler.cli.operator import megabytes
     from reconciler.errors import UsageError
-    from reconciler.records.backup import stock_of
+    from reconciler.records.backup import summarize
 
     settings = load(settings_file)
     if file.is_dir():
@@ -31,5 +31,5 @@ def command(settings_file: Path, file: Path) -> None:
         records.backup(file)
     finally:
         records.close()
-    made = stock_of(file)
+    made = summarize(file)
     click.echo(f"{file}: {made.resources} resources, {megabytes(made.size)}; it holds secrets in plain text")

@@ -17,7 +17,7 @@ from reconciler.errors import RefusedError
 if TYPE_CHECKING:
     from reconciler.model.key import Key
     from reconciler.records.store import Records
-    from reconciler.status.conditions import Facts
+    from reconciler.status.conditions import ResourceFacts
 
 _EVENTS = 10
 _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
@@ -31,11 +31,11 @@ def command(settings_file: Path, key: Key) -> None:
 
     Keys look like workload/GVC/NAME, gvc/NAME and secret/NAME.
     """
-    from reconciler.status.facts import Gathering
+    from reconciler.status.facts import FactsReader
 
     settings = load(settings_file)
     records = read_records(settings)
-    facts = Gathering(records, settings).facts(key)
+    facts = FactsReader(records, settings).facts(key)
     if not facts.exists:
         raise RefusedError(f"nothing is known about {key}{nearest(str(key), _known(records))}")
     on = coloured(sys.stdout)
@@ -49,7 +49,7 @@ def _known(records: Records) -> set[str]:
     return {row[0] for row in records.applied.scan()} | {row[0] for row in records.desired.scan()}
 
 
-def _sections(facts: Facts, records: Records, on: bool) -> Iterator[tuple[str, str]]:
+def _sections(facts: ResourceFacts, records: Records, on: bool) -> Iterator[tuple[str, str]]:
     """Titles with their lines; a section without lines is left out by the caller."""
     from reconciler.cli.commands.events import as_line
     from reconciler.cli.output.resources import HEALTH_COLOURS, body, columns, replicas
@@ -75,7 +75,7 @@ def _sections(facts: Facts, records: Records, on: bool) -> Iterator[tuple[str, s
     yield "Events", "\n".join("  " + as_line(event, on) for event in records.events.list(facts.key, limit=_EVENTS))
 
 
-def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
+def _summary(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
     from reconciler.cli.output.resources import version
     from reconciler.clock import iso
 
@@ -92,7 +92,7 @@ def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "Alias", newest.alias
 
 
-def _places(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
+def _places(facts: ResourceFacts) -> Iterator[tuple[str, str, str, str]]:
     from reconciler.cli.output.resources import endpoint
 
     placed = [record for record in facts.records if record.location]
@@ -103,19 +103,19 @@ def _places(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
         yield location, "-", "not bound here", ""
 
 
-def _lacking(facts: Facts) -> Iterator[tuple[str, str]]:
+def _lacking(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
     """What has no effect, whole, a sentence a row, with the locations that say so."""
-    from reconciler.status.engine_state import NOT_ENFORCED, told_of
+    from reconciler.status.engine_state import NOT_ENFORCED, engine_condition_messages
 
     places: dict[str, list[str]] = {}
     for record in facts.records:
-        for sentence in _SENTENCES.split(" ".join(told_of(record.state, NOT_ENFORCED))):
+        for sentence in _SENTENCES.split(" ".join(engine_condition_messages(record.state, NOT_ENFORCED))):
             if sentence:
                 places.setdefault(sentence, []).append(record.location)
     yield from ((", ".join(at), sentence) for sentence, at in places.items())
 
 
-def _failures(facts: Facts) -> Iterator[tuple[str, str, str, str]]:
+def _failures(facts: ResourceFacts) -> Iterator[tuple[str, str, str, str]]:
     from reconciler.clock import iso
 
     for failure in facts.failures:

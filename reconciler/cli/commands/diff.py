@@ -11,20 +11,20 @@ import click
 from reconciler.cli.options import (
     DEFAULT_ORG,
     blame_option,
-    chosen,
     coloured,
     load_or_none,
     org_option,
+    select_sources,
     settings_option,
 )
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
-    from reconciler.review.compare import Compared
+    from reconciler.review.compare import PlanBetweenCommits
     from reconciler.settings import Settings, SourceSettings
 
 
-class Where(NamedTuple):
+class CommitOptions(NamedTuple):
     """Options that say where the commits are; ``org`` is empty where the settings, or nobody, say it."""
 
     repo: Path | None
@@ -52,15 +52,15 @@ def command(settings_file: Path, rev1: str, rev2: str, form: str, blame: bool | 
 
     Needs neither records nor settings, so a pull request's CI can show it. Exits with 1 where REV2 has errors.
     """
-    from reconciler.review.compare import compare
+    from reconciler.review.compare import plan_between
 
-    settings, source = _source(settings_file, Where(**where))
-    compared = compare(settings, source, rev1, rev2, blame)
+    settings, source = _source(settings_file, CommitOptions(**where))
+    compared = plan_between(settings, source, rev1, rev2, blame)
     _show(compared, form)
     return int(compared.plan is None)
 
 
-def _source(settings_file: Path, where: Where) -> tuple[Settings, SourceSettings]:
+def _source(settings_file: Path, where: CommitOptions) -> tuple[Settings, SourceSettings]:
     """Whose commits to compare: those of the repository asked for, else of a source, else of where we are."""
     from msgspec.structs import replace
 
@@ -68,7 +68,7 @@ def _source(settings_file: Path, where: Where) -> tuple[Settings, SourceSettings
 
     settings = load_or_none(settings_file)
     if where.repo is None and settings is not None:
-        return replace(settings, org=where.org or settings.org), chosen(settings, where.name)[0]
+        return replace(settings, org=where.org or settings.org), select_sources(settings, where.name)[0]
     url = str((where.repo or _repository()).resolve())
     here = SourceSettings(name=where.name or "here", url=url, path=where.below)
     settings = settings or Settings(org=DEFAULT_ORG, sources=(here,))
@@ -89,7 +89,7 @@ def _is_repository(folder: Path) -> bool:
     return (folder / ".git").exists() or all((folder / part).exists() for part in ("HEAD", "objects", "refs"))
 
 
-def _show(compared: Compared, form: str) -> None:
+def _show(compared: PlanBetweenCommits, form: str) -> None:
     from msgspec.structs import replace
 
     from reconciler.cli.output.excerpt import Excerpts

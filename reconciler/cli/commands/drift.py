@@ -57,24 +57,26 @@ def _now(settings: Settings, records: Records) -> tuple[float | None, list[Drift
     import asyncio
 
     from reconciler.clock import SystemClock
-    from reconciler.drift.monitor import look, rows_of
+    from reconciler.drift.monitor import rows_of, scan
     from reconciler.engines.registry import engines_for
     from reconciler.errors import RefusedError
-    from reconciler.pipeline.secret_store import Vault
+    from reconciler.pipeline.secret_store import SecretStore
 
     clock = SystemClock()
-    found = asyncio.run(look(settings, records, engines_for(settings, records, clock, Vault(records, settings).reveal)))
-    if found.unseen:
-        told = "; ".join(f"{place}: {message}" for place, message in sorted(found.unseen.items()))
+    found = asyncio.run(
+        scan(settings, records, engines_for(settings, records, clock, SecretStore(records, settings).read))
+    )
+    if found.unreachable:
+        told = "; ".join(f"{place}: {message}" for place, message in sorted(found.unreachable.items()))
         raise RefusedError(f"not every location can be looked at: {told}")
     return (clock.now() if found.seen else None), rows_of(records, found, clock.now())
 
 
 def _lines(at: float | None, rows: list[DriftRow], on: bool) -> Iterator[str]:
     from reconciler.clock import iso
-    from reconciler.planning.drift import snippet, unpacked
+    from reconciler.planning.drift import decode, snippet
 
-    drifts = [unpacked(row.packed) for row in rows]
+    drifts = [decode(row.packed) for row in rows]
     for row, drift in zip(rows, drifts, strict=True):
         yield from _one(row, drift, on)
     when = f" at {iso(at)}" if at is not None else ""
@@ -109,9 +111,9 @@ def _document(at: float | None, rows: list[DriftRow]) -> dict[str, Any]:
 
 def _item(row: DriftRow) -> dict[str, Any]:
     from reconciler.clock import iso
-    from reconciler.planning.drift import unpacked
+    from reconciler.planning.drift import decode
 
-    drift = unpacked(row.packed)
+    drift = decode(row.packed)
     return {
         "key": row.key,
         "location": row.location or None,

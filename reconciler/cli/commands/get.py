@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reconciler.model.key import Kind
     from reconciler.records.store import Records
     from reconciler.settings import Settings
-    from reconciler.status.conditions import Facts
+    from reconciler.status.conditions import ResourceFacts
 
 _HEADING = ("KEY", "HEALTH", "READY", "VERSION", "LOCATIONS")
 
@@ -57,10 +57,10 @@ def _kind(text: str | None) -> Kind | None:
 
 def _matching(
     records: Records, settings: Settings, kind: Kind | None, gvc: str | None, name: str | None
-) -> Iterator[Facts]:
-    from reconciler.status.facts import Gathering
+) -> Iterator[ResourceFacts]:
+    from reconciler.status.facts import FactsReader
 
-    gathering = Gathering(records, settings)
+    gathering = FactsReader(records, settings)
     for key, _ in groupby(records.applied.items(kind, gvc, name), lambda record: record.key):
         yield gathering.facts(key)
 
@@ -84,7 +84,7 @@ def _unknown(records: Records, kind: Kind | None, gvc: str | None, name: str) ->
     return f"there is no {kind} {name!r}{place}{nearest(name, names)}"
 
 
-def _text(found: Iterable[Facts]) -> None:
+def _text(found: Iterable[ResourceFacts]) -> None:
     from reconciler.cli.output.resources import HEALTH_COLOURS, columns, ready_words, version
     from reconciler.status.conditions import conditions
 
@@ -100,7 +100,7 @@ def _text(found: Iterable[Facts]) -> None:
 
 
 # Items leave one by one, since 100,000 of them as dicts would fill a gigabyte.
-def _json(found: Iterable[Facts]) -> None:
+def _json(found: Iterable[ResourceFacts]) -> None:
     import msgspec
 
     from reconciler.cli.output.resources import item
@@ -112,7 +112,7 @@ def _json(found: Iterable[Facts]) -> None:
     click.echo("\n]}")
 
 
-def _yaml(found: Iterable[Facts]) -> None:
+def _yaml(found: Iterable[ResourceFacts]) -> None:
     from reconciler.cli.output.resources import item
     from reconciler.documents.writer import written
 

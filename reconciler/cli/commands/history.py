@@ -23,11 +23,11 @@ _COLOURS = {"applied": "green", "failed": "red", "waiting": "yellow"}
 @settings_option
 def command(settings_file: Path, source: str, last: int, output: str) -> None:
     """Show the runs that did something, newest first: of SOURCE, or of all."""
-    from reconciler.cli.options import chosen
+    from reconciler.cli.options import select_sources
     from reconciler.cli.output.findings import echo_json
 
     settings = load(settings_file)
-    chosen(settings, source)
+    select_sources(settings, source)
     runs = read_records(settings).runs.list(last, source)
     if output == "json":
         echo_json({"items": [_document(run) for run in runs]})

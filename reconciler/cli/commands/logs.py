@@ -36,7 +36,7 @@ _Given = TypeVar("_Given")
 _Found = TypeVar("_Found")
 
 
-class Wanted(NamedTuple):
+class LogOptions(NamedTuple):
     """What to look for; times in seconds since the epoch."""
 
     query: LogQuery
@@ -78,12 +78,12 @@ def _pointed(query: str, column: int) -> str:
 def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Callback of an option that is a time or how long ago that was: seconds since the epoch."""
     from reconciler.clock import SystemClock
-    from reconciler.settings import seconds
+    from reconciler.settings import parse_duration
 
     if value is None:
         return None
     try:
-        return SystemClock().now() - seconds(value)
+        return SystemClock().now() - parse_duration(value)
     except ValueError:
         pass
     try:
@@ -108,7 +108,7 @@ def command(settings_file: Path, output: str, **wanted: Any) -> None:
     container (= != =~ !~) and then what their lines hold (|= != |~ !~), as in LogQL. A line has the time at which it
     was read. Lines are shown as they were written: a secret that a workload writes stands here too.
     """
-    asked = Wanted(**wanted)
+    asked = LogOptions(**wanted)
     if asked.follow and asked.until is not None:
         raise UsageError("--follow goes on with what comes, and --until ends before it: give one of them")
     settings = load(settings_file)
@@ -120,16 +120,16 @@ def command(settings_file: Path, output: str, **wanted: Any) -> None:
         raise closed(settings, error) from None
 
 
-def _found(asked: Wanted, state: Path) -> Iterator[Sequence[Line]]:
+def _found(asked: LogOptions, state: Path) -> Iterator[Sequence[Line]]:
     """The newest lines, and then with ``follow`` what comes, as it comes."""
-    from reconciler.engines.host.logs.search import Search, Span, pick
+    from reconciler.engines.host.logs.search import Search, Span, select
     from reconciler.engines.host.logs.segments import roots
 
     def places() -> dict[str, Path]:
         return {name: root for name, root in roots(state).items() if asked.location in (None, name)}
 
     def lines_of(block: Block) -> Sequence[bytes]:
-        return pick(asked.query, block)
+        return select(asked.query, block)
 
     signal.signal(signal.SIGVTALRM, _give_up)
     search = Search(places, _in_time(asked.query.selects), _in_time(lines_of))

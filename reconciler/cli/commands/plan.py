@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from reconciler.cli.options import blame_option, chosen, coloured, load, records_or_none, settings_option
+from reconciler.cli.options import blame_option, coloured, load, records_or_none, select_sources, settings_option
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
-    from reconciler.pipeline.source_pipeline import Prepared
+    from reconciler.pipeline.source_pipeline import PlannedRevision
     from reconciler.settings import Settings
 
 
-class Wanted(NamedTuple):
+class PlanOptions(NamedTuple):
     """Which plans are asked for; ``blame`` is None where the number of changes decides."""
 
     revision: str
@@ -45,7 +45,7 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
     """
     from reconciler.model.finding import has_errors
 
-    prepared = _prepared(load(settings_file), Wanted(**wanted))
+    prepared = _prepared(load(settings_file), PlanOptions(**wanted))
     if out is not None:
         _write(out, _document(prepared))
     if form == "json":
@@ -61,43 +61,43 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
     return CHANGES if detailed_exitcode and any(each.plan and each.plan.steps for each in prepared) else 0
 
 
-def _prepared(settings: Settings, wanted: Wanted) -> list[Prepared]:
+def _prepared(settings: Settings, wanted: PlanOptions) -> list[PlannedRevision]:
     from reconciler.clock import SystemClock
-    from reconciler.pipeline.load import accept
-    from reconciler.pipeline.source_pipeline import Line
+    from reconciler.pipeline.load import index_revision
+    from reconciler.pipeline.source_pipeline import SourcePipeline
     from reconciler.review.blame import blamed
 
     records = records_or_none(settings)
     found = []
-    sources = chosen(settings, wanted.name)
+    sources = select_sources(settings, wanted.name)
     first_time = records.path is None and len(sources) > 1
     for source in sources:
-        line = Line(settings, source, records, SystemClock())
+        line = SourcePipeline(settings, source, records, SystemClock())
         line.source.refresh()
-        found.append(blamed(line, line.prepare(wanted.revision, keep_cache=first_time), wanted.blame))
+        found.append(blamed(line, line.plan_revision(wanted.revision, keep_cache=first_time), wanted.blame))
         if records.path is None:
             # Nothing is recorded yet, so this is how the sources that follow get to know this one.
-            accept(records, found[-1].loaded, source.name)
+            index_revision(records, found[-1].loaded, source.name)
     return found
 
 
-def _document(prepared: list[Prepared]) -> Any:
+def _document(prepared: list[PlannedRevision]) -> Any:
     """The plan as JSON values; of several sources, a list."""
     found = [_one(each) for each in prepared]
     return found[0] if len(found) == 1 else found
 
 
-def _one(prepared: Prepared) -> dict[str, Any]:
+def _one(prepared: PlannedRevision) -> dict[str, Any]:
     from reconciler.cli.output.findings import findings_document
     from reconciler.render.json import document
 
     if prepared.plan is not None:
         return document(prepared.plan, prepared.blames)
-    delta = prepared.loaded.delta
+    delta = prepared.loaded.change_set
     return findings_document(prepared.findings, delta.documents, len(delta.added))
 
 
-def _shown(prepared: Prepared, form: str) -> str:
+def _shown(prepared: PlannedRevision, form: str) -> str:
     from reconciler.cli.output.excerpt import Excerpts
     from reconciler.cli.output.findings import counted, findings_text, markdown_plan, more
     from reconciler.render.text import text
@@ -112,7 +112,7 @@ def _shown(prepared: Prepared, form: str) -> str:
     return told + text(plan, colour=colour, blames=prepared.blames) + more(findings)
 
 
-def _complain(prepared: list[Prepared]) -> None:
+def _complain(prepared: list[PlannedRevision]) -> None:
     """Say on stderr what is left out of plans, since a plan as JSON has no place for it."""
     from reconciler.cli.output.excerpt import Excerpts
     from reconciler.cli.output.findings import print_findings

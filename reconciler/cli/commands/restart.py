@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.operator import say
+from reconciler.cli.operator import run_operation
 from reconciler.cli.options import parse_key, settings_option
 
 if TYPE_CHECKING:
@@ -22,4 +22,4 @@ def command(settings_file: Path, key: Key) -> None:
 
     It goes as its rolloutOptions say, and waits where a new replica does not become ready.
     """
-    say(settings_file, lambda operations: operations.restart(key), "restart")
+    run_operation(settings_file, lambda operations: operations.restart(key), "restart")

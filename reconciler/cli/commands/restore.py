@@ -22,14 +22,14 @@ def command(settings_file: Path, file: Path, force: bool) -> None:
     from reconciler.cli.operator import megabytes
     from reconciler.clock import iso
     from reconciler.daemon.lock import StateLock
-    from reconciler.records.backup import restore, stock_of
+    from reconciler.records.backup import restore, summarize
     from reconciler.records.store import FILE
 
     settings = load(settings_file)
     path = settings.state / FILE
     with StateLock(settings.state):
         aside = restore(file, path, force=force)
-    found = stock_of(path)
+    found = summarize(path)
     last = f", last run {iso(found.last_run)}" if found.last_run is not None else ""
     click.echo(f"{path}: {found.resources} resources, {megabytes(found.size)}{last}")
     if aside is not None:

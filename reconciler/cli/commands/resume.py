@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.operator import say
+from reconciler.cli.operator import run_operation
 from reconciler.cli.options import settings_option
 
 
@@ -15,4 +15,4 @@ from reconciler.cli.options import settings_option
 @settings_option
 def command(settings_file: Path, target: str) -> None:
     """Go on with a suspended source or resource; a source that was rolled back follows its branch again."""
-    say(settings_file, lambda operations: operations.resume(target))
+    run_operation(settings_file, lambda operations: operations.resume(target))

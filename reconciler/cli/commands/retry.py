@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.operator import say
+from reconciler.cli.operator import run_operation
 from reconciler.cli.options import parse_key, settings_option
 
 if TYPE_CHECKING:
@@ -19,4 +19,4 @@ if TYPE_CHECKING:
 @settings_option
 def command(settings_file: Path, key: Key) -> None:
     """Try the failed steps of KEY again at once, also those that were given up."""
-    say(settings_file, lambda operations: operations.retry(key))
+    run_operation(settings_file, lambda operations: operations.retry(key))

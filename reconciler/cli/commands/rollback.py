@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.operator import say
+from reconciler.cli.operator import run_operation
 from reconciler.cli.options import settings_option
 
 
@@ -20,4 +20,4 @@ def command(settings_file: Path, source: str, revision: str, reason: str) -> Non
 
     Drift is healed towards REV meanwhile. Deletes beyond the budget wait for approval as in any other run.
     """
-    say(settings_file, lambda operations: operations.rollback(source, revision, reason))
+    run_operation(settings_file, lambda operations: operations.rollback(source, revision, reason))

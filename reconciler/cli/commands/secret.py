@@ -79,11 +79,11 @@ def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
     The editor is $SOPS_EDITOR, $VISUAL, $EDITOR or vi. FILE is only written where the edit can be encrypted.
     """
     from reconciler.cli.secret_edit import edited, replaced
-    from reconciler.sops.encrypt import WritingError, disclose, seal_again
+    from reconciler.sops.encrypt import WritingError, decrypt_file, reencrypt
 
     raw = _content(path)
     try:
-        disclosed = disclose(raw, _keyring(settings_file, identity))
+        disclosed = decrypt_file(raw, _keyring(settings_file, identity))
     except WritingError as error:
         raise RefusedError(f"{path} cannot be opened: {error}") from None
     text = disclosed.text
@@ -93,7 +93,7 @@ def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
                 click.echo(f"{path}: unchanged")
                 return
             try:
-                sealed = seal_again(disclosed, text, _moment())
+                sealed = reencrypt(disclosed, text, _moment())
                 break
             except WritingError as error:
                 click.echo(f"{path} cannot be encrypted like this: {error}", err=True)

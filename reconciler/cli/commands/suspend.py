@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.operator import parse_until, say
+from reconciler.cli.operator import parse_until, run_operation
 from reconciler.cli.options import settings_option
 
 
@@ -23,4 +23,4 @@ def command(settings_file: Path, target: str, reason: str, until: float | None) 
     What depends on a suspended resource waits for it; members of a suspended GVC go on. Status and `reconciler
     describe` say who suspended it and why.
     """
-    say(settings_file, lambda operations: operations.suspend(target, reason, until))
+    run_operation(settings_file, lambda operations: operations.suspend(target, reason, until))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.options import chosen, load, settings_option
+from reconciler.cli.options import load, select_sources, settings_option
 
 
 @click.command(epilog="Example: reconciler sync main")
@@ -17,13 +17,13 @@ def command(settings_file: Path, source: str) -> int:
 
     Without SOURCE it looks for drift at the locations too.
     """
-    from reconciler.cli.options import complain
+    from reconciler.cli.options import print_error
     from reconciler.daemon.wake import wake
 
     settings = load(settings_file)
-    chosen(settings, source)
+    select_sources(settings, source)
     if wake(settings.state, source or None, "sync"):
         click.echo(f"the daemon looks at {source or 'every source'} now; see: reconciler events --follow")
         return 0
-    complain("no daemon runs here; `reconciler apply` does one run by itself")
+    print_error("no daemon runs here; `reconciler apply` does one run by itself")
     return 1

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli.options import closed, coloured, load, settings_option
-from reconciler.cli.output.live_display import Live, harmless
+from reconciler.cli.output.live_display import Live, strip_control
 
 if TYPE_CHECKING:
-    from reconciler.engines.host.snapshot import Reading, Row
+    from reconciler.engines.host.snapshot import HostSnapshot, ReplicaRow
 
 _HEADING = (
     *("WORKLOAD", "LOCATION", "REPLICA", "VERSION", "STATE"),
@@ -55,14 +55,14 @@ def command(settings_file: Path, gvc: str | None, once: bool, interval: float, o
         raise closed(settings, error) from None
 
 
-def _once(places: Mapping[str, Path], gvc: str | None) -> list[Row]:
+def _once(places: Mapping[str, Path], gvc: str | None) -> list[ReplicaRow]:
     before = _read(places)
     if any(each.replicas for each in before.values()):
         time.sleep(_ONCE)
     return _rows(_read(places), before, gvc)
 
 
-def _print(rows: Sequence[Row]) -> None:
+def _print(rows: Sequence[ReplicaRow]) -> None:
     if rows:
         click.echo("\n".join(_table(rows, coloured(sys.stdout))))
     else:
@@ -71,7 +71,7 @@ def _print(rows: Sequence[Row]) -> None:
 
 def _follow(places: Mapping[str, Path], gvc: str | None, interval: float) -> None:
     """Draw the table again and again, until somebody interrupts it."""
-    before: dict[str, Reading] = {}
+    before: dict[str, HostSnapshot] = {}
     on = coloured(sys.stdout)
     with Live(sys.stdout) as live:
         while True:
@@ -82,13 +82,13 @@ def _follow(places: Mapping[str, Path], gvc: str | None, interval: float) -> Non
             time.sleep(interval)
 
 
-def _read(places: Mapping[str, Path]) -> dict[str, Reading]:
-    from reconciler.engines.host.snapshot import read
+def _read(places: Mapping[str, Path]) -> dict[str, HostSnapshot]:
+    from reconciler.engines.host.snapshot import take_snapshot
 
-    return {name: read(root, name) for name, root in places.items()}
+    return {name: take_snapshot(root, name) for name, root in places.items()}
 
 
-def _rows(now: Mapping[str, Reading], before: Mapping[str, Reading], gvc: str | None) -> list[Row]:
+def _rows(now: Mapping[str, HostSnapshot], before: Mapping[str, HostSnapshot], gvc: str | None) -> list[ReplicaRow]:
     from reconciler.engines.host.snapshot import rows
 
     found = (row for name, reading in now.items() for row in rows(name, reading, before.get(name)))
@@ -96,14 +96,14 @@ def _rows(now: Mapping[str, Reading], before: Mapping[str, Reading], gvc: str | 
     return sorted(mine, key=lambda row: (row.replica.key, row.location, row.replica.name))
 
 
-def _table(rows: Sequence[Row], on: bool) -> list[str]:
+def _table(rows: Sequence[ReplicaRow], on: bool) -> list[str]:
     from reconciler.cli.output.resources import columns
 
     cells = [_HEADING, *map(_cells, rows)]
     return columns(cells, colours=_COLOURS if on else None).splitlines()
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: ReplicaRow) -> tuple[str, ...]:
     replica = row.replica
     ports = " ".join(f"{given}->{declared}" for declared, given in sorted(replica.ports.items()))
     return (
@@ -117,7 +117,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         "-" if row.memory is None else f"{row.memory / 2**20:.1f}Mi",
         _age(row.age),
         ports or "-",
-        harmless(row.fault),
+        strip_control(row.fault),
     )
 
 
@@ -129,13 +129,13 @@ def _age(seconds: float) -> str:
     return f"{int(seconds)}s"
 
 
-def _json(rows: Sequence[Row]) -> None:
+def _json(rows: Sequence[ReplicaRow]) -> None:
     import msgspec
 
     click.echo(msgspec.json.format(msgspec.json.encode({"replicas": list(_items(rows))}), indent=2).decode())
 
 
-def _items(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+def _items(rows: Sequence[ReplicaRow]) -> Iterator[dict[str, Any]]:
     for row in rows:
         replica = row.replica
         yield {

@@ -14,7 +14,7 @@ from reconciler.errors import UsageError
 if TYPE_CHECKING:
     from reconciler.model.finding import Finding
     from reconciler.model.resource import Resource
-    from reconciler.review.folder import Checked
+    from reconciler.review.folder import FolderCheck
 
 FORMS = ("text", "json", "github", "gitlab", "sarif")
 
@@ -46,40 +46,46 @@ def command(settings_file: Path, path: Path | None, revision: str, form: str, or
     return int(any(has_errors(each.findings) for each in checked))
 
 
-def _folder(path: Path, settings_file: Path, org: str) -> Checked:
+def _folder(path: Path, settings_file: Path, org: str) -> FolderCheck:
     from msgspec.structs import replace
 
-    from reconciler.manifests.normalize import Dialect
-    from reconciler.pipeline.externals import Surroundings
-    from reconciler.review.folder import check
+    from reconciler.manifests.normalize import ManifestContext
+    from reconciler.pipeline.externals import ExternalResources
+    from reconciler.review.folder import check_folder
     from reconciler.secrets.host_files import keyring_of
 
     key = b"only looked at, never kept"
     settings = load_or_none(settings_file)
     if settings is None:
-        return check(path, Dialect(org or DEFAULT_ORG, secret_key=key, secrets="any"), Surroundings(unknown=True))
+        return check_folder(
+            path,
+            ManifestContext(org or DEFAULT_ORG, secret_key=key, secrets="any"),
+            ExternalResources(settings_unknown=True),
+        )
     # Whoever looks at files need not be able to open them.
     ring = replace(keyring_of(settings), required=False)
-    dialect = Dialect(org or settings.org, settings.scheme, key, ring, settings.secrets.policy)
-    return check(path, dialect, Surroundings.of(settings, org))
+    dialect = ManifestContext(org or settings.org, settings.scheme, key, ring, settings.secrets.policy)
+    return check_folder(path, dialect, ExternalResources.of(settings, org))
 
 
-def _sources(settings_file: Path, revision: str) -> list[Checked]:
+def _sources(settings_file: Path, revision: str) -> list[FolderCheck]:
     from reconciler.clock import SystemClock
-    from reconciler.pipeline.source_pipeline import Line
-    from reconciler.review.folder import Checked
+    from reconciler.pipeline.source_pipeline import SourcePipeline
+    from reconciler.review.folder import FolderCheck
 
     settings = load(settings_file)
     records = records_or_none(settings)
-    checked: list[Checked] = []
+    checked: list[FolderCheck] = []
     seen: dict[str, str] = {}
     for source in settings.sources:
-        line = Line(settings, source, records, SystemClock())
+        line = SourcePipeline(settings, source, records, SystemClock())
         line.source.refresh()
-        delta = (prepared := line.prepare(revision, whole=True)).loaded.delta
+        delta = (prepared := line.plan_revision(revision, whole=True)).loaded.change_set
         findings = sorted([*prepared.findings, *_claimed(delta.added.values(), seen)])
         new = {key: f"{each.path}:{each.line} of source {source.name}" for key, each in delta.added.items()}
-        checked.append(Checked(findings, delta.documents, len(new.keys() - seen.keys()), prepared.read, source.path))
+        checked.append(
+            FolderCheck(findings, delta.documents, len(new.keys() - seen.keys()), prepared.read, source.path)
+        )
         seen |= new
     return checked
 
@@ -96,7 +102,7 @@ def _claimed(resources: Iterable[Resource], seen: Mapping[str, str]) -> Iterator
                           key)  # fmt: skip
 
 
-def _show(checked: Sequence[Checked], form: str) -> None:
+def _show(checked: Sequence[FolderCheck], form: str) -> None:
     from reconciler.cli.output import findings as told
 
     found = [finding for each in checked for finding in each.findings]
@@ -114,13 +120,13 @@ def _show(checked: Sequence[Checked], form: str) -> None:
         click.echo(f"{told.counted(found)} in {seen}\n{told.more(found)}", nl=False)
 
 
-def _show_to_a_forge(checked: Sequence[Checked], form: str) -> None:
+def _show_to_a_forge(checked: Sequence[FolderCheck], form: str) -> None:
     """The findings with their paths from the repository's root on."""
     from msgspec.structs import replace
 
-    from reconciler.pipeline.file_reader import below
+    from reconciler.pipeline.file_reader import repository_path
 
-    found = [replace(each, path=below(one.base, each.path)) for one in checked for each in one.findings]
+    found = [replace(each, path=repository_path(one.base, each.path)) for one in checked for each in one.findings]
     if form == "github":
         from reconciler.cli.output.findings import counted
         from reconciler.render.github import workflow_commands

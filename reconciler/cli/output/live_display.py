@@ -47,7 +47,7 @@ class Live:
         self._stream.flush()
 
 
-def harmless(text: str) -> str:
+def strip_control(text: str) -> str:
     """``text`` on one line, without what a terminal would obey."""
     return text if text.isprintable() else "".join(sign if sign.isprintable() else " " for sign in text)
 

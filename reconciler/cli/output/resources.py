@@ -10,14 +10,14 @@ import msgspec
 from reconciler.cli.options import paint
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
-from reconciler.status.conditions import READY, SUSPENDED, Condition, Facts, conditions
+from reconciler.status.conditions import READY, SUSPENDED, Condition, ResourceFacts, conditions
 
 MASK = "***"
 
 HEALTH_COLOURS = {"Healthy": "green", "Loading": "yellow", "Deleting": "yellow", "Unhealthy": "red", "Unknown": "grey"}
 
 
-def item(facts: Facts) -> dict[str, Any]:
+def item(facts: ResourceFacts) -> dict[str, Any]:
     """One resource as JSON: the fields of its manifest, then what is recorded about it."""
     found: dict[str, Any] = {"kind": str(facts.key.kind), "name": facts.key.name, "gvc": facts.key.gvc}
     if not facts.key.gvc:
@@ -34,7 +34,7 @@ def item(facts: Facts) -> dict[str, Any]:
     return found
 
 
-def body(facts: Facts) -> dict[str, Any]:
+def body(facts: ResourceFacts) -> dict[str, Any]:
     """The fields of the manifest as applied last, empty where nothing is; ``***`` for whatever is secret."""
     newest = max(facts.records, key=lambda record: record.applied_at, default=None)
     if newest is None:
@@ -45,7 +45,7 @@ def body(facts: Facts) -> dict[str, Any]:
     return fields
 
 
-def version(facts: Facts) -> int:
+def version(facts: ResourceFacts) -> int:
     """The version applied last, 0 where none is."""
     return max((record.version for record in facts.records), default=0)
 

@@ -9,7 +9,7 @@ from itertools import islice
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from reconciler.cli.output.live_display import Live, harmless
+from reconciler.cli.output.live_display import Live, strip_control
 from reconciler.errors import RecordsError
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ def shown(settings: Settings, wait: bool) -> Iterator[None]:
 
 def unwell_lines(records: Records) -> list[str]:
     """``workload/shop/api@local  1 of 2 replicas updated, 0 available``, a line for each that is not healthy."""
-    from reconciler.status.progress import unwell
+    from reconciler.status.progress import unhealthy_resources
 
-    found = list(islice(unwell(records), MOST + 1))
+    found = list(islice(unhealthy_resources(records), MOST + 1))
     width = max((len(each.target) for each in found), default=0)
-    lines = [f"{each.target:<{width}}  {harmless(each.message)}" for each in found[:MOST]]
+    lines = [f"{each.target:<{width}}  {strip_control(each.message)}" for each in found[:MOST]]
     return lines if len(found) <= MOST else [*lines, "… and more; see: reconciler get"]
 
 

@@ -6,20 +6,20 @@ from typing import Any
 
 from reconciler.convert.drafts import Body
 from reconciler.documents.schema.validator import checker
-from reconciler.manifests.field_schema import Shape, shape_of
+from reconciler.manifests.field_schema import FieldSchema, shape_of
 from reconciler.manifests.links import LinkError, parse_link
-from reconciler.manifests.normalize import Dialect, Former, translate
+from reconciler.manifests.normalize import ManifestContext, Normalizer, translate
 from reconciler.model.key import GVC_SCOPED, Kind
-from reconciler.model.resource import OPEN_GVC
+from reconciler.model.resource import GVC_PLACEHOLDER
 
 _COMMANDS = ("command", "args")
 """Fields of a container in which variables are used, besides those that the schema calls URIs."""
 
 
-class Tidying:
+class ExportCleaner:
     """Tidies what belongs to a resource of ``kind`` in ``gvc``; ``dialect`` is that of the export."""
 
-    def __init__(self, kind: Kind, gvc: str, dialect: Dialect) -> None:
+    def __init__(self, kind: Kind, gvc: str, dialect: ManifestContext) -> None:
         self._kind = kind
         self._gvc = gvc
         self._dialect = dialect
@@ -36,7 +36,7 @@ class Tidying:
             self._containers(tidy)
         return tidy
 
-    def _tidy(self, shape: Shape, value: Any) -> Any:
+    def _tidy(self, shape: FieldSchema, value: Any) -> Any:
         if isinstance(value, dict):
             return self._mapping(shape, value)
         if isinstance(value, list) and shape.items is not None:
@@ -47,7 +47,7 @@ class Tidying:
             return self._ours(value)
         return value
 
-    def _mapping(self, shape: Shape, value: Body) -> Body:
+    def _mapping(self, shape: FieldSchema, value: Body) -> Body:
         kept: Body = {}
         for name, member in value.items():
             child = shape.member(name)
@@ -56,11 +56,13 @@ class Tidying:
                 kept[name] = tidy
         return kept
 
-    def _is_default(self, shape: Shape, name: str, tidy: Any) -> bool:
+    def _is_default(self, shape: FieldSchema, name: str, tidy: Any) -> bool:
         """Whether leaving out the field ``name`` of ``shape`` says the same as ``tidy``, which is in our words."""
         default = shape.fill[name]
         # A value in our words by now, so of the spelling there is nothing left to translate.
-        formed = Former(Dialect(self._dialect.org), self._gvc or OPEN_GVC).form(shape.properties[name], tidy)
+        formed = Normalizer(ManifestContext(self._dialect.org), self._gvc or GVC_PLACEHOLDER).normalize(
+            shape.properties[name], tidy
+        )
         return bool(formed == default) and isinstance(formed, bool) == isinstance(default, bool)
 
     def _link(self, text: str) -> str:

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from reconciler.convert.drafts import Body, Draft, in_order
-from reconciler.convert.export.cleaner import Tidying
+from reconciler.convert.export.cleaner import ExportCleaner
 from reconciler.convert.kubernetes.bundle import Source
-from reconciler.convert.notes import Remark
+from reconciler.convert.notes import ConversionNote
 from reconciler.manifests.document import BUILT_IN_TAGS, SERVER_OWNED
 from reconciler.manifests.links import BUILT_IN
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Pointer
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
-from reconciler.model.suggest import most_like
+from reconciler.model.suggest import closest
 
 _HEAD = ("kind", "name", "description", "gvc", "tags")
 _LISTS = frozenset({"list", "queryresult"})
@@ -28,7 +28,7 @@ class Imported(msgspec.Struct, frozen=True):
     """The manifests in apply order, and what is to be said about them."""
 
     drafts: list[Draft]
-    remarks: list[Remark]
+    remarks: list[ConversionNote]
 
 
 class _Exported(NamedTuple):
@@ -57,7 +57,7 @@ class _Importing:
 
     def __init__(self, org: str, scheme: str) -> None:
         self.drafts: dict[Key, Draft] = {}
-        self.remarks: list[Remark] = []
+        self.remarks: list[ConversionNote] = []
         self._org = org
         self._scheme = scheme
 
@@ -95,7 +95,7 @@ class _Importing:
             message = "this is a Kubernetes resource, not a manifest"
             self._say("import-not-a-manifest", found.source, place, message, "use `reconciler convert`")
         elif kind is None:
-            near = most_like(str(written).lower(), KINDS)
+            near = closest(str(written).lower(), KINDS)
             hint = f"did you mean {near}?" if near else f"one of {', '.join(KINDS)}"
             self._say("import-not-a-manifest", found.source, place, "the platform has no such kind", hint)
         else:
@@ -119,7 +119,7 @@ class _Importing:
         org, gvc = _self(found.value)
         written = found.value.get("gvc")
         gvc = (written if isinstance(written, str) else gvc) if kind in GVC_SCOPED else ""
-        tidying = Tidying(kind, gvc, Dialect(self._org or org, self._scheme))
+        tidying = ExportCleaner(kind, gvc, ManifestContext(self._org or org, self._scheme))
         kept = {field: member for field, member in found.value.items() if field not in SERVER_OWNED}
         tidy = tidying.manifest(kept)
         head: Body = {"gvc": gvc} if gvc else {}
@@ -147,7 +147,7 @@ class _Importing:
         return kept
 
     def _say(self, rule: str, source: Source, at: Pointer, message: str, suggestion: str = "") -> None:
-        self.remarks.append(Remark(rule, source.path, source.position, at, message, suggestion, on_key=True))
+        self.remarks.append(ConversionNote(rule, source.path, source.position, at, message, suggestion, on_key=True))
 
 
 def _listed(value: Any, at: Pointer) -> Iterator[tuple[Pointer, Any]]:

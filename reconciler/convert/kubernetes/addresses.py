@@ -10,7 +10,7 @@ from reconciler.convert.kubernetes.bundle import WORKLOADS, Bundle, Item
 from reconciler.convert.kubernetes.jobs import template_of
 from reconciler.convert.kubernetes.services import ports_of
 from reconciler.convert.kubernetes.workloads import Deployed
-from reconciler.convert.tracked_value import Part
+from reconciler.convert.tracked_value import TrackedValue
 
 _ADDRESS = re.compile(
     r"(?P<scheme>://|@)?(?<![-.\w])(?P<name>[a-z][-a-z0-9]*)(?:\.(?P<namespace>[a-z0-9][-a-z0-9]*))?"
@@ -43,14 +43,14 @@ def tell_addresses(bundle: Bundle, deployed: Iterable[Deployed]) -> None:
                 known[service.namespace, service.name] = address = _address(service, one)
                 changed = [f"{here} instead of {there}" for there, here in address.ports.items() if here != there]
                 ports = f", on port {', '.join(changed)}" if changed else ""
-                service.root["metadata"]["name"].say(
+                service.root["metadata"]["name"].add_note(
                     "convert-service-name", f"{service} is reached at {address.host} here{ports}"
                 )
     for item in bundle.of(*WORKLOADS, "ConfigMap"):
         for part in _texts(item):
             found = dict.fromkeys(_named(part.text(), item.namespace, known))
             if found:
-                part.say("convert-service-name", f"{', '.join(found)} here")
+                part.add_note("convert-service-name", f"{', '.join(found)} here")
 
 
 def _address(service: Item, deployed: Deployed) -> Address:
@@ -63,7 +63,7 @@ def _address(service: Item, deployed: Deployed) -> Address:
     return Address(f"{deployed.name}.{deployed.gvc}.platform.local", ports)
 
 
-def _texts(item: Item) -> Iterator[Part]:
+def _texts(item: Item) -> Iterator[TrackedValue]:
     """Where ``item`` may name a Service: its texts, commands, arguments and plain variables."""
     if item.kind == "ConfigMap":
         yield from (part for _, part in item.root["data"].fields() if isinstance(part.value, str))

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from reconciler.convert.drafts import Body
 from reconciler.convert.kubernetes.bundle import Bundle, Item
-from reconciler.convert.tracked_value import Part
+from reconciler.convert.tracked_value import TrackedValue
 
 _MOST_CPU = 100
 
@@ -22,7 +22,7 @@ class Scalers:
             kind, name = target["kind"].text(), target["name"].text()
             if bundle.find(kind, item.namespace, name) is None:
                 item.root.ignored()
-                target["name"].say("convert-missing", f"{kind} {name}, which it scales, is not among the files")
+                target["name"].add_note("convert-missing", f"{kind} {name}, which it scales, is not among the files")
             self._scalers[kind, item.namespace, name] = item
 
     def options(self, item: Item, share: Fraction) -> Body:
@@ -32,8 +32,11 @@ class Scalers:
         if scaler is not None:
             return _scaled(scaler.spec, share)
         if item.kind == "DaemonSet":
-            item.root["kind"].say("convert-changed", "one replica on every machine has no counterpart; it gets one",
-                                  "set defaultOptions.autoscaling")  # fmt: skip
+            item.root["kind"].add_note(
+                "convert-changed",
+                "one replica on every machine has no counterpart; it gets one",
+                "set defaultOptions.autoscaling",
+            )
         if replicas == 0:
             return {"autoscaling": _fixed(1), "suspend": True}
         return {"autoscaling": _fixed(1 if replicas is None else max(replicas, 1))}
@@ -43,33 +46,36 @@ def _fixed(replicas: int) -> Body:
     return {"metric": "disabled", "minScale": replicas, "maxScale": replicas}
 
 
-def _scaled(spec: Part, share: Fraction) -> Body:
+def _scaled(spec: TrackedValue, share: Fraction) -> Body:
     least, most = spec["minReplicas"].number(), spec["maxReplicas"].number()
     if most is None:
-        spec.say("convert-malformed", "the field `maxReplicas` is missing")
+        spec.add_note("convert-malformed", "the field `maxReplicas` is missing")
     if least == 0:
-        spec["minReplicas"].say("convert-changed", "a standard workload always has a replica; 1 is taken")
+        spec["minReplicas"].add_note("convert-changed", "a standard workload always has a replica; 1 is taken")
     bounds = {"minScale": max(least or 1, 1), "maxScale": max(most or 1, least or 1, 1)}
     target = _cpu_target(spec)
     if target is None:
-        spec.say("convert-changed", "nothing that the platform scales by is named, so the number stays at the least",
-                 "choose defaultOptions.autoscaling.metric")  # fmt: skip
+        spec.add_note(
+            "convert-changed",
+            "nothing that the platform scales by is named, so the number stays at the least",
+            "choose defaultOptions.autoscaling.metric",
+        )
         return {"autoscaling": {"metric": "disabled", **bounds}}
     part, percent = target
     fit = min(max(round(percent * share), 1), _MOST_CPU)
     if fit != percent:
-        part.say("convert-changed", f"{percent} % of what is requested is taken for {fit} % of what is allowed")
+        part.add_note("convert-changed", f"{percent} % of what is requested is taken for {fit} % of what is allowed")
     return {"autoscaling": {"metric": "cpu", "target": fit, **bounds}, "capacityAI": False}
 
 
-def _cpu_target(spec: Part) -> tuple[Part, int] | None:
+def _cpu_target(spec: TrackedValue) -> tuple[TrackedValue, int] | None:
     """Where the percentage of cpu is written, and the percentage."""
     if spec["targetCPUUtilizationPercentage"]:
         return _percentage(spec["targetCPUUtilizationPercentage"])
     for metric in spec["metrics"].items():
         if metric.peek("type") != "Resource" or metric["resource"]["name"].text() != "cpu":
             metric.ignored()
-            metric.say("convert-left-out", f"workloads do not scale by {_called(metric)}; it is left out")
+            metric.add_note("convert-left-out", f"workloads do not scale by {_called(metric)}; it is left out")
             continue
         metric["type"].text()
         resource = metric["resource"]
@@ -81,12 +87,12 @@ def _cpu_target(spec: Part) -> tuple[Part, int] | None:
     return None
 
 
-def _percentage(part: Part) -> tuple[Part, int] | None:
+def _percentage(part: TrackedValue) -> tuple[TrackedValue, int] | None:
     value = part.number()
     return None if value is None else (part, value)
 
 
-def _called(metric: Part) -> str:
+def _called(metric: TrackedValue) -> str:
     """Kind and name of a metric, as far as it says them."""
     kind = metric.peek("type")
     holder = metric.peek(f"{kind[:1].lower()}{kind[1:]}") if isinstance(kind, str) else None

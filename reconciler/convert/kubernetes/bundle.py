@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from reconciler.convert.tracked_value import Part, Sheet
+from reconciler.convert.tracked_value import ResourceNotes, TrackedValue
 from reconciler.model.finding import Pointer
 from reconciler.model.key import KINDS
 
@@ -55,11 +55,11 @@ class Item:
     kind: str
     namespace: str
     name: str
-    root: Part
+    root: TrackedValue
     meant: bool
 
     @property
-    def spec(self) -> Part:
+    def spec(self) -> TrackedValue:
         """Its field ``spec``."""
         return self.root["spec"]
 
@@ -76,7 +76,7 @@ class Bundle:
     """All resources that are converted together, in the order of their documents."""
 
     def __init__(self, sources: Iterable[Source]) -> None:
-        self.sheets: list[Sheet] = []
+        self.sheets: list[ResourceNotes] = []
         self.items: list[Item] = []
         self._found: dict[tuple[str, str, str], Item] = {}
         for source in sources:
@@ -93,29 +93,29 @@ class Bundle:
         return self._found.get((kind, "" if kind in _UNSCOPED else namespace, name))
 
     def _add(self, source: Source, at: Pointer, value: Any) -> None:
-        sheet = Sheet(source.path, source.position)
+        sheet = ResourceNotes(source.path, source.position)
         self.sheets.append(sheet)
-        root = Part(sheet, at, value)
+        root = TrackedValue(sheet, at, value)
         if not isinstance(value, dict) or "kind" not in value or "apiVersion" not in value:
             _refuse(root)
             return
-        kind, group = root["kind"].needed(), root["apiVersion"].needed().rpartition("/")[0]
+        kind, group = root["kind"].required(), root["apiVersion"].required().rpartition("/")[0]
         meant = group in GROUPS.get(kind, ())
         item = Item(kind, root["metadata"]["namespace"].text(), _name(root["metadata"], meant), root, meant)
         key = (kind, "" if kind in _UNSCOPED else item.namespace, item.name)
         if meant and key in self._found:
             first = self._found[key].root.sheet
-            root.say("convert-duplicate", f"{item} is given twice, first in {first.path}", "keep one of the two")
+            root.add_note("convert-duplicate", f"{item} is given twice, first in {first.path}", "keep one of the two")
         elif item.name or not meant:
             self._found |= {key: item} if meant else {}
             self.items.append(item)
 
 
-def _name(metadata: Part, needed: bool) -> str:
+def _name(metadata: TrackedValue, needed: bool) -> str:
     """The name, else what the names that a cluster makes up begin with."""
     generated = metadata["generateName"].text().rstrip("-")
     if metadata["name"] or not generated:
-        return metadata["name"].needed() if needed else metadata["name"].text()
+        return metadata["name"].required() if needed else metadata["name"].text()
     return generated
 
 
@@ -132,11 +132,11 @@ def _unpacked(value: Any, at: Pointer) -> Iterator[tuple[Pointer, Any]]:
         yield at, value
 
 
-def _refuse(root: Part) -> None:
+def _refuse(root: TrackedValue) -> None:
     kind = _kind(root.value)
     if kind in KINDS and "apiVersion" not in root.value:
         message = f"this is a manifest of the platform already, of kind {kind}"
-        root.say("convert-not-kubernetes", message, "leave it out; `reconciler import` tidies manifests")
+        root.add_note("convert-not-kubernetes", message, "leave it out; `reconciler import` tidies manifests")
     else:
-        root.say("convert-not-kubernetes", "a Kubernetes resource is a mapping with `apiVersion` and `kind`")
+        root.add_note("convert-not-kubernetes", "a Kubernetes resource is a mapping with `apiVersion` and `kind`")
     root.ignored()

@@ -10,7 +10,7 @@ from reconciler.convert.kubernetes.bundle import Bundle, Item
 from reconciler.convert.kubernetes.names import Names, fitting
 from reconciler.convert.kubernetes.namespaces import Namespaces
 from reconciler.convert.kubernetes.quantities import gigabytes, quantity
-from reconciler.convert.tracked_value import Part
+from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
 
 _LEAST, _MOST = 10, 16384
@@ -40,42 +40,45 @@ class Claims:
             if owner is None:
                 self._sets[item.namespace, item.name] = self._add(item.root, item, (item.name,))
                 continue
-            item.root.say("convert-owned", f"{item} belongs to a replica of {owner} and comes with it")
+            item.root.add_note("convert-owned", f"{item} belongs to a replica of {owner} and comes with it")
             item.root.ignored()
 
-    def mounted(self, user: Item, claim: Part) -> str:
+    def mounted(self, user: Item, claim: TrackedValue) -> str:
         """The volume set for the claim that ``user`` mounts; one of its own where another workload has that already."""
-        name = claim.needed()
+        name = claim.required()
         held = self._sets.get((user.namespace, name))
         if held is None:
-            claim.say("convert-missing", f"the claim {name} is not among the files",
+            claim.add_note("convert-missing", f"the claim {name} is not among the files",
                       f"the volume set {fitting(name)} has to exist")  # fmt: skip
             return fitting(name)
         if user.kind != "StatefulSet" and (user.spec["replicas"].number() or 1) > 1:
-            claim.say("convert-shared-volume", f"each replica of {user} gets a volume of its own now")
+            claim.add_note("convert-shared-volume", f"each replica of {user} gets a volume of its own now")
         gvc_and_name = f"{held.gvc}/{held.name}"
         if self._users.setdefault(gvc_and_name, str(user)) == str(user):
             return held.name
         own = self._names.take(Kind.VOLUMESET, held.gvc, (f"{held.name}-{user.name}",))
-        claim.say("convert-shared-volume", f"{self._users[gvc_and_name]} has {held.name}; {own} is made for {user}",
-                  "copy what both need, or let one workload serve it to the other")  # fmt: skip
+        claim.add_note(
+            "convert-shared-volume",
+            f"{self._users[gvc_and_name]} has {held.name}; {own} is made for {user}",
+            "copy what both need, or let one workload serve it to the other",
+        )
         self.drafts.append(Draft(held.kind, held.gvc, own, {**held.body, "name": own}))
         return own
 
-    def of_template(self, user: Item, template: Part) -> tuple[str, str]:
+    def of_template(self, user: Item, template: TrackedValue) -> tuple[str, str]:
         """The name of a template of ``user``, and that of the volume set that it becomes."""
-        name = template["metadata"]["name"].needed()
+        name = template["metadata"]["name"].required()
         template["metadata"].ignored()
         template["status"].ignored()
         for field in ("apiVersion", "kind"):
             template[field].text()
         return name, self._add(template, user, (f"{name}-{user.name}",)).name
 
-    def _add(self, root: Part, item: Item, wishes: tuple[str, ...]) -> Draft:
+    def _add(self, root: TrackedValue, item: Item, wishes: tuple[str, ...]) -> Draft:
         gvc = self._namespaces.gvc(item)
         name = self._names.take(Kind.VOLUMESET, gvc, wishes)
         if name != wishes[0]:
-            root["metadata"]["name"].say("convert-name", f"the claim {wishes[0]} becomes the volume set {name}")
+            root["metadata"]["name"].add_note("convert-name", f"the claim {wishes[0]} becomes the volume set {name}")
         spec = root["spec"]
         volume = self._volume(item, spec)
         sort = self._sort(spec, volume)
@@ -85,12 +88,12 @@ class Claims:
         self.drafts.append(draft)
         return draft
 
-    def _volume(self, item: Item, spec: Part) -> Part:
+    def _volume(self, item: Item, spec: TrackedValue) -> TrackedValue:
         """The spec of the volume that the claim names, empty where there is none."""
         found = self._bundle.find("PersistentVolume", item.namespace, spec["volumeName"].text())
-        return found.spec if found else Part(spec.sheet, spec.at, None)
+        return found.spec if found else TrackedValue(spec.sheet, spec.at, None)
 
-    def _sort(self, spec: Part, volume: Part) -> Body:
+    def _sort(self, spec: TrackedValue, volume: TrackedValue) -> Body:
         """Performance class and file system (document 2)."""
         wanted = spec["storageClassName"]
         name = wanted.text() or volume["storageClassName"].text()
@@ -98,39 +101,43 @@ class Claims:
             return {"performanceClass": match[1], "fileSystemType": match[2]}
         found = self._bundle.find("StorageClass", "", name)
         if name and found is None:
-            wanted.say("convert-missing", f"the storage class {name} is not among the files, so {_GENERAL} is taken")
+            wanted.add_note(
+                "convert-missing", f"the storage class {name} is not among the files, so {_GENERAL} is taken"
+            )
         options = found.root["parameters"].mapping() if found else {}
         fast = any(options.get(field, "").lower() in _FAST for field in _TYPE_FIELDS)
         system = next((options[field] for field in _FILE_SYSTEM_FIELDS if field in options), "")
         system = volume["csi"]["fsType"].text() or system
         if system not in ("", "ext4", "xfs"):
-            wanted.say("convert-changed", f"the file system {system} is not there; ext4 is taken")
+            wanted.add_note("convert-changed", f"the file system {system} is not there; ext4 is taken")
         return {
             "performanceClass": _PREMIUM if fast else _GENERAL,
             "fileSystemType": "xfs" if system == "xfs" else "ext4",
         }
 
 
-def _capacity(spec: Part, volume: Part) -> int:
+def _capacity(spec: TrackedValue, volume: TrackedValue) -> int:
     """GB, rounded up and within the bounds; the volume's own where that is larger than the claim's."""
     asked = spec["resources"]["requests"]["storage"]
     size = quantity(asked.amount()) if asked else Fraction(0)
     if size is None:
-        asked.say("convert-malformed", "the capacity is not a quantity such as 20Gi")
+        asked.add_note("convert-malformed", "the capacity is not a quantity such as 20Gi")
         return _LEAST
     wanted = gigabytes(max(size, quantity(volume["capacity"]["storage"].amount()) or Fraction(0)))
     if wanted == 0:
-        spec.say("convert-malformed", "the claim asks for no capacity")
+        spec.add_note("convert-malformed", "the claim asks for no capacity")
     elif not _LEAST <= wanted <= _MOST:
         fit = min(max(wanted, _LEAST), _MOST)
-        asked.say("convert-capacity", f"{asked.amount()} is {wanted} GB; a volume has {_LEAST} to {_MOST} GB, so {fit}")
+        asked.add_note(
+            "convert-capacity", f"{asked.amount()} is {wanted} GB; a volume has {_LEAST} to {_MOST} GB, so {fit}"
+        )
     return min(max(wanted, _LEAST), _MOST)
 
 
-def _shared(spec: Part) -> None:
+def _shared(spec: TrackedValue) -> None:
     for mode in spec["accessModes"].items():
         if mode.text().endswith("Many"):
-            mode.say("convert-shared-volume", f"{mode.text()}: volumes are not shared; each replica has its own",
+            mode.add_note("convert-shared-volume", f"{mode.text()}: volumes are not shared; each replica has its own",
                      "let one workload serve the files, or mount an object store")  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from reconciler.convert.kubernetes.names import container_name
 from reconciler.convert.kubernetes.ports import Port, Ports, names_of
 from reconciler.convert.kubernetes.probes import lifecycle, probe
 from reconciler.convert.kubernetes.quantities import cpu, memory, quantity
-from reconciler.convert.tracked_value import Part
+from reconciler.convert.tracked_value import TrackedValue
 
 
 class Pod(NamedTuple):
@@ -32,14 +32,14 @@ class Container(NamedTuple):
     mounts: list[Mount]
 
 
-def container(part: Part, pod: Pod, taken: set[str]) -> Container:
+def container(part: TrackedValue, pod: Pod, taken: set[str]) -> Container:
     """The container ``part``; ``taken`` are the names of those before it, to which its own is added."""
     command = [each.text() for each in part["command"].items()]
     ports = pod.ports.of(part) if pod.ports else []
     mounts = pod.volumes.mounts(part)
     body: Body = {
         "name": _name(part["name"], taken),
-        "image": part["image"].needed(),
+        "image": part["image"].required(),
         "workingDir": part["workingDir"].text(),
         "command": command[0] if command else "",
         "args": [*command[1:], *part["args"].texts()],
@@ -57,18 +57,18 @@ def container(part: Part, pod: Pod, taken: set[str]) -> Container:
     return Container(without_empty(body), ports, mounts)
 
 
-def _name(part: Part, taken: set[str]) -> str:
-    wanted = part.needed()
+def _name(part: TrackedValue, taken: set[str]) -> str:
+    wanted = part.required()
     name = container_name(wanted) if wanted else ""
     if name in taken:
-        part.say("convert-malformed", f"two containers are called {wanted}")
+        part.add_note("convert-malformed", f"two containers are called {wanted}")
     elif name != wanted:
-        part.say("convert-name", f"the container {wanted} is called {name}")
+        part.add_note("convert-name", f"the container {wanted} is called {name}")
     taken.add(name)
     return name
 
 
-def _resources(part: Part) -> Body:
+def _resources(part: TrackedValue) -> Body:
     """Limits, else requests; of what neither names the platform's default is taken, and told."""
     found: Body = {}
     for field, write in (("cpu", cpu), ("memory", memory)):
@@ -76,21 +76,24 @@ def _resources(part: Part) -> Body:
         if amount:
             found[field] = write(amount)
     if missing := [field for field in ("cpu", "memory") if field not in found]:
-        part.say("convert-default", f"nothing limits {' and '.join(missing)} in Kubernetes; here the default holds",
-                 "defaults are 50m and 128Mi; write what the container needs")  # fmt: skip
+        part.add_note(
+            "convert-default",
+            f"nothing limits {' and '.join(missing)} in Kubernetes; here the default holds",
+            "defaults are 50m and 128Mi; write what the container needs",
+        )
     return found
 
 
-def _amount(part: Part, field: str) -> Fraction | None:
+def _amount(part: TrackedValue, field: str) -> Fraction | None:
     asked = [part[form][field] for form in ("limits", "requests") if part[form][field]]
     amounts = [quantity(each.amount()) for each in asked]
     for each, amount in zip(asked, amounts, strict=True):
         if amount is None:
-            each.say("convert-malformed", f"the {field} is not a quantity such as 500m or 256Mi")
+            each.add_note("convert-malformed", f"the {field} is not a quantity such as 500m or 256Mi")
     return next(iter(amounts), None)
 
 
-def cpu_share(part: Part) -> Fraction:
+def cpu_share(part: TrackedValue) -> Fraction:
     """What part of the cpu that ``container`` writes is requested; 1 where that is the same or not said."""
     requested, limited = (quantity(part["resources"][form]["cpu"].amount()) for form in ("requests", "limits"))
     return requested / limited if requested and limited else Fraction(1)

@@ -10,9 +10,9 @@ from reconciler.convert.drafts import Draft, in_order
 from reconciler.convert.kubernetes.addresses import tell_addresses
 from reconciler.convert.kubernetes.bundle import GROUPS, WORKLOADS, Bundle, Item, Source
 from reconciler.convert.kubernetes.ingress import Domains
-from reconciler.convert.kubernetes.unused_fields import tell_leftovers
-from reconciler.convert.kubernetes.workloads import Deployed, Scene, workload
-from reconciler.convert.notes import Remark
+from reconciler.convert.kubernetes.unused_fields import note_unused_fields
+from reconciler.convert.kubernetes.workloads import ConversionContext, Deployed, workload
+from reconciler.convert.notes import ConversionNote
 
 INSTEAD = {
     "EndpointSlice": "workloads are found by their names",
@@ -46,7 +46,7 @@ class Converted(msgspec.Struct, frozen=True):
     """The manifests in apply order, and what is to be said about them."""
 
     drafts: list[Draft]
-    remarks: list[Remark]
+    remarks: list[ConversionNote]
 
 
 def convert(sources: Iterable[Source], gvc: str = "", protocol: str = "") -> Converted:
@@ -57,13 +57,13 @@ def convert(sources: Iterable[Source], gvc: str = "", protocol: str = "") -> Con
     """
     bundle = Bundle(sources)
     _set_aside(bundle)
-    scene = Scene.of(bundle, gvc, protocol)
+    scene = ConversionContext.of(bundle, gvc, protocol)
     deployed = [workload(item, scene) for item in bundle.of(*WORKLOADS)]
     domains = list(Domains(bundle, scene.secrets, deployed).drafts())
     scene.services.finish()
     for item in bundle.items:
         if item.kind not in _ONLY_INFORM:
-            tell_leftovers(item.root.sheet, item.root)
+            note_unused_fields(item.root.sheet, item.root)
     tell_addresses(bundle, deployed)
     _tell_outbound(deployed)
     remarks = [remark for sheet in bundle.sheets for remark in sheet.remarks]
@@ -77,10 +77,13 @@ def _set_aside(bundle: Bundle) -> None:
         owner = _owner(item, bundle)
         if not item.meant:
             told = item.kind if item.kind not in GROUPS else f"{item.kind} of {item.root['apiVersion'].text()}"
-            item.root["kind"].say("convert-no-meaning", f"{told} has no meaning here; {item.name or 'it'} is left out",
-                                  f"{owner} is converted" if owner else INSTEAD.get(item.kind, ""))  # fmt: skip
+            item.root["kind"].add_note(
+                "convert-no-meaning",
+                f"{told} has no meaning here; {item.name or 'it'} is left out",
+                f"{owner} is converted" if owner else INSTEAD.get(item.kind, ""),
+            )
         elif owner:
-            item.root["kind"].say("convert-owned", f"{item} is made by {owner}, which is converted")
+            item.root["kind"].add_note("convert-owned", f"{item} is made by {owner}, which is converted")
         else:
             kept.append(item)
             continue
@@ -101,6 +104,6 @@ def _owner(item: Item, bundle: Bundle) -> Item | None:
 def _tell_outbound(deployed: Iterable[Deployed]) -> None:
     """Say once that nothing may be reached from here, which is otherwise in Kubernetes."""
     for first in list(deployed)[:1]:
-        first.item.root["kind"].say(
+        first.item.root["kind"].add_note(
             "convert-default", "workloads reach nothing outside the platform unless it is listed",
             "see firewallConfig.external: outboundAllowHostname, outboundAllowCIDR")  # fmt: skip

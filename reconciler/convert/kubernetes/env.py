@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from reconciler.convert.kubernetes.bundle import Item
 from reconciler.convert.kubernetes.names import fitting
-from reconciler.convert.kubernetes.secrets import Kept, Secrets
-from reconciler.convert.tracked_value import Part
+from reconciler.convert.kubernetes.secrets import SecretKept, Secrets
+from reconciler.convert.tracked_value import TrackedValue
 
 _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]{0,119}")
 _RESERVED = frozenset({"K_SERVICE", "K_CONFIGURATION", "K_REVISION"})
@@ -31,50 +31,50 @@ class Readings:
         self._secrets = secrets
         self.names: set[str] = set()
 
-    def secret(self, kind: str, named: Part, optional: Part) -> Kept | None:
+    def secret(self, kind: str, named: TrackedValue, optional: TrackedValue) -> SecretKept | None:
         """What became of the ``kind`` that ``named`` names; None where it is optional and not among the files."""
-        name = named.needed()
+        name = named.required()
         kept = self._secrets.look(kind, self._user.namespace, name)
         if kept is None and optional.flag():
-            named.say("convert-missing", f"the optional {kind} {name} is not among the files and is left out")
+            named.add_note("convert-missing", f"the optional {kind} {name} is not among the files and is left out")
             return None
         if kept is None:
-            kept = Kept(fitting(name), "", ())
-            named.say("convert-missing", f"the {kind} {name} is not among the files",
+            kept = SecretKept(fitting(name), "", ())
+            named.add_note("convert-missing", f"the {kind} {name} is not among the files",
                       f"the secret {kept.name} has to exist")  # fmt: skip
         self.names.add(kept.name)
         return kept
 
-    def key(self, kept: Kept, key: Part) -> str:
+    def key(self, kept: SecretKept, key: TrackedValue) -> str:
         """The URI of one key of a secret; one that it does not have is told."""
-        name = key.needed()
+        name = key.required()
         if kept.type and name not in kept.keys:
-            key.say("convert-missing", f"the secret {kept.name} has no key {name}")
+            key.add_note("convert-missing", f"the secret {kept.name} has no key {name}")
         return f"platform://secret/{kept.name}.{name}"
 
 
 class Variable(NamedTuple):
     """A variable with the part that gives it."""
 
-    part: Part
+    part: TrackedValue
     name: str
     value: str
 
 
-def variables(container: Part, readings: Readings) -> list[dict[str, str]]:
+def variables(container: TrackedValue, readings: Readings) -> list[dict[str, str]]:
     """``env`` and ``envFrom`` as the platform writes them; of several with one name the last holds, ``env`` first."""
     wanted: dict[str, Variable] = {}
     for variable in (*_imported(container, readings), *_own(container, readings)):
         if variable.name in _RESERVED or variable.name.startswith("PLATFORM_") or not _NAME.fullmatch(variable.name):
-            variable.part.say("convert-left-out", f"the platform takes no variable called {variable.name!r}")
+            variable.part.add_note("convert-left-out", f"the platform takes no variable called {variable.name!r}")
         else:
             wanted[variable.name] = variable
     return [{"name": each.name, "value": each.value} for each in wanted.values()]
 
 
-def _own(container: Part, readings: Readings) -> Iterator[Variable]:
+def _own(container: TrackedValue, readings: Readings) -> Iterator[Variable]:
     for part in container["env"].items():
-        name, source = part["name"].needed(), part["valueFrom"]
+        name, source = part["name"].required(), part["valueFrom"]
         if not source:
             yield Variable(part, name, part["value"].text())
             continue
@@ -83,7 +83,7 @@ def _own(container: Part, readings: Readings) -> Iterator[Variable]:
             yield Variable(part, name, value)
 
 
-def _taken_from(form: str, source: Part, readings: Readings) -> str:
+def _taken_from(form: str, source: TrackedValue, readings: Readings) -> str:
     """The value of a variable that comes from elsewhere, "" where it cannot be had."""
     if form in _SOURCES:
         kept = readings.secret(_SOURCES[form], source["name"], source["optional"])
@@ -93,15 +93,15 @@ def _taken_from(form: str, source: Part, readings: Readings) -> str:
     field = source["fieldPath"].text()
     source["apiVersion"].text()
     if form == "fieldRef" and field in _BUILT_IN:
-        source.say("convert-changed", f"{field} becomes {_BUILT_IN[field]}, the name of the GVC")
+        source.add_note("convert-changed", f"{field} becomes {_BUILT_IN[field]}, the name of the GVC")
         return _BUILT_IN[field]
     source.ignored()
-    source.say("convert-left-out", f"a variable from {form} {field} has no counterpart".replace("  ", " "),
+    source.add_note("convert-left-out", f"a variable from {form} {field} has no counterpart".replace("  ", " "),
                "see the built-in variables, or write the value itself", on_key=True)  # fmt: skip
     return ""
 
 
-def _imported(container: Part, readings: Readings) -> Iterator[Variable]:
+def _imported(container: TrackedValue, readings: Readings) -> Iterator[Variable]:
     for part in container["envFrom"].items():
         prefix = part["prefix"].text()
         for form, source in part.fields():
@@ -109,17 +109,17 @@ def _imported(container: Part, readings: Readings) -> Iterator[Variable]:
                 continue
             if form not in _SOURCES:
                 source.ignored()
-                source.say("convert-left-out", f"variables from {form} have no counterpart")
+                source.add_note("convert-left-out", f"variables from {form} have no counterpart")
                 continue
             yield from _all_of(form, source, prefix, readings)
 
 
-def _all_of(form: str, source: Part, prefix: str, readings: Readings) -> Iterator[Variable]:
+def _all_of(form: str, source: TrackedValue, prefix: str, readings: Readings) -> Iterator[Variable]:
     kept = readings.secret(_SOURCES[form], source["name"], source["optional"])
     if kept is None:
         return
     if not kept.keys:
-        source.say("convert-left-out", f"which variables {kept.name} would give is not known",
+        source.add_note("convert-left-out", f"which variables {kept.name} would give is not known",
                    f"write them one by one: platform://secret/{kept.name}.KEY")  # fmt: skip
     for key in kept.keys:
         yield Variable(source, f"{prefix}{key}", f"platform://secret/{kept.name}.{key}")

@@ -8,11 +8,11 @@ from reconciler.convert.drafts import Draft, drafted
 from reconciler.convert.kubernetes.bundle import Bundle, Item
 from reconciler.convert.kubernetes.names import Names, fitting
 from reconciler.convert.kubernetes.secrets import Secrets
-from reconciler.convert.tracked_value import Part
+from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
 
 
-def grant(gvc: str, workload: str, secrets: set[str], names: Names) -> tuple[str, list[Draft]]:
+def identity_for(gvc: str, workload: str, secrets: set[str], names: Names) -> tuple[str, list[Draft]]:
     """An identity for ``workload`` and a policy that lets it reveal ``secrets``; the identity's name comes first."""
     identity = names.take(Kind.IDENTITY, gvc, (workload,))
     policy = names.take(Kind.POLICY, "", (f"{gvc}-{workload}-reveal",))
@@ -30,18 +30,18 @@ class PullSecrets:
         self._secrets = secrets
         self._told: set[tuple[str, str]] = set()
 
-    def tell(self, user: Item, pod: Part, gvc: str) -> None:
+    def tell(self, user: Item, pod: TrackedValue, gvc: str) -> None:
         """Remark the pull secrets of a pod and of its ServiceAccount."""
         for part in (*pod["imagePullSecrets"].items(), *self._of_account(user, pod)):
-            wanted = part["name"].needed()
+            wanted = part["name"].required()
             kept = self._secrets.look("Secret", user.namespace, wanted)
             name = kept.name if kept else fitting(wanted)
             if (gvc, name) not in self._told:
                 self._told.add((gvc, name))
-                part["name"].say("convert-pull-secret", f"the GVC {gvc} has to name the secret {name}",
+                part["name"].add_note("convert-pull-secret", f"the GVC {gvc} has to name the secret {name}",
                                  f"in gvc/{gvc}: spec.pullSecretLinks: [//secret/{name}]")  # fmt: skip
 
-    def _of_account(self, user: Item, pod: Part) -> Iterator[Part]:
+    def _of_account(self, user: Item, pod: TrackedValue) -> Iterator[TrackedValue]:
         account = self._bundle.find("ServiceAccount", user.namespace, pod["serviceAccountName"].text("default"))
         if account is not None:
             yield from account.root["imagePullSecrets"].items()

@@ -11,7 +11,7 @@ from reconciler.convert.kubernetes.bundle import Bundle, Item
 from reconciler.convert.kubernetes.secrets import Secrets
 from reconciler.convert.kubernetes.services import Backend, backend_of, ports_of
 from reconciler.convert.kubernetes.workloads import Deployed
-from reconciler.convert.tracked_value import Part
+from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
 
 _FULL_NAME = re.compile(r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -56,7 +56,7 @@ class Domains:
         default = spec["defaultBackend"] or spec["backend"]
         rules = [rule for rule in spec["rules"].items() if self._has_host(rule)]
         if default and not rules:
-            default.say("convert-left-out", "a backend for every host has no counterpart",
+            default.add_note("convert-left-out", "a backend for every host has no counterpart",
                         "name the host, or let the workload's own endpoint serve")  # fmt: skip
         for rule in rules:
             found = [self._route(item, path) for path in rule["http"]["paths"].items()]
@@ -66,23 +66,23 @@ class Domains:
                 self._place(item, rule["host"], deployed.gvc, route)
         self._certify(item, rules)
 
-    def _has_host(self, rule: Part) -> bool:
+    def _has_host(self, rule: TrackedValue) -> bool:
         host = rule["host"]
         if _FULL_NAME.fullmatch(host.text().removeprefix("*.")):
             return True
         said = f"{host.text()} is no full domain name" if host else "a rule for every host has no counterpart"
-        (host or rule).say("convert-left-out", f"{said}; the rule is left out", "name the host")
+        (host or rule).add_note("convert-left-out", f"{said}; the rule is left out", "name the host")
         rule.ignored()
         return False
 
-    def _route(self, item: Item, path: Part) -> tuple[Deployed, Body] | None:
+    def _route(self, item: Item, path: TrackedValue) -> tuple[Deployed, Body] | None:
         return self._to(item, backend_of(path["backend"]), _match(item, path), path)
 
-    def _to(self, item: Item, backend: Backend, match: Body, path: Part) -> tuple[Deployed, Body] | None:
+    def _to(self, item: Item, backend: Backend, match: Body, path: TrackedValue) -> tuple[Deployed, Body] | None:
         """The route to ``backend``, and the workload that it leads to; None, which is told, where it leads nowhere."""
         if not backend.name:
             backend.part.ignored()
-            backend.part.say(
+            backend.part.add_note(
                 "convert-left-out", "a backend that is no Service has no counterpart; the path is left out"
             )
             return None
@@ -91,38 +91,41 @@ class Domains:
         serving = [each for each in serving if each.ports]
         if service is None or not serving:
             path["backend"].ignored()
-            backend.part.say(
+            backend.part.add_note(
                 "convert-missing", f"no workload of these files is behind {backend.name}; the path is left out"
             )
             return None
         if len(serving) > 1:
             names = ", ".join(each.name for each in serving)
-            backend.part.say("convert-changed", f"of what {service} selects ({names}) only the first is reached")
+            backend.part.add_note("convert-changed", f"of what {service} selects ({names}) only the first is reached")
         port = _port(service, backend, serving[0])
         link = f"//gvc/{serving[0].gvc}/workload/{serving[0].name}"
         return serving[0], {"workloadLink": link, **match, **({"port": port} if port else {})}
 
-    def _place(self, item: Item, written: Part, gvc: str, route: Body) -> None:
+    def _place(self, item: Item, written: TrackedValue, gvc: str, route: Body) -> None:
         name = written.text()
         host = self._hosts.setdefault(name.removeprefix("*."), _Host(gvc, item))
         if name.startswith("*."):
             host.subdomains = True
-            written.say("convert-changed", f"{name} becomes {name[2:]} with all its subdomains")
+            written.add_note("convert-changed", f"{name} becomes {name[2:]} with all its subdomains")
         if host.gvc != gvc:
-            written.say("convert-left-out", f"{name} leads to the GVC {host.gvc} alone; {gvc} is left out")
+            written.add_note("convert-left-out", f"{name} leads to the GVC {host.gvc} alone; {gvc} is left out")
             return
         path = ("prefix", route["prefix"]) if "prefix" in route else ("regex", route["regex"])
         if host.routes.setdefault(path, route) != route:
-            written.say("convert-left-out", f"{path[1]} of {name} is taken; the second route is left out")
+            written.add_note("convert-left-out", f"{path[1]} of {name} is taken; the second route is left out")
 
-    def _certify(self, item: Item, rules: Sequence[Part]) -> None:
+    def _certify(self, item: Item, rules: Sequence[TrackedValue]) -> None:
         for tls in item.spec["tls"].items():
             named = tls["secretName"]
             kept = self._secrets.look("Secret", item.namespace, named.text())
             hosts = tls["hosts"].texts() or [rule["host"].text() for rule in rules]
             if kept is None or not kept.certificate:
-                (named or tls).say("convert-missing", f"{named.text() or 'no Secret'} with tls.crt and tls.key is not "
-                                   "among the files, so the platform makes the certificate")  # fmt: skip
+                (named or tls).add_note(
+                    "convert-missing",
+                    f"{named.text() or 'no Secret'} with tls.crt and tls.key is not "
+                    "among the files, so the platform makes the certificate",
+                )
                 continue
             for host in hosts:
                 if host.removeprefix("*.") in self._hosts:
@@ -134,7 +137,7 @@ def _longest_first(path: tuple[str, str]) -> tuple[bool, int, str]:
     return form != "regex", -len(text), text
 
 
-def _match(item: Item, path: Part) -> Body:
+def _match(item: Item, path: TrackedValue) -> Body:
     """What a request's path must be, and what it becomes."""
     text, form = path["path"].text("/") or "/", path["pathType"].text("Prefix")
     annotations = item.root["metadata"]["annotations"]
@@ -155,5 +158,5 @@ def _port(service: Item, backend: Backend, deployed: Deployed) -> int:
     for port in ports_of(service):
         if backend.port in (port.number, port.name, 0):
             return next((each.number for each in deployed.ports if port.target in (each.number, each.name)), 0)
-    backend.part.say("convert-missing", f"{service} has no port {backend.port}")
+    backend.part.add_note("convert-missing", f"{service} has no port {backend.port}")
     return 0

@@ -6,7 +6,7 @@ import re
 
 from reconciler.convert.drafts import Body, without_empty
 from reconciler.convert.kubernetes.bundle import Item
-from reconciler.convert.tracked_value import Part
+from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.cron import SHORTHANDS
 
 _NEVER = "0 0 1 1 *"
@@ -18,7 +18,7 @@ _UTC = frozenset({"", "UTC", "Etc/UTC"})
 _MOST_HISTORY = 10
 
 
-def template_of(item: Item) -> Part:
+def template_of(item: Item) -> TrackedValue:
     """The template of the pods that ``item`` makes."""
     return _job_spec(item)["template"]
 
@@ -31,23 +31,26 @@ def job(item: Item) -> Body:
     body: Body = {"restartPolicy": restart.text(), "activeDeadlineSeconds": deadline}
     if item.kind == "CronJob":
         return {"job": without_empty({**_timing(item.spec), **body})}
-    item.root["kind"].say("convert-job", "a Job becomes a cron workload that only runs when it is told to",
+    item.root["kind"].add_note("convert-job", "a Job becomes a cron workload that only runs when it is told to",
                           "give it a schedule, or start it with the command runCronWorkload")  # fmt: skip
     return {"job": without_empty({"schedule": _NEVER, "suspend": True, **body})}
 
 
-def _job_spec(item: Item) -> Part:
+def _job_spec(item: Item) -> TrackedValue:
     if item.kind != "CronJob":
         return item.spec
     return item.spec["jobTemplate"]["spec"]
 
 
-def _timing(spec: Part) -> Body:
+def _timing(spec: TrackedValue) -> Body:
     policy = spec["concurrencyPolicy"]
     kept = policy.text("Allow")
     if kept == "Allow":
-        (policy if policy else spec).say("convert-changed", "runs never overlap: one that is due meanwhile is left out",
-                                         "concurrencyPolicy is Forbid or Replace here")  # fmt: skip
+        (policy if policy else spec).add_note(
+            "convert-changed",
+            "runs never overlap: one that is due meanwhile is left out",
+            "concurrencyPolicy is Forbid or Replace here",
+        )
         kept = "Forbid"
     limits = [spec[field] for field in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit")]
     history = max((limit.number() or 0 for limit in limits if limit), default=None)
@@ -59,16 +62,16 @@ def _timing(spec: Part) -> Body:
     }
 
 
-def _schedule(spec: Part) -> str:
+def _schedule(spec: TrackedValue) -> str:
     part = spec["schedule"]
-    text = part.needed().strip()
+    text = part.required().strip()
     zone = spec["timeZone"].text()
     if match := _ZONE.fullmatch(text):
         zone, text = match[1], match[2]
     if zone not in _UTC:
-        (spec["timeZone"] or part).say("convert-changed", f"schedules are in UTC, not in the time zone {zone}",
+        (spec["timeZone"] or part).add_note("convert-changed", f"schedules are in UTC, not in the time zone {zone}",
                                        "change the hours of the schedule")  # fmt: skip
     text = SHORTHANDS.get(text, text)
     if text and not _FIVE_FIELDS.fullmatch(text):
-        part.say("convert-malformed", "a schedule has five fields: minute, hour, day of month, month, day of week")
+        part.add_note("convert-malformed", "a schedule has five fields: minute, hour, day of month, month, day of week")
     return " ".join(text.replace("?", "*").split())

@@ -9,7 +9,7 @@ from reconciler.convert.kubernetes.bundle import JOBS, Item
 from reconciler.convert.kubernetes.claims import Claims
 from reconciler.convert.kubernetes.env import Readings
 from reconciler.convert.kubernetes.names import fitting
-from reconciler.convert.tracked_value import Part
+from reconciler.convert.tracked_value import TrackedValue
 
 RESERVED = frozenset({"/dev", "/dev/log", "/tmp", "/var", "/var/log"})
 """Paths where nothing can be mounted (document 1, Limits)."""
@@ -33,11 +33,11 @@ def is_lasting(mount: Mount) -> bool:
 class Volumes:
     """The volumes of one pod by name, each able to say what it mounts at a path."""
 
-    def __init__(self, user: Item, pod: Part, claims: Claims, readings: Readings) -> None:
+    def __init__(self, user: Item, pod: TrackedValue, claims: Claims, readings: Readings) -> None:
         self._user = user
         self._claims = claims
         self._readings = readings
-        self._volumes = {part["name"].needed(): part for part in pod["volumes"].items()}
+        self._volumes = {part["name"].required(): part for part in pod["volumes"].items()}
         self._used: set[str] = set()
         self._claimed: dict[str, str] = {}
         self._templates: dict[str, str] = {}
@@ -50,77 +50,84 @@ class Volumes:
         for name, part in self._volumes.items():
             if name not in self._used and any(part.peek(form) is not None for form in _FORMS):
                 part.ignored()
-                part.say("convert-left-out", f"no container mounts the volume {name}; it is left out")
+                part.add_note("convert-left-out", f"no container mounts the volume {name}; it is left out")
             for form, source in part.fields():
                 if form == "name" or form in _FORMS:
                     continue
                 source.ignored()
                 rule = "convert-host-path" if form == "hostPath" else "convert-left-out"
-                source.say(rule, f"a volume of type {form} has no counterpart and is left out",
+                source.add_note(rule, f"a volume of type {form} has no counterpart and is left out",
                            "mount a volume set, an object store or a file share instead", on_key=True)  # fmt: skip
 
-    def mounts(self, container: Part) -> list[Mount]:
+    def mounts(self, container: TrackedValue) -> list[Mount]:
         """The mounts of ``container`` that the platform takes; the others are told."""
         wanted = [(part, mount) for part in container["volumeMounts"].items() for mount in self._mounted(part)]
         kept: list[Mount] = []
         for part, mount in wanted:
             if trouble := _refused(mount.path, kept):
-                part["mountPath"].say("convert-mount", f"{mount.path} {trouble}; the mount is left out")
+                part["mountPath"].add_note("convert-mount", f"{mount.path} {trouble}; the mount is left out")
             else:
                 kept.append(mount)
         return kept
 
-    def _mounted(self, part: Part) -> Iterator[Mount]:
-        name, path = part["name"].needed(), part["mountPath"].needed()
+    def _mounted(self, part: TrackedValue) -> Iterator[Mount]:
+        name, path = part["name"].required(), part["mountPath"].required()
         if part["mountPropagation"].text("None") != "None":
-            part["mountPropagation"].say("convert-left-out", "mounts are not propagated")
+            part["mountPropagation"].add_note("convert-left-out", "mounts are not propagated")
         at = f"/{path.strip('/')}"
         if name in self._templates:
             yield from self._whole(part, f"platform://volumeset/{self._templates[name]}", at)
         elif name not in self._volumes:
-            part["name"].say("convert-malformed", f"no volume is called {name}")
+            part["name"].add_note("convert-malformed", f"no volume is called {name}")
         else:
             self._used.add(name)
             volume = self._volumes[name]
             forms = [form for form in _FORMS if volume[form]]
             if not forms:
                 part.ignored()
-                part.say("convert-mount", f"the volume {name} is left out, and so is this mount")
+                part.add_note("convert-mount", f"the volume {name} is left out, and so is this mount")
             for form in forms:
                 yield from _FORMS[form](self, part, volume[form], at)
 
-    def _whole(self, part: Part, uri: str, at: str) -> Iterator[Mount]:
+    def _whole(self, part: TrackedValue, uri: str, at: str) -> Iterator[Mount]:
         """All of a volume at one path."""
         if part["readOnly"].flag():
-            part["readOnly"].say("convert-changed", "the volume can be written to here")
+            part["readOnly"].add_note("convert-changed", "the volume can be written to here")
         for field in ("subPath", "subPathExpr"):
             if part[field]:
-                part[field].say("convert-changed", "a directory of a volume cannot be mounted; the whole volume is")
+                part[field].add_note(
+                    "convert-changed", "a directory of a volume cannot be mounted; the whole volume is"
+                )
         yield Mount(uri, at)
 
-    def _claim(self, part: Part, source: Part, at: str) -> Iterator[Mount]:
+    def _claim(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[Mount]:
         if source["readOnly"].flag():
-            source["readOnly"].say("convert-changed", "the volume can be written to here")
-        name = source["claimName"].needed()
+            source["readOnly"].add_note("convert-changed", "the volume can be written to here")
+        name = source["claimName"].required()
         if self._user.kind in JOBS:
             part.ignored()
-            part.say("convert-mount", f"{at} is left out: only stateful workloads mount volume sets, such as {name}",
-                     "let a workload that has it do the work, or mount an object store")  # fmt: skip
+            part.add_note(
+                "convert-mount",
+                f"{at} is left out: only stateful workloads mount volume sets, such as {name}",
+                "let a workload that has it do the work, or mount an object store",
+            )
             return
         if name not in self._claimed:
             self._claimed[name] = self._claims.mounted(self._user, source["claimName"])
         yield from self._whole(part, f"platform://volumeset/{self._claimed[name]}", at)
 
-    def _scratch(self, part: Part, _: Part, at: str) -> Iterator[Mount]:
+    def _scratch(self, part: TrackedValue, _: TrackedValue, at: str) -> Iterator[Mount]:
         yield from self._whole(part, f"scratch://{fitting(part['name'].text())}", at)
 
-    def _secret(self, part: Part, source: Part, at: str) -> Iterator[Mount]:
+    def _secret(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[Mount]:
         yield from self._files("Secret", part, source["secretName"], source, at)
 
-    def _config(self, part: Part, source: Part, at: str) -> Iterator[Mount]:
+    def _config(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[Mount]:
         yield from self._files("ConfigMap", part, source["name"], source, at)
 
-    def _files(self, kind: str, part: Part, named: Part, source: Part, at: str) -> Iterator[Mount]:
+    def _files(
+        self, kind: str, part: TrackedValue, named: TrackedValue, source: TrackedValue, at: str
+    ) -> Iterator[Mount]:
         """The keys of a Secret or ConfigMap as files: all in a directory, or some of them one by one."""
         _mode(source["defaultMode"])
         kept = self._readings.secret(kind, named, source["optional"])
@@ -128,19 +135,19 @@ class Volumes:
             return
         part["readOnly"].flag()
         if kept.type == "docker":
-            named.say("convert-changed", "a docker secret is mounted as a single file, ___platform___.secret")
+            named.add_note("convert-changed", "a docker secret is mounted as a single file, ___platform___.secret")
         items, sub = source["items"].items(), part["subPath"].text().strip("/")
         if not items and not sub:
             yield Mount(f"platform://secret/{kept.name}", at)
             return
-        chosen = [(item["key"], item["path"].needed().strip("/")) for item in items] or [(part["subPath"], sub)]
+        chosen = [(item["key"], item["path"].required().strip("/")) for item in items] or [(part["subPath"], sub)]
         for item in items:
             _mode(item["mode"])
         for key, path in chosen:
             if not sub or path == sub:
                 yield Mount(self._readings.key(kept, key), at if sub else f"{at.rstrip('/')}/{path}")
 
-    def _projected(self, part: Part, source: Part, at: str) -> Iterator[Mount]:
+    def _projected(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[Mount]:
         _mode(source["defaultMode"])
         part["readOnly"].flag()
         sources = source["sources"].items()
@@ -149,20 +156,20 @@ class Volumes:
                 kind = {"secret": "Secret", "configMap": "ConfigMap"}.get(form, "")
                 if not kind:
                     inner.ignored()
-                    inner.say("convert-left-out", f"files from {form} have no counterpart", on_key=True)
+                    inner.add_note("convert-left-out", f"files from {form} have no counterpart", on_key=True)
                 elif len(sources) > 1 and not inner["items"].items():
                     yield from self._each(kind, inner, at)
                 else:
                     yield from self._files(kind, part, inner["name"], inner, at)
 
-    def _each(self, kind: str, source: Part, at: str) -> Iterator[Mount]:
+    def _each(self, kind: str, source: TrackedValue, at: str) -> Iterator[Mount]:
         """Every key by itself, since other files stand in the same directory."""
         kept = self._readings.secret(kind, source["name"], source["optional"])
         if kept is not None:
             yield from (Mount(f"platform://secret/{kept.name}.{key}", f"{at.rstrip('/')}/{key}") for key in kept.keys)
 
 
-_FORMS: dict[str, Callable[[Volumes, Part, Part, str], Iterator[Mount]]] = {
+_FORMS: dict[str, Callable[[Volumes, TrackedValue, TrackedValue, str], Iterator[Mount]]] = {
     "persistentVolumeClaim": Volumes._claim,
     "emptyDir": Volumes._scratch,
     "secret": Volumes._secret,
@@ -171,10 +178,10 @@ _FORMS: dict[str, Callable[[Volumes, Part, Part, str], Iterator[Mount]]] = {
 }
 
 
-def _mode(part: Part) -> None:
+def _mode(part: TrackedValue) -> None:
     mode = part.number()
     if mode is not None and mode not in _MODES:
-        part.say("convert-left-out", f"the mode of files, {mode:#o}, cannot be chosen")
+        part.add_note("convert-left-out", f"the mode of files, {mode:#o}, cannot be chosen")
 
 
 def _refused(path: str, before: list[Mount]) -> str:

@@ -42,7 +42,7 @@ def container_name(name: str) -> str:
     return fitting(f"c-{fit}") if fit in _RESERVED or fit.startswith(_RESERVED_BEGINNINGS) else fit
 
 
-class Taken(NamedTuple):
+class UsedName(NamedTuple):
     """A name that is in use: by which kind, and in which GVC ("" for the org)."""
 
     kind: Kind
@@ -54,17 +54,17 @@ class Names:
     """Who got which name."""
 
     def __init__(self) -> None:
-        self._taken: set[Taken] = set()
+        self._taken: set[UsedName] = set()
 
     def take(self, kind: Kind, gvc: str, wishes: Iterable[str]) -> str:
         """The first of ``wishes`` that is still free for ``kind`` in ``gvc``, else the first with a number."""
         fit = workload_name if kind is Kind.WORKLOAD else fitting
         wanted = [fit(wish) for wish in wishes]
-        free = (name for name in wanted if Taken(kind, gvc, name) not in self._taken)
+        free = (name for name in wanted if UsedName(kind, gvc, name) not in self._taken)
         name = next(free, "")
         number = 2
-        while not name or Taken(kind, gvc, name) in self._taken:
+        while not name or UsedName(kind, gvc, name) in self._taken:
             name = fit(f"{wanted[0]}-{number}")
             number += 1
-        self._taken.add(Taken(kind, gvc, name))
+        self._taken.add(UsedName(kind, gvc, name))
         return name

@@ -23,6 +23,6 @@ class Namespaces:
         if found not in self._told:
             self._told.add(found)
             origin = "the namespace names it" if item.namespace else "there is neither a namespace nor --gvc"
-            item.root.say("convert-gvc", f"this goes to the GVC {found}, since {origin}",
+            item.root.add_note("convert-gvc", f"this goes to the GVC {found}, since {origin}",
                           f"gvc/{found} has to exist; --gvc NAME chooses another")  # fmt: skip
         return found

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from reconciler.convert.kubernetes.bundle import Item
-from reconciler.convert.kubernetes.services import Served, other_transport, ports_of
-from reconciler.convert.tracked_value import Part
+from reconciler.convert.kubernetes.services import ServicePort, other_transport, ports_of
+from reconciler.convert.tracked_value import TrackedValue
 
 BLOCKED = frozenset({8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090, 41000})
 """Ports that the platform uses itself (document 1, Ports)."""
@@ -57,7 +57,7 @@ class Ports:
     The first container also gets those that Services take for granted; ``protocol`` is that of all where it is given.
     """
 
-    def __init__(self, containers: Sequence[Part], services: Sequence[Item], protocol: str) -> None:
+    def __init__(self, containers: Sequence[TrackedValue], services: Sequence[Item], protocol: str) -> None:
         self._protocol = protocol
         self._served = [port for service in services for port in ports_of(service)]
         declared = {number for container in containers for number in _numbers(container)}
@@ -68,14 +68,14 @@ class Ports:
         ]
         self._taken: set[int] = set()
 
-    def of(self, container: Part) -> list[Port]:
+    def of(self, container: TrackedValue) -> list[Port]:
         """The ports of the next container."""
         granted, self._granted = self._granted, []
         found = [*_declared(container), *((part, number, "") for part, number in granted)]
         ports = []
         for part, number, name in found:
             if number in self._taken:
-                part.say("convert-left-out", f"port {number} is declared before already")
+                part.add_note("convert-left-out", f"port {number} is declared before already")
             elif _usable(part, number):
                 self._taken.add(number)
                 protocol = self._protocol or _protocol(container, number, name, self._served)
@@ -83,25 +83,25 @@ class Ports:
         return ports
 
 
-def names_of(container: Part) -> dict[str, int]:
+def names_of(container: TrackedValue) -> dict[str, int]:
     """Name and number of the ports that ``container`` declares, those that the platform refuses too."""
     declared = [part for part in container["ports"].items() if part.peek("name")]
     return {part["name"].text(): part["containerPort"].number() or 0 for part in declared}
 
 
-def _declared(container: Part) -> Iterator[tuple[Part, int, str]]:
+def _declared(container: TrackedValue) -> Iterator[tuple[TrackedValue, int, str]]:
     for part in container["ports"].items():
         if other_transport(part):
             continue
         number = part["containerPort"].number()
         if number is None:
             part.ignored()
-            part.say("convert-malformed", "the field `containerPort` is missing")
+            part.add_note("convert-malformed", "the field `containerPort` is missing")
         else:
             yield part["containerPort"], number, part["name"].text()
 
 
-def _numbers(container: Part) -> Iterator[int]:
+def _numbers(container: TrackedValue) -> Iterator[int]:
     """Numbers of all ports that ``container`` declares."""
     for part in container["ports"].items():
         number = part["containerPort"].number()
@@ -109,18 +109,18 @@ def _numbers(container: Part) -> Iterator[int]:
             yield number
 
 
-def _usable(part: Part, number: int) -> bool:
+def _usable(part: TrackedValue, number: int) -> bool:
     if not 1 <= number <= _MOST:
-        part.say("convert-malformed", f"a port is a number from 1 to {_MOST}")
+        part.add_note("convert-malformed", f"a port is a number from 1 to {_MOST}")
     elif number in BLOCKED:
-        part.say("convert-left-out", f"port {number} is taken by the platform and is left out",
+        part.add_note("convert-left-out", f"port {number} is taken by the platform and is left out",
                  "let the container listen on another")  # fmt: skip
     else:
         return True
     return False
 
 
-def _protocol(container: Part, number: int, name: str, served: Sequence[Served]) -> str:
+def _protocol(container: TrackedValue, number: int, name: str, served: Sequence[ServicePort]) -> str:
     """By appProtocol, then the name's first word, then the probe, then the number (4-fields.md, section 11)."""
     targeted = [port for port in served if port.target in (number, name)]
     told = (_WORDS.get(port.protocol.rpartition("/")[2].lower(), "") for port in targeted)
@@ -129,7 +129,7 @@ def _protocol(container: Part, number: int, name: str, served: Sequence[Served])
     return next(filter(None, (*told, *named, *probed)), "") or _BY_NUMBER.get(number, "tcp")
 
 
-def _probed(container: Part, number: int, name: str) -> Iterator[str]:
+def _probed(container: TrackedValue, number: int, name: str) -> Iterator[str]:
     for probe in ("readinessProbe", "livenessProbe", "startupProbe"):
         for form, protocol in _BY_PROBE.items():
             asked = container.peek(probe)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from reconciler.convert.drafts import Body
 from reconciler.convert.kubernetes.ports import BLOCKED
 from reconciler.convert.kubernetes.services import either
-from reconciler.convert.tracked_value import Part
+from reconciler.convert.tracked_value import TrackedValue
 
 _BOUNDS = {
     "initialDelaySeconds": (0, 120),
@@ -20,14 +20,14 @@ _BOUNDS = {
 _LOWEST_PORT = {"httpGet": 80, "tcpSocket": 80, "grpc": 1}
 
 
-def probe(part: Part, names: Mapping[str, int]) -> Body | None:
+def probe(part: TrackedValue, names: Mapping[str, int]) -> Body | None:
     """A readiness or liveness probe, None where none can be done; ``names`` are the ports that have one."""
     if not part:
         return None
     form = next((form for form in ("exec", *_LOWEST_PORT) if part[form]), "")
     if not form:
         part.ignored()
-        part.say("convert-malformed", "a probe has one of exec, httpGet, tcpSocket and grpc")
+        part.add_note("convert-malformed", "a probe has one of exec, httpGet, tcpSocket and grpc")
         return None
     body: Body | None = {"exec": _command(part["exec"])} if form == "exec" else _asking(part[form], form, names)
     if body is None:
@@ -40,7 +40,7 @@ def probe(part: Part, names: Mapping[str, int]) -> Body | None:
     return body
 
 
-def lifecycle(part: Part) -> Body:
+def lifecycle(part: TrackedValue) -> Body:
     """``postStart`` and ``preStop``, as far as they are commands."""
     hooks: Body = {}
     for hook in ("postStart", "preStop"):
@@ -51,20 +51,20 @@ def lifecycle(part: Part) -> Body:
     return hooks
 
 
-def _command(part: Part) -> Body:
+def _command(part: TrackedValue) -> Body:
     if not part["command"].items():
-        part.say("convert-malformed", "the command is missing")
+        part.add_note("convert-malformed", "the command is missing")
     return {"command": part["command"].texts()}
 
 
-def _asking(part: Part, form: str, names: Mapping[str, int]) -> Body | None:
+def _asking(part: TrackedValue, form: str, names: Mapping[str, int]) -> Body | None:
     port = _port(part["port"], form, names)
     if port is None:
         return None
     asked: Body = {}
     if form == "httpGet":
         headers = [
-            {"name": each["name"].needed(), "value": each["value"].text()} for each in part["httpHeaders"].items()
+            {"name": each["name"].required(), "value": each["value"].text()} for each in part["httpHeaders"].items()
         ]
         path = part["path"].text()
         asked = {
@@ -78,22 +78,22 @@ def _asking(part: Part, form: str, names: Mapping[str, int]) -> Body | None:
     return {form: {name: value for name, value in asked.items() if value not in (None, [])}}
 
 
-def _port(part: Part, form: str, names: Mapping[str, int]) -> int | None:
+def _port(part: TrackedValue, form: str, names: Mapping[str, int]) -> int | None:
     """The number of the port that a probe asks; None, which is told, where it cannot."""
     wanted = either(part)
     if isinstance(wanted, str) and wanted not in names:
-        part.say("convert-malformed", f"no port of the container is called {wanted}")
+        part.add_note("convert-malformed", f"no port of the container is called {wanted}")
         return None
     port = names[wanted] if isinstance(wanted, str) else wanted
     if port < _LOWEST_PORT[form] or (form == "tcpSocket" and port in BLOCKED):
-        part.say("convert-left-out", f"port {port} cannot be probed; the probe is left out",
+        part.add_note("convert-left-out", f"port {port} cannot be probed; the probe is left out",
                  f"probe a port from {_LOWEST_PORT[form]} to 65535 that the platform does not use")  # fmt: skip
         return None
     return port
 
 
-def _within(part: Part, value: int, least: int, most: int) -> int:
+def _within(part: TrackedValue, value: int, least: int, most: int) -> int:
     fit = min(max(value, least), most)
     if fit != value:
-        part.say("convert-changed", f"{value} is not from {least} to {most}; {fit} is taken")
+        part.add_note("convert-changed", f"{value} is not from {least} to {most}; {fit} is taken")
     return fit

@@ -6,7 +6,7 @@ import re
 
 from reconciler.convert.drafts import Body, without_empty
 from reconciler.convert.kubernetes.bundle import Item
-from reconciler.convert.tracked_value import Part
+from reconciler.convert.tracked_value import TrackedValue
 
 _PERCENT = re.compile(r"[0-9]{1,3}%")
 _FIELDS = {"maxSurge": "maxSurgeReplicas", "maxUnavailable": "maxUnavailableReplicas"}
@@ -22,36 +22,40 @@ def rollout(item: Item, is_stateful: bool) -> Body:
     if policy and is_stateful:
         options["scalingPolicy"] = policy.text()
     elif policy.text("OrderedReady") != "OrderedReady":
-        policy.say(
+        policy.add_note(
             "convert-left-out", "only stateful workloads have a scaling policy", "mount a claim, or leave it out"
         )
     return without_empty({name: value for name, value in options.items() if value is not None})
 
 
-def _strategy(part: Part, is_stateful: bool) -> Body:
+def _strategy(part: TrackedValue, is_stateful: bool) -> Body:
     kind, rolling = part["type"].text("RollingUpdate"), part["rollingUpdate"]
     if kind == "Recreate":
-        part["type"].say("convert-changed", "all replicas are replaced at once, but none is waited for to end first")
+        part["type"].add_note(
+            "convert-changed", "all replicas are replaced at once, but none is waited for to end first"
+        )
         return {"maxUnavailableReplicas": "100%"} if is_stateful else _ALL_AT_ONCE
     if kind != "RollingUpdate":
-        part["type"].say("convert-left-out", f"the strategy {kind} has no counterpart; replicas are replaced by turns")
+        part["type"].add_note(
+            "convert-left-out", f"the strategy {kind} has no counterpart; replicas are replaced by turns"
+        )
     found: Body = {}
     for field, name in _FIELDS.items():
         if rolling[field] and (field != "maxSurge" or not is_stateful):
             found[name] = _amount(rolling[field])
         elif rolling[field]:
-            rolling[field].say("convert-left-out", "a stateful workload replaces its replicas one at a time")
+            rolling[field].add_note("convert-left-out", "a stateful workload replaces its replicas one at a time")
     return found
 
 
 _ALL_AT_ONCE: Body = {"maxSurgeReplicas": 0, "maxUnavailableReplicas": "100%"}
 
 
-def _amount(part: Part) -> int | str | None:
+def _amount(part: TrackedValue) -> int | str | None:
     """A number of replicas or a percentage."""
     if isinstance(part.value, str):
         if _PERCENT.fullmatch(part.value):
             return part.value
-        part.say("convert-malformed", f"`{part.at[-1]}` is a whole number or a percentage")
+        part.add_note("convert-malformed", f"`{part.at[-1]}` is a whole number or a percentage")
         return None
     return part.number()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from reconciler.convert.drafts import Body, Draft, drafted
 from reconciler.convert.kubernetes.bundle import WORKLOADS, Bundle, Item
 from reconciler.convert.kubernetes.names import Names
-from reconciler.convert.tracked_value import Part
+from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
 
 _DOCKER = {"kubernetes.io/dockerconfigjson": ".dockerconfigjson", "kubernetes.io/dockercfg": ".dockercfg"}
@@ -20,7 +20,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 """Characters that no manifest can hold, not even escaped."""
 
 
-class Kept(NamedTuple):
+class SecretKept(NamedTuple):
     """What became of a Secret or ConfigMap: the secret's name and type, the keys it has, and its name as TLS secret."""
 
     name: str
@@ -34,7 +34,7 @@ class Secrets:
 
     def __init__(self, bundle: Bundle, names: Names) -> None:
         self.drafts: list[Draft] = []
-        self._kept: dict[tuple[str, str, str], Kept] = {}
+        self._kept: dict[tuple[str, str, str], SecretKept] = {}
         self._names = names
         self._served = {(item.namespace, name) for item in bundle.of("Ingress") for name in _served(item.root.value)}
         self._read = {(item.namespace, name) for item in bundle.of(*WORKLOADS) for name in _read(item.root.value)}
@@ -43,20 +43,20 @@ class Secrets:
         for item in bundle.of("ConfigMap"):
             self._add(item, (item.name, f"{item.name}-config", f"{item.name}-{item.namespace}-config"))
 
-    def look(self, kind: str, namespace: str, name: str) -> Kept | None:
+    def look(self, kind: str, namespace: str, name: str) -> SecretKept | None:
         """What became of the ``kind`` (Secret or ConfigMap) of that name, None where it is not in the bundle."""
         return self._kept.get((kind, namespace, name))
 
     def _add(self, item: Item, wishes: tuple[str, ...]) -> None:
         name = self._names.take(Kind.SECRET, "", wishes)
         if name != item.name:
-            item.root["metadata"]["name"].say("convert-name", f"{item} becomes the secret {name}")
+            item.root["metadata"]["name"].add_note("convert-name", f"{item} becomes the secret {name}")
         texts = dict(_texts(item))
-        kept = Kept(name, "dictionary", tuple(texts))
+        kept = SecretKept(name, "dictionary", tuple(texts))
         body: Body = {"type": "dictionary", "data": texts}
         written = item.root["type"].text("Opaque") if item.kind == "Secret" else ""
         if written in _DOCKER:
-            kept, body = Kept(name, "docker", ()), {"type": "docker", "data": _docker(item, written, texts)}
+            kept, body = SecretKept(name, "docker", ()), {"type": "docker", "data": _docker(item, written, texts)}
         elif written == "kubernetes.io/basic-auth" and texts.keys() == {"username", "password"}:
             kept, body = kept._replace(type="userpass"), {"type": "userpass", "data": texts}
         elif (item.namespace, item.name) in self._served and {"tls.crt", "tls.key"} <= texts.keys():
@@ -64,13 +64,13 @@ class Secrets:
         self._kept[item.kind, item.namespace, item.name] = kept
         self.drafts.append(drafted(Kind.SECRET, name, "", item, body))
 
-    def _certificate(self, item: Item, kept: Kept, texts: dict[str, str]) -> tuple[Kept, Body]:
+    def _certificate(self, item: Item, kept: SecretKept, texts: dict[str, str]) -> tuple[SecretKept, Body]:
         """A domain wants a secret of type tls; who reads the files of the Secret wants them under their names."""
         body: Body = {"type": "tls", "data": {_CERTIFICATE[key]: texts[key] for key in _CERTIFICATE if key in texts}}
         if (item.namespace, item.name) not in self._read and texts.keys() <= _CERTIFICATE.keys():
-            return Kept(kept.name, "tls", tuple(body["data"]), kept.name), body
+            return SecretKept(kept.name, "tls", tuple(body["data"]), kept.name), body
         name = self._names.take(Kind.SECRET, "", (f"{kept.name}-tls",))
-        item.root["metadata"]["name"].say(
+        item.root["metadata"]["name"].add_note(
             "convert-name", f"{item} becomes the secret {kept.name} for workloads and {name} for domains"
         )
         self.drafts.append(drafted(Kind.SECRET, name, "", item, body))
@@ -86,33 +86,33 @@ def _texts(item: Item) -> Iterator[tuple[str, str]]:
         yield key, _writable(key, part, part.text().encode("utf-8", "surrogatepass"))
 
 
-def _decoded(key: str, part: Part) -> str:
+def _decoded(key: str, part: TrackedValue) -> str:
     try:
         return _writable(key, part, b64decode("".join(part.text().split()), validate=True))
     except (binascii.Error, ValueError):
-        part.say("convert-malformed", f"the value of `{key}` is not base64", on_key=True)
+        part.add_note("convert-malformed", f"the value of `{key}` is not base64", on_key=True)
         return ""
 
 
-def _writable(key: str, part: Part, value: bytes) -> str:
+def _writable(key: str, part: TrackedValue, value: bytes) -> str:
     """``value`` as a manifest can hold it: its text, or base64 where it is none."""
     try:
         text = value.decode()
     except UnicodeDecodeError:
         text = "\0"
     if "\r\n" in text and not _CONTROL.search(text.replace("\r\n", "\n")):
-        part.say("convert-changed", f"the lines of `{key}` end in \\n now, not in \\r\\n", on_key=True)
+        part.add_note("convert-changed", f"the lines of `{key}` end in \\n now, not in \\r\\n", on_key=True)
         return text.replace("\r\n", "\n")
     if not _CONTROL.search(text):
         return text
-    part.say("convert-binary", f"`{key}` is not plain text and is written in base64", on_key=True)
+    part.add_note("convert-binary", f"`{key}` is not plain text and is written in base64", on_key=True)
     return b64encode(value).decode()
 
 
 def _docker(item: Item, written: str, texts: dict[str, str]) -> str:
     key = _DOCKER[written]
     if key not in texts:
-        item.root.say("convert-malformed", f"a Secret of type {written} has the key `{key}`")
+        item.root.add_note("convert-malformed", f"a Secret of type {written} has the key `{key}`")
     text = texts.get(key, "")
     return text if key == ".dockerconfigjson" else f'{{"auths": {text}}}'
 

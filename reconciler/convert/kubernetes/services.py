@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.convert.kubernetes.bundle import Bundle, Item
-from reconciler.convert.tracked_value import Part
+from reconciler.convert.tracked_value import TrackedValue
 
 ANYWHERE = "0.0.0.0/0"
 _OTHER_TRANSPORTS = ("UDP", "SCTP")
 
 
-class Served(NamedTuple):
+class ServicePort(NamedTuple):
     """A port of a Service: its number and name, the port of the container (number or name), and ``appProtocol``."""
 
-    part: Part
+    part: TrackedValue
     number: int
     name: str
     target: int | str
@@ -59,13 +59,15 @@ class Services:
             spec = service.spec
             kind = spec["type"]
             if kind.text() == "ExternalName":
-                kind.say("convert-left-out", "a Service that is another name for a host has no counterpart",
+                kind.add_note("convert-left-out", "a Service that is another name for a host has no counterpart",
                          "use the host's own name, and list it in outboundAllowHostname")  # fmt: skip
                 spec["externalName"].text()
             elif f"{service.namespace}/{service.name}" not in self._selected:
-                service.root["metadata"]["name"].say("convert-missing", f"{service} selects no workload of these files")
+                service.root["metadata"]["name"].add_note(
+                    "convert-missing", f"{service} selects no workload of these files"
+                )
             if kind.text() == "NodePort":
-                kind.say("convert-left-out", "ports of machines have no counterpart",
+                kind.add_note("convert-left-out", "ports of machines have no counterpart",
                          "list in firewallConfig.external.inboundAllowCIDR who may enter")  # fmt: skip
             ports_of(service)
 
@@ -73,7 +75,7 @@ class Services:
 class Backend(NamedTuple):
     """Where an Ingress sends requests: a Service's name, and its port by number or name."""
 
-    part: Part
+    part: TrackedValue
     name: str
     port: int | str
 
@@ -89,7 +91,7 @@ def backends_of(ingress: Item) -> Iterator[Backend]:
             yield backend_of(path["backend"])
 
 
-def backend_of(part: Part) -> Backend:
+def backend_of(part: TrackedValue) -> Backend:
     """A backend in the words of networking.k8s.io/v1, or those before it."""
     if part["serviceName"]:
         return Backend(part, part["serviceName"].text(), either(part["servicePort"]))
@@ -98,28 +100,30 @@ def backend_of(part: Part) -> Backend:
     return Backend(part, service["name"].text(), either(port["number"]) or port["name"].text())
 
 
-def ports_of(service: Item) -> list[Served]:
+def ports_of(service: Item) -> list[ServicePort]:
     """The TCP ports of ``service``; the others are told."""
     return [_served(part) for part in service.spec["ports"].items() if not other_transport(part)]
 
 
-def other_transport(part: Part) -> bool:
+def other_transport(part: TrackedValue) -> bool:
     """Whether a port speaks something else than TCP, which is told."""
     transport = part["protocol"]
     if transport.text("TCP") not in _OTHER_TRANSPORTS:
         return False
-    transport.say("convert-left-out", f"{transport.text()} ports have no counterpart; the port is left out")
+    transport.add_note("convert-left-out", f"{transport.text()} ports have no counterpart; the port is left out")
     part.ignored()
     return True
 
 
-def either(part: Part) -> int | str:
+def either(part: TrackedValue) -> int | str:
     """A port by number or by name; 0 where it is not given."""
     if isinstance(part.value, str):
         return int(part.value) if part.value.isdigit() and len(part.value) <= 5 else part.value
     return part.number() or 0
 
 
-def _served(part: Part) -> Served:
+def _served(part: TrackedValue) -> ServicePort:
     number = part["port"].number() or 0
-    return Served(part, number, part["name"].text(), either(part["targetPort"]) or number, part["appProtocol"].text())
+    return ServicePort(
+        part, number, part["name"].text(), either(part["targetPort"]) or number, part["appProtocol"].text()
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from reconciler.convert.tracked_value import Part, Sheet
+from reconciler.convert.tracked_value import ResourceNotes, TrackedValue
 from reconciler.model.finding import Pointer
 
 ANY = "any value"
@@ -98,42 +98,44 @@ QUIET_ANNOTATIONS = (
 _NEVER = frozenset({"status", "apiVersion", "kind"})
 
 
-def tell_leftovers(sheet: Sheet, root: Part) -> None:
+def note_unused_fields(sheet: ResourceNotes, root: TrackedValue) -> None:
     """Remark every field of ``root`` that was not asked for and means something."""
     if root.at in sheet.whole or not isinstance(root.value, dict):
         return
     for name, value in root.value.items():
-        part = Part(sheet, (*root.at, name), value)
+        part = TrackedValue(sheet, (*root.at, name), value)
         if name == "metadata":
             _annotations(part)
         elif name not in _NEVER:
             _tell(part)
 
 
-def _tell(part: Part) -> None:
+def _tell(part: TrackedValue) -> None:
     """Say what is left of ``part``: together what stands side by side and has the same to serve instead."""
-    together: dict[tuple[Pointer, str], list[Part]] = {}
+    together: dict[tuple[Pointer, str], list[TrackedValue]] = {}
     for left in _left(part.sheet, part.at, part.value):
         together.setdefault((left.at[:-1], INSTEAD.get(_field(left), "")), []).append(left)
     for (_, instead), parts in together.items():
         names = ", ".join(f"`{name}`" for name in dict.fromkeys(map(_field, parts)))
         has, is_left = ("have", "are") if "," in names else ("has", "is")
-        parts[0].say("convert-left-out", f"{names} {has} no counterpart and {is_left} left out", instead, on_key=True)
+        parts[0].add_note(
+            "convert-left-out", f"{names} {has} no counterpart and {is_left} left out", instead, on_key=True
+        )
 
 
-def _field(part: Part) -> str:
+def _field(part: TrackedValue) -> str:
     return str(next(step for step in reversed(part.at) if isinstance(step, str)))
 
 
-def _left(sheet: Sheet, at: Pointer, value: Any) -> Iterator[Part]:
+def _left(sheet: ResourceNotes, at: Pointer, value: Any) -> Iterator[TrackedValue]:
     """The topmost parts at or below ``at`` that nobody saw, and that are neither empty nor the same here."""
     if at in sheet.whole or value in (None, {}, [], ""):
         return
     if at[-1] == "metadata" and isinstance(value, dict):
-        _annotations(Part(sheet, at, value))
+        _annotations(TrackedValue(sheet, at, value))
     elif at not in sheet.seen:
         if not _is_same_here(at, value):
-            yield Part(sheet, at, value)
+            yield TrackedValue(sheet, at, value)
     elif isinstance(value, dict | list):
         for step, member in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _left(sheet, (*at, step), member)
@@ -144,13 +146,13 @@ def _is_same_here(at: Pointer, value: Any) -> bool:
     return ANY in accepted or any(type(value) is type(each) and value == each for each in accepted)
 
 
-def _annotations(metadata: Part) -> None:
+def _annotations(metadata: TrackedValue) -> None:
     at = (*metadata.at, "annotations")
     value = metadata.peek("annotations")
     if metadata.at in metadata.sheet.whole or not isinstance(value, dict):
         return
     left = [name for name in value if (*at, name) not in metadata.sheet.seen and not name.startswith(QUIET_ANNOTATIONS)]
     if left:
-        Part(metadata.sheet, at, value).say(
+        TrackedValue(metadata.sheet, at, value).add_note(
             "convert-left-out", f"annotations without a counterpart are left out: {', '.join(left)}", on_key=True
         )

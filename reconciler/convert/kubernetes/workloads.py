@@ -12,7 +12,7 @@ from reconciler.convert.kubernetes.bundle import JOBS, WORKLOADS, Bundle, Item
 from reconciler.convert.kubernetes.claims import Claims
 from reconciler.convert.kubernetes.containers import Container, Pod, container, cpu_share
 from reconciler.convert.kubernetes.env import Readings
-from reconciler.convert.kubernetes.identity import PullSecrets, grant
+from reconciler.convert.kubernetes.identity import PullSecrets, identity_for
 from reconciler.convert.kubernetes.jobs import job, template_of
 from reconciler.convert.kubernetes.mounts import Volumes, is_lasting
 from reconciler.convert.kubernetes.names import Names
@@ -21,7 +21,7 @@ from reconciler.convert.kubernetes.ports import Port, Ports
 from reconciler.convert.kubernetes.rollout import rollout
 from reconciler.convert.kubernetes.secrets import Secrets
 from reconciler.convert.kubernetes.services import ANYWHERE, Services
-from reconciler.convert.tracked_value import Part
+from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
 
 _LARGEST_ID = 65534
@@ -38,7 +38,7 @@ class Deployed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ConversionContext:
     """All that workloads of one bundle share; ``protocol`` is that of all ports where it is given."""
 
     bundle: Bundle
@@ -53,7 +53,7 @@ class Scene:
     drafts: list[Draft] = field(default_factory=list)
 
     @classmethod
-    def of(cls, bundle: Bundle, gvc: str, protocol: str) -> Scene:
+    def of(cls, bundle: Bundle, gvc: str, protocol: str) -> ConversionContext:
         """The scene of ``bundle``; secrets and volume sets are written already."""
         names, namespaces = Names(), Namespaces(gvc)
         secrets = Secrets(bundle, names)
@@ -62,12 +62,12 @@ class Scene:
         return cls(bundle, names, namespaces, secrets, claims, services, scalers, pulls, protocol)
 
 
-def workload(item: Item, scene: Scene) -> Deployed:
+def workload(item: Item, scene: ConversionContext) -> Deployed:
     """Write the workload that ``item`` becomes, with its identity and policy where it reads secrets."""
     gvc = scene.namespaces.gvc(item)
     name = scene.names.take(Kind.WORKLOAD, gvc, _wishes(item, scene.bundle))
     if name != item.name:
-        item.root["metadata"]["name"].say("convert-name", f"{item} becomes the workload {name}")
+        item.root["metadata"]["name"].add_note("convert-name", f"{item} becomes the workload {name}")
     template = template_of(item)
     services = scene.services.selecting(item, template["metadata"]["labels"].mapping())
     readings = Readings(item, scene.secrets)
@@ -75,7 +75,7 @@ def workload(item: Item, scene: Scene) -> Deployed:
     is_cron = item.kind in JOBS
     is_stateful = not is_cron and any(is_lasting(mount) for each in containers for mount in each.mounts)
     if item.kind == "StatefulSet" and not is_stateful:
-        item.root["kind"].say("convert-changed", "it mounts no claim, so its replicas have no names of their own",
+        item.root["kind"].add_note("convert-changed", "it mounts no claim, so its replicas have no names of their own",
                               "write `type: stateful` where they need them")  # fmt: skip
     identity = _identity(gvc, name, readings, scene)
     scene.pulls.tell(item, template["spec"], gvc)
@@ -97,15 +97,20 @@ def _wishes(item: Item, bundle: Bundle) -> tuple[str, ...]:
     return item.name, f"{item.name}-{item.kind if twins else item.namespace}"
 
 
-def _containers(item: Item, template: Part, services: list[Item], readings: Readings, scene: Scene) -> list[Container]:
+def _containers(
+    item: Item, template: TrackedValue, services: list[Item], readings: Readings, scene: ConversionContext
+) -> list[Container]:
     pod = template["spec"]
     parts = pod["containers"].items()
     if not parts:
-        pod.say("convert-malformed", "there is no container")
+        pod.add_note("convert-malformed", "there is no container")
     for each in pod["initContainers"].items():
         each.ignored()
-        each.say("convert-init-container", f"the init container {each.peek('name')} has no counterpart and is left out",
-                 "do its work in the image or in the container's own command")  # fmt: skip
+        each.add_note(
+            "convert-init-container",
+            f"the init container {each.peek('name')} has no counterpart and is left out",
+            "do its work in the image or in the container's own command",
+        )
     ports = None if item.kind in JOBS else Ports(parts, services, scene.protocol)
     volumes = Volumes(item, pod, scene.claims, readings)
     metrics = _metrics(template["metadata"])
@@ -118,16 +123,16 @@ def _containers(item: Item, template: Part, services: list[Item], readings: Read
     return made
 
 
-def _running(item: Item, template: Part, is_stateful: bool, scene: Scene) -> Body:
+def _running(item: Item, template: TrackedValue, is_stateful: bool, scene: ConversionContext) -> Body:
     """Options of what runs all the time: scale and rollout."""
     share = max((cpu_share(part) for part in template["spec"]["containers"].items()), default=Fraction(1))
     return {"defaultOptions": scene.scalers.options(item, share), "rolloutOptions": rollout(item, is_stateful)}
 
 
-def _identity(gvc: str, name: str, readings: Readings, scene: Scene) -> str:
+def _identity(gvc: str, name: str, readings: Readings, scene: ConversionContext) -> str:
     if not readings.names:
         return ""
-    identity, drafts = grant(gvc, name, readings.names, scene.names)
+    identity, drafts = identity_for(gvc, name, readings.names, scene.names)
     scene.drafts.extend(drafts)
     return identity
 
@@ -143,27 +148,27 @@ def _firewall(services: list[Item], known: Services) -> Body:
     return {**external, "internal": {"inboundAllowType": "same-gvc"}}
 
 
-def _security(pod: Part) -> Body:
+def _security(pod: TrackedValue) -> Body:
     """Group of volumes, and the user; of a pod's containers all run as the same one."""
     context = pod["securityContext"]
     users = [context["runAsUser"], *(each["securityContext"]["runAsUser"] for each in pod["containers"].items())]
     told = [user for user in users[1:] if user] or [user for user in users if user]
     if len({user.number() for user in told}) > 1:
-        told[-1].say("convert-changed", f"all containers run as one user, {told[0].number()}")
+        told[-1].add_note("convert-changed", f"all containers run as one user, {told[0].number()}")
     wanted = {"filesystemGroupId": context["fsGroup"], "runAsUser": told[0] if told else context["runAsUser"]}
     context["fsGroupChangePolicy"].ignored()
     return {name: part.number() for name, part in wanted.items() if part and _is_id(part)}
 
 
-def _is_id(part: Part) -> bool:
+def _is_id(part: TrackedValue) -> bool:
     number = part.number()
     if number is None or 0 <= number <= _LARGEST_ID:
         return number is not None
-    part.say("convert-left-out", f"{number} is not from 0 to {_LARGEST_ID}; the image's own is taken")
+    part.add_note("convert-left-out", f"{number} is not from 0 to {_LARGEST_ID}; the image's own is taken")
     return False
 
 
-def _metrics(metadata: Part) -> dict[str, Any]:
+def _metrics(metadata: TrackedValue) -> dict[str, Any]:
     """Where Prometheus is told to scrape a pod, by the annotations that most charts write."""
     annotations = metadata["annotations"]
     scraped = annotations["prometheus.io/scrape"].text() == "true"

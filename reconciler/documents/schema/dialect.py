@@ -53,7 +53,7 @@ def _property_names(validator: Validator, names: Any, instance: object, _: Any) 
             yield from validator.descend(name, names, path=name)  # type: ignore[attr-defined]
 
 
-Dialect = extend(  # type: ignore[no-untyped-call]
+SchemaValidator = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
     {
         "pattern": _pattern,
@@ -92,11 +92,11 @@ def _items(validator: Any, items: Any, instance: object, _: Any) -> Iterator[Val
                 yield from validator.descend(item, items, path=index)
 
 
-Sparing = extend(Dialect, {"properties": _properties, "items": _items})  # type: ignore[no-untyped-call]
-"""``Dialect``, but where jsonschema-rs finds nothing wrong: of a large document only the faulty parts cost time."""
+Sparing = extend(SchemaValidator, {"properties": _properties, "items": _items})  # type: ignore[no-untyped-call]
+"""``SchemaValidator`` that skips what jsonschema-rs accepts: of a large document only the faulty parts cost time."""
 
 
-class Breach(NamedTuple):
+class SchemaError(NamedTuple):
     """One way in which a document does not fit its schema.
 
     ``keyword`` of ``schema`` asks for ``asked``, and ``value``, at ``path``, is something else. ``field`` is the
@@ -112,11 +112,11 @@ class Breach(NamedTuple):
     naming: bool
 
 
-def breaches(validator: Validator, value: Any) -> Iterator[Breach]:
-    """Everything in ``value`` that does not fit the schema of ``validator``, a ``Dialect`` or a ``Sparing`` one."""
+def breaches(validator: Validator, value: Any) -> Iterator[SchemaError]:
+    """Everything in ``value`` that does not fit the schema of ``validator`` (``SchemaValidator`` or ``Sparing``)."""
     for error in validator.iter_errors(value):
         where: Any = error
-        yield Breach(
+        yield SchemaError(
             str(error.validator),
             where.validator_value,
             where.instance,

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from reconciler.documents.positions import Places, Pointer
-from reconciler.documents.schema.dialect import Breach
-from reconciler.documents.schema.suggestions import repaired
+from reconciler.documents.positions import Pointer, Positions
+from reconciler.documents.schema.dialect import SchemaError
+from reconciler.documents.schema.suggestions import suggest_fix
 from reconciler.model.finding import Fault
-from reconciler.model.suggest import most_like
+from reconciler.model.suggest import closest
 
 QUOTED = 60
 _KINDS = {
@@ -34,11 +34,11 @@ _AMOUNT = re.compile("([0-9]+) *(?:s|secs?|seconds?|g|gb|gi|gib)", re.IGNORECASE
 _ELSEWHERE = frozenset({"gvc", "spec", "metadata", "apiVersion"})
 """Fields that manifests have, though not those of secrets."""
 
-Words = tuple[str, str, str]
+Advice = tuple[str, str, str]
 """Rule, message, suggestion."""
 
 
-def phrased(found: Iterable[Breach], schema: dict[str, Any], places: Places) -> list[Fault]:
+def to_faults(found: Iterable[SchemaError], schema: dict[str, Any], places: Positions) -> list[Fault]:
     """Breaches of ``schema`` as faults, sorted by place.
 
     Nothing that stands below ``x-secret`` is quoted, nor what may have slipped out of there.
@@ -50,10 +50,10 @@ def phrased(found: Iterable[Breach], schema: dict[str, Any], places: Places) -> 
     return sorted(faults, key=lambda fault: (fault.line, fault.column, fault.rule, fault.message))
 
 
-def _without_echoes(found: Iterable[Breach]) -> list[Breach]:
+def _without_echoes(found: Iterable[SchemaError]) -> list[SchemaError]:
     """Where the type is wrong, say only that: bounds and allowed values would repeat it."""
-    wrong: dict[Pointer, Breach] = {}
-    rest: list[Breach] = []
+    wrong: dict[Pointer, SchemaError] = {}
+    rest: list[SchemaError] = []
     for breach in found:
         if breach.keyword != "type":
             rest.append(breach)
@@ -62,30 +62,30 @@ def _without_echoes(found: Iterable[Breach]) -> list[Breach]:
     return [*wrong.values(), *(breach for breach in rest if breach.naming or breach.path not in wrong)]
 
 
-def _fault(breach: Breach, secret: bool, places: Places) -> Fault:
+def _fault(breach: SchemaError, secret: bool, places: Positions) -> Fault:
     general, message, suggestion = _PHRASES[breach.keyword](breach, secret)
     if breach.keyword == "additionalProperties" or breach.naming:
         line, column = places.key(breach.path)
     elif general in ("exactly-one", "exclusive") and (given := _given(breach)):
         line, column = places.key((*breach.path, given[-1]))
     else:
-        line, column = places.of(breach.path)
+        line, column = places.value(breach.path)
     return Fault(_rule(breach) or general, message, line, column, suggestion or _noted(breach, "x-hint"))
 
 
-def _rule(breach: Breach) -> str:
+def _rule(breach: SchemaError) -> str:
     """The rule that the schema names for a breach; "" where it is one of those that hold for every field."""
     return "" if breach.keyword in _GENERAL else _noted(breach, "x-rule")
 
 
-def _noted(breach: Breach, note: str) -> str:
+def _noted(breach: SchemaError, note: str) -> str:
     """What an annotation says of a breach; in a `not` it is said of that alone."""
     inner = breach.asked.get(note) if breach.keyword == "not" else None
     found: str = inner or breach.schema.get(note, "")
     return found
 
 
-def _unknown(breach: Breach, secret: bool) -> Words:
+def _unknown(breach: SchemaError, secret: bool) -> Advice:
     known = sorted(name for name, each in breach.schema.get("properties", {}).items() if not each.get("readOnly"))
     near = _nearest(breach.field, known)
     missing = [name for name in known if name not in breach.value]
@@ -96,14 +96,14 @@ def _unknown(breach: Breach, secret: bool) -> Words:
     return "unknown-field", message, suggestion
 
 
-def _missing(breach: Breach, _: bool) -> Words:
+def _missing(breach: SchemaError, _: bool) -> Advice:
     about = breach.schema.get("properties", {}).get(breach.field, {})
     example = next(iter(about.get("examples") or about.get("enum") or ()), None)
     suggestion = f"for example `{breach.field}: {_plain(example)}`" if isinstance(example, str | int) else ""
     return "missing-field", f"missing field `{breach.field}`", suggestion
 
 
-def _wrong_type(breach: Breach, secret: bool) -> Words:
+def _wrong_type(breach: SchemaError, secret: bool) -> Advice:
     value, wanted = breach.value, _types(breach)
     expected = " or ".join(_KINDS[name] for name in wanted)
     got = _kind_of(value)
@@ -112,7 +112,7 @@ def _wrong_type(breach: Breach, secret: bool) -> Words:
     return "wrong-type", f"expected {expected}, got {got}", _remedy(breach, wanted, secret)
 
 
-def _remedy(breach: Breach, wanted: list[str], secret: bool) -> str:
+def _remedy(breach: SchemaError, wanted: list[str], secret: bool) -> str:
     value = breach.value
     if value is None:
         empty = wanted == ["string"] and not {"pattern", "enum", "minLength"} & breach.schema.keys()
@@ -126,14 +126,14 @@ def _remedy(breach: Breach, wanted: list[str], secret: bool) -> str:
     return "begin each entry with `- `" if wanted == ["array"] and "x-hint" not in breach.schema else ""
 
 
-def _as_text(breach: Breach, secret: bool) -> str:
+def _as_text(breach: SchemaError, secret: bool) -> str:
     """What to write where a number or boolean stands and text is wanted."""
     if secret:
         return "put quotes around it"
     text, schema = _plain(breach.value), breach.schema
     if re.search(schema.get("pattern", ""), text):
         return f'put quotes around it: "{text}"'
-    return f"write {repaired(text, schema) or schema.get('x-pattern-words', 'text')}"
+    return f"write {suggest_fix(text, schema) or schema.get('x-pattern-words', 'text')}"
 
 
 def _would_fit_unquoted(value: str, wanted: list[str]) -> bool:
@@ -143,7 +143,7 @@ def _would_fit_unquoted(value: str, wanted: list[str]) -> bool:
     return bool({"integer", "number"} & set(wanted)) and re.fullmatch(number, value) is not None
 
 
-def _not_listed(breach: Breach, secret: bool) -> Words:
+def _not_listed(breach: SchemaError, secret: bool) -> Advice:
     allowed = [str(item) for item in breach.asked]
     near = _nearest(str(breach.value), allowed)
     suggestion = f"did you mean `{near}`?" if near else ""
@@ -152,7 +152,7 @@ def _not_listed(breach: Breach, secret: bool) -> Words:
     return "not-allowed", f"{_shown(breach, secret)} is not allowed here, {only}{listed}", suggestion
 
 
-def _bounds(breach: Breach, secret: bool) -> Words:
+def _bounds(breach: SchemaError, secret: bool) -> Advice:
     low, high = breach.schema.get("minimum"), breach.schema.get("maximum")
     if low is not None and high is not None:
         span = f"from {low} to {high}"
@@ -162,7 +162,7 @@ def _bounds(breach: Breach, secret: bool) -> Words:
     return "out-of-bounds", f"{_shown(breach, secret)} is out of bounds, allowed is {span}", nearest
 
 
-def _size(breach: Breach, _: bool) -> Words:
+def _size(breach: SchemaError, _: bool) -> Advice:
     unit, side = _SIZES[breach.keyword]
     count = len(breach.value)
     if count == 0:
@@ -171,20 +171,20 @@ def _size(breach: Breach, _: bool) -> Words:
     return "out-of-bounds", f"{subject} {count} {unit}, allowed are {side} {breach.asked}", ""
 
 
-def _format(breach: Breach, secret: bool) -> Words:
+def _format(breach: SchemaError, secret: bool) -> Advice:
     words = breach.schema.get("x-pattern-words", breach.schema.get("description", "another form"))
-    meant = "" if secret or breach.naming else repaired(breach.value, breach.schema)
+    meant = "" if secret or breach.naming else suggest_fix(breach.value, breach.schema)
     return "bad-format", f"{_shown(breach, secret)} does not fit: expected {words}", meant and f"write {meant}"
 
 
-def _refused(breach: Breach, secret: bool) -> Words:
+def _refused(breach: SchemaError, secret: bool) -> Advice:
     fields = breach.asked.get("required")
     if fields:
         return "exclusive", f"`{fields[0]}` and `{fields[1]}` exclude each other", "keep one of them"
     return "not-allowed", f"{_shown(breach, secret)} is refused: {breach.asked['description']}", ""
 
 
-def _choice(breach: Breach, _: bool) -> Words:
+def _choice(breach: SchemaError, _: bool) -> Advice:
     fields = [f"`{branch['required'][0]}`" for branch in breach.asked]
     amount = "exactly one" if breach.keyword == "oneOf" else "at least one"
     listed = ", ".join(fields[:-1]) + " and " + fields[-1]
@@ -193,7 +193,7 @@ def _choice(breach: Breach, _: bool) -> Words:
     return "exactly-one", message, "keep one of them" if given else ""
 
 
-_PHRASES: dict[str, Callable[[Breach, bool], Words]] = {
+_PHRASES: dict[str, Callable[[SchemaError, bool], Advice]] = {
     "additionalProperties": _unknown,
     "required": _missing,
     "type": _wrong_type,
@@ -211,7 +211,7 @@ PHRASED = frozenset(_PHRASES)
 """Keywords that have words; a schema that uses another one must bring them here."""
 
 
-def _given(breach: Breach) -> list[str]:
+def _given(breach: SchemaError) -> list[str]:
     """The fields of an either-or that are there, in the order of the document."""
     asked = breach.asked
     names = asked["required"] if isinstance(asked, dict) else [branch["required"][0] for branch in asked]
@@ -231,7 +231,7 @@ def _secret(schema: dict[str, Any], path: Pointer) -> bool:
     return False
 
 
-def _slipped(breach: Breach) -> bool:
+def _slipped(breach: SchemaError) -> bool:
     """Whether a breach is about a field or a text that a lost indentation can have made of a secret's value."""
     unknown = breach.keyword == "additionalProperties" and breach.field not in _ELSEWHERE
     return unknown or (isinstance(breach.value, str) and len(breach.value.split()) > 1)
@@ -243,10 +243,10 @@ def _nearest(word: str, among: list[str]) -> str:
     if len(word) > QUOTED:
         return ""
     same = [item for item in among if item.lower() == word.lower()]
-    return same[0] if same else most_like(word, among)
+    return same[0] if same else closest(word, among)
 
 
-def _types(breach: Breach) -> list[str]:
+def _types(breach: SchemaError) -> list[str]:
     return [breach.asked] if isinstance(breach.asked, str) else list(breach.asked)
 
 
@@ -255,7 +255,7 @@ def _kind_of(value: Any) -> str:
     return names.get(type(value), "a mapping")
 
 
-def _shown(breach: Breach, secret: bool) -> str:
+def _shown(breach: SchemaError, secret: bool) -> str:
     if secret:
         return "the field's name" if breach.naming else "the value"
     return _quoted(breach.value)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from reconciler.documents.schema.dialect import Dialect, compiled
+from reconciler.documents.schema.dialect import SchemaValidator, compiled
 
 LONGEST = 60
 """Characters of a text that is looked at; what is longer is not a slip of the pen."""
@@ -20,7 +20,7 @@ _EVERYWHERE = frozenset({"*", "all", "any", "0.0.0.0"})
 """What people write for every address there is."""
 
 
-def repaired(text: str, schema: dict[str, Any]) -> str:
+def suggest_fix(text: str, schema: dict[str, Any]) -> str:
     """``text`` as it fits ``schema``, a place for text with a pattern, after one small change; "" where none helps.
 
     None holds a character that a terminal does not show as it is, such as a tab.
@@ -28,7 +28,7 @@ def repaired(text: str, schema: dict[str, Any]) -> str:
     if len(text) > LONGEST:
         return ""
     pattern = compiled(schema.get("pattern", ""))
-    check = Dialect(schema)
+    check = SchemaValidator(schema)
     guesses = filter(str.isprintable, _guesses(text, schema))
     return next((each for each in guesses if pattern.search(each) and check.is_valid(each)), "")
 

@@ -7,13 +7,13 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from reconciler.documents.positions import Places
+from reconciler.documents.positions import Positions
 from reconciler.documents.schema.loader import load_schema
 from reconciler.model.finding import Fault, Pointer
-from reconciler.model.rule import refused
+from reconciler.model.rule import error_rule
 
 if TYPE_CHECKING:
-    from reconciler.documents.schema.dialect import Breach
+    from reconciler.documents.schema.dialect import SchemaError
 
 MOST = 100
 """Faults of one document that are told."""
@@ -21,50 +21,50 @@ MOST = 100
 _FIELDS = "4-fields.md, section 1; the schema of the kind"
 
 RULES = (
-    refused(
+    error_rule(
         "unknown-field",
         "Only fields that are known stand in a manifest.",
         "A field that nothing reads is mostly a misspelt one; taken in silence, it would change nothing and nobody "
         "would notice.",
         _FIELDS,
     ),
-    refused(
+    error_rule(
         "missing-field",
         "What has to be said is said.",
         "There is no default for such a field: only you can know it.",
         _FIELDS,
     ),
-    refused(
+    error_rule(
         "wrong-type",
         "A value has the type that its field takes.",
         "Text, numbers, true and false, lists and mappings do not stand in for each other. A value in quotes is text.",
         _FIELDS,
     ),
-    refused(
+    error_rule(
         "not-allowed",
         "A value is one of those that its field allows, and not one that is reserved.",
         "Anything else has no meaning to the platform.",
         _FIELDS,
     ),
-    refused(
+    error_rule(
         "out-of-bounds",
         "A number, a text, a list or a mapping is neither smaller nor larger than its field allows.",
         "The platform refuses it later, when it is harder to find.",
         _FIELDS,
     ),
-    refused(
+    error_rule(
         "bad-format",
         "A text is written in the form that its field asks for.",
         "Whatever reads it next expects just that form.",
         _FIELDS,
     ),
-    refused(
+    error_rule(
         "exactly-one",
         "Of fields that stand for one choice, one is given.",
         "With none there is nothing to go by, with two it is anybody's guess which one counts.",
         _FIELDS,
     ),
-    refused(
+    error_rule(
         "exclusive",
         "Two fields that exclude each other are not given together.",
         "One of them would have to be dropped in silence.",
@@ -89,7 +89,7 @@ class Checker:
         """Whether ``value`` fits the schema."""
         return bool(self._quick.is_valid(value))
 
-    def breaches(self, value: object, but: Callable[[Pointer], bool] = lambda _: False) -> list[Breach]:
+    def breaches(self, value: object, but: Callable[[Pointer], bool] = lambda _: False) -> list[SchemaError]:
         """Every way in which ``value`` does not fit, ``but`` at some places, at most ``MOST``; empty where it fits."""
         from reconciler.documents.schema.dialect import Sparing, breaches
 
@@ -97,13 +97,13 @@ class Checker:
             self._dialect = Sparing(self.schema)
         return list(islice((each for each in breaches(self._dialect, value) if not but(each.path)), MOST))
 
-    def phrased(self, found: list[Breach], places: Places) -> list[Fault]:
+    def phrased(self, found: list[SchemaError], places: Positions) -> list[Fault]:
         """Breaches of this schema in words, sorted by place."""
-        from reconciler.documents.schema.messages import phrased
+        from reconciler.documents.schema.messages import to_faults
 
-        return phrased(found, self.schema, places)
+        return to_faults(found, self.schema, places)
 
-    def faults(self, value: object, places: Places) -> list[Fault]:
+    def faults(self, value: object, places: Positions) -> list[Fault]:
         """Every way in which ``value`` does not fit, in words, sorted by place; empty where it fits."""
         return self.phrased(self.breaches(value), places)
 

@@ -24,7 +24,7 @@ class Attempts:
         self._rng = rng
         self.bugs: dict[str, Exception] = {}
 
-    def now(self, engine: Engine, step: Step) -> Outcome | EngineError:
+    def try_immediately(self, engine: Engine, step: Step) -> Outcome | EngineError:
         """The first try by a prompt engine, without a task; an error that another try may mend is returned.
 
         Raises RecordsError, which ends the run.
@@ -44,7 +44,7 @@ class Attempts:
         performing.close()
         return self._bug(engine, step, TypeError("a prompt engine waited"))
 
-    async def through(
+    async def try_with_retries(
         self, engine: Engine, step: Step, leaving: Callable[[], bool], error: EngineError | None = None
     ) -> Outcome:
         """Try until it works, cannot work, the tries are used up, or ``leaving`` says that there is no time for more.
@@ -85,5 +85,5 @@ class Attempts:
             await self._clock.sleep(min(left, _PAUSE_SLICE))
 
     def _bug(self, engine: Engine, step: Step, error: Exception) -> Outcome:
-        self.bugs.setdefault(f"{type(error).__name__} {messages.bug_place(error)}", error)
-        return messages.broken(step.id, engine.name, error)
+        self.bugs.setdefault(f"{type(error).__name__} {messages.raise_location(error)}", error)
+        return messages.engine_bug(step.id, engine.name, error)

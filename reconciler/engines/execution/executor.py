@@ -9,8 +9,8 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.execution.attempts import Attempts
-from reconciler.engines.execution.plan_run import Course, Means
-from reconciler.engines.execution.recorder import Job, Recorder
+from reconciler.engines.execution.plan_run import ExecutionContext, PlanRun
+from reconciler.engines.execution.recorder import Recorder, StepRun
 from reconciler.engines.execution.retry import RetryPolicy
 from reconciler.engines.protocol import Engine, Outcome
 from reconciler.planning.plan import Hold, Plan, StepId
@@ -40,7 +40,7 @@ class Executor:
         rng: random.Random,
     ) -> None:
         self._attempts = Attempts(clock, retry, rng)
-        self._means = Means(engines, Recorder(records, clock, retry, rng), self._attempts, parallel)
+        self._context = ExecutionContext(engines, Recorder(records, clock, retry, rng), self._attempts, parallel)
 
     @property
     def bugs(self) -> Mapping[str, Exception]:
@@ -57,10 +57,10 @@ class Executor:
         """
         self._attempts.bugs.clear()
         await self._resume(preempted)
-        jobs = [Job(plan.source, plan.revision, run, step) for step in plan.steps]
-        course = Course(self._means, jobs, {}, preempted)
+        jobs = [StepRun(plan.source, plan.revision, run, step) for step in plan.steps]
+        course = PlanRun(self._context, jobs, {}, preempted)
         course.hold(plan.held)
-        return await course.follow()
+        return await course.run()
 
     async def replay(self, preempted: Callable[[], bool] = _never) -> list[Outcome]:
         """Perform again what is journaled without an outcome; one outcome for each such key and location.
@@ -74,17 +74,17 @@ class Executor:
     async def _resume(self, preempted: Callable[[], bool]) -> list[Outcome]:
         # Of several rows of one key at one location the newest says all: a step names what shall be there in full.
         # Steps in flight together never wait for each other, so no order is needed.
-        jobs: dict[StepId, Job] = {}
+        jobs: dict[StepId, StepRun] = {}
         rows: dict[StepId, list[int]] = {}
-        for row, job in self._means.recorder.open_jobs():
+        for row, job in self._context.recorder.open_jobs():
             jobs[job.step.id] = job
             rows.setdefault(job.step.id, []).append(row)
         bare = [_bare(job) for job in jobs.values()]
-        course = Course(self._means, bare, dict(enumerate(rows.values())), preempted)
-        return await course.follow()
+        course = PlanRun(self._context, bare, dict(enumerate(rows.values())), preempted)
+        return await course.run()
 
 
-def _bare(job: Job) -> Job:
+def _bare(job: StepRun) -> StepRun:
     """``job`` with a step that waits for nothing: it was begun, so all it waited for was there."""
     step = msgspec.structs.replace(job.step, waits_for=(), needs_healthy=(), hold=Hold.NONE)
     return msgspec.structs.replace(job, step=step)

@@ -45,13 +45,15 @@ def failed(step_id: StepId, error: EngineError) -> Outcome:
     return Outcome(step_id, Result.FAILED, error.reason, str(error), retry=error.retry)
 
 
-def broken(step_id: StepId, engine: str, error: BaseException) -> Outcome:
+def engine_bug(step_id: StepId, engine: str, error: BaseException) -> Outcome:
     """The outcome of a step that met a bug: its type and place only, since its text may hold anything."""
-    message = f"the engine {engine} met {type(error).__name__} at {bug_place(error)}; this is a bug, please report it"
+    message = (
+        f"the engine {engine} met {type(error).__name__} at {raise_location(error)}; this is a bug, please report it"
+    )
     return Outcome(step_id, Result.FAILED, "EngineBug", message)
 
 
-def bug_place(error: BaseException) -> str:
+def raise_location(error: BaseException) -> str:
     """``file.py:120``, where ``error`` was raised."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

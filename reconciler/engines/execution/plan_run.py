@@ -10,8 +10,8 @@ import msgspec
 
 from reconciler.engines.execution import messages
 from reconciler.engines.execution.attempts import Attempts
-from reconciler.engines.execution.recorder import Job, Recorder
-from reconciler.engines.execution.scheduler import Order
+from reconciler.engines.execution.recorder import Recorder, StepRun
+from reconciler.engines.execution.scheduler import StepScheduler
 from reconciler.engines.protocol import Engine, Outcome
 from reconciler.errors import EngineError, RecordsError
 
@@ -19,7 +19,7 @@ BATCH = 256
 """Steps journaled in one transaction at most: enough to share the cost of a commit, few enough to end soon."""
 
 
-class Means(msgspec.Struct, frozen=True):
+class ExecutionContext(msgspec.Struct, frozen=True):
     """What a course works with; the same for all courses of an executor. ``parallel`` bounds the tasks in flight."""
 
     engines: Mapping[str, Engine]
@@ -28,15 +28,19 @@ class Means(msgspec.Struct, frozen=True):
     parallel: int
 
 
-class Course:
+class PlanRun:
     """Takes jobs from ready to recorded. ``rows`` are journal rows that jobs have already, by position (a replay)."""
 
     def __init__(
-        self, means: Means, jobs: Sequence[Job], rows: Mapping[int, Sequence[int]], preempted: Callable[[], bool]
+        self,
+        means: ExecutionContext,
+        jobs: Sequence[StepRun],
+        rows: Mapping[int, Sequence[int]],
+        preempted: Callable[[], bool],
     ) -> None:
-        self._means = means
+        self._context = means
         self._jobs = jobs
-        self._order = Order([job.step for job in jobs])
+        self._order = StepScheduler([job.step for job in jobs])
         self._rows = {position: tuple(ids) for position, ids in rows.items()}
         self._preempted = preempted
         self._stopped = False
@@ -48,9 +52,9 @@ class Course:
     def hold(self, digest: str) -> None:
         """Let the held steps wait; ``digest`` is what approves them."""
         for position in self._order.held:
-            self._settle(position, messages.held(self._jobs[position].step, digest))
+            self._record_outcome(position, messages.held(self._jobs[position].step, digest))
 
-    async def follow(self) -> list[Outcome]:
+    async def run(self) -> list[Outcome]:
         """One outcome for each job, in their order. Raises RecordsError once nothing is in flight any more."""
         try:
             while True:
@@ -70,15 +74,15 @@ class Course:
         finally:
             await self._abandon()
 
-    def _leaving(self) -> bool:
+    def _should_stop(self) -> bool:
         return self._stopped or self._preempted()
 
     def _commit(self) -> list[int]:
         """Record what ended and journal what begins next, whole or not at all."""
-        ready = any(self._order.ready.values()) and not self._leaving()
+        ready = any(self._order.ready.values()) and not self._should_stop()
         if not (ready or self._fresh):
             return []
-        recorder = self._means.recorder
+        recorder = self._context.recorder
         with recorder.transaction():
             recorder.write([(self._jobs[position], self._outcome(position)) for position in self._fresh])
             recorder.end([row for position in self._fresh for row in self._rows.pop(position, ())])
@@ -92,13 +96,13 @@ class Course:
     def _take(self) -> list[int]:
         began: list[int] = []
         for location in list(self._order.ready):
-            engine = self._means.engines.get(location)
+            engine = self._context.engines.get(location)
             if engine is None:
                 self._refuse(location)
                 continue
             room = min(BATCH - len(began), engine.parallel - self._busy[location])
-            if not engine.prompt:
-                room = min(room, self._means.parallel - self._waiting_tasks())
+            if not engine.immediate:
+                room = min(room, self._context.parallel - self._waiting_tasks())
             began += self._take_at(location, room)
         return began
 
@@ -108,29 +112,29 @@ class Course:
         while ready and len(began) < room:
             position = ready.popleft()
             step = self._jobs[position].step
-            unhealthy = self._means.recorder.unhealthy(step.needs_healthy)
+            unhealthy = self._context.recorder.unhealthy(step.needs_healthy)
             if unhealthy is None:
                 began.append(position)
             else:
-                self._settle(position, messages.not_healthy(step, str(unhealthy)))
+                self._record_outcome(position, messages.not_healthy(step, str(unhealthy)))
         self._busy[location] += len(began)
         return began
 
     def _waiting_tasks(self) -> int:
-        return sum(count for location, count in self._busy.items() if not self._means.engines[location].prompt)
+        return sum(count for location, count in self._busy.items() if not self._context.engines[location].immediate)
 
     def _refuse(self, location: str) -> None:
         ready = self._order.ready[location]
         while ready:
             position = ready.popleft()
-            self._settle(position, messages.not_bound(self._jobs[position].step))
+            self._record_outcome(position, messages.not_bound(self._jobs[position].step))
 
     def _launch(self, began: Sequence[int]) -> None:
-        attempts = self._means.attempts
+        attempts = self._context.attempts
         for position in began:
             step = self._jobs[position].step
-            engine = self._means.engines[step.location]
-            ended = attempts.now(engine, step) if engine.prompt else None
+            engine = self._context.engines[step.location]
+            ended = attempts.try_immediately(engine, step) if engine.immediate else None
             if isinstance(ended, Outcome):
                 self._finish(position, ended)
             else:
@@ -138,7 +142,7 @@ class Course:
 
     def _spawn(self, position: int, engine: Engine, error: EngineError | None) -> None:
         step = self._jobs[position].step
-        trying = self._means.attempts.through(engine, step, self._leaving, error)
+        trying = self._context.attempts.try_with_retries(engine, step, self._should_stop, error)
         self._tasks[asyncio.create_task(trying, name=str(step.id))] = position
 
     async def _collect(self) -> None:
@@ -149,12 +153,12 @@ class Course:
 
     def _finish(self, position: int, outcome: Outcome) -> None:
         self._busy[self._jobs[position].step.location] -= 1
-        self._settle(position, outcome)
+        self._record_outcome(position, outcome)
 
-    def _settle(self, position: int, outcome: Outcome) -> None:
+    def _record_outcome(self, position: int, outcome: Outcome) -> None:
         self._outcomes[position] = outcome
         self._fresh.append(position)
-        for found in self._order.settle(position, outcome.result):
+        for found in self._order.complete(position, outcome.result):
             step, cause = self._jobs[found.position].step, self._jobs[found.cause].step
             self._outcomes[found.position] = messages.blocked(step, cause, found.result)
             self._fresh.append(found.position)

@@ -11,7 +11,7 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.execution import messages
 from reconciler.engines.execution.retry import RetryPolicy, wait_after
-from reconciler.engines.protocol import Outcome, Result, Seen
+from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.model.key import PLACED, Key
 from reconciler.model.record import Failure, Health, Record
 from reconciler.planning.plan import Step
@@ -23,7 +23,7 @@ REPEATS_BETWEEN_EVENTS = 10
 """Of a step that fails the same way again and again, every tenth failure is an event."""
 
 
-class Job(msgspec.Struct, frozen=True, gc=False):
+class StepRun(msgspec.Struct, frozen=True, gc=False):
     """A step with what its record needs to know beside it; this is what the journal keeps."""
 
     source: str
@@ -33,15 +33,15 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(Job).decode
+_unpack = msgspec.msgpack.Decoder(StepRun).decode
 
 
-class _Sheet(msgspec.Struct):
+class _RecordBatch(msgspec.Struct):
     """Everything that one transaction writes, collected so that each table is written once."""
 
     records: list[Record] = []
     removed: list[tuple[str, str]] = []
-    seen: list[Seen] = []
+    seen: list[Observation] = []
     failures: list[Failure] = []
     cleared: list[tuple[str, str]] = []
     events: list[Event] = []
@@ -61,7 +61,7 @@ class Recorder:
         """All of what is written within it, or nothing."""
         return self._records.transaction()
 
-    def begin(self, jobs: Sequence[Job]) -> list[int]:
+    def begin(self, jobs: Sequence[StepRun]) -> list[int]:
         """Journal ``jobs``; returns their rows."""
         if not jobs:
             return []
@@ -73,7 +73,7 @@ class Recorder:
         if rows:
             self._records.journal.end(rows)
 
-    def open_jobs(self) -> list[tuple[int, Job]]:
+    def open_jobs(self) -> list[tuple[int, StepRun]]:
         """Journal rows without an outcome, oldest first."""
         rows: list[JournalRow] = self._records.journal.open()
         return [(row.id, _unpack(row.step)) for row in rows]
@@ -90,9 +90,9 @@ class Recorder:
                 return key
         return None
 
-    def write(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
+    def write(self, ended: Sequence[tuple[StepRun, Outcome]]) -> None:
         """Record how jobs ended."""
-        sheet = _Sheet()
+        sheet = _RecordBatch()
         now = self._clock.now()
         for job, outcome in ended:
             if outcome.reason != "Preempted":
@@ -103,7 +103,7 @@ class Recorder:
                 self._failed(sheet, job, outcome, now)
         self._flush(sheet)
 
-    def _applied(self, sheet: _Sheet, job: Job, outcome: Outcome, now: float) -> None:
+    def _applied(self, sheet: _RecordBatch, job: StepRun, outcome: Outcome, now: float) -> None:
         step, key = job.step, str(job.step.key)
         if outcome.seen is None:
             sheet.removed.append((key, step.location))
@@ -121,7 +121,7 @@ class Recorder:
         message = messages.applied_message(step)
         sheet.events.append(Event(now, job.run, key, step.location, "Normal", reason, message))
 
-    def _failed(self, sheet: _Sheet, job: Job, outcome: Outcome, now: float) -> None:
+    def _failed(self, sheet: _RecordBatch, job: StepRun, outcome: Outcome, now: float) -> None:
         step, key = job.step, str(job.step.key)
         known = self._records.failures.get(step.key)
         past = next((failure for failure in known if failure.location == step.location), None)
@@ -134,7 +134,7 @@ class Recorder:
         if changed or attempts % REPEATS_BETWEEN_EVENTS == 0:
             sheet.events.append(Event(now, job.run, key, step.location, "Warning", reason, message))
 
-    def _flush(self, sheet: _Sheet) -> None:
+    def _flush(self, sheet: _RecordBatch) -> None:
         records = self._records
         records.applied.put_many(sheet.records)
         for key, location in sheet.removed:
@@ -147,10 +147,10 @@ class Recorder:
             records.failures.put(failure)
         records.events.add_many(sheet.events)
         for source, keys in sheet.pending.items():
-            records.pending.add_many(source, sorted(set(keys)))
+            records.status_queue.add_many(source, sorted(set(keys)))
 
 
-def record_of(job: Job, seen: Seen, now: float) -> Record:
+def record_of(job: StepRun, seen: Observation, now: float) -> Record:
     """The record of an applied step: the desired side from the step, the rest as the engine saw it."""
     step = job.step
     return Record(

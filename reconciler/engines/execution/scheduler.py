@@ -19,7 +19,7 @@ class Blocked(msgspec.Struct, frozen=True, order=True):
     result: Result
 
 
-class Order:
+class StepScheduler:
     """The steps of one plan by position, the ones that may begin in ``ready`` by location, in the plan's order.
 
     A step that the plan does not hold counts as done. Raises ValueError for a plan that breaks its promise to name
@@ -43,7 +43,7 @@ class Order:
             elif not self._unmet[position]:
                 self._release(position)
 
-    def settle(self, position: int, result: Result) -> list[Blocked]:
+    def complete(self, position: int, result: Result) -> list[Blocked]:
         """Note how a step ended. Releases the steps that waited for it alone; returns those that now cannot begin.
 
         A step is decided when the last of what it waits for is settled, so the answer does not depend on timing: a

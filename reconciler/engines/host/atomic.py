@@ -9,7 +9,7 @@ from pathlib import Path
 from reconciler.errors import EngineError
 
 
-def write_whole(path: Path, content: bytes, mode: int, folder: int = 0o700) -> None:
+def write_atomic(path: Path, content: bytes, mode: int, folder: int = 0o700) -> None:
     """Put ``content`` in the place of what is at ``path``; its folder is made with mode ``folder`` where it is missing.
 
     It outlives a kill of the daemon, not a power cut, which ends all that it is about. Raises EngineError.

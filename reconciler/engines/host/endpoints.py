@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.atomic import write_whole
+from reconciler.engines.host.atomic import write_atomic
 from reconciler.engines.host.replica import Replica
 from reconciler.model.key import Key
 
@@ -27,7 +27,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 Listener = Callable[[Key, tuple[Endpoint, ...]], None]
 
 
-class Pool:
+class Endpoints:
     """The ready replicas of each workload at one location, also as ``GVC/WORKLOAD.json`` below ``directory``."""
 
     def __init__(self, directory: Path) -> None:
@@ -36,7 +36,7 @@ class Pool:
         self._written: dict[Key, tuple[Endpoint, ...]] = {}
         self._listeners: list[Listener] = []
 
-    def ready(self, key: Key) -> tuple[Endpoint, ...]:
+    def get(self, key: Key) -> tuple[Endpoint, ...]:
         """The replicas of ``key`` that may be given requests now, in order of their names."""
         return self._ready.get(key, ())
 
@@ -53,10 +53,10 @@ class Pool:
                 listener(key, ready)
         if ready != self._written.get(key):
             path = self._directory / key.gvc / f"{key.name}.json"
-            write_whole(path, msgspec.json.encode({"replicas": ready}), 0o644, 0o755)
+            write_atomic(path, msgspec.json.encode({"replicas": ready}), 0o644, 0o755)
             self._written[key] = ready
 
-    def drop(self, key: Key) -> None:
+    def remove(self, key: Key) -> None:
         """Forget a workload that is gone."""
         self.publish(key, ())
         self._ready.pop(key, None)

@@ -11,37 +11,37 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.context import Site
-from reconciler.engines.deployment import Place
-from reconciler.engines.host.autoscaling.autoscaler import Scaler
+from reconciler.engines.context import EngineContext
+from reconciler.engines.deployment import DeploymentTarget
+from reconciler.engines.host.autoscaling.autoscaler import Autoscaler
 from reconciler.engines.host.autoscaling.decide import STEADY
 from reconciler.engines.host.autoscaling.metrics import CpuMetric
-from reconciler.engines.host.autoscaling.recommender import Advisor
-from reconciler.engines.host.decisions.availability import is_leaving
+from reconciler.engines.host.autoscaling.recommender import CapacityRecommender
+from reconciler.engines.host.decisions.availability import is_being_deleted
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.endpoints import Pool
-from reconciler.engines.host.housekeeping import Upkeep
-from reconciler.engines.host.location_controller import Controller
+from reconciler.engines.host.endpoints import Endpoints
+from reconciler.engines.host.housekeeping import Housekeeping
+from reconciler.engines.host.location_controller import LocationController
 from reconciler.engines.host.logs.collector import Collector
 from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.provisioning.files import Files
-from reconciler.engines.host.provisioning.ownership import keep_private
-from reconciler.engines.host.provisioning.provisioner import Wardrobe
-from reconciler.engines.host.provisioning.template import Fixed, Supplies, Supply
+from reconciler.engines.host.provisioning.ownership import make_private
+from reconciler.engines.host.provisioning.provisioner import Provisioner
+from reconciler.engines.host.provisioning.template import PlatformSettings, ReplicaTemplate, TemplateBuilder
 from reconciler.engines.host.provisioning.tokens import Tokens
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import Runtime
-from reconciler.engines.host.services import Tools
-from reconciler.engines.host.status import Circumstances, described
-from reconciler.engines.protocol import News, Outcome, Result, Seen
-from reconciler.engines.volume_claims import Binding
-from reconciler.engines.volumes import refused
+from reconciler.engines.host.services import HostServices
+from reconciler.engines.host.status import StatusContext, workload_status
+from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
+from reconciler.engines.volume_claims import VolumeClaims
+from reconciler.engines.volumes import rejected
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 
-MOST_NEWS = 1000
+MAX_EVENTS = 1000
 """News kept until they are asked for; older ones go."""
 
 _encode = msgspec.json.Encoder().encode
@@ -56,73 +56,73 @@ class HostEngine:
 
     name = "host"
     parallel = 16
-    prompt = False
-    drifts = True
+    immediate = False
+    can_drift = True
 
-    def __init__(self, site: Site, root: Path, runtime: Runtime) -> None:
+    def __init__(self, site: EngineContext, root: Path, runtime: Runtime) -> None:
         settings, clock = site.settings, site.clock
-        self._site = site
+        self._context = site
         self._root = root
         self._runtime = runtime
-        self._binding = Binding(site.records, site.location, settings.org)
+        self._claims = VolumeClaims(site.records, site.location, settings.org)
         self._tokens = Tokens(root / "tokens")
-        fixed = Fixed(settings.org, site.location, settings.endpoint_domain, settings.scheme)
-        self._supplies = Supplies(self._binding, site.records, self._tokens, fixed)
-        self._made: dict[Key, Supply] = {}
-        self._volumes: dict[Key, Seen] = {}
+        fixed = PlatformSettings(settings.org, site.location, settings.endpoint_domain, settings.scheme)
+        self._templates = TemplateBuilder(self._claims, site.records, self._tokens, fixed)
+        self._made: dict[Key, ReplicaTemplate] = {}
+        self._volumes: dict[Key, Observation] = {}
         ports = range(settings.host.first_port, settings.host.last_port + 1)
-        self._wardrobe = Wardrobe(Files(root, site.reveal, settings.scheme), site.reveal, root / "pool", ports)
-        self.pool = Pool(root / "pool")
+        self._provisioner = Provisioner(Files(root, site.secrets, settings.scheme), site.secrets, root / "pool", ports)
+        self.endpoints = Endpoints(root / "pool")
         self._collector = Collector(root / "logs", site.location, clock, settings.host.log_budget << 20)
         self._prober = Prober(runtime, clock, lambda *told: self._controller.probed(*told))
         self._cpu = CpuMetric(runtime, clock)
-        self._scaler = Scaler(self._cpu, clock)
-        self._advisor = Advisor(root / "usage")
-        self._news: list[News] = []
+        self._scaler = Autoscaler(self._cpu, clock)
+        self._advisor = CapacityRecommender(root / "usage")
+        self._news: list[EngineEvent] = []
         self._changed = asyncio.Event()
-        self._upkeep = Upkeep(self._collector, clock, site.location, self._tell)
-        self._controller = Controller(self._tools())
+        self._upkeep = Housekeeping(self._collector, clock, site.location, self._append_event)
+        self._controller = LocationController(self._tools())
         self._working: list[asyncio.Task[None]] = []
-        self._asked = False
+        self._open_requested = False
         self._opening = asyncio.Lock()
 
-    def _tools(self) -> Tools:
-        return Tools(
+    def _tools(self) -> HostServices:
+        return HostServices(
             runtime=self._runtime,
-            outfit=self._wardrobe,
+            provisioner=self._provisioner,
             store=Store(self._root / "replicas"),
-            pool=self.pool,
-            probing=self._prober,
-            logging=self._collector,
-            clock=self._site.clock,
-            timing=Timing(self._site.settings.host.termination_scale),
+            endpoints=self.endpoints,
+            probes=self._prober,
+            logs=self._collector,
+            clock=self._context.clock,
+            timing=Timing(self._context.settings.host.termination_scale),
             rng=random.Random(),
-            tell=self._tell,
+            append_event=self._append_event,
             changed=self._changed.set,
         )
 
     async def open(self) -> None:
         """Take over what a former daemon left running, and go on with what is recorded. Raises EngineError."""
-        self._asked = True
+        self._open_requested = True
         async with self._opening:
             if not self._working:
                 await self._take_over()
 
     async def _take_over(self) -> None:
-        keep_private(self._root)
+        make_private(self._root)
         await self._controller.open()
         records = self._records_here()
         for record in records:
             if record.key.kind is Kind.WORKLOAD:
-                self._renew(record)
-                if is_leaving(self._controller.replicas(record.key)):
+                self._reload_workload(record)
+                if is_being_deleted(self._controller.replicas(record.key)):
                     self._controller.want(record.key, None)
             else:
-                self._volumes[record.key] = _seen(record)
-        if records or self._site.leaving:
-            self._controller.end_others({record.key for record in records} | self._begun())
-        self._wardrobe.sweep(self._controller.known())
-        self._working = [asyncio.create_task(self._upkeep.follow()), asyncio.create_task(self._scale())]
+                self._volumes[record.key] = _observed(record)
+        if records or self._context.decommissioning:
+            self._controller.stop_unrecorded({record.key for record in records} | self._journaled_keys())
+        self._provisioner.sweep(self._controller.replica_names())
+        self._working = [asyncio.create_task(self._upkeep.run()), asyncio.create_task(self._scale())]
 
     async def close(self) -> None:
         """Let go of everything; what runs goes on."""
@@ -139,25 +139,25 @@ class HostEngine:
     def refresh(self) -> None:
         """Replace what was started with variables, secrets or restarts that are not the newest any more."""
         for record in self._records_here() if self._working else ():
-            keeper = self._controller.keepers.get(record.key)
+            keeper = self._controller.workloads.get(record.key)
             if keeper is not None and keeper.wanted is not None:
-                self._renew(record)
+                self._reload_workload(record)
 
-    def _renew(self, record: Record) -> None:
+    def _reload_workload(self, record: Record) -> None:
         """Let a workload be as it is recorded, with all that it is given; what stands in the way hurts no other."""
         try:
-            supply = self._stocked(record.key, record.body, record.version, record.digest)
+            supply = self._template(record.key, record.body, record.version, record.digest)
         except EngineError as error:
-            self._tell(News(record.key, "Warning", "HostTrouble", f"{error.reason}: {error}"))
+            self._append_event(EngineEvent(record.key, "Warning", "HostTrouble", f"{error.reason}: {error}"))
         else:
             self._want(supply)
 
-    def _begun(self) -> set[Key]:
+    def _journaled_keys(self) -> set[Key]:
         """Of what a step was begun here and not recorded: it will be performed again, unless by another engine."""
-        rows = () if self._site.leaving else self._site.records.journal.open()
-        return {Key.parse(row.key) for row in rows if row.location == self._site.location}
+        rows = () if self._context.decommissioning else self._context.records.journal.open()
+        return {Key.parse(row.key) for row in rows if row.location == self._context.location}
 
-    def news(self) -> list[News]:
+    def news(self) -> list[EngineEvent]:
         """What happened since this was asked last."""
         told, self._news = self._news, []
         return told
@@ -169,13 +169,13 @@ class HostEngine:
             self._changed.clear()
             yield
 
-    async def observe(self) -> list[Seen]:
+    async def observe(self) -> list[Observation]:
         """What there is: the workloads that are kept, on their way out too, and the volumes. Raises EngineError."""
-        if self._asked:
+        if self._open_requested:
             await self.open()
         if not self._working:
-            return [_seen(record) for record in self._records_here()]
-        kept = [self._shown(key) for key in sorted(self._controller.keepers)]
+            return [_observed(record) for record in self._records_here()]
+        kept = [self._observation(key) for key in sorted(self._controller.workloads)]
         return [*(each for each in kept if each is not None), *self._volumes.values()]
 
     async def perform(self, step: Step) -> Outcome:
@@ -189,101 +189,101 @@ class HostEngine:
 
     async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         """There are none on this host as yet. Raises EngineError."""
-        raise refused(f"the command {name} cannot be carried out at {self._site.location}: its engine is host")
+        raise rejected(f"the command {name} cannot be carried out at {self._context.location}: its engine is host")
 
     def _workload(self, step: Step) -> Outcome:
-        key, past = step.key, self._binding.record(step.key)
-        also = tuple(self._binding.along(step, past))
+        key, past = step.key, self._claims.record(step.key)
+        also = tuple(self._claims.affected_volumesets(step, past))
         if step.action is Action.DELETE:
             self._controller.want(key, None)
-            if not self._controller.gone(key):
+            if not self._controller.is_removed(key):
                 return _terminating(step)
             self._forget(key)
             return Outcome(step.id, Result.APPLIED, also=also)
         made = self._made.get(key)
-        if step.action is Action.REPLACE and made is not None and made.wanted.digest != step.digest:
+        if step.action is Action.REPLACE and made is not None and made.desired.digest != step.digest:
             self._controller.want(key, None)
-            if not self._controller.gone(key):
+            if not self._controller.is_removed(key):
                 return _terminating(step)
             self._forget(key)
-        self._want(self._stocked(key, step.body, step.version, step.digest))
+        self._want(self._template(key, step.body, step.version, step.digest))
         self._keep_volumes(also)
-        return Outcome(step.id, Result.APPLIED, seen=self._shown(key), also=also)
+        return Outcome(step.id, Result.APPLIED, seen=self._observation(key), also=also)
 
     def _volumeset(self, step: Step) -> Outcome:
-        past = self._binding.record(step.key)
+        past = self._claims.record(step.key)
         if step.action is Action.DELETE:
             self._volumes.pop(step.key, None)
-            self._wardrobe.drop_volumes(step.key)
+            self._provisioner.drop_volumes(step.key)
             return Outcome(step.id, Result.APPLIED)
         if step.action is Action.REPLACE and past is not None and past.digest != step.digest:
-            self._wardrobe.drop_volumes(step.key)
+            self._provisioner.drop_volumes(step.key)
             past = None
-        state = self._binding.state(step, past)
-        seen = Seen(step.key, step.location, Health.HEALTHY, state, step.digest, step.version)
+        state = self._claims.state(step, past)
+        seen = Observation(step.key, step.location, Health.HEALTHY, state, step.digest, step.version)
         self._volumes[step.key] = seen
         return Outcome(step.id, Result.APPLIED, seen=seen)
 
-    def _keep_volumes(self, also: tuple[Seen, ...]) -> None:
+    def _keep_volumes(self, also: tuple[Observation, ...]) -> None:
         self._volumes.update({each.key: each for each in also})
 
-    def _stocked(self, key: Key, body: bytes, version: int, digest: str) -> Supply:
-        supply = self._supplies.of(key, body, version, digest)
-        self._wardrobe.stock(supply)
+    def _template(self, key: Key, body: bytes, version: int, digest: str) -> ReplicaTemplate:
+        supply = self._templates.of(key, body, version, digest)
+        self._provisioner.register(supply)
         self._made[key] = supply
         return supply
 
-    def _want(self, supply: Supply) -> None:
-        key = supply.wanted.key
-        self._controller.want(key, self._scaler.wanted(supply, self._controller.replicas(key)))
+    def _want(self, supply: ReplicaTemplate) -> None:
+        key = supply.desired.key
+        self._controller.want(key, self._scaler.spec_at_scale(supply, self._controller.replicas(key)))
 
     def _forget(self, key: Key) -> None:
         self._made.pop(key, None)
-        self._wardrobe.forget(key)
+        self._provisioner.forget(key)
         self._scaler.forget(key)
         self._advisor.forget(key)
         self._tokens.forget(key)
 
-    def _shown(self, key: Key) -> Seen | None:
-        supply, keeper = self._made.get(key), self._controller.keepers.get(key)
+    def _observation(self, key: Key) -> Observation | None:
+        supply, keeper = self._made.get(key), self._controller.workloads.get(key)
         if supply is None or keeper is None:
             return None
-        wanted, location = supply.wanted, self._site.location
+        wanted, location = supply.desired, self._context.location
         if keeper.wanted is None:
-            record = self._binding.record(key)
+            record = self._claims.record(key)
             state = record.state if record is not None else b"{}"
-            return Seen(key, location, Health.DELETING, state, wanted.digest, wanted.version)
-        around = self._around(supply, keeper.trouble)
-        health, deployment = described(keeper.wanted, tuple(keeper.replicas.values()), around)
-        return Seen(key, location, health, _encode(deployment), wanted.digest, wanted.version)
+            return Observation(key, location, Health.DELETING, state, wanted.digest, wanted.version)
+        around = self._status_context(supply, keeper.last_error)
+        health, deployment = workload_status(keeper.wanted, tuple(keeper.replicas.values()), around)
+        return Observation(key, location, health, _encode(deployment), wanted.digest, wanted.version)
 
-    def _around(self, supply: Supply, trouble: str) -> Circumstances:
-        known, domain = supply.around, self._site.settings.endpoint_domain
-        place = Place(known.location, known.alias, supply.wanted.gvc_version, domain)
-        advised = self._advisor.recommended(supply.wanted)
-        lacking = (*self._runtime.lacks(supply.wanted), *self._wardrobe.lacking(supply))
-        now, upkeep = self._site.clock.monotonic(), self._upkeep
-        return Circumstances(place, now, upkeep.epoch, trouble, lacking, upkeep.jumped, advised)
+    def _status_context(self, supply: ReplicaTemplate, trouble: str) -> StatusContext:
+        known, domain = supply.env_context, self._context.settings.endpoint_domain
+        place = DeploymentTarget(known.location, known.alias, supply.desired.gvc_version, domain)
+        advised = self._advisor.recommended(supply.desired)
+        lacking = (*self._runtime.limitations(supply.desired), *self._provisioner.limitations(supply))
+        now, upkeep = self._context.clock.monotonic(), self._upkeep
+        return StatusContext(place, now, upkeep.epoch, trouble, lacking, upkeep.clock_jumped, advised)
 
     def _records_here(self) -> list[Record]:
-        kinds = () if self._site.leaving else (Kind.WORKLOAD, Kind.VOLUMESET)
-        found = (record for kind in kinds for record in self._site.records.applied.items(kind))
-        return [each for each in found if (each.location, each.engine) == (self._site.location, self.name)]
+        kinds = () if self._context.decommissioning else (Kind.WORKLOAD, Kind.VOLUMESET)
+        found = (record for kind in kinds for record in self._context.records.applied.items(kind))
+        return [each for each in found if (each.location, each.engine) == (self._context.location, self.name)]
 
-    def _tell(self, news: News) -> None:
-        self._news = [*self._news[-MOST_NEWS + 1 :], news]
+    def _append_event(self, news: EngineEvent) -> None:
+        self._news = [*self._news[-MAX_EVENTS + 1 :], news]
         self._changed.set()
 
     async def _scale(self) -> None:
         """Decide again how many replicas there shall be, whenever there are new readings."""
         while True:
-            await self._site.clock.sleep(STEADY)
+            await self._context.clock.sleep(STEADY)
             with suppress(EngineError):
                 await self._cpu.collect()
             for key, supply in self._made.items():
-                keeper = self._controller.keepers.get(key)
+                keeper = self._controller.workloads.get(key)
                 if keeper is not None and keeper.wanted is not None:
-                    self._advisor.learn(supply.wanted, self._cpu.used(key), self._site.clock.monotonic())
+                    self._advisor.observe(supply.desired, self._cpu.used(key), self._context.clock.monotonic())
                     self._want(supply)
 
 
@@ -292,9 +292,9 @@ def _terminating(step: Step) -> Outcome:
     return Outcome(step.id, Result.WAITING, "Terminating", message)
 
 
-def _plain(step: Step) -> Seen:
-    return Seen(step.key, step.location, Health.HEALTHY, b"{}", step.digest, step.version)
+def _plain(step: Step) -> Observation:
+    return Observation(step.key, step.location, Health.HEALTHY, b"{}", step.digest, step.version)
 
 
-def _seen(record: Record) -> Seen:
-    return Seen(record.key, record.location, record.health, record.state, record.digest, record.version, record.alias)
+def _observed(row: Record) -> Observation:
+    return Observation(row.key, row.location, row.health, row.state, row.digest, row.version, row.alias)

@@ -6,14 +6,14 @@ import asyncio
 from collections import deque
 
 
-class Pace:
+class FairTurn:
     """Shared by all keepers of a location. Whoever is alone never waits."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._taken = False
 
-    async def turn(self) -> None:
+    async def acquire(self) -> None:
         """Return when nobody else has gone on in this turn of the loop; first come, first served."""
         loop = asyncio.get_running_loop()
         try:

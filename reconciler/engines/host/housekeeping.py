@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from reconciler.clock import Clock
 from reconciler.engines.host.logs.collector import Collector
-from reconciler.engines.protocol import News
+from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
 
 COLLECT = 0.5
@@ -19,37 +19,39 @@ JUMP = 5.0
 """Seconds by which the wall clock may part from the monotonic one without a word."""
 
 
-class Upkeep:
+class Housekeeping:
     """``epoch`` is the wall clock minus the monotonic one, in seconds, as it was before the clock was set last."""
 
-    def __init__(self, collector: Collector, clock: Clock, location: str, tell: Callable[[News], None]) -> None:
+    def __init__(self, collector: Collector, clock: Clock, location: str, tell: Callable[[EngineEvent], None]) -> None:
         self._collector = collector
         self._clock = clock
         self._key = Key(Kind.LOCATION, "", location)
-        self._tell = tell
+        self._append_event = tell
         self.epoch = clock.now() - clock.monotonic()
-        self.jumped = ""
+        self.clock_jumped = ""
         """How the clock was set within the last hour; "" where it was not."""
         self._since = 0.0
 
-    async def follow(self) -> None:
+    async def run(self) -> None:
         """Go on until cancelled; what stands in the way of storing logs is told once."""
         trouble = ""
         while True:
             done = await self._collector.collect()
             if done.trouble and done.trouble != trouble:
-                self._tell(News(self._key, "Warning", "LogsNotStored", done.trouble))
+                self._append_event(EngineEvent(self._key, "Warning", "LogsNotStored", done.trouble))
             trouble = done.trouble
-            self.mind_the_clock()
+            self.check_clock()
             await self._clock.sleep(0.0 if done.behind else COLLECT)
 
-    def mind_the_clock(self) -> None:
+    def check_clock(self) -> None:
         """Say where the wall clock was set. Nothing goes by it here: all waits are those of the monotonic clock."""
         epoch = self._clock.now() - self._clock.monotonic()
         if abs(epoch - self.epoch) > JUMP:
             message = f"the clock of this host was set by {epoch - self.epoch:+.0f} s; no wait or probe goes by it"
-            self.epoch, self.jumped, self._since = epoch, message, self._clock.monotonic()
-            self._tell(News(self._key, "Warning", "ClockJumped", message))
-        elif self.jumped and self._clock.monotonic() - self._since >= TOLD:
-            self.jumped = ""
-            self._tell(News(self._key, "Normal", "ClockSteady", "the clock of this host was not set for an hour"))
+            self.epoch, self.clock_jumped, self._since = epoch, message, self._clock.monotonic()
+            self._append_event(EngineEvent(self._key, "Warning", "ClockJumped", message))
+        elif self.clock_jumped and self._clock.monotonic() - self._since >= TOLD:
+            self.clock_jumped = ""
+            self._append_event(
+                EngineEvent(self._key, "Normal", "ClockSteady", "the clock of this host was not set for an hour")
+            )

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.decisions.transitions import HookName
-from reconciler.engines.host.runtimes.protocol import Place, Runtime
+from reconciler.engines.host.runtimes.protocol import ContainerId, Runtime
 from reconciler.errors import EngineError
 from reconciler.model.kinds.workload import Command
 
-Told = Callable[[Place, HookName, str], None]
+Told = Callable[[ContainerId, HookName, str], None]
 """Takes the place, the hook, and what went wrong ("" where nothing did)."""
 
 
@@ -22,22 +22,22 @@ class Hooks:
         self._runtime = runtime
         self._timing = timing
         self._told = told
-        self._tasks: dict[tuple[Place, HookName], asyncio.Task[None]] = {}
+        self._tasks: dict[tuple[ContainerId, HookName], asyncio.Task[None]] = {}
 
-    def run(self, place: Place, hook: HookName, command: Command | None) -> None:
+    def run(self, place: ContainerId, hook: HookName, command: Command | None) -> None:
         """Begin to run a hook; nothing happens where it runs already."""
         if (place, hook) not in self._tasks:
             task = asyncio.create_task(self._run(place, hook, command))
             self._tasks[place, hook] = task
             task.add_done_callback(lambda _: self._tasks.pop((place, hook), None))
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: ContainerId) -> None:
         """The container has ended, and its hooks with it."""
         for (at, _), task in list(self._tasks.items()):
             if at == place:
                 task.cancel()
 
-    def cut(self, place: Place) -> None:
+    def cancel(self, place: ContainerId) -> None:
         """The container's time is up: a preStop hook that runs still has failed, and ends with it."""
         task = self._tasks.get((place, "pre_stop"))
         if task is not None and not task.done():
@@ -51,7 +51,7 @@ class Hooks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, place: Place, hook: HookName, command: Command | None) -> None:
+    async def _run(self, place: ContainerId, hook: HookName, command: Command | None) -> None:
         limit = self._limit(hook)
         try:
             done = await self._runtime.exec(place, command.command if command else (), limit)
@@ -66,9 +66,9 @@ class Hooks:
             self._told(place, hook, f"ended with {done.code}; its words are in the logs" if done.code else "")
 
     def _limit(self, hook: HookName) -> float:
-        return self._timing.whole * (self._timing.scale if hook == "pre_stop" else 1.0)
+        return self._timing.total * (self._timing.scale if hook == "pre_stop" else 1.0)
 
-    def _written(self, place: Place, hook: HookName, output: str) -> None:
+    def _written(self, place: ContainerId, hook: HookName, output: str) -> None:
         lines = "".join(f"{hook}: {line}\n" for line in output.splitlines())
         try:
             with self._runtime.output(place).open("a", encoding="utf-8") as file:

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from reconciler.engines.host.spec import WantedContainer
+from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.key import Key
 
 
@@ -65,7 +65,7 @@ class Container(msgspec.Struct, frozen=True):
     killed: float | None = None
     message: str = ""
     hook_error: str = ""
-    wanted: WantedContainer = WantedContainer("")
+    wanted: ContainerSpec = ContainerSpec("")
 
 
 class Replica(msgspec.Struct, frozen=True):

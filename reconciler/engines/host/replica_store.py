@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.atomic import failed, write_whole
+from reconciler.engines.host.atomic import failed, write_atomic
 from reconciler.engines.host.replica import Replica
 from reconciler.model.key import Key, Kind
 
@@ -49,7 +49,7 @@ class Store:
     def save(self, replica: Replica) -> None:
         """Write ``replica`` down, whole or not at all."""
         sheet = _Sheet(self._boot, replica)
-        write_whole(self._path(replica.key, replica.name), msgspec.json.encode(sheet), 0o600)
+        write_atomic(self._path(replica.key, replica.name), msgspec.json.encode(sheet), 0o600)
 
     def remove(self, key: Key, name: str) -> None:
         """Forget a replica; harmless twice."""

@@ -13,11 +13,11 @@ from reconciler.engines.host.decisions.availability import fault_of
 from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.process.exit_watch import lives
-from reconciler.engines.host.runtimes.process.labels import Marking
+from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.process.procfs import boot_id
-from reconciler.engines.host.runtimes.process.state_dir import Begun, Folders
+from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
 from reconciler.engines.host.runtimes.process.usage import usage
-from reconciler.engines.host.runtimes.protocol import Place, Usage
+from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
 
 
 class State(StrEnum):
@@ -30,15 +30,15 @@ class State(StrEnum):
     ENDING = "Ending"
 
 
-class Reading(msgspec.Struct, frozen=True):
+class HostSnapshot(msgspec.Struct, frozen=True):
     """What there was at a moment of the monotonic clock. ``usage`` by container and the pid it had then."""
 
     at: float
     replicas: tuple[Replica, ...]
-    usage: dict[tuple[Place, int], Usage]
+    usage: dict[tuple[ContainerId, int], Usage]
 
 
-class Row(msgspec.Struct, frozen=True):
+class ReplicaRow(msgspec.Struct, frozen=True):
     """One replica at a moment. ``cpu`` in millicores since the reading before, None where there is none to compare.
 
     ``memory`` in bytes, None where nothing of it runs; ``age`` in seconds; ``fault`` is why it is not ready.
@@ -54,16 +54,16 @@ class Row(msgspec.Struct, frozen=True):
     fault: str
 
 
-def read(root: Path, location: str) -> Reading:
+def take_snapshot(root: Path, location: str) -> HostSnapshot:
     """What is at ``location``, whose directory is ``root``. Blocks for a while. Raises PermissionError."""
     replicas = _replicas(root)
     running = _running(root)
-    used = usage(Marking(root.resolve(), location), running)
+    used = usage(ProcessLabels(root.resolve(), location), running)
     pids = {begun.place: begun.pid for begun in running}
-    return Reading(time.monotonic(), replicas, {(place, pids[place]): each for place, each in used.items()})
+    return HostSnapshot(time.monotonic(), replicas, {(place, pids[place]): each for place, each in used.items()})
 
 
-def rows(location: str, now: Reading, before: Reading | None = None) -> list[Row]:
+def rows(location: str, now: HostSnapshot, before: HostSnapshot | None = None) -> list[ReplicaRow]:
     """A row for each replica, in order of workload and name; ``before`` is the reading that CPU is counted from."""
     found = (_row(location, replica, now, before) for replica in now.replicas)
     return sorted(found, key=lambda row: (row.replica.key, row.replica.name))
@@ -80,10 +80,10 @@ def state_of(replica: Replica) -> State:
     return State.NOT_READY if _fault(replica.containers) else State.LOADING
 
 
-def _row(location: str, replica: Replica, now: Reading, before: Reading | None) -> Row:
-    places = {Place(replica.key, replica.name, each.name) for each in replica.containers}
+def _row(location: str, replica: Replica, now: HostSnapshot, before: HostSnapshot | None) -> ReplicaRow:
+    places = {ContainerId(replica.key, replica.name, each.name) for each in replica.containers}
     used = {at: each for at, each in now.usage.items() if at[0] in places}
-    return Row(
+    return ReplicaRow(
         replica,
         location,
         state_of(replica),
@@ -95,7 +95,7 @@ def _row(location: str, replica: Replica, now: Reading, before: Reading | None) 
     )
 
 
-def _cpu(used: dict[tuple[Place, int], Usage], now: Reading, before: Reading) -> int:
+def _cpu(used: dict[tuple[ContainerId, int], Usage], now: HostSnapshot, before: HostSnapshot) -> int:
     """Millicores; of a container that began since all that it has used counts."""
     nothing = Usage(0.0, 0)
     spent = sum(each.cpu_seconds - before.usage.get(at, nothing).cpu_seconds for at, each in used.items())
@@ -115,7 +115,7 @@ def _replicas(root: Path) -> tuple[Replica, ...]:
     return tuple(Store(folder).load()[0])
 
 
-def _running(root: Path) -> list[Begun]:
+def _running(root: Path) -> list[StartRecord]:
     boot = boot_id()
-    every = Folders(root.resolve() / "run").every()
+    every = StateDirectory(root.resolve() / "run").every()
     return [begun for begun in every if begun.boot == boot and lives(begun.pid, begun.start)]

@@ -32,7 +32,7 @@ class Rollout(msgspec.Struct, frozen=True):
     parallel: bool = False
 
 
-class WantedContainer(msgspec.Struct, frozen=True):
+class ContainerSpec(msgspec.Struct, frozen=True):
     """One container as decisions see it. ``pre_stop`` and ``post_start`` are None where the user gave no hook.
 
     ``cpu`` in millicores, ``memory`` in bytes; ``mounts`` are the paths of its volumes.
@@ -50,7 +50,7 @@ class WantedContainer(msgspec.Struct, frozen=True):
     mounts: tuple[str, ...] = ()
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WorkloadSpec(msgspec.Struct, frozen=True):
     """A workload at a location.
 
     ``replicas`` is how many there shall be now: 0 while suspended, else what the scale asks for. ``version`` is that of
@@ -66,7 +66,7 @@ class Wanted(msgspec.Struct, frozen=True):
     digest: str
     stamp: str
     replicas: int
-    containers: tuple[WantedContainer, ...]
+    containers: tuple[ContainerSpec, ...]
     options: Options
     rollout: Rollout = Rollout()
     gvc_version: int = 1

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from reconciler.clock import iso
-from reconciler.engines.deployment import Deployment, Place, Status, Version, WorkloadStatus
+from reconciler.engines.deployment import Deployment, DeploymentTarget, Status, Version, WorkloadStatus
 from reconciler.engines.host.decisions.availability import fault_of, is_current, is_failing
 from reconciler.engines.host.decisions.progress import Progress, progress
 from reconciler.engines.host.replica import Container, Hook, Replica
-from reconciler.engines.host.spec import Type, Wanted, WantedContainer
+from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.record import Health
 
 
@@ -46,32 +46,34 @@ class HostStatus(Status, frozen=True, rename="camel"):
     conditions: tuple[DeploymentCondition, ...] = ()
 
 
-class Circumstances(msgspec.Struct, frozen=True):
+class StatusContext(msgspec.Struct, frozen=True):
     """What a description needs besides the workload: ``epoch`` is the wall clock minus the monotonic one, seconds.
 
-    ``trouble`` is why nothing can be done about it at the moment, ``lacking`` what is not enforced here,
-    ``jumped`` how the clock was set.
+    ``trouble`` is why nothing can be done about it at the moment, ``limitations`` what is not enforced here,
+    ``clock_jumped`` how the clock was set.
     """
 
-    place: Place
+    place: DeploymentTarget
     now: float
     epoch: float
-    trouble: str = ""
-    lacking: tuple[str, ...] = ()
-    jumped: str = ""
+    last_error: str = ""
+    limitations: tuple[str, ...] = ()
+    clock_jumped: str = ""
     recommended: dict[str, tuple[int, int]] = {}
 
 
-def described(wanted: Wanted, replicas: Sequence[Replica], around: Circumstances) -> tuple[Health, Deployment]:
+def workload_status(
+    wanted: WorkloadSpec, replicas: Sequence[Replica], around: StatusContext
+) -> tuple[Health, Deployment]:
     """Health and deployment of a workload that is wanted."""
     far = progress(wanted, replicas, around.now)
-    message = around.trouble or far.message
+    message = around.last_error or far.message
     versions = _versions(wanted, replicas, around)
-    ready = not around.trouble and not far.rolling and all(each.ready for each in versions)
+    ready = not around.last_error and not far.rolling and all(each.ready for each in versions)
     place, key = around.place, wanted.key
     host = f"{key.name}-{place.alias}"
     served = wanted.type is not Type.CRON and any(container.ports for container in wanted.containers)
-    health = health_of(wanted, replicas, far, around.trouble)
+    health = health_of(wanted, replicas, far, around.last_error)
     status = HostStatus(
         endpoint=f"{host}.{place.location}.{place.endpoint_domain}" if served else "",
         ready=ready,
@@ -92,7 +94,7 @@ def described(wanted: Wanted, replicas: Sequence[Replica], around: Circumstances
     )
 
 
-def health_of(wanted: Wanted, replicas: Sequence[Replica], far: Progress, trouble: str) -> Health:
+def health_of(wanted: WorkloadSpec, replicas: Sequence[Replica], far: Progress, trouble: str) -> Health:
     """Healthy once all is as wanted; Unhealthy where something fails; Loading on the way (document 1)."""
     if not trouble and not far.rolling and far.available >= far.wanted and len(replicas) <= far.wanted:
         return Health.HEALTHY
@@ -100,7 +102,7 @@ def health_of(wanted: Wanted, replicas: Sequence[Replica], far: Progress, troubl
     return Health.UNHEALTHY if trouble or failing else Health.LOADING
 
 
-def _versions(wanted: Wanted, replicas: Sequence[Replica], around: Circumstances) -> tuple[Version, ...]:
+def _versions(wanted: WorkloadSpec, replicas: Sequence[Replica], around: StatusContext) -> tuple[Version, ...]:
     groups: dict[tuple[int, int], list[Replica]] = {(wanted.version, wanted.gvc_version): []}
     for replica in replicas:
         if replica.ending is None:
@@ -110,7 +112,7 @@ def _versions(wanted: Wanted, replicas: Sequence[Replica], around: Circumstances
     )
 
 
-def _version(wanted: Wanted, numbers: tuple[int, int], group: list[Replica], around: Circumstances) -> Version:
+def _version(wanted: WorkloadSpec, numbers: tuple[int, int], group: list[Replica], around: StatusContext) -> Version:
     newest = numbers == (wanted.version, wanted.gvc_version)
     containers = wanted.containers if newest or not group else tuple(each.wanted for each in group[0].containers)
     count = max(wanted.replicas, len(group)) if newest else len(group)
@@ -121,7 +123,7 @@ def _version(wanted: Wanted, numbers: tuple[int, int], group: list[Replica], aro
     return Version(f"{wanted.key.name}-{numbers[0]:05d}", born, numbers[0], numbers[1], ready, message, shown)
 
 
-def _container(spec: WantedContainer, group: list[Replica], count: int, around: Circumstances) -> dict[str, Any]:
+def _container(spec: ContainerSpec, group: list[Replica], count: int, around: StatusContext) -> dict[str, Any]:
     members = [each for replica in group for each in replica.containers if each.name == spec.name]
     ready = sum(replica.ready for replica in group)
     message = next((text for each in members if (text := each.hook_error or fault_of(each))), "")
@@ -162,8 +164,8 @@ def _greeted(container: Container) -> str:
     return f"the postStart hook of {container.name} runs" if container.post_start is Hook.RUNNING else ""
 
 
-def _conditions(around: Circumstances) -> Iterable[DeploymentCondition]:
-    for kind, told in (("NotEnforced", " ".join(around.lacking)), ("ClockJumped", around.jumped)):
+def _conditions(around: StatusContext) -> Iterable[DeploymentCondition]:
+    for kind, told in (("NotEnforced", " ".join(around.limitations)), ("ClockJumped", around.clock_jumped)):
         if told:
             yield DeploymentCondition(kind, "True", kind, told)
 

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from reconciler.engines import volumes
-from reconciler.engines.deployment import Deployment, Execution, executed
+from reconciler.engines.deployment import Deployment, Execution, add_execution
 from reconciler.engines.volumes import Snapshot, VolumeSetState
 from reconciler.engines.workload_view import WorkloadSpec
 from reconciler.model.key import Key
 
 
-class _Ask(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class _Command(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Every command names its location."""
 
     location: str
@@ -36,13 +36,13 @@ class ContainerOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     env: tuple[EnvVar, ...] | None = None
 
 
-class RunCronWorkload(_Ask, frozen=True, rename="camel", forbid_unknown_fields=True):
+class RunCronWorkload(_Command, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Run a cron workload now (document 1, Endpoints)."""
 
     container_overrides: tuple[ContainerOverride, ...] = ()
 
 
-class _OnVolume(_Ask, frozen=True, rename="camel", forbid_unknown_fields=True):
+class _OnVolume(_Command, frozen=True, rename="camel", forbid_unknown_fields=True):
     volume_index: int
 
 
@@ -76,7 +76,7 @@ class RestoreVolume(_OnVolume, frozen=True, rename="camel", forbid_unknown_field
     snapshot_name: str
 
 
-Form = TypeVar("Form", bound=_Ask)
+Form = TypeVar("Form", bound=_Command)
 
 VolumeCommand = ExpandVolume | DeleteVolume | CreateVolumeSnapshot | DeleteVolumeSnapshot | RestoreVolume
 
@@ -93,14 +93,14 @@ def parse_volume_command(name: str, spec: dict[str, Any]) -> VolumeCommand:
     """A command on a volume set. Raises EngineError for an unknown name and for a spec that does not fit it."""
     form = VOLUME_COMMANDS.get(name)
     if form is None:
-        raise volumes.refused(f"a volume set has no command {name}; there are: {', '.join(VOLUME_COMMANDS)}")
+        raise volumes.rejected(f"a volume set has no command {name}; there are: {', '.join(VOLUME_COMMANDS)}")
     return _parse(name, spec, form)
 
 
 def parse_run(name: str, spec: dict[str, Any]) -> RunCronWorkload:
     """A command on a workload. Raises EngineError for an unknown name and for a spec that does not fit it."""
     if name != "runCronWorkload":
-        raise volumes.refused(f"a workload has no command {name}; there is: runCronWorkload")
+        raise volumes.rejected(f"a workload has no command {name}; there is: runCronWorkload")
     return _parse(name, spec, RunCronWorkload)
 
 
@@ -109,12 +109,12 @@ def run_cron(
 ) -> tuple[Deployment, Execution]:
     """One execution on demand, also of a suspended workload (document 1). Raises EngineError where it cannot be."""
     if spec.type != "cron" or spec.job is None:
-        raise volumes.refused(f"{key} is a {spec.type} workload; only a cron workload can be run on demand")
+        raise volumes.rejected(f"{key} is a {spec.type} workload; only a cron workload can be run on demand")
     known = {container.name for container in spec.containers}
     strange = sorted({override.name for override in ask.container_overrides} - known)
     if strange:
-        raise volumes.refused(f"{key} has no container {', '.join(strange)}; it has: {', '.join(sorted(known))}")
-    return executed(deployment, key, at, spec.job.history_limit)
+        raise volumes.rejected(f"{key} has no container {', '.join(strange)}; it has: {', '.join(sorted(known))}")
+    return add_execution(deployment, key, at, spec.job.history_limit)
 
 
 def on_volumes(state: VolumeSetState, ask: VolumeCommand, capacity: float, at: str) -> VolumeSetState:
@@ -122,28 +122,28 @@ def on_volumes(state: VolumeSetState, ask: VolumeCommand, capacity: float, at: s
     index = ask.volume_index
     match ask:
         case ExpandVolume(new_storage_capacity=size):
-            return volumes.on_volume(state, index, lambda volume: volumes.expanded(volume, size))
+            return volumes.on_volume(state, index, lambda volume: volumes.expand(volume, size))
         case DeleteVolume():
-            return volumes.on_volume(state, index, lambda volume: volumes.emptied(volume, capacity))
+            return volumes.on_volume(state, index, lambda volume: volumes.clear(volume, capacity))
         case CreateVolumeSnapshot():
             snapshot = Snapshot(_snapshot_name(ask.snapshot_name), at, 0, _expiration(ask), ask.tags)
-            return volumes.on_volume(state, index, lambda volume: volumes.snapshotted(volume, snapshot))
+            return volumes.on_volume(state, index, lambda volume: volumes.add_snapshot(volume, snapshot))
         case DeleteVolumeSnapshot(snapshot_name=name):
             return volumes.on_volume(state, index, lambda volume: volumes.without_snapshot(volume, name))
         case RestoreVolume(snapshot_name=name):
-            return volumes.on_volume(state, index, lambda volume: volumes.restored(volume, name))
+            return volumes.on_volume(state, index, lambda volume: volumes.restore_snapshot(volume, name))
 
 
 def _parse(name: str, spec: dict[str, Any], form: type[Form]) -> Form:
     try:
         return msgspec.convert(spec, form)
     except msgspec.ValidationError as error:
-        raise volumes.refused(f"the spec of {name} does not fit: {error}") from None
+        raise volumes.rejected(f"the spec of {name} does not fit: {error}") from None
 
 
 def _snapshot_name(name: str) -> str:
     if not name.strip():
-        raise volumes.refused("snapshotName is empty")
+        raise volumes.rejected("snapshotName is empty")
     return name
 
 
@@ -155,5 +155,5 @@ def _expiration(ask: CreateVolumeSnapshot) -> str:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise volumes.refused("snapshotExpirationDate is a UTC timestamp like 2026-01-31T12:00:00Z")
+        raise volumes.rejected("snapshotExpirationDate is a UTC timestamp like 2026-01-31T12:00:00Z")
     return ask.snapshot_expiration_date

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from reconciler.clock import Clock, iso
-from reconciler.engines.deployment import Place, deployed, read_deployment
+from reconciler.engines.deployment import DeploymentTarget, build_deployment, read_deployment
 from reconciler.engines.names import make_alias
-from reconciler.engines.protocol import Outcome, Result, Seen
+from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.engines.recorded import commands
-from reconciler.engines.volume_claims import Binding
-from reconciler.engines.volumes import VolumeSetState, read_volumes, refused
+from reconciler.engines.volume_claims import VolumeClaims
+from reconciler.engines.volumes import VolumeSetState, read_volumes, rejected
 from reconciler.engines.workload_view import volumeset_spec, workload_spec
 from reconciler.errors import EngineError
 from reconciler.model.key import PLACED, Key, Kind
@@ -33,8 +33,8 @@ class RecordedEngine:
 
     name = "recorded"
     parallel = 256
-    prompt = True
-    drifts = False
+    immediate = True
+    can_drift = False
 
     def __init__(self, records: Records, location: str, org: str, endpoint_domain: str, clock: Clock) -> None:
         self._records = records
@@ -42,12 +42,14 @@ class RecordedEngine:
         self._org = org
         self._endpoint_domain = endpoint_domain
         self._clock = clock
-        self._binding = Binding(records, location, org)
+        self._binding = VolumeClaims(records, location, org)
 
-    async def observe(self) -> list[Seen]:
+    async def observe(self) -> list[Observation]:
         """What is recorded at the location."""
         return [
-            Seen(record.key, record.location, record.health, record.state, record.digest, record.version, record.alias)
+            Observation(
+                record.key, record.location, record.health, record.state, record.digest, record.version, record.alias
+            )
             for record in self._records.applied.items()
             if record.location == self._location and record.engine == self.name
         ]
@@ -55,7 +57,7 @@ class RecordedEngine:
     async def perform(self, step: Step) -> Outcome:
         """Compute what there is once ``step`` is done; changes nothing and never waits. Raises EngineError."""
         past = self._binding.record(step.key)
-        also = self._binding.along(step, past) if step.key.kind is Kind.WORKLOAD and step.location else ()
+        also = self._binding.affected_volumesets(step, past) if step.key.kind is Kind.WORKLOAD and step.location else ()
         if step.action is Action.DELETE:
             return Outcome(step.id, Result.APPLIED, also=tuple(also))
         if step.action is Action.REPLACE and past is not None and past.digest != step.digest:
@@ -72,9 +74,9 @@ class RecordedEngine:
                 return self._run(key, name, spec)
             if key.kind is Kind.VOLUMESET:
                 return self._on_volume(key, name, spec)
-        raise refused(f"a {key.kind} takes no commands")
+        raise rejected(f"a {key.kind} takes no commands")
 
-    def _seen(self, step: Step, past: Record | None) -> Seen:
+    def _seen(self, step: Step, past: Record | None) -> Observation:
         health, state, alias = Health.HEALTHY, b"{}", ""
         if step.key.kind is Kind.GVC:
             alias = (past.alias if past else "") or step.alias or make_alias(self._org, step.key.name)
@@ -84,22 +86,22 @@ class RecordedEngine:
             state = self._deployment(step, past)
         elif step.key.kind is Kind.VOLUMESET:
             state = self._binding.state(step, past)
-        return Seen(step.key, step.location, health, state, step.digest, step.version, alias)
+        return Observation(step.key, step.location, health, state, step.digest, step.version, alias)
 
     def _deployment(self, step: Step, past: Record | None) -> bytes:
         gvc = self._binding.record(Key(Kind.GVC, "", step.key.gvc), "")
         alias = (gvc.alias if gvc else "") or step.alias or make_alias(self._org, step.key.gvc)
-        place = Place(self._location, alias, gvc.version if gvc else 1, self._endpoint_domain)
+        place = DeploymentTarget(self._location, alias, gvc.version if gvc else 1, self._endpoint_domain)
         before = read_deployment(past.state) if past else None
         created = iso(self._clock.now())
-        return _encode(deployed(step.key, step.version, workload_spec(step.body), place, created, before))
+        return _encode(build_deployment(step.key, step.version, workload_spec(step.body), place, created, before))
 
     def _run(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         ask = commands.parse_run(name, spec)
         record = self._commanded(key, ask.location)
         deployment = read_deployment(record.state)
         if deployment is None:
-            raise refused(f"{key} is not deployed at {self._location}", "NotFound")
+            raise rejected(f"{key} is not deployed at {self._location}", "NotFound")
         at = iso(self._clock.now())
         deployment, execution = commands.run_cron(deployment, key, workload_spec(record.body), ask, at)
         self._write(record, _encode(deployment))
@@ -116,7 +118,7 @@ class RecordedEngine:
 
     def _commanded(self, key: Key, location: str) -> Record:
         if location != self._location:
-            raise refused(f"the command is for {location or 'no location'}; this is {self._location}")
+            raise rejected(f"the command is for {location or 'no location'}; this is {self._location}")
         record = self._binding.record(key)
         if record is None:
             raise EngineError(f"there is no {key} at {location}", reason="NotFound", retry=False)
@@ -124,7 +126,7 @@ class RecordedEngine:
 
     def _write(self, record: Record, state: bytes) -> None:
         self._records.applied.update_seen(record.key, record.location, record.health, state)
-        self._records.pending.add_many(record.source, [record.key])
+        self._records.status_queue.add_many(record.source, [record.key])
 
 
 def _plain(value: msgspec.Struct) -> dict[str, Any]:

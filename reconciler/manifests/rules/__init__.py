@@ -6,11 +6,11 @@ from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
-from reconciler.manifests.rules.context import World
-from reconciler.manifests.rules.registry import ANSWERS, CHECKS, QUIET, RULES, Answer, Entry
+from reconciler.manifests.rules.context import RuleContext
+from reconciler.manifests.rules.registry import CHECKS, CROSS_CHECKS, RULES, TRIVIAL, CrossCheck, Entry
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
-from reconciler.model.resource import Question
+from reconciler.model.resource import LookupRequest
 from reconciler.model.rule import Rule
 
 
@@ -77,16 +77,16 @@ def rules_of(kind: Kind) -> Rules:
     return Rules(_view(area) if area else Envelope, tuple(CHECKS[kind]))
 
 
-def answer_of(name: str) -> Answer:
+def cross_check_of(name: str) -> CrossCheck:
     """What answers the questions of the rule ``name``."""
     _load_all()
-    return ANSWERS[name]
+    return CROSS_CHECKS[name]
 
 
-def quiet(question: Question, world: World) -> bool:
+def trivially_passes(question: LookupRequest, world: RuleContext) -> bool:
     """Whether nothing has to be said to ``question``, whoever asks; where it is not, there may be something."""
     _load_all()
-    found = QUIET.get(question.rule)
+    found = TRIVIAL.get(question.rule)
     return found is not None and found(question, world)
 
 

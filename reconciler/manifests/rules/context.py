@@ -11,10 +11,10 @@ from reconciler.model.resource import Reference
 View = TypeVar("View")
 
 
-class World(Protocol):
+class RuleContext(Protocol):
     """The whole desired state as it would be after the change, and what exists besides."""
 
-    def look(self, key: str, view: type[View]) -> View | None:
+    def typed(self, key: str, view: type[View]) -> View | None:
         """The resource ``key`` in normal form, as ``view``; None where its body is not known here."""
 
     def users(self, key: str, kind: Kind) -> Sequence[str]:
@@ -26,11 +26,11 @@ class World(Protocol):
     def locations(self, gvc: str) -> tuple[str, ...]:
         """Names of the locations of a GVC; empty where it is not known."""
 
-    def once(self, name: tuple[str, ...], judge: Callable[[], bool]) -> bool:
+    def memoized(self, name: tuple[str, ...], judge: Callable[[], bool]) -> bool:
         """What ``judge`` says: asked once for each ``name``, since thousands may rest on the same verdict."""
 
     def known_locations(self) -> tuple[str, ...]:
         """Names of the locations that manifests declare or the settings bind."""
 
-    def unsure(self, kind: str) -> bool:
+    def has_unresolved(self, kind: str) -> bool:
         """Whether what all of ``kind`` say is not known: one is faulty, or the settings list it as external."""

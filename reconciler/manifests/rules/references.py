@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from reconciler.manifests.links import LinkError, parse_link
-from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.context import RuleContext
 from reconciler.model.kinds.workload import Workload
-from reconciler.model.resource import OPEN_GVC
-from reconciler.model.suggest import most_like
+from reconciler.model.resource import GVC_PLACEHOLDER
+from reconciler.model.suggest import closest
 
 View = TypeVar("View")
 
@@ -44,12 +44,12 @@ def identity_of(workload: Workload) -> str:
 
 def place_of(gvc: str) -> str:
     """``gvc`` as a view gives it, for a key."""
-    return gvc or OPEN_GVC
+    return gvc or GVC_PLACEHOLDER
 
 
-def linked(world: World, subject: str, target: str, view: type[View]) -> View | None:
+def linked(world: RuleContext, subject: str, target: str, view: type[View]) -> View | None:
     """``target`` as ``subject`` refers to it; None where it is not known here or belongs to another org."""
-    found = world.look(target, view)
+    found = world.typed(target, view)
     if found is None or any(reference.target == target for reference in world.references(subject)):
         return found
     return None
@@ -62,7 +62,7 @@ def nearest(word: str, known: Iterable[str], otherwise: str) -> str:
     """
     names = sorted(known)
     alike = [name for name in names[:1000] if name[:1] == word[:1] or name[-1:] == word[-1:]]
-    near = most_like(word[:100], alike[:MOST_LOOKED_AT])
+    near = closest(word[:100], alike[:MOST_LOOKED_AT])
     if near:
         return f"did you mean {near}?"
     return f"{otherwise} {', '.join(names[:MOST_LISTED])}{', …' if len(names) > MOST_LISTED else ''}" if names else ""

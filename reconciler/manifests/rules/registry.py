@@ -7,18 +7,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from reconciler.manifests.rules.context import World
-from reconciler.model.finding import Ask, Flaw, Severity
+from reconciler.manifests.rules.context import RuleContext
+from reconciler.model.finding import Flaw, Lookup, Severity
 from reconciler.model.key import Kind
-from reconciler.model.resource import Question
+from reconciler.model.resource import LookupRequest
 from reconciler.model.rule import Rule
 
-Words = tuple[str, str]
+Advice = tuple[str, str]
 """Message and suggestion."""
 
-Check = Callable[[Any], Iterator[Flaw | Ask]]
-Answer = Callable[[Question, str, World], Iterator[Words]]
-Quiet = Callable[[Question, World], bool]
+Check = Callable[[Any], Iterator[Flaw | Lookup]]
+CrossCheck = Callable[[LookupRequest, str, RuleContext], Iterator[Advice]]
+TriviallyPasses = Callable[[LookupRequest, RuleContext], bool]
 _Check = TypeVar("_Check", bound=Callable[..., Iterator[Any]])
 
 
@@ -35,10 +35,10 @@ RULES: dict[str, Rule] = {}
 CHECKS: defaultdict[Kind, list[Entry]] = defaultdict(list)
 """What is looked at in a document, by kind."""
 
-ANSWERS: dict[str, Answer] = {}
+CROSS_CHECKS: dict[str, CrossCheck] = {}
 """What is looked at in the other resources that a rule asked about, by the rule's id."""
 
-QUIET: dict[str, Quiet] = {}
+TRIVIAL: dict[str, TriviallyPasses] = {}
 """Whether there is nothing to answer whoever asks, by the rule's id; then thousands that ask the same are told once."""
 
 
@@ -46,7 +46,7 @@ def rule(name: str, source: str, *kinds: Kind, severity: Severity = Severity.ERR
     """Make a generator over the typed view of ``kinds`` the rule ``name``, as ``source`` (document, section) asks.
 
     The first paragraph of its docstring says what holds, the rest why. It yields a Flaw for each breach, and an Ask
-    for what only the function under ``answer(name)`` can judge.
+    for what only the function under ``cross_rule(name)`` can judge.
     """
 
     def register(check: _Check) -> _Check:
@@ -71,7 +71,7 @@ def notice(name: str, source: str, *kinds: Kind) -> Callable[[_Check], _Check]:
     return rule(name, source, *kinds, severity=Severity.NOTICE)
 
 
-def answer(name: str, quiet: Quiet | None = None) -> Callable[[_Check], _Check]:
+def cross_rule(name: str, quiet: TriviallyPasses | None = None) -> Callable[[_Check], _Check]:
     """Make a function what answers the questions of the rule ``name``: message and suggestion for each breach.
 
     It is given the question, the key of the resource that asks, and the world. ``quiet`` may say from question and
@@ -79,18 +79,18 @@ def answer(name: str, quiet: Quiet | None = None) -> Callable[[_Check], _Check]:
     """
 
     def register(function: _Check) -> _Check:
-        ANSWERS[name] = function
+        CROSS_CHECKS[name] = function
         if quiet is not None:
-            QUIET[name] = quiet
+            TRIVIAL[name] = quiet
         return function
 
     return register
 
 
-def alike(name: str) -> Callable[[_Check], _Check]:
-    """``answer`` for a function that takes no notice of who asks."""
+def shared_cross_rule(name: str) -> Callable[[_Check], _Check]:
+    """``cross_rule`` for a function that takes no notice of who asks."""
 
     def register(function: _Check) -> _Check:
-        return answer(name, lambda question, world: next(function(question, "", world), None) is None)(function)
+        return cross_rule(name, lambda question, world: next(function(question, "", world), None) is None)(function)
 
     return register

@@ -12,7 +12,7 @@ from reconciler.iteration import batches
 from reconciler.model.key import GVC_SCOPED, KINDS, Kind
 from reconciler.model.record import Health, Record
 from reconciler.records.database import Database
-from reconciler.records.sql import AnyKey, below, key_of, members
+from reconciler.records.sql import AnyKey, gvc_ranges, key_of, prefix_range
 
 WORST_FIRST = (Health.UNHEALTHY, Health.UNKNOWN, Health.LOADING, Health.DELETING, Health.HEALTHY)
 """A resource is as healthy as the worst of its locations."""
@@ -118,7 +118,7 @@ class Applied:
     def keys_of_gvc(self, gvc: str) -> list[str]:
         """Keys of the recorded workloads, volume sets and identities in ``gvc``, in key order."""
         sql = "SELECT key FROM inventory WHERE key >= ? AND key < ? ORDER BY key"
-        return [key for bounds in members(gvc) for (key,) in self._db.all(sql, bounds)]
+        return [key for bounds in gvc_ranges(gvc) for (key,) in self._db.all(sql, bounds)]
 
     def items(
         self, kind: Kind | None = None, gvc: str | None = None, name: str | None = None, limit: int | None = None
@@ -134,7 +134,7 @@ class Applied:
             if gvc is not None and one not in GVC_SCOPED:
                 continue
             prefix = f"{one}/" if gvc is None else f"{one}/{gvc}/"
-            for row in self._db.stream(sql, (*below(prefix), *ending)):
+            for row in self._db.stream(sql, (*prefix_range(prefix), *ending)):
                 yield _record(row)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from reconciler.records.database import Database
-from reconciler.records.sql import below
+from reconciler.records.sql import prefix_range
 
 KEEP = 1000
 """Plans remembered, so that the digest somebody read on a screen can still be approved."""
@@ -41,7 +41,7 @@ class Approvals:
         leaves undone needs no second approval until it expires, and what is done, or no longer asked for, is not
         approved once more, nor can its plan be. What was said meanwhile of the steps that wait is kept.
         """
-        others = (*below(f"{source}/"), f"{source}/{waiting}")
+        others = (*prefix_range(f"{source}/"), f"{source}/{waiting}")
         with self._db.transaction():
             given = 'SELECT "by", expires FROM approvals WHERE digest >= ? AND digest < ? AND digest <> ?'
             by, expires = self._db.one(f"{given} ORDER BY at DESC", others) or ("", None)

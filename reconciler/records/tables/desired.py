@@ -9,9 +9,9 @@ import msgspec
 
 from reconciler.iteration import batches
 from reconciler.model.key import Kind
-from reconciler.model.resource import Bond, Reference
+from reconciler.model.resource import Dependency, Reference
 from reconciler.records.database import Database
-from reconciler.records.sql import AnyKey, below, members
+from reconciler.records.sql import AnyKey, gvc_ranges, prefix_range
 
 COLUMNS = "key, source, path, position, line, blob, digest, links"
 
@@ -26,7 +26,7 @@ BATCH = 1000
 """Entries written at once: enough to save time, few enough that 100,000 never stand in memory together."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[tuple[str, str, Bond]]).decode
+_decode = msgspec.msgpack.Decoder(list[tuple[str, str, Dependency]]).decode
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -73,7 +73,7 @@ class Desired:
         """Keys of all (or of all of ``kind``) that refer to ``target``, whatever the bond, in key order."""
         sql = "SELECT key FROM referrers WHERE target = ?"
         if kind:
-            first, end = below(f"{kind}/")
+            first, end = prefix_range(f"{kind}/")
             rows = self._db.all(f"{sql} AND key >= ? AND key < ? ORDER BY key", (str(target), first, end))
         else:
             rows = self._db.all(f"{sql} ORDER BY key", (str(target),))
@@ -96,7 +96,7 @@ class Desired:
         sql = "SELECT DISTINCT path FROM desired WHERE source = ?"
         if not directory:
             return [path for (path,) in self._db.all(f"{sql} ORDER BY path", (source,))]
-        first, end = below(f"{directory}/")
+        first, end = prefix_range(f"{directory}/")
         rows = self._db.all(f"{sql} AND path >= ? AND path < ? ORDER BY path", (source, first, end))
         return [path for (path,) in rows]
 
@@ -130,12 +130,12 @@ class Desired:
     def keys_of_gvc(self, gvc: str) -> list[str]:
         """Keys of the workloads, volume sets and identities in ``gvc``, in key order."""
         sql = "SELECT key FROM desired WHERE key >= ? AND key < ? ORDER BY key"
-        return [key for bounds in members(gvc) for (key,) in self._db.all(sql, bounds)]
+        return [key for bounds in gvc_ranges(gvc) for (key,) in self._db.all(sql, bounds)]
 
     def keys_of_kind(self, kind: str) -> list[str]:
         """Keys of all resources of ``kind``, in key order."""
         sql = "SELECT key FROM desired WHERE key >= ? AND key < ? ORDER BY key"
-        return [key for (key,) in self._db.all(sql, below(f"{kind}/"))]
+        return [key for (key,) in self._db.all(sql, prefix_range(f"{kind}/"))]
 
     def _source_of(self, key: str) -> str | None:
         source: str | None = self._db.value("SELECT source FROM desired WHERE key = ?", (key,))

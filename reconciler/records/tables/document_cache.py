@@ -9,7 +9,7 @@ import msgspec
 from reconciler.records.database import Database
 
 
-class Blobs:
+class DocumentCache:
     """Blob id to whatever bytes the decoder made of the file; holds no secrets (those are in the seals)."""
 
     def __init__(self, database: Database) -> None:

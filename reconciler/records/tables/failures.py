@@ -32,7 +32,7 @@ class Failures:
         else:
             self._db.write("DELETE FROM failures WHERE key = ? AND location = ?", (str(key), location))
 
-    def hasten(self, key: AnyKey, now: float) -> int:
+    def retry_now(self, key: AnyKey, now: float) -> int:
         """Owe the failed steps of ``key`` another try at once, however often they failed; how many there are."""
         sql = "UPDATE failures SET next_attempt = ?, attempts = 0, retry = 1 WHERE key = ?"
         return self._db.write(sql, (now, str(key))).rowcount

@@ -9,13 +9,13 @@ HOUR = 3600.0
 """Seconds for which a heal counts."""
 
 
-class Heals:
+class HealCounts:
     """One row a heal. Those of another digest, and those older than an hour, count no more."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    def note(self, key: AnyKey, location: str, digest: str, at: float) -> None:
+    def add(self, key: AnyKey, location: str, digest: str, at: float) -> None:
         """``key`` was brought back to ``digest`` at ``location``; what is over goes with it."""
         with self._db.transaction():
             self._db.write("DELETE FROM heals WHERE at <= ? OR at > ?", (at - HOUR, at))

@@ -15,7 +15,7 @@ class Restarts:
         self._db = database
         self._now = now
 
-    def ask(self, key: AnyKey, by: str) -> None:
+    def request(self, key: AnyKey, by: str) -> None:
         """Count one more restart of ``key``."""
         self._db.write(
             """INSERT INTO restarts VALUES (?1, 1, ?2, ?3) ON CONFLICT (key)

@@ -6,7 +6,7 @@ from reconciler.records.database import Database
 from reconciler.records.sql import AnyKey
 
 
-class Seals:
+class SecretData:
     """One row a key and digest, so that what is applied and what is desired can differ."""
 
     def __init__(self, database: Database) -> None:

@@ -10,14 +10,14 @@ from reconciler.records.database import Database
 from reconciler.records.sql import AnyKey
 
 
-class Taken(msgspec.Struct, frozen=True):
+class TakenKeys(msgspec.Struct, frozen=True):
     """Keys (sorted) whose status was not written when they were read, and the bound that ``clear`` needs."""
 
     keys: list[str]
     upto: int
 
 
-class Pending:
+class StatusQueue:
     """Keys by source, each numbered anew whenever it is added."""
 
     def __init__(self, database: Database) -> None:
@@ -28,10 +28,10 @@ class Pending:
         rows = [(source, str(key)) for key in keys]
         self._db.write_many("INSERT OR REPLACE INTO pending (source, key) VALUES (?, ?)", rows)
 
-    def take(self, source: str) -> Taken:
+    def take(self, source: str) -> TakenKeys:
         """What is to be written now. The keys stay here until ``clear``."""
         rows = self._db.all("SELECT key, seq FROM pending WHERE source = ? ORDER BY key", (source,))
-        return Taken([key for key, _ in rows], max((seq for _, seq in rows), default=0))
+        return TakenKeys([key for key, _ in rows], max((seq for _, seq in rows), default=0))
 
     def clear(self, source: str, keys: Iterable[AnyKey], upto: int) -> None:
         """The status of ``keys`` as of ``take`` is written; one that was added after it stays."""

@@ -13,7 +13,7 @@ from pygit2.enums import ObjectType
 
 from reconciler.errors import SourceError
 from reconciler.source.libgit import open_git
-from reconciler.status.branch.trees import Changes, clean_environment, rewritten
+from reconciler.status.branch.trees import Changes, clean_environment, write_tree
 
 HISTORY = 1_000
 """Commits after which the branch begins anew with the same files."""
@@ -108,7 +108,7 @@ class StatusBranch:
     def _commit_on(self, tip: str, changes: Changes, message: str, at: int) -> str:
         parent = self._git[tip].peel(pygit2.Commit) if tip else None
         base = parent.tree if parent is not None else None
-        tree = rewritten(self._git, base, changes)
+        tree = write_tree(self._git, base, changes)
         if tree == (base.id if base is not None else self._git.TreeBuilder().write()):
             return tip
         count = self._count(parent) if parent is not None else 0

@@ -28,7 +28,7 @@ _PIPE = subprocess.PIPE
 _IMPORT_REF = "refs/reconciler/import"
 
 
-class Unfolding:
+class LazyFiles:
     """Many files that are made while the first of them are written already; who asks again gets the same."""
 
     def __init__(self, files: Iterator[File]) -> None:
@@ -53,17 +53,17 @@ class Unfolding:
             raise self._failed from error
 
 
-Changes = Mapping[str, bytes | None] | Unfolding
+Changes = Mapping[str, bytes | None] | LazyFiles
 """Files by path."""
 
 
-def rewritten(git: pygit2.Repository, tree: pygit2.Tree | None, changes: Changes) -> pygit2.Oid:
+def write_tree(git: pygit2.Repository, tree: pygit2.Tree | None, changes: Changes) -> pygit2.Oid:
     """Id of ``tree`` (None: empty) with ``changes`` applied; all other entries stay as they are.
 
     A file in the way of a directory gives way to it and the reverse; to take away a path that is a directory, or is
     not there, changes nothing. Raises SourceError where Git refuses.
     """
-    if isinstance(changes, Unfolding) or len(changes) > FEW:
+    if isinstance(changes, LazyFiles) or len(changes) > FEW:
         return _imported(git, tree, changes)
     return _applied(git, tree, _nested(changes)) or git.TreeBuilder().write()
 

@@ -13,10 +13,17 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.probes.state import Kind
+from reconciler.engines.host.probes.state import ProbeKind
 from reconciler.engines.host.replica import Container, Replica
-from reconciler.engines.host.runtimes.protocol import Executed, Launch, OnEnd, Place, Running, Usage
-from reconciler.engines.host.spec import Wanted, WantedContainer
+from reconciler.engines.host.runtimes.protocol import (
+    ContainerId,
+    ContainerStart,
+    ExecResult,
+    OnEnd,
+    RunningContainer,
+    Usage,
+)
+from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from tests.engines.host.simulation.behaviour import BEHAVIOURS, POST_START
@@ -39,7 +46,7 @@ class QuickClock(FakeClock):
 class Program(msgspec.Struct, eq=False):
     """A container as it really is, whatever is known of it; ``dead``: its liveness probe fails."""
 
-    launch: Launch
+    launch: ContainerStart
     started: float
     ready: bool
     alive: bool = True
@@ -56,7 +63,7 @@ class Told(msgspec.Struct, frozen=True):
     container: str = ""
 
 
-Tell = Callable[[Place, Kind, bool, str], None]
+Tell = Callable[[ContainerId, ProbeKind, bool, str], None]
 
 
 class Programs:
@@ -67,7 +74,7 @@ class Programs:
 
     def __init__(self, clock: QuickClock) -> None:
         self.clock = clock
-        self.running: dict[Place, Program] = {}
+        self.running: dict[ContainerId, Program] = {}
         self.told: list[Told] = []
         self.unkillable = 0
         self.on_end: OnEnd | None = None
@@ -84,11 +91,11 @@ class Programs:
         """Write down what was asked for."""
         self.told.append(Told(self.clock.monotonic(), verb, replica, container))
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[ContainerId]:
         """Where something runs, in order of the names."""
         return sorted(place for place, program in self.running.items() if program.alive)
 
-    def end(self, place: Place, code: int, program: Program | None = None) -> None:
+    def end(self, place: ContainerId, code: int, program: Program | None = None) -> None:
         """The container ends; where ``program`` is given, only if it is still that one."""
         found = self.running.get(place)
         if found is None or not found.alive or (program is not None and found is not program):
@@ -97,12 +104,12 @@ class Programs:
         if self.on_end is not None:
             self.on_end(place)
 
-    def verdict(self, place: Place, kind: Kind, good: bool, program: Program | None = None) -> None:
+    def verdict(self, place: ContainerId, kind: ProbeKind, good: bool, program: Program | None = None) -> None:
         """A probe of the container has another verdict from now on."""
         found = self.running.get(place)
         if found is None or not found.alive or (program is not None and found is not program):
             return
-        if kind is Kind.READINESS:
+        if kind is ProbeKind.READINESS:
             found.ready = good
         else:
             found.dead = not good
@@ -126,11 +133,11 @@ class FakeRuntime:
         """Tell nobody any more."""
         self._programs.on_end = self._programs.tell = None
 
-    def lacks(self, wanted: Wanted) -> tuple[str, ...]:
+    def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
         """Nothing is lacking."""
         return ()
 
-    async def start(self, launch: Launch) -> None:
+    async def start(self, launch: ContainerStart) -> None:
         """Start it, if its behaviour says that it starts."""
         programs, place, behaviour = self._programs, launch.place, BEHAVIOURS[launch.image]
         found = programs.running.get(place)
@@ -147,7 +154,7 @@ class FakeRuntime:
         programs.later(behaviour.lives, lambda: programs.end(place, 1, program))
         await asyncio.sleep(0)
 
-    async def signal(self, place: Place, number: int) -> None:
+    async def signal(self, place: ContainerId, number: int) -> None:
         """SIGKILL ends it now, SIGTERM when its behaviour says so."""
         programs, program = self._programs, self._programs.running.get(place)
         programs.note("kill" if number == signal.SIGKILL else "terminate", place.replica, place.container)
@@ -160,7 +167,7 @@ class FakeRuntime:
             wait = 0.0 if killed else BEHAVIOURS[program.launch.image].obeys
             programs.later(wait, lambda: programs.end(place, 137 if killed else 143, program))
 
-    async def exec(self, place: Place, argv: Sequence[str], timeout: float) -> Executed:
+    async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """Run a hook for as long as the behaviour says."""
         program = self._programs.running[place]
         behaviour = BEHAVIOURS[program.launch.image]
@@ -169,16 +176,16 @@ class FakeRuntime:
             self._programs.note("runprestop", place.replica, place.container)
         takes = (behaviour.post_start if first else behaviour.pre_stop) or 0.0
         await self._programs.clock.sleep(min(takes, timeout))
-        return Executed(0, "", timed_out=takes > timeout)
+        return ExecResult(0, "", timed_out=takes > timeout)
 
-    async def stats(self) -> dict[Place, Usage]:
+    async def stats(self) -> dict[ContainerId, Usage]:
         """Nobody uses anything."""
         return {place: Usage(0.0, 0) for place in self._programs.places()}
 
-    async def list(self) -> list[Running]:
+    async def list(self) -> list[RunningContainer]:
         """What runs, and what has ended and was neither removed nor started again."""
         return [
-            Running(
+            RunningContainer(
                 place,
                 program.launch.version,
                 program.launch.stamp,
@@ -190,7 +197,7 @@ class FakeRuntime:
             for place, program in self._programs.running.items()
         ]
 
-    def output(self, place: Place) -> Path:
+    def output(self, place: ContainerId) -> Path:
         """Nobody writes anything."""
         return Path("/dev/null")
 
@@ -210,10 +217,10 @@ class FakeProbing:
     def __init__(self, programs: Programs, tell: Tell) -> None:
         self._programs = programs
         self._told = tell
-        self._watched: set[Place] = set()
+        self._watched: set[ContainerId] = set()
         programs.tell = self._tell
 
-    def watch(self, place: Place, container: WantedContainer, ports: Mapping[int, int], seen: Container) -> None:
+    def watch(self, place: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: Container) -> None:
         """Tell of its probes from now on; where they have said something meanwhile, at once."""
         programs, program = self._programs, self._programs.running[place]
         behaviour, age = BEHAVIOURS[container.image], programs.clock.monotonic() - seen.started
@@ -221,28 +228,28 @@ class FakeProbing:
         if age:
             self._catch_up(place, program, seen)
         waits = (
-            (Kind.READINESS, True, behaviour.ready if behaviour.ready is not None else math.inf),
-            (Kind.READINESS, False, behaviour.unready),
-            (Kind.LIVENESS, False, behaviour.dead),
+            (ProbeKind.READINESS, True, behaviour.ready if behaviour.ready is not None else math.inf),
+            (ProbeKind.READINESS, False, behaviour.unready),
+            (ProbeKind.LIVENESS, False, behaviour.dead),
         )
         for kind, good, wait in waits:
             if wait > age or not age:
                 self._arm(place, program, kind, good, wait - age)
 
-    def _arm(self, place: Place, program: Program, kind: Kind, good: bool, wait: float) -> None:
+    def _arm(self, place: ContainerId, program: Program, kind: ProbeKind, good: bool, wait: float) -> None:
         self._programs.later(wait, lambda: self._programs.verdict(place, kind, good, program))
 
-    def _catch_up(self, place: Place, program: Program, seen: Container) -> None:
+    def _catch_up(self, place: ContainerId, program: Program, seen: Container) -> None:
         if program.ready != seen.ready:
-            self._arm(place, program, Kind.READINESS, program.ready, 0.0)
+            self._arm(place, program, ProbeKind.READINESS, program.ready, 0.0)
         if program.dead and seen.alive:
-            self._arm(place, program, Kind.LIVENESS, False, 0.0)
+            self._arm(place, program, ProbeKind.LIVENESS, False, 0.0)
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: ContainerId) -> None:
         """Tell nothing of it any more."""
         self._watched.discard(place)
 
-    def _tell(self, place: Place, kind: Kind, good: bool, message: str) -> None:
+    def _tell(self, place: ContainerId, kind: ProbeKind, good: bool, message: str) -> None:
         if place in self._watched:
             self._told(place, kind, good, message)
 
@@ -250,33 +257,33 @@ class FakeProbing:
 class FakeOutfit:
     """The protocol Outfit of services.py: containers are given nothing but their behaviour."""
 
-    def ports(self, wanted: Wanted, name: str) -> dict[int, int]:
+    def ports(self, wanted: WorkloadSpec, name: str) -> dict[int, int]:
         """One port, so that the pool has something to show."""
         return {8080: 20000}
 
-    def hold(self, replica: Replica) -> None:
+    def reserve_ports(self, replica: Replica) -> None:
         """Nothing is held."""
 
-    def moved(self, replica: Replica, container: str) -> dict[int, int]:
+    def reassign_ports(self, replica: Replica, container: str) -> dict[int, int]:
         """Nothing moves."""
         return replica.ports
 
-    def launch(self, replica: Replica, container: str) -> Launch:
+    def launch(self, replica: Replica, container: str) -> ContainerStart:
         """The replica, and how it behaves."""
         image = next(each.wanted.image for each in replica.containers if each.name == container)
-        place = Place(replica.key, replica.name, container)
-        return Launch(place, replica.version, replica.stamp, replica.index, "", (), {}, image=image)
+        place = ContainerId(replica.key, replica.name, container)
+        return ContainerStart(place, replica.version, replica.stamp, replica.index, "", (), {}, image=image)
 
-    async def clear(self, replica: Replica) -> None:
+    async def release(self, replica: Replica) -> None:
         """There is nothing to clear."""
 
 
 class FakeLogging:
     """The protocol Logging of services.py: nobody reads."""
 
-    def follow(self, place: Place, path: Path) -> None:
+    def watch(self, place: ContainerId, path: Path) -> None:
         """Nothing is followed."""
 
-    async def forget(self, place: Place) -> object:
+    async def forget(self, place: ContainerId) -> object:
         """Nothing is forgotten."""
         return None

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from reconciler.engines.deployment import Place
-from reconciler.engines.host.decisions.actions import End, Start
-from reconciler.engines.host.decisions.transitions import begun, ended, hooked, made
+from reconciler.engines.deployment import DeploymentTarget
+from reconciler.engines.host.decisions.actions import Start, StopReplica
+from reconciler.engines.host.decisions.transitions import apply_action, container_exited, hook_finished, new_replica
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.spec import Type, Wanted, WantedContainer
-from reconciler.engines.host.status import Circumstances, HostStatus, described
+from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.host.status import HostStatus, StatusContext, workload_status
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Command, Options
 
 HOOK = Command(("sleep", "1000"))
-WANTED = Wanted(
-    Key(Kind.WORKLOAD, "shop", "web"), Type.STANDARD, 1, "d", "s", 1, (WantedContainer("main", post_start=HOOK),),
+WANTED = WorkloadSpec(
+    Key(Kind.WORKLOAD, "shop", "web"), Type.STANDARD, 1, "d", "s", 1, (ContainerSpec("main", post_start=HOOK),),
     Options(),
 )  # fmt: skip
 
 
 def message(replica: Replica) -> str:
     """What is shown of it."""
-    _, deployment = described(WANTED, [replica], Circumstances(Place("here", "alias", 1, "example.net"), 10.0, 0.0))
+    _, deployment = workload_status(
+        WANTED, [replica], StatusContext(DeploymentTarget("here", "alias", 1, "example.net"), 10.0, 0.0)
+    )
     assert isinstance(deployment.status, HostStatus)
     (shown,) = deployment.status.replicas
     assert shown.ready == replica.ready
@@ -28,15 +30,15 @@ def message(replica: Replica) -> str:
 
 
 def test_a_clock_that_was_set_is_a_condition() -> None:
-    around = Circumstances(Place("here", "alias", 1, "example.net"), 10.0, 0.0, jumped="set by +60 s")
-    _, deployment = described(WANTED, [], around)
+    around = StatusContext(DeploymentTarget("here", "alias", 1, "example.net"), 10.0, 0.0, clock_jumped="set by +60 s")
+    _, deployment = workload_status(WANTED, [], around)
     assert isinstance(deployment.status, HostStatus)
     assert [(each.type, each.message) for each in deployment.status.conditions] == [("ClockJumped", "set by +60 s")]
 
 
 def test_what_a_replica_waits_for_is_said() -> None:
-    started = begun(made(WANTED, -1, "web-1", 1.0, ""), Start("web-1", "main"), 1.0)
+    started = apply_action(new_replica(WANTED, -1, "web-1", 1.0, ""), Start("web-1", "main"), 1.0)
     assert message(started) == "the postStart hook of main runs"
-    assert message(hooked(started, "main", "post_start", "", 2.0)) == ""
-    assert message(ended(started, "main", 2.0, 5, "Error", "")) == "ended with 5 (Error)"
-    assert message(begun(started, End("web-1", "Replaced"), 2.0)) == "ending: Replaced"
+    assert message(hook_finished(started, "main", "post_start", "", 2.0)) == ""
+    assert message(container_exited(started, "main", 2.0, 5, "Error", "")) == "ended with 5 (Error)"
+    assert message(apply_action(started, StopReplica("web-1", "Replaced"), 2.0)) == "ending: Replaced"

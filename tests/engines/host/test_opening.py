@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 
 from reconciler.clock import SystemClock
-from reconciler.engines.context import Site
-from reconciler.engines.host.decisions.transitions import made
+from reconciler.engines.context import EngineContext
+from reconciler.engines.host.decisions.transitions import new_replica
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.engines.host.runtimes.protocol import OnEnd
-from reconciler.engines.host.spec import Type, Wanted, WantedContainer
+from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Options
 from reconciler.records.store import FILE, Records
@@ -35,7 +35,7 @@ def test_steps_at_a_time_open_it_once(tmp_path: Path) -> None:
     async def story() -> None:
         records = Records.open(tmp_path / FILE)
         runtime = Counting(tmp_path / "here", "here", SystemClock())
-        site = Site(records, "here", Settings("acme", (), tmp_path), SystemClock(), vault({}))
+        site = EngineContext(records, "here", Settings("acme", (), tmp_path), SystemClock(), vault({}))
         engine = HostEngine(site, tmp_path / "here", runtime)
         try:
             await asyncio.gather(engine.open(), engine.open(), engine.open())
@@ -53,11 +53,13 @@ def test_a_location_that_is_another_engines_now_keeps_nothing_for_a_step_of_that
     async def story() -> None:
         records = Records.open(tmp_path / FILE)
         records.journal.begin(1, [(key, "here", "update", b"")])
-        wanted = Wanted(key, Type.STANDARD, 1, "digest", "stamp", 1, (WantedContainer("main"),), Options())
+        wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "stamp", 1, (ContainerSpec("main"),), Options())
         store = Store(tmp_path / "here" / "replicas")
-        store.save(made(wanted, -1, "web-1", 1.0, ""))
+        store.save(new_replica(wanted, -1, "web-1", 1.0, ""))
         runtime = ProcessRuntime(tmp_path / "here", "here", SystemClock())
-        site = Site(records, "here", Settings("acme", (), tmp_path), SystemClock(), vault({}), leaving=True)
+        site = EngineContext(
+            records, "here", Settings("acme", (), tmp_path), SystemClock(), vault({}), decommissioning=True
+        )
         engine = HostEngine(site, tmp_path / "here", runtime)
         try:
             await engine.open()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.endpoints import Pool
-from reconciler.engines.host.fair_turn import Pace
+from reconciler.engines.host.endpoints import Endpoints
+from reconciler.engines.host.fair_turn import FairTurn
 from reconciler.engines.host.replica import Replica
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -16,8 +16,8 @@ from reconciler.model.key import Key
 WEB = Key.parse("workload/shop/web")
 
 
-async def _go(pace: Pace, name: str, went: list[str]) -> None:
-    await pace.turn()
+async def _go(pace: FairTurn, name: str, went: list[str]) -> None:
+    await pace.acquire()
     went.append(name)
 
 
@@ -27,7 +27,7 @@ def test_others_get_a_turn_between_any_two() -> None:
 
 async def _together(count: int) -> list[str]:
     """The names of those who went on, together where they did so in one turn of the loop."""
-    pace = Pace()
+    pace = FairTurn()
     went: list[str] = []
     tasks = [asyncio.create_task(_go(pace, f"{number}", went)) for number in range(count)]
     while not all(task.done() for task in tasks):
@@ -42,9 +42,9 @@ def test_who_is_alone_goes_on_at_once() -> None:
 
 
 async def _alone() -> None:
-    pace = Pace()
+    pace = FairTurn()
     for _ in range(2):
-        asking = pace.turn()
+        asking = pace.acquire()
         with pytest.raises(StopIteration):
             asking.send(None)
         await asyncio.sleep(0)
@@ -55,7 +55,7 @@ def test_who_gives_up_holds_nobody_back() -> None:
 
 
 async def _without_two() -> list[str]:
-    pace = Pace()
+    pace = FairTurn()
     went: list[str] = []
     tasks = [asyncio.create_task(_go(pace, f"{number}", went)) for number in range(4)]
     await asyncio.sleep(0)
@@ -66,7 +66,7 @@ async def _without_two() -> list[str]:
 
 
 def test_a_pool_that_could_not_be_written_is_written_at_the_next_occasion(tmp_path: Path) -> None:
-    pool = Pool(tmp_path / "pool")
+    pool = Endpoints(tmp_path / "pool")
     heard: list[tuple[Key, list[str]]] = []
     pool.listen(lambda key, ready: heard.append((key, [each.name for each in ready])))
     web = Replica("web-x", WEB, 1, "", 0.0, (), ports={80: 20001}, ready_since=1.0)

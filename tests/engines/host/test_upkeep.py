@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from reconciler.engines.host.housekeeping import Upkeep
+from reconciler.engines.host.housekeeping import Housekeeping
 from reconciler.engines.host.logs.collector import Collector
-from reconciler.engines.protocol import News
+from reconciler.engines.protocol import EngineEvent
 from tests.fakeclock import FakeClock
 
 
@@ -23,15 +23,15 @@ class SetClock(FakeClock):
 
 def test_a_clock_that_is_set_is_told_once_and_holds_for_an_hour(tmp_path: Path) -> None:
     clock = SetClock()
-    told: list[News] = []
-    upkeep = Upkeep(Collector(tmp_path, "here", clock), clock, "here", told.append)
+    told: list[EngineEvent] = []
+    upkeep = Housekeeping(Collector(tmp_path, "here", clock), clock, "here", told.append)
     for ahead in (0.0, 2.0, 3600.0, 3600.0, -60.0):
         clock.ahead = ahead
-        upkeep.mind_the_clock()
+        upkeep.check_clock()
     assert [(str(each.key), each.reason) for each in told] == [("location/here", "ClockJumped")] * 2
     assert "+3600 s" in told[0].message
     assert "-3660 s" in told[1].message
-    assert upkeep.jumped == told[1].message
+    assert upkeep.clock_jumped == told[1].message
     asyncio.run(clock.advance(3600))
-    upkeep.mind_the_clock()
-    assert (upkeep.jumped, told[2].reason) == ("", "ClockSteady")
+    upkeep.check_clock()
+    assert (upkeep.clock_jumped, told[2].reason) == ("", "ClockSteady")

@@ -14,7 +14,7 @@ from math import ceil
 import msgspec
 
 from reconciler.engines.host.autoscaling.metrics import Used
-from reconciler.engines.host.spec import Type, Wanted, WantedContainer
+from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.kinds.workload import metric_of
 
 SLOT = 300.0
@@ -67,7 +67,7 @@ class History(msgspec.Struct, frozen=True):
     open: Slot = Slot()
 
 
-def applies(wanted: Wanted) -> bool:
+def applies(wanted: WorkloadSpec) -> bool:
     """Whether Capacity AI is on (4-fields.md, section 5): where nobody says it is, but not with cpu or on cron."""
     scaled_by_cpu = metric_of(wanted.type, wanted.options) == "cpu"
     return wanted.options.capacity_ai is not False and not scaled_by_cpu and wanted.type is not Type.CRON
@@ -91,7 +91,7 @@ def learned(history: History | None, digest: str, uses: Iterable[Used], now: flo
     return History(digest, since, slots, open_)
 
 
-def recommended(history: History | None, container: WantedContainer) -> Amount | None:
+def recommended(history: History | None, container: ContainerSpec) -> Amount | None:
     """What ``container`` could do with, never more than it is given now; None without an hour of history.
 
     ``cpu`` is at least 25 millicores, and one for every 3 MiB of the memory recommended (document 1, Capacity AI).

@@ -11,7 +11,7 @@ from math import ceil
 
 import msgspec
 
-from reconciler.engines.host.spec import Type, Wanted
+from reconciler.engines.host.spec import Type, WorkloadSpec
 from reconciler.model.kinds.workload import metric_of
 
 TOLERANCE = 0.1
@@ -39,7 +39,7 @@ REQUESTS = ("rps", "concurrency")
 """What serverless workloads are scaled by every two seconds, and down to zero; by cpu they scale as the others do."""
 
 
-class Reading(msgspec.Struct, frozen=True):
+class MetricReading(msgspec.Struct, frozen=True):
     """The value of the metric that a workload is scaled by.
 
     It is the average over the ``replicas`` that were available and have one, in the unit of the target: percent of the
@@ -67,7 +67,7 @@ class ScaleState(msgspec.Struct, frozen=True):
     decided: float | None = None
 
 
-def begun(wanted: Wanted, present: int, now: float) -> ScaleState:
+def begun(wanted: WorkloadSpec, present: int, now: float) -> ScaleState:
     """Before the first decision: as many replicas as there are, within the bounds; at least one, so that it can serve.
 
     What there is counts as a recommendation: nothing is scaled down for five minutes.
@@ -76,19 +76,21 @@ def begun(wanted: Wanted, present: int, now: float) -> ScaleState:
     return ScaleState(replicas, ((now, replicas),))
 
 
-def interval(wanted: Wanted) -> float:
+def interval(wanted: WorkloadSpec) -> float:
     """Seconds from one decision to the next: every 15, or 2 for a serverless workload scaled by requests."""
     return BRISK if _brisk(wanted) else STEADY
 
 
-def averaged_over(state: ScaleState, wanted: Wanted, now: float) -> float:
+def averaged_over(state: ScaleState, wanted: WorkloadSpec, now: float) -> float:
     """Over how many of the last seconds the next reading shall be averaged: cpu 15, requests 60, or 6 after a rise."""
     if metric_of(wanted.type, wanted.options) == "cpu":
         return 15.0
     return 6.0 if _brisk(wanted) and now < state.panic else 60.0
 
 
-def scaled(state: ScaleState, wanted: Wanted, reading: Reading | None, now: float) -> tuple[ScaleState, int]:
+def next_scale(
+    state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float
+) -> tuple[ScaleState, int]:
     """``state`` and how many replicas there shall be, at any time and as often as is liked (document 1, Autoscaling).
 
     The bounds are obeyed at once; a reading is weighed once in ``interval``. None, and one that is too old, says that
@@ -115,7 +117,7 @@ def recommend(value: float, target: float, current: int, tolerance: float = 0.0)
     return current if _near(value, target, tolerance) else _up(current * value / target)
 
 
-def weighed(reading: Reading, target: float, current: int) -> int:
+def weighted(reading: MetricReading, target: float, current: int) -> int:
     """What ``reading`` recommends where ``current`` replicas, 1 or more, are wanted; not all of them need have a value.
 
     Replicas without one (they start, or are not ready) count as idle where the others ask for more, and as just at the
@@ -131,16 +133,16 @@ def weighed(reading: Reading, target: float, current: int) -> int:
     return max(advice, current) if more else min(advice, current)
 
 
-def _steady_decision(state: ScaleState, wanted: Wanted, reading: Reading | None, now: float) -> ScaleState:
+def _steady_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float) -> ScaleState:
     """Up at once, down to the highest recommendation of the last five minutes."""
     current = state.replicas
-    advice = weighed(reading, wanted.options.autoscaling.target, current) if reading else current
+    advice = weighted(reading, wanted.options.autoscaling.target, current) if reading else current
     past = (*(each for each in state.past if each[0] > now - SETTLING), (now, advice))
     replicas = advice if advice > current else min(current, max(count for _, count in past))
     return msgspec.structs.replace(state, replicas=replicas, past=past)
 
 
-def _brisk_decision(state: ScaleState, wanted: Wanted, reading: Reading | None, now: float) -> ScaleState:
+def _brisk_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float) -> ScaleState:
     """As many as are needed; after a steep rise none fewer for a minute; none at all after long enough a silence."""
     if reading is None:
         return state
@@ -156,20 +158,20 @@ def _brisk_decision(state: ScaleState, wanted: Wanted, reading: Reading | None, 
     return msgspec.structs.replace(state, replicas=replicas, panic=panic)
 
 
-def _brisk(wanted: Wanted) -> bool:
+def _brisk(wanted: WorkloadSpec) -> bool:
     return wanted.type is Type.SERVERLESS and metric_of(wanted.type, wanted.options) in REQUESTS
 
 
-def _fresh(wanted: Wanted, reading: Reading, now: float) -> bool:
+def _fresh(wanted: WorkloadSpec, reading: MetricReading, now: float) -> bool:
     return now - reading.at <= 2 * COLLECTED[metric_of(wanted.type, wanted.options)]
 
 
-def _least(wanted: Wanted) -> int:
+def _least(wanted: WorkloadSpec) -> int:
     """Only a serverless workload that is scaled by requests can do without replicas (document 1, Scaling strategy)."""
     return wanted.options.autoscaling.min_scale if _brisk(wanted) else max(wanted.options.autoscaling.min_scale, 1)
 
 
-def _bounded(wanted: Wanted, replicas: int) -> int:
+def _bounded(wanted: WorkloadSpec, replicas: int) -> int:
     least = _least(wanted)
     return max(least, min(replicas, wanted.options.autoscaling.max_scale))
 

@@ -8,10 +8,10 @@ from typing import Protocol
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.autoscaling.decide import Reading
+from reconciler.engines.host.autoscaling.decide import MetricReading
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.runtimes.protocol import Place, Usage
-from reconciler.engines.host.spec import Wanted
+from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
+from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import metric_of
 
@@ -22,7 +22,7 @@ COLLECT = 15.0
 class MetricSource(Protocol):
     """Knows the values of one metric or more, of every workload of a location."""
 
-    def read(self, wanted: Wanted, counted: Collection[str], seconds: float, /) -> Reading | None:
+    def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
         """The latest value of the metric and percentile in the options of ``wanted``, averaged as Reading says.
 
         ``counted`` are the names of the replicas that count (see below), ``seconds`` is over how many of the last it
@@ -30,7 +30,7 @@ class MetricSource(Protocol):
         """
 
 
-def counted_for(metric: str, replicas: Iterable[Replica], now: float) -> frozenset[str]:
+def counted_replicas(metric: str, replicas: Iterable[Replica], now: float) -> frozenset[str]:
     """The names of the replicas whose values of ``metric`` count: those that are available.
 
     For cpu they must have been so since before the sample: starting takes CPU, which says nothing about the load, and
@@ -41,10 +41,10 @@ def counted_for(metric: str, replicas: Iterable[Replica], now: float) -> frozens
     return frozenset(each.name for each in ready if each.ready_since is not None and each.ready_since <= since)
 
 
-class Measures(Protocol):
+class StatsSource(Protocol):
     """The part of a runtime that samples come from."""
 
-    async def stats(self) -> dict[Place, Usage]:
+    async def stats(self) -> dict[ContainerId, Usage]:
         """As Runtime.stats."""
 
 
@@ -62,19 +62,19 @@ class CpuMetric:
     both samples, or started anew in between, has no value, and then its replica has none.
     """
 
-    def __init__(self, runtime: Measures, clock: Clock) -> None:
+    def __init__(self, runtime: StatsSource, clock: Clock) -> None:
         self._runtime = runtime
         self._clock = clock
         self._at: float | None = None
-        self._last: dict[Place, Usage] = {}
-        self._used: dict[Key, dict[Place, Used]] = {}
+        self._last: dict[ContainerId, Usage] = {}
+        self._used: dict[Key, dict[ContainerId, Used]] = {}
 
     async def collect(self) -> None:
         """Take a sample. Raises EngineError; what was known stays known, and grows old."""
         usages = await self._runtime.stats()
         now = self._clock.monotonic()
         passed = now - self._at if self._at is not None else 0.0
-        used: dict[Key, dict[Place, Used]] = {}
+        used: dict[Key, dict[ContainerId, Used]] = {}
         for place, usage in usages.items():
             before = self._last.get(place)
             if passed > 0 and before is not None and usage.cpu_seconds >= before.cpu_seconds:
@@ -82,11 +82,11 @@ class CpuMetric:
                 used.setdefault(place.key, {})[place] = Used(cpu, usage.memory)
         self._at, self._last, self._used = now, usages, used
 
-    def used(self, key: Key) -> dict[Place, Used]:
+    def used(self, key: Key) -> dict[ContainerId, Used]:
         """What each container of a workload used, for Capacity AI and for people to look at."""
         return dict(self._used.get(key, {}))
 
-    def read(self, wanted: Wanted, counted: Collection[str], _: float = COLLECT, /) -> Reading | None:
+    def read(self, wanted: WorkloadSpec, counted: Collection[str], _: float = COLLECT, /) -> MetricReading | None:
         """As MetricSource.read, and None for another metric; averaged over the time between two samples."""
         if metric_of(wanted.type, wanted.options) != "cpu":
             return None
@@ -99,4 +99,4 @@ class CpuMetric:
         whole = [sum(each.values()) for each in cpu.values() if each.keys() == names]
         if not whole or not given or self._at is None:
             return None
-        return Reading(100 * sum(whole) / len(whole) / given, len(whole), self._at)
+        return MetricReading(100 * sum(whole) / len(whole) / given, len(whole), self._at)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.atomic import write_whole
+from reconciler.engines.host.atomic import write_atomic
 from reconciler.engines.host.autoscaling.capacity import History, applies, learned, recommended
 from reconciler.engines.host.autoscaling.metrics import Used
-from reconciler.engines.host.runtimes.protocol import Place
-from reconciler.engines.host.spec import Wanted
+from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 
@@ -22,7 +22,7 @@ Histories = dict[str, History]
 _decode = msgspec.json.Decoder(Histories).decode
 
 
-class Advisor:
+class CapacityRecommender:
     """The histories of all workloads of a location, a file each below ``root``.
 
     A file is written as often as a slot of five minutes ends. One that cannot be written or read costs the history and
@@ -33,7 +33,7 @@ class Advisor:
         self._root = root
         self._histories: dict[Key, Histories] = {}
 
-    def learn(self, wanted: Wanted, used: Mapping[Place, Used], now: float) -> None:
+    def observe(self, wanted: WorkloadSpec, used: Mapping[ContainerId, Used], now: float) -> None:
         """Add what the containers of a workload used in the last 15 seconds; ``now`` on the monotonic clock."""
         if not applies(wanted):
             self.forget(wanted.key)
@@ -46,9 +46,9 @@ class Advisor:
         self._histories[wanted.key] = after
         if any(name not in before or before[name].slots != history.slots for name, history in after.items()):
             with suppress(EngineError):
-                write_whole(self._path(wanted.key), msgspec.json.encode(after), 0o600)
+                write_atomic(self._path(wanted.key), msgspec.json.encode(after), 0o600)
 
-    def recommended(self, wanted: Wanted) -> dict[str, tuple[int, int]]:
+    def recommended(self, wanted: WorkloadSpec) -> dict[str, tuple[int, int]]:
         """Millicores and bytes for each container of a workload on which something can be said."""
         if not applies(wanted):
             return {}

@@ -11,7 +11,7 @@ class Create(msgspec.Struct, frozen=True):
     index: int = -1
 
 
-class End(msgspec.Struct, frozen=True):
+class StopReplica(msgspec.Struct, frozen=True):
     """Take a replica out of the pool and begin its termination; ``reason`` as in Replica."""
 
     replica: str
@@ -46,7 +46,7 @@ class Kill(msgspec.Struct, frozen=True):
     container: str
 
 
-class Await(msgspec.Struct, frozen=True):
+class ScheduleRestart(msgspec.Struct, frozen=True):
     """Let an ended container wait for its next start, ``due`` in monotonic seconds; ``failures`` ends in a row."""
 
     replica: str
@@ -61,13 +61,13 @@ class Remove(msgspec.Struct, frozen=True):
     replica: str
 
 
-Act = Create | End | Start | RunPreStop | Terminate | Kill | Await | Remove
+Action = Create | StopReplica | Start | RunPreStop | Terminate | Kill | ScheduleRestart | Remove
 
 
 class Decision(msgspec.Struct, frozen=True):
     """What is to be done now, and when time alone changes the answer (monotonic seconds; None: never)."""
 
-    acts: tuple[Act, ...] = ()
+    actions: tuple[Action, ...] = ()
     wake: float | None = None
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reconciler.engines.host.decisions.actions import Decision, End, soonest
-from reconciler.engines.host.decisions.availability import upcoming
-from reconciler.engines.host.decisions.restarts import kept_running
-from reconciler.engines.host.decisions.rollout import rolled
-from reconciler.engines.host.decisions.stateful import ordered
-from reconciler.engines.host.decisions.termination import terminated
+from reconciler.engines.host.decisions.actions import Decision, StopReplica, soonest
+from reconciler.engines.host.decisions.availability import availability_times
+from reconciler.engines.host.decisions.restarts import restart_policy
+from reconciler.engines.host.decisions.rollout import rollout
+from reconciler.engines.host.decisions.stateful import ordered_rollout
+from reconciler.engines.host.decisions.termination import termination_steps
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.spec import Type, Wanted
+from reconciler.engines.host.spec import Type, WorkloadSpec
 
 
-def decide(wanted: Wanted | None, replicas: Sequence[Replica], now: float, timing: Timing) -> Decision:
+def decide(wanted: WorkloadSpec | None, replicas: Sequence[Replica], now: float, timing: Timing) -> Decision:
     """The acts that are due, and when time alone brings the next; ``replicas`` are all of this one workload.
 
     ``wanted`` is None where the workload is deleted: all of it ends. ``now`` is in seconds of the monotonic clock. Once
@@ -24,23 +24,23 @@ def decide(wanted: Wanted | None, replicas: Sequence[Replica], now: float, timin
     1: rollout, scaling, restarts, replica termination sequence.)
     """
     members = _membership(wanted, replicas, now)
-    chosen = {act.replica for act in members.acts if isinstance(act, End)}
-    parts = [terminated(replica, now, timing) for replica in replicas if replica.ending is not None]
+    chosen = {act.replica for act in members.actions if isinstance(act, StopReplica)}
+    parts = [termination_steps(replica, now, timing) for replica in replicas if replica.ending is not None]
     parts.append(members)
     staying = [replica for replica in replicas if replica.ending is None and replica.name not in chosen]
-    parts.extend(kept_running(replica, now, timing) for replica in staying)
-    return Decision(tuple(act for part in parts for act in part.acts), soonest(*(part.wake for part in parts)))
+    parts.extend(restart_policy(replica, now, timing) for replica in staying)
+    return Decision(tuple(act for part in parts for act in part.actions), soonest(*(part.wake for part in parts)))
 
 
-def _membership(wanted: Wanted | None, replicas: Sequence[Replica], now: float) -> Decision:
+def _membership(wanted: WorkloadSpec | None, replicas: Sequence[Replica], now: float) -> Decision:
     live = [replica for replica in replicas if replica.ending is None]
     if wanted is None or wanted.type is Type.CRON or wanted.suspended or not wanted.replicas:
-        return Decision(tuple(End(replica.name, _reason(wanted)) for replica in live))
-    acts = ordered(wanted, replicas, now) if wanted.stateful else rolled(wanted, live, now)
-    return Decision(acts, soonest(*upcoming(wanted, live, now)))
+        return Decision(tuple(StopReplica(replica.name, _reason(wanted)) for replica in live))
+    acts = ordered_rollout(wanted, replicas, now) if wanted.stateful else rollout(wanted, live, now)
+    return Decision(acts, soonest(*availability_times(wanted, live, now)))
 
 
-def _reason(wanted: Wanted | None) -> str:
+def _reason(wanted: WorkloadSpec | None) -> str:
     """Why every replica ends."""
     if wanted is None:
         return "Deleted"

@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.engines.host.decisions.availability import fault_of, is_available, is_current, is_failing
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.spec import Type, Wanted
+from reconciler.engines.host.spec import Type, WorkloadSpec
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Progress(msgspec.Struct, frozen=True):
     message: str
 
 
-def progress(wanted: Wanted, replicas: Sequence[Replica], now: float) -> Progress:
+def progress(wanted: WorkloadSpec, replicas: Sequence[Replica], now: float) -> Progress:
     """How far the workload is on its way to what is wanted. A cron workload has no replicas to wait for."""
     number = 0 if wanted.suspended or wanted.type is Type.CRON else wanted.replicas
     live = [replica for replica in replicas if replica.ending is None]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from reconciler.engines.execution.retry import RetryPolicy, longest_wait
-from reconciler.engines.host.decisions.actions import Act, Await, Decision, Kill, Start, Terminate, soonest
+from reconciler.engines.host.decisions.actions import Action, Decision, Kill, ScheduleRestart, Start, Terminate, soonest
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Container, Phase, Replica
 
 
-def kept_running(replica: Replica, now: float, timing: Timing) -> Decision:
+def restart_policy(replica: Replica, now: float, timing: Timing) -> Decision:
     """What the containers of a replica that is not ending need: any that ended starts again (document 1, Probes)."""
     parts = [_container(replica.name, container, now, timing) for container in replica.containers]
-    return Decision(tuple(act for part in parts for act in part.acts), soonest(*(part.wake for part in parts)))
+    return Decision(tuple(act for part in parts for act in part.actions), soonest(*(part.wake for part in parts)))
 
 
 def _container(replica: str, container: Container, now: float, timing: Timing) -> Decision:
@@ -25,20 +25,20 @@ def _container(replica: str, container: Container, now: float, timing: Timing) -
         return Decision((Terminate(replica, container.name),))
     kill = Kill(replica, container.name)
     if container.killed is not None:
-        return due(kill, container.killed + timing.again, now)
+        return due(kill, container.killed + timing.kill_retry, now)
     return due(kill, container.termed + timing.grace * timing.scale, now)
 
 
-def due(act: Act, at: float, now: float) -> Decision:
+def due(act: Action, at: float, now: float) -> Decision:
     """``act`` once it is time for it, else when that will be."""
     return Decision((act,)) if at <= now else Decision(wake=at)
 
 
-def _await(replica: str, container: Container, timing: Timing) -> Await:
+def _await(replica: str, container: Container, timing: Timing) -> ScheduleRestart:
     at = container.last.at if container.last else 0.0
     lasted = at - container.started
     failures = 1 if lasted >= timing.backoff_reset else container.failures + 1
-    return Await(replica, container.name, at + _wait(container, failures, timing), failures)
+    return ScheduleRestart(replica, container.name, at + _wait(container, failures, timing), failures)
 
 
 def _wait(container: Container, failures: int, timing: Timing) -> float:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reconciler.engines.host.decisions.actions import Act, Create, End
+from reconciler.engines.host.decisions.actions import Action, Create, StopReplica
 from reconciler.engines.host.decisions.availability import is_available, is_current, is_failing
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.spec import Wanted
+from reconciler.engines.host.spec import WorkloadSpec
 
 
-def rolled(wanted: Wanted, live: Sequence[Replica], now: float) -> tuple[Act, ...]:
+def rollout(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> tuple[Action, ...]:
     """Which replicas end and how many are made; ``live`` are those of the workload that are not ending."""
     ends = _ends(wanted, live, now)
     gone = {end.replica for end in ends}
@@ -24,16 +24,16 @@ def rolled(wanted: Wanted, live: Sequence[Replica], now: float) -> tuple[Act, ..
     return (*ends, *(Create(),) * max(0, min(lacking, room)))
 
 
-def _ends(wanted: Wanted, live: Sequence[Replica], now: float) -> list[End]:
+def _ends(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> list[StopReplica]:
     spared = [replica.name for replica in _spared(wanted, live, now)]
     left = [replica for replica in live if replica.name not in spared]
     surplus = _surplus(wanted, left, now)
-    return [End(name, "Replaced") for name in spared] + [
-        End(replica.name, "ScaledDown" if is_current(wanted, replica) else "Replaced") for replica in surplus
+    return [StopReplica(name, "Replaced") for name in spared] + [
+        StopReplica(replica.name, "ScaledDown" if is_current(wanted, replica) else "Replaced") for replica in surplus
     ]
 
 
-def _spared(wanted: Wanted, live: Sequence[Replica], now: float) -> Iterator[Replica]:
+def _spared(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> Iterator[Replica]:
     """Old replicas that can go: those that serve nobody, and as many others as the available ones allow.
 
     While replicas of the wanted version are failing, old ones that are not ready stay: they may recover, and the
@@ -50,7 +50,7 @@ def _spared(wanted: Wanted, live: Sequence[Replica], now: float) -> Iterator[Rep
             yield replica
 
 
-def _surplus(wanted: Wanted, live: Sequence[Replica], now: float) -> list[Replica]:
+def _surplus(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> list[Replica]:
     """Current replicas beyond the wanted number, then any beyond what there may be with the surge."""
     current = [replica for replica in live if is_current(wanted, replica)]
     excess = _worst_first(wanted, current, now)[: max(0, len(current) - wanted.replicas)]
@@ -59,7 +59,7 @@ def _surplus(wanted: Wanted, live: Sequence[Replica], now: float) -> list[Replic
     return excess + _worst_first(wanted, left, now)[:over]
 
 
-def _worst_first(wanted: Wanted, replicas: Sequence[Replica], now: float) -> list[Replica]:
+def _worst_first(wanted: WorkloadSpec, replicas: Sequence[Replica], now: float) -> list[Replica]:
     def standing(replica: Replica) -> tuple[bool, bool, bool, int, float, str]:
         available = is_available(wanted, replica, now)
         return replica.ready, available, is_current(wanted, replica), replica.version, -replica.created, replica.name

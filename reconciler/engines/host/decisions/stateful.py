@@ -9,33 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reconciler.engines.host.decisions.actions import Act, Create, End
+from reconciler.engines.host.decisions.actions import Action, Create, StopReplica
 from reconciler.engines.host.decisions.availability import is_available, is_current
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.spec import Wanted
+from reconciler.engines.host.spec import WorkloadSpec
 
 
-def ordered(wanted: Wanted, replicas: Sequence[Replica], now: float) -> tuple[Act, ...]:
+def ordered_rollout(wanted: WorkloadSpec, replicas: Sequence[Replica], now: float) -> tuple[Action, ...]:
     """Which replicas end and which are made; ``replicas`` are all of the workload, ending ones too."""
     strangers = [replica for replica in replicas if replica.index < 0 and replica.ending is None]
     slots = {replica.index: replica for replica in replicas if replica.index >= 0}
     outdated = _outdated(wanted, slots, now)
     return (
-        *(End(replica.name, "Replaced") for replica in strangers),
-        *(End(replica.name, "ScaledDown") for replica in _surplus(wanted, slots)),
-        *(End(replica.name, "Replaced") for replica in outdated),
+        *(StopReplica(replica.name, "Replaced") for replica in strangers),
+        *(StopReplica(replica.name, "ScaledDown") for replica in _surplus(wanted, slots)),
+        *(StopReplica(replica.name, "Replaced") for replica in outdated),
         *(Create(index) for index in _missing(wanted, slots, now)),
     )
 
 
-def _surplus(wanted: Wanted, slots: dict[int, Replica]) -> list[Replica]:
+def _surplus(wanted: WorkloadSpec, slots: dict[int, Replica]) -> list[Replica]:
     """What is to be scaled down now: the highest, unless it is going already; under Parallel all."""
     beyond = [slots[index] for index in sorted(slots, reverse=True) if index >= wanted.replicas]
     chosen = beyond if wanted.rollout.parallel else beyond[:1]
     return [replica for replica in chosen if replica.ending is None]
 
 
-def _missing(wanted: Wanted, slots: dict[int, Replica], now: float) -> list[int]:
+def _missing(wanted: WorkloadSpec, slots: dict[int, Replica], now: float) -> list[int]:
     """The identities to be made now: the lowest that is missing, once all below are available; under Parallel all."""
     missing = [index for index in range(wanted.replicas) if index not in slots]
     if wanted.rollout.parallel or not missing:
@@ -44,7 +44,7 @@ def _missing(wanted: Wanted, slots: dict[int, Replica], now: float) -> list[int]
     return missing[:1] if all(is_available(wanted, replica, now) for replica in below) else []
 
 
-def _outdated(wanted: Wanted, slots: dict[int, Replica], now: float) -> list[Replica]:
+def _outdated(wanted: WorkloadSpec, slots: dict[int, Replica], now: float) -> list[Replica]:
     """The one replica to be replaced now, if any: nothing else is on its way, and it costs no more than itself.
 
     One that is not ready goes first, and does not wait for identities that are missing: they may wait for it.

@@ -13,21 +13,21 @@ from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Container, Hook, Phase, Replica
 
 
-def terminated(replica: Replica, now: float, timing: Timing) -> Decision:
+def termination_steps(replica: Replica, now: float, timing: Timing) -> Decision:
     """The next acts of a replica's termination, and when it goes on; it has begun."""
     if replica.over:
         return Decision((Remove(replica.name),))
     begun = replica.ending or 0.0
     running = [container for container in replica.containers if container.phase is Phase.RUNNING]
     parts = [_container(replica.name, begun, container, now, timing) for container in running]
-    return Decision(tuple(act for part in parts for act in part.acts), soonest(*(part.wake for part in parts)))
+    return Decision(tuple(act for part in parts for act in part.actions), soonest(*(part.wake for part in parts)))
 
 
 def _container(replica: str, begun: float, container: Container, now: float, timing: Timing) -> Decision:
     if container.killed is not None:
-        return due(Kill(replica, container.name), container.killed + timing.again, now)
+        return due(Kill(replica, container.name), container.killed + timing.kill_retry, now)
     if container.wanted.pre_stop is not None and (container.termed is None or container.pre_stop is not Hook.NONE):
-        return _hooked(replica, container, begun + timing.whole * timing.scale, now)
+        return _hooked(replica, container, begun + timing.total * timing.scale, now)
     if container.termed is None:
         return due(Terminate(replica, container.name), begun + timing.drain * timing.scale, now)
     return due(Kill(replica, container.name), container.termed + timing.grace * timing.scale, now)

@@ -9,17 +9,17 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from reconciler.engines.host.decisions.actions import Await, End, Kill, RunPreStop, Start, Terminate
+from reconciler.engines.host.decisions.actions import Kill, RunPreStop, ScheduleRestart, Start, StopReplica, Terminate
 from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica, container_of, with_container
-from reconciler.engines.host.spec import Wanted
+from reconciler.engines.host.spec import WorkloadSpec
 
-Begun = End | Start | RunPreStop | Terminate | Kill | Await
+Begun = StopReplica | Start | RunPreStop | Terminate | Kill | ScheduleRestart
 """The acts that change a replica; Create makes one and Remove takes it away."""
 
 HookName = Literal["post_start", "pre_stop"]
 
 
-def made(wanted: Wanted, index: int, name: str, now: float, born: str) -> Replica:
+def new_replica(wanted: WorkloadSpec, index: int, name: str, now: float, born: str) -> Replica:
     """A new replica of what is wanted, its containers waiting for their start; ``born`` is ``now`` in ISO 8601."""
     containers = tuple(Container(container.name, wanted=container) for container in wanted.containers)
     return Replica(
@@ -35,14 +35,14 @@ def made(wanted: Wanted, index: int, name: str, now: float, born: str) -> Replic
     )
 
 
-def begun(replica: Replica, act: Begun, now: float) -> Replica:
+def apply_action(replica: Replica, act: Begun, now: float) -> Replica:
     """``replica`` with ``act`` carried out at ``now``. Raises KeyError where it has no such container."""
-    if isinstance(act, End):
+    if isinstance(act, StopReplica):
         return replica if replica.ending is not None else replace(replica, ending=now, reason=act.reason)
-    return settled(with_container(replica, _acted(container_of(replica, act.container), act, now)), now)
+    return recompute_ready(with_container(replica, _acted(container_of(replica, act.container), act, now)), now)
 
 
-def ended(replica: Replica, container: str, now: float, code: int, reason: str, message: str) -> Replica:
+def container_exited(replica: Replica, container: str, now: float, code: int, reason: str, message: str) -> Replica:
     """A container has ended, or with the reason NotStarted could not be started; ``reason`` as in Ended.
 
     One that was told to end because its liveness probe failed has ended for that: NotAlive. Nothing changes where it
@@ -55,12 +55,12 @@ def ended(replica: Replica, container: str, now: float, code: int, reason: str, 
     if not old.alive:
         reason, message = "NotAlive", message or old.message
     last = Ended(code, now, reason, message)
-    return settled(
+    return recompute_ready(
         with_container(replica, replace(old, phase=Phase.ENDED, started=started, ready=False, last=last)), now
     )
 
 
-def hooked(replica: Replica, container: str, hook: HookName, failed_message: str, now: float) -> Replica:
+def hook_finished(replica: Replica, container: str, hook: HookName, failed_message: str, now: float) -> Replica:
     """A running hook is over; ``failed_message`` is "" where it went well. Raises KeyError."""
     old = container_of(replica, container)
     if getattr(old, hook) is not Hook.RUNNING:
@@ -68,37 +68,37 @@ def hooked(replica: Replica, container: str, hook: HookName, failed_message: str
     outcome = Hook.FAILED if failed_message else Hook.DONE
     error = failed_message or old.hook_error
     new = replace(old, hook_error=error, **{hook: outcome})
-    return settled(with_container(replica, new), now)
+    return recompute_ready(with_container(replica, new), now)
 
 
-def probed(replica: Replica, container: str, ready: bool, now: float, message: str) -> Replica:
+def readiness_changed(replica: Replica, container: str, ready: bool, now: float, message: str) -> Replica:
     """The verdict of a container's readiness probe. Nothing changes where it does not run. Raises KeyError."""
     old = container_of(replica, container)
     if old.phase is not Phase.RUNNING or not old.alive:
         return replica
-    return settled(with_container(replica, replace(old, ready=ready, message="" if ready else message)), now)
+    return recompute_ready(with_container(replica, replace(old, ready=ready, message="" if ready else message)), now)
 
 
-def not_alive(replica: Replica, container: str, now: float, message: str) -> Replica:
+def liveness_failed(replica: Replica, container: str, now: float, message: str) -> Replica:
     """A container's liveness probe has failed often enough: it is to be restarted. Raises KeyError."""
     old = container_of(replica, container)
     if old.phase is not Phase.RUNNING or not old.alive:
         return replica
-    return settled(with_container(replica, replace(old, alive=False, message=message)), now)
+    return recompute_ready(with_container(replica, replace(old, alive=False, message=message)), now)
 
 
-def settled(replica: Replica, now: float) -> Replica:
+def recompute_ready(replica: Replica, now: float) -> Replica:
     """``replica`` with ``ready_since`` as its containers have it: all run, are ready and alive, and were greeted."""
     if not all(_serves(container) for container in replica.containers):
         return replace(replica, ready_since=None)
     return replica if replica.ready_since is not None else replace(replica, ready_since=now)
 
 
-def _acted(container: Container, act: Start | RunPreStop | Terminate | Kill | Await, now: float) -> Container:
+def _acted(container: Container, act: Start | RunPreStop | Terminate | Kill | ScheduleRestart, now: float) -> Container:
     match act:
         case Start() if container.phase is Phase.WAITING:
             return _started(container, now)
-        case Await() if container.phase is Phase.ENDED:
+        case ScheduleRestart() if container.phase is Phase.ENDED:
             return replace(container, phase=Phase.WAITING, due=act.due, failures=act.failures)
         case RunPreStop() if container.pre_stop is Hook.NONE:
             return replace(container, pre_stop=Hook.RUNNING)

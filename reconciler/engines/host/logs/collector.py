@@ -11,11 +11,11 @@ from threading import Lock
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.logs.hole_punch import Free, punched
+from reconciler.engines.host.logs.hole_punch import FreeRange, punch_hole
 from reconciler.engines.host.logs.retention import make_room
-from reconciler.engines.host.logs.tail import Output
+from reconciler.engines.host.logs.tail import LogTail
 from reconciler.engines.host.logs.writer import Writer
-from reconciler.engines.host.runtimes.protocol import Place
+from reconciler.engines.host.runtimes.protocol import ContainerId
 
 BUDGET = 1 << 30
 """Bytes of all segments of a location."""
@@ -49,27 +49,29 @@ class Collector:
     nothing is lost and nothing stored twice, as long as a file grows at its end only.
     """
 
-    def __init__(self, root: Path, location: str, clock: Clock, budget: int = BUDGET, free: Free = punched) -> None:
+    def __init__(
+        self, root: Path, location: str, clock: Clock, budget: int = BUDGET, free: FreeRange = punch_hole
+    ) -> None:
         self._root = root
         self._location = location
         self._clock = clock
         self._budget = budget
         self._free = free
-        self._outputs: dict[Place, Output] = {}
+        self._outputs: dict[ContainerId, LogTail] = {}
         self._first = 0
         self._size: int | None = None
         self._trouble = ""
         self._again = 0.0
         self._working = Lock()
 
-    def follow(self, place: Place, path: Path) -> None:
+    def watch(self, place: ContainerId, path: Path) -> None:
         """Take what is in the file ``path``, which may be missing as yet, and what is appended to it."""
         known = self._outputs.get(place)
         if known is None or known.path != str(path):
             directory = self._root / place.key.gvc / place.key.name / place.replica / place.container
-            self._outputs[place] = Output(str(path), Writer(str(directory)), self._free)
+            self._outputs[place] = LogTail(str(path), Writer(str(directory)), self._free)
 
-    async def forget(self, place: Place) -> Collected:
+    async def forget(self, place: ContainerId) -> Collected:
         """Take the rest of a container's output, and follow it no longer; to be called before the file is removed.
 
         With ``trouble`` it is followed still: call again, or remove the file and lose what is in it.
@@ -98,7 +100,7 @@ class Collector:
         self._again = self._clock.monotonic() + AGAIN
         return done
 
-    def _take(self, outputs: list[Output], last: bool) -> Collected:
+    def _take(self, outputs: list[LogTail], last: bool) -> Collected:
         with self._working:
             read, behind, trouble = 0, False, ""
             for output in outputs:

@@ -7,14 +7,14 @@ import errno
 import os
 from collections.abc import Callable
 
-Free = Callable[[int, int, int], bool]
+FreeRange = Callable[[int, int, int], bool]
 """Frees bytes ``begin`` to ``end`` of an open file, which keeps its size; False where its file system cannot."""
 
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _CANNOT = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM})
 
 
-def punched(file: int, begin: int, end: int) -> bool:
+def punch_hole(file: int, begin: int, end: int) -> bool:
     """A hole in the place of bytes ``begin`` to ``end`` (Linux). Raises OSError where that fails, but not for good."""
     if end <= begin:
         return True

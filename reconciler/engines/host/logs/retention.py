@@ -15,7 +15,7 @@ _LEAVE = 0.95
 """Share of the budget that is left full, so that not every line makes room for itself."""
 
 
-class Kept(NamedTuple):
+class SegmentFile(NamedTuple):
     """A segment: when it was last written to, and how much of the disk it takes."""
 
     at: float
@@ -28,7 +28,7 @@ def taken(size: int) -> int:
     return -(-size // _CLUSTER) * _CLUSTER
 
 
-def kept(root: Path) -> list[Kept]:
+def retention(root: Path) -> list[SegmentFile]:
     """All segments below ``root``, the oldest first."""
     return sorted(_kept(root))
 
@@ -38,7 +38,7 @@ def make_room(root: Path, budget: int, let_go: Callable[[str], None]) -> int:
 
     ``let_go`` is told each before it goes, and raises OSError where it has to stay.
     """
-    there = kept(root)
+    there = retention(root)
     size = sum(each.size for each in there)
     for each in there:
         if size <= budget * _LEAVE:
@@ -51,12 +51,12 @@ def make_room(root: Path, budget: int, let_go: Callable[[str], None]) -> int:
     return size
 
 
-def _kept(root: Path) -> Iterator[Kept]:
+def _kept(root: Path) -> Iterator[SegmentFile]:
     for stream in streams({"": root}):
         for segment in segments(stream.directory):
             with suppress(FileNotFoundError):
                 found = os.stat(segment.path)
-                yield Kept(found.st_mtime, taken(found.st_size), segment.path)
+                yield SegmentFile(found.st_mtime, taken(found.st_size), segment.path)
 
 
 def _remove_empty(directory: Path, root: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.engines.host.logs.blocks import Block, lines_of
-from reconciler.engines.host.logs.segments import Segment, Stream, backward, forward, segments, sound_end, streams
+from reconciler.engines.host.logs.segments import Segment, Stream, backward, forward, segments, streams, valid_end
 from reconciler.logql.query import LogQuery
 
 Choose = Callable[[Mapping[str, str]], bool]
@@ -37,7 +37,7 @@ class Span(NamedTuple):
 ALWAYS = Span()
 
 
-def pick(query: LogQuery, block: Block) -> Sequence[bytes]:
+def select(query: LogQuery, block: Block) -> Sequence[bytes]:
     """The lines of ``block`` that ``query`` wants, in their order."""
     if not query.filters:
         return block.lines()
@@ -60,7 +60,7 @@ class Search:
         for stream in self.streams():
             there = segments(stream.directory)
             if there:
-                self._ends[stream] = (there[-1].number, sound_end(there[-1].path))
+                self._ends[stream] = (there[-1].number, valid_end(there[-1].path))
 
     def streams(self) -> Iterator[Stream]:
         """The wanted streams that there are now."""
@@ -120,7 +120,7 @@ def _blocks(stream: Stream, number: int, end: int, span: Span) -> Iterator[Block
     for segment in reversed(segments(stream.directory)):
         if segment.number > number or segment.first > span.until:
             continue
-        for block in backward(segment.path, end if segment.number == number else sound_end(segment.path)):
+        for block in backward(segment.path, end if segment.number == number else valid_end(segment.path)):
             if block.ms < span.since:
                 break
             if block.ms <= span.until and block.length:

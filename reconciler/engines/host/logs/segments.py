@@ -95,7 +95,7 @@ def forward(path: str, at: int) -> Iterator[tuple[Block, int]]:
         yield found, at + end
 
 
-def sound_end(path: str) -> int:
+def valid_end(path: str) -> int:
     """Where the last sound block of a segment ends; what follows was being written when its writer was killed."""
     try:
         end = os.stat(path).st_size

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 from reconciler.engines.host.logs.blocks import LONGEST_LINE
-from reconciler.engines.host.logs.hole_punch import Free, first_written
+from reconciler.engines.host.logs.hole_punch import FreeRange, first_written
 from reconciler.engines.host.logs.writer import Position, Writer
 
 PIECE = 256 << 10
@@ -22,10 +22,10 @@ SHORTENED_AT = 64 << 20
 """Bytes at which a file is emptied where its file system cannot free a part of it."""
 
 
-class Output:
+class LogTail:
     """Follows the file at ``path`` into ``writer``. To be used by one thread at a time, ``stirs`` aside."""
 
-    def __init__(self, path: str, writer: Writer, free: Free) -> None:
+    def __init__(self, path: str, writer: Writer, free: FreeRange) -> None:
         self.path = path
         self.writer = writer
         self._free = free

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.logs.blocks import Block, block, packed
-from reconciler.engines.host.logs.segments import Segment, backward, segment, segments, sound_end
+from reconciler.engines.host.logs.segments import Segment, backward, segment, segments, valid_end
 
 LARGEST = 8 << 20
 """Bytes from which on a segment is followed by another."""
@@ -78,10 +78,10 @@ class Writer:
         found = segments(self._directory)
         if found:
             self._segment = found[-1]
-            self._size = sound_end(self.path)
+            self._size = valid_end(self.path)
             if os.stat(self.path).st_size > self._size:
                 os.truncate(self.path, self._size)
-            last = next((each for part in reversed(found) for each in backward(part.path, sound_end(part.path))), None)
+            last = next((each for part in reversed(found) for each in backward(part.path, valid_end(part.path))), None)
             if last is not None:
                 self._last = last.ms
                 self._position = _after(last, last.text())

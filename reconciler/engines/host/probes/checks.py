@@ -12,9 +12,9 @@ from typing import Protocol
 import msgspec
 
 from reconciler.engines.host.probes.grpc import check
-from reconciler.engines.host.probes.http import HOST, NoAnswer, get
-from reconciler.engines.host.runtimes.protocol import Executed, Place
-from reconciler.engines.host.spec import WantedContainer
+from reconciler.engines.host.probes.http import HOST, ProbeError, get
+from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
+from reconciler.engines.host.spec import ContainerSpec
 from reconciler.errors import EngineError
 from reconciler.model.kinds.workload import Command, Probe, Target
 
@@ -25,7 +25,7 @@ SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errn
 """Errors of this host, not of the container."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """Whether all is well, None where this host could not ask.
 
     ``message`` says what is wrong in a few words, and never what the container wrote.
@@ -35,22 +35,22 @@ class Answer(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Executes(Protocol):
+class ExecRuntime(Protocol):
     """The part of a runtime that a probe needs."""
 
-    async def exec(self, place: Place, argv: tuple[str, ...], timeout: float) -> Executed:
+    async def exec(self, place: ContainerId, argv: tuple[str, ...], timeout: float) -> ExecResult:
         """As Runtime.exec."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ProbeTarget(msgspec.Struct, frozen=True):
     """Whom to ask. ``ports`` maps a declared port to the one that the replica was given."""
 
-    place: Place
-    container: WantedContainer
+    place: ContainerId
+    container: ContainerSpec
     ports: Mapping[int, int]
 
 
-async def ask(runtime: Executes, asked: Asked, probe: Probe) -> Answer:
+async def run_probe(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> ProbeResult:
     """Put the question of ``probe`` once (document 1, Probes); no answer in its time is one too. Raises nothing.
 
     What is short on this host (files, memory, ports) and a runtime that cannot run the program say nothing about the
@@ -60,29 +60,29 @@ async def ask(runtime: Executes, asked: Asked, probe: Probe) -> Answer:
     begun = loop.time()
     answer = await _answer(runtime, asked, probe)
     if answer.message == _silence(probe) and loop.time() - begun > probe.timeout_seconds + LATE:
-        return Answer(None, "this host was too busy to ask")
+        return ProbeResult(None, "this host was too busy to ask")
     return answer
 
 
-async def _answer(runtime: Executes, asked: Asked, probe: Probe) -> Answer:
+async def _answer(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> ProbeResult:
     try:
         async with asyncio.timeout(None if probe.exec else probe.timeout_seconds):
             fault = await _fault(runtime, asked, probe)
-            return Answer(not fault, fault)
+            return ProbeResult(not fault, fault)
     except TimeoutError:
-        return Answer(False, _silence(probe))
-    except NoAnswer as error:
-        return Answer(False, str(error))
+        return ProbeResult(False, _silence(probe))
+    except ProbeError as error:
+        return ProbeResult(False, str(error))
     except EngineError as error:
-        return Answer(None, f"not asked: {error.reason}")
+        return ProbeResult(None, f"not asked: {error.reason}")
     except ssl.SSLError as error:
-        return Answer(False, f"TLS failed: {(error.reason or 'unknown').lower().replace('_', ' ')}")
+        return ProbeResult(False, f"TLS failed: {(error.reason or 'unknown').lower().replace('_', ' ')}")
     except OSError as error:
         why = os.strerror(error.errno).lower() if error.errno else "no connection"
-        return Answer(None if error.errno in SHORT else False, why)
+        return ProbeResult(None if error.errno in SHORT else False, why)
 
 
-async def _fault(runtime: Executes, asked: Asked, probe: Probe) -> str:
+async def _fault(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> str:
     """What is wrong; "" where nothing is."""
     if probe.exec:
         return await _executed(runtime, asked.place, probe.exec, probe)
@@ -97,7 +97,7 @@ async def _fault(runtime: Executes, asked: Asked, probe: Probe) -> str:
     return ""
 
 
-async def _executed(runtime: Executes, place: Place, command: Command, probe: Probe) -> str:
+async def _executed(runtime: ExecRuntime, place: ContainerId, command: Command, probe: Probe) -> str:
     executed = await runtime.exec(place, command.command, probe.timeout_seconds)
     if executed.timed_out:
         return _silence(probe)
@@ -108,12 +108,12 @@ def _silence(probe: Probe) -> str:
     return f"no answer in {probe.timeout_seconds} s"
 
 
-def _port(asked: Asked, target: Target) -> int:
+def _port(asked: ProbeTarget, target: Target) -> int:
     """Where to ask: at the port that stands for the one of the probe, which is the container's first where it has none.
 
     A port that the container does not declare is one that it opens by itself.
     """
     declared = target.port or next(iter(asked.container.ports), 0)
     if not declared:
-        raise NoAnswer("no port to ask")
+        raise ProbeError("no port to ask")
     return asked.ports.get(declared, declared)

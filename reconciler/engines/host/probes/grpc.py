@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from reconciler.engines.host.probes.http import AGENT, HOST, NoAnswer
+from reconciler.engines.host.probes.http import AGENT, HOST, ProbeError
 
 if TYPE_CHECKING:
     from h2.connection import H2Connection
@@ -48,11 +48,11 @@ async def _call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port
         while not answer.over:
             received = await reader.read(READ)
             if not received:
-                raise NoAnswer("connection closed before an answer")
+                raise ProbeError("connection closed before an answer")
             answer.take(connection, connection.receive_data(received))
             writer.write(connection.data_to_send())
     except H2Error:
-        raise NoAnswer("no HTTP/2 answer") from None
+        raise ProbeError("no HTTP/2 answer") from None
     return answer.status()
 
 
@@ -94,19 +94,19 @@ class _Answer:
                 self._body += event.data or b""
                 connection.acknowledge_received_data(event.flow_controlled_length or 0, 1)
             elif isinstance(event, StreamReset | ConnectionTerminated) and not self.over:
-                raise NoAnswer("connection closed before an answer")
+                raise ProbeError("connection closed before an answer")
             self.over = self.over or isinstance(event, StreamEnded)
         if len(self._body) > ANSWER:
-            raise NoAnswer("too long an answer")
+            raise ProbeError("too long an answer")
 
     def status(self) -> str:
         """The status in the answer."""
         http = self._headers.get(":status", "")
         if http != "200":
-            raise NoAnswer(f"HTTP {http}")
+            raise ProbeError(f"HTTP {http}")
         code = self._headers.get("grpc-status", "")
         if code != "0":
-            raise NoAnswer(f"gRPC code {code}" if code.isascii() and code.isdigit() else "no gRPC answer")
+            raise ProbeError(f"gRPC code {code}" if code.isascii() and code.isdigit() else "no gRPC answer")
         number = serving_status(self._body)
         return STATUSES.get(number, str(number))
 
@@ -122,20 +122,20 @@ def serving_status(body: bytes) -> int:
     """
     length = int.from_bytes(body[1:5], "big")
     if len(body) < 5 or body[0] != 0 or len(body) != 5 + length:
-        raise NoAnswer("no gRPC answer")
+        raise ProbeError("no gRPC answer")
     message = memoryview(body)[5:]
     status = at = 0
     while at < len(message):
         tag, at = _varint(message, at)
         if tag < 8:
-            raise NoAnswer("no gRPC answer")
+            raise ProbeError("no gRPC answer")
         if tag & 7 == 0:
             value, at = _varint(message, at)
             status = value if tag >> 3 == 1 else status
         else:
             at = _skipped(message, at, tag & 7)
     if at != len(message):
-        raise NoAnswer("no gRPC answer")
+        raise ProbeError("no gRPC answer")
     return status
 
 
@@ -148,7 +148,7 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-    raise NoAnswer("no gRPC answer")
+    raise ProbeError("no gRPC answer")
 
 
 def _skipped(message: memoryview, at: int, wire: int) -> int:
@@ -157,5 +157,5 @@ def _skipped(message: memoryview, at: int, wire: int) -> int:
         length, at = _varint(message, at)
         return at + length
     if wire not in (1, 5):
-        raise NoAnswer("no gRPC answer")
+        raise ProbeError("no gRPC answer")
     return at + (8 if wire == 1 else 4)

@@ -34,7 +34,7 @@ BODY = 10_240
 """Bytes of the body that are read, and thrown away, so that servers do not see a broken connection."""
 
 
-class NoAnswer(Exception):
+class ProbeError(Exception):
     """What came was no answer to a probe; says in a few words what it was. Caught where the probe is judged."""
 
 
@@ -54,7 +54,7 @@ async def get(target: Target, port: int, allowed: Collection[int]) -> int:
         if not following:
             return status
         url = following
-    raise NoAnswer(f"more than {REDIRECTS} redirects")
+    raise ProbeError(f"more than {REDIRECTS} redirects")
 
 
 def _followed(url: str, location: str, allowed: Collection[int]) -> str:
@@ -117,7 +117,7 @@ def _request(url: str, headers: tuple[Header, ...]) -> bytes:
     lines += [f"{each.name}: {each.value}" for each in headers if each.name.lower() != "connection"]
     lines.append("Connection: close")
     if any(character < " " or character == "\x7f" for line in lines for character in line):
-        raise NoAnswer("a header that cannot be sent")
+        raise ProbeError("a header that cannot be sent")
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
@@ -141,7 +141,7 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
     version, _, rest = (await _line(reader)).partition(" ")
     status = rest[:3]
     if not version.startswith("HTTP/1.") or not (status.isascii() and status.isdigit() and len(status) == 3):
-        raise NoAnswer("no HTTP answer")
+        raise ProbeError("no HTTP answer")
     fields: dict[str, str] = {}
     for _ in range(HEAD_LINES):
         line = await _line(reader)
@@ -149,16 +149,16 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
             return int(status), fields
         name, _, value = line.partition(":")
         fields[name.lower()] = value.strip()
-    raise NoAnswer("an HTTP answer with too many headers")
+    raise ProbeError("an HTTP answer with too many headers")
 
 
 async def _line(reader: asyncio.StreamReader) -> str:
     try:
         line = await reader.readline()
     except ValueError:
-        raise NoAnswer("an HTTP answer with too long a line") from None
+        raise ProbeError("an HTTP answer with too long a line") from None
     if not line.endswith(b"\n"):
-        raise NoAnswer("connection closed before an answer")
+        raise ProbeError("connection closed before an answer")
     return line.decode("latin-1").rstrip("\r\n")
 
 

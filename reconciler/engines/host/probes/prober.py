@@ -9,28 +9,28 @@ from zlib import crc32
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.probes.checks import Asked, Executes, ask
-from reconciler.engines.host.probes.state import Kind, ProbeState, after, initial, next_due
+from reconciler.engines.host.probes.checks import ExecRuntime, ProbeTarget, run_probe
+from reconciler.engines.host.probes.state import ProbeKind, ProbeState, after, initial, next_due
 from reconciler.engines.host.replica import Container
-from reconciler.engines.host.runtimes.protocol import Place
-from reconciler.engines.host.spec import WantedContainer
+from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.kinds.workload import Probe
 
-Tell = Callable[[Place, Kind, bool, str], None]
+Tell = Callable[[ContainerId, ProbeKind, bool, str], None]
 """Called in the event loop with a container, the probe, its new verdict and, where that is bad, what was wrong."""
 
 
 class Prober:
     """One task for each probe of each container that is watched."""
 
-    def __init__(self, runtime: Executes, clock: Clock, tell: Tell) -> None:
+    def __init__(self, runtime: ExecRuntime, clock: Clock, tell: Tell) -> None:
         self._runtime = runtime
         self._clock = clock
-        self._tell = tell
-        self._tasks: dict[Place, list[asyncio.Task[None]]] = {}
+        self._publish = tell
+        self._tasks: dict[ContainerId, list[asyncio.Task[None]]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
-    def watch(self, place: Place, container: WantedContainer, ports: Mapping[int, int], seen: Container) -> None:
+    def watch(self, place: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: Container) -> None:
         """Probe a running container from now on, in place of what was done about it before.
 
         Of ``seen`` count the start, and with ``ready`` the last verdict: it stands until the probe has failed or
@@ -39,15 +39,18 @@ class Prober:
         probe that has failed is not asked again before the next start. To be called in the event loop.
         """
         self.forget(place)
-        asked = Asked(place, container, dict(ports))
-        probes = ((Kind.READINESS, container.readiness, seen.ready), (Kind.LIVENESS, container.liveness, True))
+        asked = ProbeTarget(place, container, dict(ports))
+        probes = (
+            (ProbeKind.READINESS, container.readiness, seen.ready),
+            (ProbeKind.LIVENESS, container.liveness, True),
+        )
         self._tasks[place] = [
             asyncio.create_task(self._follow(asked, _Question(kind, probe, seen.started), initial(kind, good)))
             for kind, probe, good in probes
             if probe is not None
         ]
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: ContainerId) -> None:
         """Stop probing a container; nothing is told of it any more. Fine where it is not probed."""
         for task in self._tasks.pop(place, ()):
             task.cancel()
@@ -60,20 +63,20 @@ class Prober:
             self.forget(place)
         await asyncio.gather(*self._ending, return_exceptions=True)
 
-    async def _follow(self, asked: Asked, question: _Question, state: ProbeState) -> None:
+    async def _follow(self, asked: ProbeTarget, question: _Question, state: ProbeState) -> None:
         kind, probe = question.kind, question.probe
         spread = crc32(f"{kind}/{asked.place}".encode()) / 2**32
-        while not (kind is Kind.LIVENESS and state.verdict is False):
+        while not (kind is ProbeKind.LIVENESS and state.verdict is False):
             now = self._clock.monotonic()
             await self._clock.sleep(max(next_due(probe, state, question.started, now, spread) - now, 0.0))
             now = self._clock.monotonic()
-            answer = await ask(self._runtime, asked, probe)
+            answer = await run_probe(self._runtime, asked, probe)
             before, state = state, after(probe, state, answer.ok, now)
             if state.verdict is not None and state.verdict is not before.verdict:
-                self._tell(asked.place, kind, state.verdict, answer.message)
+                self._publish(asked.place, kind, state.verdict, answer.message)
 
 
 class _Question(msgspec.Struct, frozen=True):
-    kind: Kind
+    kind: ProbeKind
     probe: Probe
     started: float

@@ -15,7 +15,7 @@ PATIENT = 1.0
 """The longest such wait."""
 
 
-class Kind(StrEnum):
+class ProbeKind(StrEnum):
     """What a probe decides about (document 1, Probes)."""
 
     READINESS = "readiness"
@@ -38,9 +38,9 @@ class ProbeState(msgspec.Struct, frozen=True):
     counted: float = 0.0
 
 
-def initial(kind: Kind, good: bool) -> ProbeState:
+def initial(kind: ProbeKind, good: bool) -> ProbeState:
     """Before the first answer. A container lives until it fails; one that was ready (``good``) stays so until then."""
-    return ProbeState(verdict=True if good or kind is Kind.LIVENESS else None)
+    return ProbeState(verdict=True if good or kind is ProbeKind.LIVENESS else None)
 
 
 def after(probe: Probe, state: ProbeState, ok: bool | None, now: float) -> ProbeState:

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.provisioning.platform_env import Surroundings, built_in
+from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext, built_in
 from reconciler.engines.host.provisioning.revision_hash import SECRET, variables_of
-from reconciler.engines.host.provisioning.secrets import Reveal, text_at
+from reconciler.engines.host.provisioning.secrets import SecretReader, env_value
 from reconciler.engines.host.provisioning.spec_builder import declared_ports
-from reconciler.engines.host.provisioning.variable_expansion import LONGEST, embedded
+from reconciler.engines.host.provisioning.variable_expansion import MAX_VARIABLE_BYTES, expand_variables
 from reconciler.errors import EngineError
 from reconciler.model.kinds.workload import Container
 
-SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are found."""
 
 PORT = "PORT"
 
 
-class Room(msgspec.Struct, frozen=True):
+class ContainerDirs(msgspec.Struct, frozen=True):
     """What a container of one replica finds on this host.
 
     ``ports`` maps every declared port of the workload to the one that the replica was given. Below ``volumes`` lie its
@@ -37,33 +37,35 @@ class Room(msgspec.Struct, frozen=True):
     scratch: Path
 
 
-def environment(container: Container, around: Surroundings, room: Room, reveal: Reveal) -> dict[str, str]:
+def environment(
+    container: Container, around: PlatformEnvContext, room: ContainerDirs, reveal: SecretReader
+) -> dict[str, str]:
     """All variables of ``container``, sorted by name.
 
     Its own take the place of those of its GVC, and both that of PATH, HOME, LANG, HOSTNAME, TMPDIR and the PORT_ ones;
     what the platform sets stands above all. Raises EngineError where a secret cannot be had or a value is too long.
     """
     written = variables_of(container, around.gvc_env)
-    secret = {name: text_at(value, reveal) for name, value in written.items() if value.startswith(SECRET)}
+    secret = {name: env_value(value, reveal) for name, value in written.items() if value.startswith(SECRET)}
     plain = {name: value for name, value in written.items() if name not in secret}
     set_here = built_in(around, container.image) | _own(room)
     fixed = {**_usual(room), **secret, **set_here}
     plain = {name: value for name, value in plain.items() if name not in set_here}
     declared = declared_ports(container)
     if declared:
-        asked = embedded(plain, fixed).get(PORT, fixed.get(PORT, ""))
+        asked = expand_variables(plain, fixed).get(PORT, fixed.get(PORT, ""))
         plain.pop(PORT, None)
         fixed[PORT] = str(_given(asked, declared, room.ports))
-    return _bounded(fixed | embedded(plain, fixed))
+    return _bounded(fixed | expand_variables(plain, fixed))
 
 
-def _usual(room: Room) -> dict[str, str]:
+def _usual(room: ContainerDirs) -> dict[str, str]:
     """What images would bring, and where each declared port of the replica is."""
     usual = {
         "HOME": str(room.home),
         "HOSTNAME": room.replica,
         "LANG": "C.UTF-8",
-        "PATH": SEARCHED,
+        "PATH": DEFAULT_PATH,
         "TMPDIR": str(room.scratch),
     }
     return usual | {f"{PORT}_{number}": str(given) for number, given in room.ports.items()}
@@ -72,13 +74,15 @@ def _usual(room: Room) -> dict[str, str]:
 def _bounded(env: dict[str, str]) -> dict[str, str]:
     """``env`` by name. Raises EngineError where no program could be started with it."""
     for name, value in env.items():
-        if len(name) + len(value.encode()) >= LONGEST - 1:
-            message = f"the variable {name} is longer than the {LONGEST >> 10} KiB that a program can be given"
+        if len(name) + len(value.encode()) >= MAX_VARIABLE_BYTES - 1:
+            message = (
+                f"the variable {name} is longer than the {MAX_VARIABLE_BYTES >> 10} KiB that a program can be given"
+            )
             raise EngineError(message, reason="VariableTooLong", retry=False)
     return dict(sorted(env.items()))
 
 
-def _own(room: Room) -> dict[str, str]:
+def _own(room: ContainerDirs) -> dict[str, str]:
     return {"RECONCILER_POOL": str(room.pool), "RECONCILER_VOLUMES": str(room.volumes)}
 
 

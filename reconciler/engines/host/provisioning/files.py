@@ -13,12 +13,12 @@ from threading import Lock
 import msgspec
 
 from reconciler.engines.host.atomic import failed
-from reconciler.engines.host.provisioning.mounts import Planned, ScratchMount, SecretMount, VolumeMount, planned
-from reconciler.engines.host.provisioning.ownership import Owner, give_all, make, pass_through, unreachable
+from reconciler.engines.host.provisioning.mounts import Planned, ScratchMount, SecretMount, VolumeMount, plan_mounts
+from reconciler.engines.host.provisioning.ownership import Owner, allow_traversal, chown_tree, make, unreachable
 from reconciler.engines.host.provisioning.platform_env import PLATFORM
 from reconciler.engines.host.provisioning.removal import remove
-from reconciler.engines.host.provisioning.secrets import Reveal
-from reconciler.engines.host.runtimes.protocol import Mount, Place
+from reconciler.engines.host.provisioning.secrets import SecretReader
+from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Container
 
@@ -29,7 +29,7 @@ _OWN = ".own"
 """Beside the scratch volumes of a replica: what each container has for itself."""
 
 
-class Given(msgspec.Struct, frozen=True):
+class ContainerFiles(msgspec.Struct, frozen=True):
     """What a container was given. Below ``volumes`` each mount is at its path, as a link to its source.
 
     ``home`` and ``scratch`` are empty directories of its own.
@@ -48,7 +48,7 @@ class Files:
     Every method waits for the disk and may be called in any thread. ``scheme`` is how manifests spell ``platform``.
     """
 
-    def __init__(self, root: Path, reveal: Reveal, scheme: str = PLATFORM, memory: Path | None = MEMORY) -> None:
+    def __init__(self, root: Path, reveal: SecretReader, scheme: str = PLATFORM, memory: Path | None = MEMORY) -> None:
         self._root = root
         self._reveal = reveal
         self._scheme = scheme
@@ -57,19 +57,19 @@ class Files:
         self._in_memory = memory / f"reconciler-{mark}" if memory is not None else None
         self._lock = Lock()  # for folders that are made for one replica while those of another go
 
-    def give(self, place: Place, index: int, container: Container, owner: Owner) -> Given:
+    def provide(self, place: ContainerId, index: int, container: Container, owner: Owner) -> ContainerFiles:
         """Make everything for the next start of ``container``; what is left of an earlier one is removed.
 
         ``index`` is the replica's place in a stateful workload, -1 elsewhere. Raises EngineError: SecretUnavailable,
         SecretUnusable, MountRefused, DiskFull, NoRights, StateFailed.
         """
-        plans = planned(container, self._reveal, self._scheme)
+        plans = plan_mounts(container, self._reveal, self._scheme)
         try:
             mounts = self._mounts(place, index, plans, owner)
             own = self._own(place, mounts, owner)
         except OSError as error:
             raise failed(f"the files of {place.replica}, container {place.container}, cannot be made", error) from None
-        return Given(mounts, own / "volumes", own / "home", own / "scratch")
+        return ContainerFiles(mounts, own / "volumes", own / "home", own / "scratch")
 
     def volume(self, gvc: str, volumeset: str, index: int) -> Path:
         """Where the volume ``index`` of a volume set lies, made or not."""
@@ -110,7 +110,7 @@ class Files:
         scratch = self._root / "scratch"
         return [scratch, self._on_disk, *([self._in_memory] if self._in_memory is not None else [])]
 
-    def _mounts(self, place: Place, index: int, plans: tuple[Planned, ...], owner: Owner) -> tuple[Mount, ...]:
+    def _mounts(self, place: ContainerId, index: int, plans: tuple[Planned, ...], owner: Owner) -> tuple[Mount, ...]:
         secrets = [plan for plan in plans if isinstance(plan, SecretMount)]
         scratch = _of_replica(self._root / "scratch", place.key, place.replica)
         with self._lock:
@@ -128,7 +128,7 @@ class Files:
                     mounts.append(Mount(_shared(source, owner), path, read_only=False))
         return tuple(mounts)
 
-    def _secrets(self, place: Place, secrets: list[SecretMount], owner: Owner) -> Path:
+    def _secrets(self, place: ContainerId, secrets: list[SecretMount], owner: Owner) -> Path:
         """Write the secrets of a container, each under its position, and return where; nothing is made for none."""
         if not secrets:
             return self._on_disk
@@ -158,14 +158,14 @@ class Files:
                 found = path.lstat()
                 closed = stat.S_IMODE(found.st_mode) in (0o700, 0o711)
                 if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and closed:
-                    pass_through(path, owner)
+                    allow_traversal(path, owner)
                     return path
         path = self._on_disk
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        pass_through(path, owner)
+        allow_traversal(path, owner)
         return path
 
-    def _own(self, place: Place, mounts: tuple[Mount, ...], owner: Owner) -> Path:
+    def _own(self, place: ContainerId, mounts: tuple[Mount, ...], owner: Owner) -> Path:
         own = _of_replica(self._root / "scratch", place.key, place.replica) / _OWN / _name(place.container)
         fresh = _fresh(own)
         view = fresh / "volumes"
@@ -223,7 +223,7 @@ def _shared(path: Path, owner: Owner) -> Path:
     _folders(path.parent)
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    give_all(path, owner)
+    chown_tree(path, owner)
     return path
 
 

@@ -10,7 +10,14 @@ import msgspec
 
 from reconciler.engines.host.provisioning.platform_env import PLATFORM
 from reconciler.engines.host.provisioning.revision_hash import SECRET
-from reconciler.engines.host.provisioning.secrets import Reveal, as_json, part_of, parts_of, secret_of, whole_of
+from reconciler.engines.host.provisioning.secrets import (
+    SecretReader,
+    as_json,
+    parse_secret_uri,
+    secret_keys,
+    secret_part,
+    secret_whole,
+)
 from reconciler.errors import EngineError
 from reconciler.model.kinds.secret import TEXTS
 from reconciler.model.kinds.workload import Container, Volume
@@ -18,7 +25,7 @@ from reconciler.model.kinds.workload import Container, Volume
 VOLUMESET = "platform://volumeset/"
 SCRATCH = "scratch://"
 PAYLOAD = "payload"
-ELSEWHERE = ("s3://", "gs://", "azureblob://", "azurefs://")
+CLOUD_SCHEMES = ("s3://", "gs://", "azureblob://", "azurefs://")
 """What lies at a provider of clouds: object stores and file shares."""
 
 _NO_FILES = frozenset({".", ".."})
@@ -53,7 +60,7 @@ class VolumeMount(msgspec.Struct, frozen=True):
 Planned = SecretMount | ScratchMount | VolumeMount
 
 
-def planned(container: Container, reveal: Reveal, scheme: str = PLATFORM) -> tuple[Planned, ...]:
+def plan_mounts(container: Container, reveal: SecretReader, scheme: str = PLATFORM) -> tuple[Planned, ...]:
     """What is mounted into ``container``, in the order of its volumes, paths in their shortest form.
 
     ``scheme`` is how manifests spell ``platform``. Raises EngineError where a secret cannot be had (SecretUnavailable,
@@ -68,7 +75,7 @@ def planned(container: Container, reveal: Reveal, scheme: str = PLATFORM) -> tup
     return found
 
 
-def not_mounted(container: Container) -> tuple[str, ...]:
+def unsupported_mounts(container: Container) -> tuple[str, ...]:
     """A sentence for each volume that lies where this host does not get at it."""
     return tuple(
         f"{volume.uri} is not mounted at {volume.path}: this runtime mounts neither object stores nor file shares."
@@ -78,10 +85,10 @@ def not_mounted(container: Container) -> tuple[str, ...]:
 
 
 def _elsewhere(volume: Volume) -> bool:
-    return volume.uri.startswith(ELSEWHERE)
+    return volume.uri.startswith(CLOUD_SCHEMES)
 
 
-def _planned(volume: Volume, reveal: Reveal, scheme: str) -> Planned:
+def _planned(volume: Volume, reveal: SecretReader, scheme: str) -> Planned:
     path = posixpath.normpath(f"/{volume.path.lstrip('/')}")
     if volume.uri.startswith(SECRET):
         return _secret(volume.uri, path, reveal, scheme)
@@ -92,17 +99,17 @@ def _planned(volume: Volume, reveal: Reveal, scheme: str) -> Planned:
     raise EngineError(f"{volume.uri} names nothing that could be mounted", reason="MountRefused", retry=False)
 
 
-def _secret(uri: str, path: str, reveal: Reveal, scheme: str) -> SecretMount:
-    key, part = secret_of(uri)
+def _secret(uri: str, path: str, reveal: SecretReader, scheme: str) -> SecretMount:
+    key, part = parse_secret_uri(uri)
     secret = reveal(key)
     if part:
-        return SecretMount(path, {"": part_of(key, secret, part)}, single=True)
-    if secret.form == "opaque":
+        return SecretMount(path, {"": secret_part(key, secret, part)}, single=True)
+    if secret.type == "opaque":
         single = path.count("/") > 1
-        return SecretMount(path, {"" if single else PAYLOAD: whole_of(key, secret)}, single)
-    names = [] if secret.form in TEXTS else [name for name in parts_of(secret) if name not in _NO_FILES]
+        return SecretMount(path, {"" if single else PAYLOAD: secret_whole(key, secret)}, single)
+    names = [] if secret.type in TEXTS else [name for name in secret_keys(secret) if name not in _NO_FILES]
     whole = {f"___{spelling}___.secret": as_json(secret) for spelling in sorted({PLATFORM, scheme})}
-    return SecretMount(path, {name: part_of(key, secret, name) for name in names} | whole)
+    return SecretMount(path, {name: secret_part(key, secret, name) for name in names} | whole)
 
 
 def _folder(name: str, path: str) -> str:

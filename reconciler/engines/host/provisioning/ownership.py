@@ -42,7 +42,7 @@ def make(path: Path, owner: Owner, mode: int) -> None:
     path.chmod(mode)
 
 
-def give_all(path: Path, owner: Owner) -> None:
+def chown_tree(path: Path, owner: Owner) -> None:
     """Give a directory and all that is in it to ``owner`` where the directory is another's; follows no symlink.
 
     Only root can; for anybody else nothing is done. Raises OSError.
@@ -59,13 +59,13 @@ def give_all(path: Path, owner: Owner) -> None:
     make(path, owner, 0o700)
 
 
-def pass_through(path: Path, owner: Owner) -> None:
+def allow_traversal(path: Path, owner: Owner) -> None:
     """Let ``owner`` through a directory of ours on the way to its own, without a look at what else is there."""
     if owner.other:
         path.chmod(0o711)
 
 
-def keep_private(root: Path) -> None:
+def make_private(root: Path) -> None:
     """Make the directory of a location, and in it those that are nobody's but the daemon's. Raises EngineError."""
     try:
         root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def keep_private(root: Path) -> None:
         raise failed(f"the directory {root} cannot be made", error) from None
 
 
-def let_through(*folders: Path) -> None:
+def allow_traversal_of(*folders: Path) -> None:
     """Let other users through directories of ours to what is theirs below; only what they know by name do they find.
 
     Everything else in these directories is closed by modes of its own. Where it cannot be done ``unreachable`` says so.

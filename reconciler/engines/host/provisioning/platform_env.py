@@ -19,7 +19,7 @@ PLATFORM = "platform"
 _location = msgspec.json.Decoder(Location)
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class PlatformEnvContext(msgspec.Struct, frozen=True):
     """What is the same for all containers of a workload at a location.
 
     ``token`` is the workload's own, ``gvc_env`` are the variables of the GVC as written, in normal form. ``scheme`` is
@@ -45,7 +45,7 @@ class Surroundings(msgspec.Struct, frozen=True):
         return f"Surroundings(gvc={self.gvc!r}, workload={self.workload!r}, location={self.location!r})"
 
 
-def built_in(around: Surroundings, image: str) -> dict[str, str]:
+def built_in(around: PlatformEnvContext, image: str) -> dict[str, str]:
     """The variables of document 1, Built-in environment variables, for a container of ``image``.
 
     Where manifests spell ``platform`` otherwise, programs do so too: they find each under both names.

@@ -7,96 +7,100 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from reconciler.engines.host.provisioning.environment import Room, environment
+from reconciler.engines.host.provisioning.environment import ContainerDirs, environment
 from reconciler.engines.host.provisioning.files import Files
-from reconciler.engines.host.provisioning.mounts import not_mounted
-from reconciler.engines.host.provisioning.ownership import Owner, let_through
+from reconciler.engines.host.provisioning.mounts import unsupported_mounts
+from reconciler.engines.host.provisioning.ownership import Owner, allow_traversal_of
 from reconciler.engines.host.provisioning.ports import bindable, free_ports
-from reconciler.engines.host.provisioning.secrets import Reveal
+from reconciler.engines.host.provisioning.secrets import SecretReader
 from reconciler.engines.host.provisioning.spec_builder import declared_ports
-from reconciler.engines.host.provisioning.template import Supply
+from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.runtimes.protocol import Launch, Place
-from reconciler.engines.host.spec import Wanted
+from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
+from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Container
 
-_taken: dict[int, tuple[Key, str]] = {}
+_ports_in_use: dict[int, tuple[Key, str]] = {}
 """Ports of this host that replicas have, whatever location they are at: locations of one daemon share the host."""
 
 
-class Wardrobe:
+class Provisioner:
     """Gives the containers of one location what they need. ``among`` are the ports to choose from.
 
     The supplies of all versions that still run are kept, so that a container of an old one can be started again.
     """
 
-    def __init__(self, files: Files, reveal: Reveal, pool: Path, among: range) -> None:
+    def __init__(self, files: Files, reveal: SecretReader, pool: Path, among: range) -> None:
         self._files = files
         self._reveal = reveal
         self._pool = pool
         self._among = among
-        self._supplies: dict[Key, dict[tuple[int, str], Supply]] = {}
+        self._templates: dict[Key, dict[tuple[int, str], ReplicaTemplate]] = {}
 
-    def stock(self, supply: Supply) -> None:
+    def register(self, supply: ReplicaTemplate) -> None:
         """Let replicas of this version be made."""
-        wanted = supply.wanted
+        wanted = supply.desired
         if wanted.user and os.geteuid() == 0:
             root = self._pool.parent
-            let_through(root.parent.parent, root.parent, root)
-        self._supplies.setdefault(wanted.key, {})[wanted.version, wanted.stamp] = supply
+            allow_traversal_of(root.parent.parent, root.parent, root)
+        self._templates.setdefault(wanted.key, {})[wanted.version, wanted.stamp] = supply
 
     def forget(self, key: Key) -> None:
         """Nothing of the workload is left."""
-        self._supplies.pop(key, None)
+        self._templates.pop(key, None)
 
-    def hold(self, replica: Replica) -> None:
+    def reserve_ports(self, replica: Replica) -> None:
         """Let the ports of a replica that is there already be nobody else's."""
         for port in replica.ports.values():
-            _taken[port] = (replica.key, replica.name)
+            _ports_in_use[port] = (replica.key, replica.name)
 
-    def ports(self, wanted: Wanted, name: str) -> dict[int, int]:
+    def ports(self, wanted: WorkloadSpec, name: str) -> dict[int, int]:
         """A port of this host for each declared one. Raises EngineError, reason NoFreePort."""
         declared = [port for container in wanted.containers for port in container.ports]
-        found = free_ports(declared, _taken.keys(), self._spread(wanted.key, name), self._among)
+        found = free_ports(declared, _ports_in_use.keys(), self._port_seed(wanted.key, name), self._among)
         for port in found.values():
-            _taken[port] = (wanted.key, name)
+            _ports_in_use[port] = (wanted.key, name)
         return found
 
-    def moved(self, replica: Replica, container: str) -> dict[int, int]:
+    def reassign_ports(self, replica: Replica, container: str) -> dict[int, int]:
         """The ports of ``replica``, with others for those of ``container`` that somebody else listens on by now."""
         mine = next((each.wanted.ports for each in replica.containers if each.name == container), ())
         lost = [port for port in mine if port not in replica.ports or not bindable(replica.ports[port])]
         if not lost:
             return replica.ports
-        found = free_ports(lost, _taken.keys(), self._spread(replica.key, replica.name), self._among)
+        found = free_ports(lost, _ports_in_use.keys(), self._port_seed(replica.key, replica.name), self._among)
         for declared, port in found.items():
-            _taken.pop(replica.ports.get(declared, 0), None)
-            _taken[port] = (replica.key, replica.name)
+            _ports_in_use.pop(replica.ports.get(declared, 0), None)
+            _ports_in_use[port] = (replica.key, replica.name)
         return {**replica.ports, **found}
 
-    def _spread(self, key: Key, name: str) -> str:
+    def _port_seed(self, key: Key, name: str) -> str:
         """Another one for each daemon: they would all try one port at a time for replicas of the same name."""
         return f"{self._pool}/{key}/{name}"
 
-    def launch(self, replica: Replica, container: str) -> Launch:
+    def launch(self, replica: Replica, container: str) -> ContainerStart:
         """All that starts a container, its files made anew. Raises EngineError."""
         supply, spec = self._made_from(replica, container)
-        place = Place(replica.key, replica.name, container)
+        place = ContainerId(replica.key, replica.name, container)
         security = supply.spec.security_options
-        given = self._files.give(place, replica.index, spec, Owner(security.run_as_user, security.filesystem_group_id))
-        room = Room(replica.name, replica.ports, given.volumes, self._pool / replica.key.gvc, given.home, given.scratch)
-        wanted = next(each for each in supply.wanted.containers if each.name == container)
+        given = self._files.provide(
+            place, replica.index, spec, Owner(security.run_as_user, security.filesystem_group_id)
+        )
+        room = ContainerDirs(
+            replica.name, replica.ports, given.volumes, self._pool / replica.key.gvc, given.home, given.scratch
+        )
+        wanted = next(each for each in supply.desired.containers if each.name == container)
         inside = given.volumes / spec.working_dir.lstrip("/")
-        return Launch(
+        return ContainerStart(
             place,
             replica.version,
             replica.stamp,
             replica.index,
             spec.command,
             spec.args,
-            environment(spec, supply.around, room, self._reveal),
+            environment(spec, supply.env_context, room, self._reveal),
             image=spec.image,
             directory=str(given.home if not spec.working_dir else inside if inside.is_dir() else spec.working_dir),
             user=security.run_as_user,
@@ -107,11 +111,11 @@ class Wardrobe:
             mounts=given.mounts,
         )
 
-    def lacking(self, supply: Supply) -> tuple[str, ...]:
+    def limitations(self, supply: ReplicaTemplate) -> tuple[str, ...]:
         """What cannot be given to the containers of a workload, a sentence each."""
         security = supply.spec.security_options
         owner = Owner(security.run_as_user, security.filesystem_group_id)
-        mounts = (told for container in supply.spec.containers for told in not_mounted(container))
+        mounts = (told for container in supply.spec.containers for told in unsupported_mounts(container))
         return (*mounts, *self._files.unreachable(owner))
 
     def sweep(self, replicas: Collection[tuple[Key, str]]) -> None:
@@ -122,16 +126,16 @@ class Wardrobe:
         """Delete the volumes of a volume set and what is on them. Raises EngineError."""
         self._files.drop(volumeset)
 
-    async def clear(self, replica: Replica) -> None:
+    async def release(self, replica: Replica) -> None:
         """Remove what was made for a replica. Raises EngineError."""
         await asyncio.to_thread(self._files.clear, replica.key, replica.name)
         for port in replica.ports.values():
-            if _taken.get(port) == (replica.key, replica.name):
-                del _taken[port]
+            if _ports_in_use.get(port) == (replica.key, replica.name):
+                del _ports_in_use[port]
 
-    def _made_from(self, replica: Replica, container: str) -> tuple[Supply, Container]:
+    def _made_from(self, replica: Replica, container: str) -> tuple[ReplicaTemplate, Container]:
         """The supply of the replica's own version; of one that a former daemon made only the newest is known."""
-        supplies = self._supplies.get(replica.key, {})
+        supplies = self._templates.get(replica.key, {})
         supply = supplies.get((replica.version, replica.stamp))
         found = [each for each in supply.spec.containers if each.name == container] if supply is not None else []
         if supply is None or not found:

@@ -33,7 +33,7 @@ def secrets_used(spec: Specification, gvc: tuple[Variable, ...]) -> tuple[Key, .
     return tuple(Key(Kind.SECRET, "", name) for name in sorted(names))
 
 
-def stamp_of(
+def config_hash(
     secret_key: bytes, spec: Specification, gvc: tuple[Variable, ...], secrets: Mapping[Key, str], restarts: int
 ) -> str:
     """The stamp that replicas of ``spec`` must carry: equal for equal inputs, also after a restart of the daemon.

@@ -16,45 +16,45 @@ from reconciler.model.kinds.secret import ENCODED, Secret
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class Revealed(msgspec.Struct, frozen=True):
-    """The data of a secret of type ``form``; it never shows itself."""
+class SecretValue(msgspec.Struct, frozen=True):
+    """The data of a secret of type ``type``; it never shows itself."""
 
-    form: str
+    type: str
     content: dict[str, Any] | str
 
     def __repr__(self) -> str:
-        return f"Revealed(form={self.form!r}, content='***')"
+        return f"Revealed(form={self.type!r}, content='***')"
 
 
-Reveal = Callable[[Key], Revealed]
+SecretReader = Callable[[Key], SecretValue]
 """The data of a secret as it was applied; raises EngineError, reason SecretUnavailable, that never says what is in it.
 
 It may be called in any thread, and reads files.
 """
 
 
-def secret_of(uri: str) -> tuple[Key, str]:
+def parse_secret_uri(uri: str) -> tuple[Key, str]:
     """``platform://secret/NAME[.KEY]`` as the secret's key and KEY, "" where the whole of it is meant."""
     name, _, part = uri.removeprefix(SECRET).partition(".")
     return Key(Kind.SECRET, "", name), part
 
 
-def parts_of(secret: Revealed) -> list[str]:
+def secret_keys(secret: SecretValue) -> list[str]:
     """What a reference can name of a secret, sorted; nothing where it is one text."""
-    return Secret(type=secret.form, data=secret.content).key_names()
+    return Secret(type=secret.type, data=secret.content).key_names()
 
 
-def part_of(key: Key, secret: Revealed, name: str) -> bytes:
+def secret_part(key: Key, secret: SecretValue, name: str) -> bytes:
     """The value under ``name``, decoded where the secret's encoding is base64 (4-fields.md, section 7).
 
     Raises EngineError, reason SecretUnusable.
     """
     content = secret.content
-    if not isinstance(content, dict) or name not in parts_of(secret):
+    if not isinstance(content, dict) or name not in secret_keys(secret):
         raise unusable(f"{key} has no key {name[:60]!r}")
     value = content[name]
     text = value if isinstance(value, str) else _encode(value).decode()
-    if content.get("encoding") != "base64" or ENCODED.get(secret.form) != name:
+    if content.get("encoding") != "base64" or ENCODED.get(secret.type) != name:
         return text.encode()
     try:
         return binascii.a2b_base64("".join(text.split()), strict_mode=True)
@@ -62,29 +62,29 @@ def part_of(key: Key, secret: Revealed, name: str) -> bytes:
         raise unusable(f"the {name} of {key} is not base64, as its encoding says") from None
 
 
-def whole_of(key: Key, secret: Revealed) -> bytes:
+def secret_whole(key: Key, secret: SecretValue) -> bytes:
     """What a reference to the secret itself stands for: the payload, the one text, else its data as JSON.
 
     Raises EngineError, reason SecretUnusable.
     """
-    if secret.form == "opaque":
-        return part_of(key, secret, "payload")
+    if secret.type == "opaque":
+        return secret_part(key, secret, "payload")
     return as_json(secret)
 
 
-def as_json(secret: Revealed) -> bytes:
+def as_json(secret: SecretValue) -> bytes:
     """The JSON of a secret: its data, or its text, which is JSON already."""
     return secret.content.encode() if isinstance(secret.content, str) else _encode(secret.content)
 
 
-def text_at(uri: str, reveal: Reveal) -> str:
+def env_value(uri: str, reveal: SecretReader) -> str:
     """What a variable holds whose value is ``uri`` (document 1, Container, env).
 
     Raises EngineError, reason SecretUnavailable or SecretUnusable.
     """
-    key, part = secret_of(uri)
+    key, part = parse_secret_uri(uri)
     secret = reveal(key)
-    content = part_of(key, secret, part) if part else whole_of(key, secret)
+    content = secret_part(key, secret, part) if part else secret_whole(key, secret)
     try:
         text = content.decode()
     except UnicodeDecodeError:

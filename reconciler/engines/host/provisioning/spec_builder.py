@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from reconciler.engines.host.spec import Rollout, Type, Wanted, WantedContainer
+from reconciler.engines.host.spec import ContainerSpec, Rollout, Type, WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Command, Container, Hook, Options, Probe, Specification, Target, Workload
 from reconciler.model.quantity import memory_bytes, millicores
@@ -14,7 +14,7 @@ from reconciler.model.quantity import memory_bytes, millicores
 _workload = msgspec.json.Decoder(Workload)
 
 
-class Applied(msgspec.Struct, frozen=True):
+class AppliedWorkload(msgspec.Struct, frozen=True):
     """A workload as a step or a record has it at a location: ``body`` in normal form, ``version`` of the workload."""
 
     key: Key
@@ -30,7 +30,7 @@ def specification(body: bytes) -> Specification:
     return _workload.decode(body).spec
 
 
-def wanted_of(applied: Applied, stamp: str, replicas: int | None = None) -> Wanted:
+def workload_spec(applied: AppliedWorkload, stamp: str, replicas: int | None = None) -> WorkloadSpec:
     """What shall run of a workload at its location.
 
     ``replicas`` is what scaling asks for, None for the least number (document 1, Autoscaling options). While the
@@ -41,7 +41,7 @@ def wanted_of(applied: Applied, stamp: str, replicas: int | None = None) -> Want
     suspended = options.suspend or (spec.job is not None and spec.job.suspend)
     scale = options.autoscaling.min_scale if replicas is None else replicas
     count = 0 if suspended or spec.type == Type.CRON else scale
-    return Wanted(
+    return WorkloadSpec(
         key=applied.key,
         type=Type(spec.type),
         version=applied.version,
@@ -101,12 +101,12 @@ def _count(asked: int | str, replicas: int, *, up: bool) -> int:
     return math.ceil(share / 100) if up else share // 100
 
 
-def _container(spec: Specification, container: Container) -> WantedContainer:
+def _container(spec: Specification, container: Container) -> ContainerSpec:
     ports = declared_ports(container)
     readiness = container.readiness_probe
     if readiness is None and spec.type == Type.SERVERLESS and ports:
         readiness = Probe(tcp_socket=Target())
-    return WantedContainer(
+    return ContainerSpec(
         name=container.name,
         image=container.image,
         cpu=millicores(container.cpu),

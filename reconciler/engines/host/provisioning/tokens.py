@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from secrets import token_urlsafe
 
-from reconciler.engines.host.atomic import failed, write_whole
+from reconciler.engines.host.atomic import failed, write_atomic
 from reconciler.model.key import Key
 
 
@@ -29,7 +29,7 @@ class Tokens:
             if known:
                 return known.decode("ascii", "replace")
         token = token_urlsafe(32)
-        write_whole(path, token.encode(), 0o600)
+        write_atomic(path, token.encode(), 0o600)
         return token
 
     def forget(self, key: Key) -> None:

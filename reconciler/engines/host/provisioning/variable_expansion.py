@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from reconciler.errors import EngineError
 
-LONGEST = 1 << 17
+MAX_VARIABLE_BYTES = 1 << 17
 """Bytes of one variable with its name, from which on Linux starts no program."""
 
 _EMBEDDED = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 
-def embedded(written: Mapping[str, str], fixed: Mapping[str, str]) -> dict[str, str]:
+def expand_variables(written: Mapping[str, str], fixed: Mapping[str, str]) -> dict[str, str]:
     """The values of ``written`` with the variables put in that they embed, from among themselves and ``fixed``.
 
     ``$$`` is a dollar sign, so that ``$$(NAME)`` stays ``$(NAME)``. What nobody sets stays as it is written, and so
@@ -54,7 +54,7 @@ def _filled(name: str, value: str, known: Mapping[str, str]) -> str:
         parts += (value[end : found.start()], text)
         end = found.end()
         size += len(parts[-2]) + len(text)
-        if size >= LONGEST:
-            message = f"the variable {name} would be longer than {LONGEST >> 10} KiB with all that it embeds"
+        if size >= MAX_VARIABLE_BYTES:
+            message = f"the variable {name} would be longer than {MAX_VARIABLE_BYTES >> 10} KiB with all that it embeds"
             raise EngineError(message, reason="VariableTooLong", retry=False)
     return "".join((*parts, value[end:]))

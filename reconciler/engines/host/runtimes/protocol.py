@@ -8,11 +8,11 @@ from typing import Protocol
 
 import msgspec
 
-from reconciler.engines.host.spec import Wanted
+from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.model.key import Key
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
+class ContainerId(msgspec.Struct, frozen=True, order=True):
     """One container of one replica of a workload: what runtimes, logs and usage are told apart by."""
 
     key: Key
@@ -28,14 +28,14 @@ class Mount(msgspec.Struct, frozen=True):
     read_only: bool = True
 
 
-class Launch(msgspec.Struct, frozen=True):
+class ContainerStart(msgspec.Struct, frozen=True):
     """All that is needed to start a container once. ``ports`` maps a declared port to the one that it is given.
 
     ``env`` and the files behind ``mounts`` may hold secrets: neither is ever logged. ``cpu`` in millicores, ``memory``
     in bytes. ``version``, ``stamp`` and ``index`` are those of the replica: they come back from ``list``.
     """
 
-    place: Place
+    place: ContainerId
     version: int
     stamp: str
     index: int
@@ -52,13 +52,13 @@ class Launch(msgspec.Struct, frozen=True):
     mounts: tuple[Mount, ...] = ()
 
 
-class Running(msgspec.Struct, frozen=True):
+class RunningContainer(msgspec.Struct, frozen=True):
     """A container that the runtime knows at its location: running, or ended with ``code`` (None where nobody saw it).
 
     ``started`` in seconds of the monotonic clock.
     """
 
-    place: Place
+    place: ContainerId
     version: int
     stamp: str
     index: int
@@ -68,7 +68,7 @@ class Running(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Executed(msgspec.Struct, frozen=True):
+class ExecResult(msgspec.Struct, frozen=True):
     """How a program inside a container ended; ``output`` is the end of what it wrote, at most 4 KiB."""
 
     code: int
@@ -83,7 +83,7 @@ class Usage(msgspec.Struct, frozen=True):
     memory: int
 
 
-OnEnd = Callable[[Place], None]
+OnEnd = Callable[[ContainerId], None]
 """Called in the event loop when a container that was started or adopted has ended; ``list`` says how."""
 
 
@@ -98,25 +98,25 @@ class Runtime(Protocol):
     async def close(self) -> None:
         """Stop watching; what runs goes on running."""
 
-    def lacks(self, wanted: Wanted) -> tuple[str, ...]:
+    def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
         """What this runtime cannot enforce of ``wanted``, a sentence each, in a fixed order."""
 
-    async def start(self, launch: Launch) -> None:
+    async def start(self, launch: ContainerStart) -> None:
         """Start a container; fine where just this one runs already. Raises EngineError that says what is wrong."""
 
-    async def signal(self, place: Place, number: int) -> None:
+    async def signal(self, place: ContainerId, number: int) -> None:
         """Send SIGKILL to all that runs in the container, another signal to its main process; fine where none runs."""
 
-    async def exec(self, place: Place, argv: Sequence[str], timeout: float) -> Executed:
+    async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """Run a program inside a running container, for at most ``timeout`` seconds."""
 
-    async def stats(self) -> dict[Place, Usage]:
+    async def stats(self) -> dict[ContainerId, Usage]:
         """What each running container uses."""
 
-    async def list(self) -> list[Running]:
+    async def list(self) -> list[RunningContainer]:
         """Every container at this location that is ours, by its labels, whoever started it."""
 
-    def output(self, place: Place) -> Path:
+    def output(self, place: ContainerId) -> Path:
         """The file that holds what the container wrote; it grows, and may be missing as yet."""
 
     async def remove(self, key: Key, replica: str) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.context import RuleContext
 from reconciler.manifests.rules.references import VOLUMESET
-from reconciler.manifests.rules.registry import Words, answer, rule
+from reconciler.manifests.rules.registry import Advice, cross_rule, rule
 from reconciler.manifests.rules.text import quoted
-from reconciler.model.finding import Ask, Flaw, Pointer
+from reconciler.model.finding import Flaw, Lookup, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.workload import Container, Variable, Workload
-from reconciler.model.resource import OPEN_GVC, Question, pointer_parts
+from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, pointer_parts
 
 
 class Holder(Protocol):
@@ -34,7 +34,7 @@ def env_of(view: Workload | Gvc, index: int) -> Pointer:
     return ("spec", "containers", index, "env") if isinstance(view, Workload) else ("spec", "env")
 
 
-def asking(question: Question, workload: Workload) -> Container:
+def asking(question: LookupRequest, workload: Workload) -> Container:
     """The container of ``workload`` that ``question`` was asked for; an empty one where it is there no more."""
     index = pointer_parts(question.pointer)[2]
     containers = workload.spec.containers
@@ -75,7 +75,7 @@ def references(workload: Workload) -> Iterator[Flaw]:
 
 
 @rule("env-port", "document 1, Built-in environment variables, rule 2; 4-fields.md, section 12", Kind.WORKLOAD)
-def port(workload: Workload) -> Iterator[Flaw | Ask]:
+def port(workload: Workload) -> Iterator[Flaw | Lookup]:
     """`PORT` is one of the ports that the container declares, where it declares any.
 
     The platform sets `PORT` to the container's first port itself and sends requests to the declared ports only; a
@@ -85,18 +85,18 @@ def port(workload: Workload) -> Iterator[Flaw | Ask]:
         step = next((step for step, each in enumerate(container.env) if each.name == "PORT"), None)
         if step is None:
             if container.inherit_env and (container.ports or container.port):
-                yield Ask(("spec", "containers", index, "inheritEnv"), f"gvc/{workload.gvc or OPEN_GVC}")
+                yield Lookup(("spec", "containers", index, "inheritEnv"), f"gvc/{workload.gvc or GVC_PLACEHOLDER}")
         elif not _fits(container.env[step].value, container):
             place = ("spec", "containers", index)
             words = _misfit(container.env[step].value, container, workload.spec.type)
             yield Flaw((*place, "env", step, "value"), *words, ((*place, "ports"), (*place, "port")))
 
 
-@answer("env-port", lambda question, world: not _ports_of(question.target, world))
-def inherited_port(question: Question, subject: str, world: World) -> Iterator[Words]:
+@cross_rule("env-port", lambda question, world: not _ports_of(question.target, world))
+def inherited_port(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """The GVC sets PORT, and the container that inherits it declares other ports."""
     values = _ports_of(question.target, world)
-    workload = world.look(subject, Workload) if values else None
+    workload = world.typed(subject, Workload) if values else None
     if workload is None:
         return
     container = asking(question, workload)
@@ -106,13 +106,13 @@ def inherited_port(question: Question, subject: str, world: World) -> Iterator[W
             yield f"inherited with the GVC's variables: {message}", hint
 
 
-def _ports_of(gvc: str, world: World) -> list[str]:
+def _ports_of(gvc: str, world: RuleContext) -> list[str]:
     """What ``gvc`` sets PORT to, where it is known and does."""
-    found = world.look(gvc, Gvc)
+    found = world.typed(gvc, Gvc)
     return [each.value for each in found.spec.env if each.name == "PORT"] if found is not None else []
 
 
-def _misfit(value: str, container: Container, type_: str) -> Words:
+def _misfit(value: str, container: Container, type_: str) -> Advice:
     first = container.ports[0].number if container.ports else container.port
     more = ", or add the port to `ports`" if container.ports and type_ != "serverless" else ""
     hint = f"leave PORT out, since the platform sets it to {first}{more}"

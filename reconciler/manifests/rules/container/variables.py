@@ -8,15 +8,15 @@ from functools import lru_cache
 from itertools import islice
 
 from reconciler.manifests.rules.container.env import asking, env_of, holders
-from reconciler.manifests.rules.context import World
-from reconciler.manifests.rules.registry import Words, answer, rule, warning
+from reconciler.manifests.rules.context import RuleContext
+from reconciler.manifests.rules.registry import Advice, cross_rule, rule, warning
 from reconciler.manifests.rules.text import path_of, quoted
-from reconciler.model.finding import Ask, Flaw
+from reconciler.model.finding import Flaw, Lookup
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.workload import Variable, Workload
-from reconciler.model.resource import OPEN_GVC, Question
-from reconciler.model.suggest import most_like
+from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest
+from reconciler.model.suggest import closest
 
 _SOURCE = "document 1, Built-in environment variables, rule 3; 4-fields.md, section 12"
 _NAMES = "GLOBAL_ENDPOINT GVC GVC_ALIAS LOCATION NAMESPACE PROVIDER ORG WORKLOAD WORKLOAD_VERSION TOKEN IMAGE ENDPOINT"
@@ -52,7 +52,7 @@ def _embedded(value: str) -> tuple[str, ...]:
 
 
 @warning("env-unknown", _SOURCE, Kind.WORKLOAD, Kind.GVC)
-def unknown(view: Workload | Gvc) -> Iterator[Flaw | Ask]:
+def unknown(view: Workload | Gvc) -> Iterator[Flaw | Lookup]:
     """A variable that a value embeds as `$(NAME)` is set by the container, by its GVC, or by the platform.
 
     What is set nowhere stays in the value as it is written, unless the image happens to bring it. The variables of the
@@ -64,7 +64,7 @@ def unknown(view: Workload | Gvc) -> Iterator[Flaw | Ask]:
             place = env_of(view, index)
             at = (*place, step, "value")
             if _inherits(view, index):
-                yield Ask(at, _gvc_of(view), name)
+                yield Lookup(at, _gvc_of(view), name)
                 continue
             guesses += 1
             near = _nearest(name, holder.env) if guesses <= MOST_GUESSES else ""
@@ -73,16 +73,16 @@ def unknown(view: Workload | Gvc) -> Iterator[Flaw | Ask]:
             yield Flaw(at, *_unset(name, near or f"set it here{more}"), also)
 
 
-@answer("env-unknown")
-def unknown_anywhere(question: Question, _: str, world: World) -> Iterator[Words]:
+@cross_rule("env-unknown")
+def unknown_anywhere(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Neither the container that asks sets the name, nor its GVC."""
-    gvc, name = world.look(question.target, Gvc), question.detail
+    gvc, name = world.typed(question.target, Gvc), question.detail
     if gvc is not None and all(variable.name != name for variable in gvc.spec.env):
         yield _unset(name, _nearest(name, gvc.spec.env) or f"set it here or in the GVC {quoted(gvc.name)}")
 
 
 @rule("env-cycle", _SOURCE, Kind.WORKLOAD, Kind.GVC)
-def cycles(view: Workload | Gvc) -> Iterator[Flaw | Ask]:
+def cycles(view: Workload | Gvc) -> Iterator[Flaw | Lookup]:
     """No variable embeds itself, neither directly nor by way of others.
 
     Its value could never be worked out. A variable of the container takes the place of the GVC's with the same name,
@@ -98,13 +98,13 @@ def cycles(view: Workload | Gvc) -> Iterator[Flaw | Ask]:
             yield Flaw((*place, steps[circle[-2]], "value"), *_circular(circle))
         if _inherits(view, index):
             for step in dict.fromkeys(step for step, _ in _strangers(holder.env)):
-                yield Ask((*place, step, "value"), _gvc_of(view), holder.env[step].name)
+                yield Lookup((*place, step, "value"), _gvc_of(view), holder.env[step].name)
 
 
-@answer("env-cycle")
-def cycles_by_way_of_the_gvc(question: Question, subject: str, world: World) -> Iterator[Words]:
+@cross_rule("env-cycle")
+def cycles_by_way_of_the_gvc(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """A variable of a container embeds one of the GVC's, which leads back to it."""
-    gvc, workload = world.look(question.target, Gvc), world.look(subject, Workload)
+    gvc, workload = world.typed(question.target, Gvc), world.typed(subject, Workload)
     if gvc is None or workload is None:
         return
     env = asking(question, workload).env
@@ -122,7 +122,7 @@ def _inherits(view: Workload | Gvc, index: int) -> bool:
 
 
 def _gvc_of(view: Workload | Gvc) -> str:
-    return f"gvc/{view.gvc or OPEN_GVC}"
+    return f"gvc/{view.gvc or GVC_PLACEHOLDER}"
 
 
 def _strangers(env: tuple[Variable, ...]) -> list[tuple[int, str]]:
@@ -133,7 +133,7 @@ def _strangers(env: tuple[Variable, ...]) -> list[tuple[int, str]]:
     return [(step, name) for step, name in names if name not in known]
 
 
-def _unset(name: str, hint: str) -> Words:
+def _unset(name: str, hint: str) -> Advice:
     shown = name if len(name) <= 40 else "NAME"
     return f"nothing sets the variable {quoted(name)}", f"{hint}, or write $$({shown}) if that is meant as text"
 
@@ -141,14 +141,14 @@ def _unset(name: str, hint: str) -> Words:
 def _nearest(name: str, env: Iterable[Variable]) -> str:
     """What was probably meant by ``name``; "" where nothing comes near."""
     if name.startswith(_OWN):
-        near = most_like(name[len(_OWN) : 60], _NAMES.split(), 0.7)
+        near = closest(name[len(_OWN) : 60], _NAMES.split(), 0.7)
         return f"use $({_OWN}{near})" if near else f"use one of {_OWN}{f', {_OWN}'.join(_NAMES.split())}"
     known = (variable.name for variable in env if abs(len(variable.name) - len(name)) <= 2)
-    near = most_like(name, islice(known, 20), 0.75) if len(name) <= 120 else ""
+    near = closest(name, islice(known, 20), 0.75) if len(name) <= 120 else ""
     return f"use $({near})" if near else ""
 
 
-def _circular(circle: list[str]) -> Words:
+def _circular(circle: list[str]) -> Advice:
     if len(circle) == 2:
         return (
             f"{quoted(circle[0])} embeds itself",

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.context import RuleContext
 from reconciler.manifests.rules.kind.domains import routes
 from reconciler.manifests.rules.references import linked, target_of
-from reconciler.manifests.rules.registry import Words, answer, rule
-from reconciler.model.finding import Ask
+from reconciler.manifests.rules.registry import Advice, cross_rule, rule
+from reconciler.model.finding import Lookup
 from reconciler.model.key import Kind
 from reconciler.model.kinds.domain import Domain
 from reconciler.model.kinds.workload import Workload
-from reconciler.model.resource import Question
+from reconciler.model.resource import LookupRequest
 
 
 @rule("domain-route-workload", "document 1, Ports; 4-fields.md, section 8", Kind.DOMAIN)
-def workloads(domain: Domain) -> Iterator[Ask]:
+def workloads(domain: Domain) -> Iterator[Lookup]:
     """The workload that a domain or one of its routes leads to serves requests: it declares a port and is no cron job.
 
     Requests to a workload without ports are answered with an error, and nothing in the workload shows why.
     """
     target = target_of(domain.spec.workload_link)
     if target:
-        yield Ask(("spec", "workloadLink"), target)
+        yield Lookup(("spec", "workloadLink"), target)
     for at, route in routes(domain):
         target = target_of(route.workload_link)
         if target:
-            yield Ask((*at, "workloadLink"), target)
+            yield Lookup((*at, "workloadLink"), target)
 
 
-@answer("domain-route-workload")
-def serving(question: Question, subject: str, world: World) -> Iterator[Words]:
+@cross_rule("domain-route-workload")
+def serving(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the workload can serve anything."""
     workload = linked(world, subject, question.target, Workload)
     if workload is None:
@@ -43,7 +43,7 @@ def serving(question: Question, subject: str, world: World) -> Iterator[Words]:
 
 
 @rule("domain-route-port", "document 1, Ports; 4-fields.md, section 8", Kind.DOMAIN)
-def ports(domain: Domain) -> Iterator[Ask]:
+def ports(domain: Domain) -> Iterator[Lookup]:
     """The port that a route names is one that its workload declares.
 
     Only declared ports can be reached; requests to another fail at the door of the workload.
@@ -51,11 +51,11 @@ def ports(domain: Domain) -> Iterator[Ask]:
     for at, route in routes(domain):
         target = target_of(route.workload_link) if route.port else ""
         if target:
-            yield Ask((*at, "port"), target, str(route.port))
+            yield Lookup((*at, "port"), target, str(route.port))
 
 
-@answer("domain-route-port")
-def declared(question: Question, subject: str, world: World) -> Iterator[Words]:
+@cross_rule("domain-route-port")
+def declared(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the port is declared; a workload without any is told of by domain-route-workload."""
     workload = linked(world, subject, question.target, Workload)
     known = _ports(workload) if workload is not None else []

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.context import World
-from reconciler.manifests.rules.registry import Words, alike, warning
-from reconciler.model.finding import Ask
+from reconciler.manifests.rules.context import RuleContext
+from reconciler.manifests.rules.registry import Advice, shared_cross_rule, warning
+from reconciler.model.finding import Lookup
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
-from reconciler.model.resource import Question
+from reconciler.model.resource import LookupRequest
 
 
 @warning("location-query-empty", "4-fields.md, sections 3 and 4", Kind.GVC)
-def queries(gvc: Gvc) -> Iterator[Ask]:
+def queries(gvc: Gvc) -> Iterator[Lookup]:
     """A GVC that finds its locations by a query alone finds one at least.
 
     Without a location nothing in the GVC runs anywhere, and nothing fails either: the workloads are just not there.
     """
     placement = gvc.spec.static_placement
     if placement is not None and placement.location_query is not None and not placement.location_links:
-        yield Ask(("spec", "staticPlacement", "locationQuery"), f"gvc/{gvc.name}")
+        yield Lookup(("spec", "staticPlacement", "locationQuery"), f"gvc/{gvc.name}")
 
 
-@alike("location-query-empty")
-def taken(question: Question, _: str, world: World) -> Iterator[Words]:
+@shared_cross_rule("location-query-empty")
+def taken(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the query takes any of the locations that are known here."""
     known = world.known_locations()
     if known and not world.locations(question.target.partition("/")[2]):

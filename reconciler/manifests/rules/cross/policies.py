@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from reconciler.manifests.rules.container.env import asking
-from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.context import RuleContext
 from reconciler.manifests.rules.cross.secrets import readings
 from reconciler.manifests.rules.references import SECRET, identity_of, place_of
-from reconciler.manifests.rules.registry import Words, answer, rule
-from reconciler.model.finding import Ask
+from reconciler.manifests.rules.registry import Advice, cross_rule, rule
+from reconciler.model.finding import Lookup
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.identity import Identity
@@ -19,11 +19,11 @@ from reconciler.model.kinds.policy import Policy
 from reconciler.model.kinds.secret import Secret
 from reconciler.model.kinds.workload import Workload
 from reconciler.model.query_match import matches
-from reconciler.model.resource import Question
+from reconciler.model.resource import LookupRequest
 
 
 @rule("secret-reveal", "document 1, Authentication; 4-fields.md, section 7", Kind.WORKLOAD)
-def reveals(workload: Workload) -> Iterator[Ask]:
+def reveals(workload: Workload) -> Iterator[Lookup]:
     """The identity of a workload is permitted to reveal each secret that the workload reads or inherits.
 
     A policy about the secret gives its identity `reveal`, or a permission that brings it along. Without it the platform
@@ -36,22 +36,22 @@ def reveals(workload: Workload) -> Iterator[Ask]:
         name = text.partition(".")[0]
         if name and name not in asked:
             asked.add(name)
-            yield Ask(at, identity, f"secret/{name}")
+            yield Lookup(at, identity, f"secret/{name}")
     if not identity and workload.spec.identity_link:
         return
     for number, container in enumerate(workload.spec.containers):
         if container.inherit_env:
-            yield Ask(("spec", "containers", number, "inheritEnv"), f"gvc/{place_of(workload.gvc)}", identity)
+            yield Lookup(("spec", "containers", number, "inheritEnv"), f"gvc/{place_of(workload.gvc)}", identity)
 
 
-def _nothing_to_reveal(question: Question, world: World) -> bool:
+def _nothing_to_reveal(question: LookupRequest, world: RuleContext) -> bool:
     if question.target.startswith(f"{Kind.IDENTITY}/"):
         return _may(question.target, question.detail, world)
     return not _secret_variables(question.target, world)
 
 
-@answer("secret-reveal", _nothing_to_reveal)
-def may_reveal(question: Question, subject: str, world: World) -> Iterator[Words]:
+@cross_rule("secret-reveal", _nothing_to_reveal)
+def may_reveal(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether a policy lets the identity reveal the secret, where identity and secret are known."""
     if question.target.startswith(f"{Kind.IDENTITY}/"):
         if not _may(question.target, question.detail, world):
@@ -71,10 +71,10 @@ def _advice(identity: str, secret: str) -> str:
     return f"add a policy with targetLinks: [//{secret}] that binds //gvc/{gvc}/identity/{name} to `reveal`"
 
 
-def _inherited(question: Question, subject: str, world: World) -> Iterator[tuple[str, str]]:
+def _inherited(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[tuple[str, str]]:
     """Variables of the GVC that read secrets and that the container does not set itself; each secret once."""
     read = _secret_variables(question.target, world)
-    workload = world.look(subject, Workload) if read else None
+    workload = world.typed(subject, Workload) if read else None
     if workload is None:
         return
     own = {variable.name for variable in asking(question, workload).env}
@@ -86,26 +86,30 @@ def _inherited(question: Question, subject: str, world: World) -> Iterator[tuple
             yield name, secret
 
 
-def _secret_variables(gvc: str, world: World) -> list[tuple[str, str]]:
+def _secret_variables(gvc: str, world: RuleContext) -> list[tuple[str, str]]:
     """Name and value of the variables of ``gvc`` that read secrets, where it is known."""
-    found = world.look(gvc, Gvc)
+    found = world.typed(gvc, Gvc)
     env = found.spec.env if found is not None else ()
     return [(variable.name, variable.value) for variable in env if variable.value.startswith(SECRET)]
 
 
-def _may(identity: str, secret: str, world: World) -> bool:
+def _may(identity: str, secret: str, world: RuleContext) -> bool:
     """Whether ``identity`` may reveal ``secret`` by any policy, or this cannot be known."""
-    return world.once(("reveal", identity, secret), lambda: _found(identity, secret, world))
+    return world.memoized(("reveal", identity, secret), lambda: _found(identity, secret, world))
 
 
-def _found(identity: str, secret: str, world: World) -> bool:
-    if world.look(identity, Identity) is None or world.look(secret, Secret) is None or world.unsure(Kind.POLICY):
+def _found(identity: str, secret: str, world: RuleContext) -> bool:
+    if (
+        world.typed(identity, Identity) is None
+        or world.typed(secret, Secret) is None
+        or world.has_unresolved(Kind.POLICY)
+    ):
         return True
     return any(_grants(policy, identity, secret, world) for policy in world.users(identity, Kind.POLICY))
 
 
-def _grants(key: str, identity: str, secret: str, world: World) -> bool:
-    policy = world.look(key, Policy)
+def _grants(key: str, identity: str, secret: str, world: RuleContext) -> bool:
+    policy = world.typed(key, Policy)
     if policy is None:
         return True
     if policy.target_kind != Kind.SECRET or not _targets(policy, key, secret, world):
@@ -119,12 +123,12 @@ def _grants(key: str, identity: str, secret: str, world: World) -> bool:
     )
 
 
-def _targets(policy: Policy, key: str, secret: str, world: World) -> bool:
+def _targets(policy: Policy, key: str, secret: str, world: RuleContext) -> bool:
     if policy.target == "all" or any(link.endswith(f"/{secret}") for link in policy.target_links):
         return True
     if policy.target_query is None:
         return False
     if any(term.rel for term in policy.target_query.spec.terms):
         return True
-    body: dict[str, Any] = world.look(key, dict) or {}
-    return matches(body.get("targetQuery", {}), world.look(secret, dict) or {})
+    body: dict[str, Any] = world.typed(key, dict) or {}
+    return matches(body.get("targetQuery", {}), world.typed(secret, dict) or {})

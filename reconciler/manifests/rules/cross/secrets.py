@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.context import RuleContext
 from reconciler.manifests.rules.references import SECRET, linked, nearest, target_of
-from reconciler.manifests.rules.registry import Words, alike, answer, rule
+from reconciler.manifests.rules.registry import Advice, cross_rule, rule, shared_cross_rule
 from reconciler.manifests.rules.text import quoted
-from reconciler.model.finding import Ask, Pointer
+from reconciler.model.finding import Lookup, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.cloudaccount import CloudAccount
 from reconciler.model.kinds.domain import Domain
@@ -16,7 +16,7 @@ from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.org import Org
 from reconciler.model.kinds.secret import Secret
 from reconciler.model.kinds.workload import Variable, Workload
-from reconciler.model.resource import Question
+from reconciler.model.resource import LookupRequest
 
 Reading = tuple[Pointer, str]
 """Where a secret is read, and NAME or NAME.KEY."""
@@ -45,7 +45,7 @@ def _variables(at: Pointer, env: tuple[Variable, ...]) -> list[Reading]:
 
 
 @rule("secret-key", "document 1, Container; 4-fields.md, section 12", Kind.WORKLOAD, Kind.GVC)
-def keys(resource: Workload | Gvc) -> Iterator[Ask]:
+def keys(resource: Workload | Gvc) -> Iterator[Lookup]:
     """A reference platform://secret/NAME.KEY names a key that the secret has.
 
     A replica whose variable or file cannot be filled does not start; with the key mistyped that is seen at the rollout
@@ -54,13 +54,13 @@ def keys(resource: Workload | Gvc) -> Iterator[Ask]:
     for at, text in readings(resource):
         name, dot, key = text.partition(".")
         if dot and name:
-            yield Ask(at, f"secret/{name}", key)
+            yield Lookup(at, f"secret/{name}", key)
 
 
-@alike("secret-key")
-def has_key(question: Question, _: str, world: World) -> Iterator[Words]:
+@shared_cross_rule("secret-key")
+def has_key(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the secret has the key, where the secret is known."""
-    secret = world.look(question.target, Secret)
+    secret = world.typed(question.target, Secret)
     if secret is None or question.detail in secret.key_names():
         return
     if not isinstance(secret.data, dict):
@@ -86,7 +86,7 @@ Use = tuple[Pointer, str, str]
 
 
 @rule("secret-type-fit", "4-fields.md, sections 4, 7 and 8", Kind.GVC, Kind.DOMAIN, Kind.CLOUDACCOUNT, Kind.ORG)
-def types(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[Ask]:
+def types(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[Lookup]:
     """A secret that is linked to has a type that fits its use.
 
     Images are pulled with docker, ecr or gcp secrets, domains take tls secrets, cloud accounts those of their provider.
@@ -95,11 +95,11 @@ def types(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[Ask]:
     for at, link, use in _uses(resource):
         target = target_of(link)
         if target:
-            yield Ask(at, target, use)
+            yield Lookup(at, target, use)
 
 
-@answer("secret-type-fit")
-def fits(question: Question, subject: str, world: World) -> Iterator[Words]:
+@cross_rule("secret-type-fit")
+def fits(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the type fits, where the secret is known."""
     secret = linked(world, subject, question.target, Secret)
     purpose, types = _FITTING[question.detail]

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.context import RuleContext
 from reconciler.manifests.rules.references import VOLUMESET, identity_of, linked, place_of
-from reconciler.manifests.rules.registry import Words, alike, answer, rule, warning
-from reconciler.model.finding import Ask
+from reconciler.manifests.rules.registry import Advice, cross_rule, rule, shared_cross_rule, warning
+from reconciler.model.finding import Lookup
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.identity import Identity
 from reconciler.model.kinds.workload import Workload
-from reconciler.model.resource import Question
+from reconciler.model.resource import LookupRequest
 
 _STORES = {"s3": "aws", "gs": "gcp", "azureblob": "azure", "azurefs": "azure"}
 """Scheme of a mount to the provider whose store it is."""
 
 
 @rule("identity-gvc", "4-fields.md, section 5", Kind.WORKLOAD)
-def own_identity(workload: Workload) -> Iterator[Ask]:
+def own_identity(workload: Workload) -> Iterator[Lookup]:
     """The identity of a workload belongs to the GVC of the workload.
 
     An identity is known only in its own GVC; elsewhere a workload could not prove who it is.
@@ -28,11 +28,11 @@ def own_identity(workload: Workload) -> Iterator[Ask]:
     if link and not link.startswith("//identity/"):
         target = identity_of(workload)
         if target:
-            yield Ask(("spec", "identityLink"), target)
+            yield Lookup(("spec", "identityLink"), target)
 
 
-@answer("identity-gvc")
-def same_gvc(question: Question, subject: str, world: World) -> Iterator[Words]:
+@cross_rule("identity-gvc")
+def same_gvc(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Both keys name their GVC; what leads to another org is in full form."""
     gvc, there = subject.split("/")[1], question.target.split("/")[1]
     led = next((each.target for each in world.references(subject) if each.pointer == question.pointer), "")
@@ -45,7 +45,7 @@ def same_gvc(question: Question, subject: str, world: World) -> Iterator[Words]:
 
 
 @rule("local-options-location", "document 1, What the service does; 4-fields.md, section 5", Kind.WORKLOAD)
-def own_locations(workload: Workload) -> Iterator[Ask]:
+def own_locations(workload: Workload) -> Iterator[Lookup]:
     """Local options are for locations of the workload's GVC.
 
     The workload does not run anywhere else, so options for another location would never count: most often the name is
@@ -54,11 +54,11 @@ def own_locations(workload: Workload) -> Iterator[Ask]:
     for index, options in enumerate(workload.spec.local_options):
         name = options.location.rpartition("/")[2]
         if name:
-            yield Ask(("spec", "localOptions", index, "location"), f"gvc/{place_of(workload.gvc)}", name)
+            yield Lookup(("spec", "localOptions", index, "location"), f"gvc/{place_of(workload.gvc)}", name)
 
 
-@alike("local-options-location")
-def among_locations(question: Question, _: str, world: World) -> Iterator[Words]:
+@shared_cross_rule("local-options-location")
+def among_locations(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the GVC is at the location, where the locations of the GVC are known."""
     known = world.locations(question.target.partition("/")[2])
     if known and question.detail not in known:
@@ -66,7 +66,7 @@ def among_locations(question: Question, _: str, world: World) -> Iterator[Words]
 
 
 @rule("volumeset-shared", "document 2, What the service does", Kind.WORKLOAD)
-def own_volumes(workload: Workload) -> Iterator[Ask]:
+def own_volumes(workload: Workload) -> Iterator[Lookup]:
     """A volume set is used by one workload.
 
     Each replica gets a volume of its own from the set. Replicas of a second workload would be given the same ones, and
@@ -78,11 +78,11 @@ def own_volumes(workload: Workload) -> Iterator[Ask]:
             if volume.uri.startswith(VOLUMESET) and volume.uri not in asked:
                 asked.add(volume.uri)
                 target = f"volumeset/{place_of(workload.gvc)}/{volume.uri[len(VOLUMESET) :]}"
-                yield Ask(("spec", "containers", number, "volumes", index, "uri"), target)
+                yield Lookup(("spec", "containers", number, "volumes", index, "uri"), target)
 
 
-@answer("volumeset-shared")
-def other_users(question: Question, subject: str, world: World) -> Iterator[Words]:
+@cross_rule("volumeset-shared")
+def other_users(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """The other workloads that mount the set."""
     others = [key for key in world.users(question.target, Kind.WORKLOAD) if key != subject]
     mounting = [key for key in others if _mounts(world, key, question.target)]
@@ -91,13 +91,13 @@ def other_users(question: Question, subject: str, world: World) -> Iterator[Word
                "give each workload a volume set of its own")  # fmt: skip
 
 
-def _mounts(world: World, key: str, volumeset: str) -> bool:
+def _mounts(world: RuleContext, key: str, volumeset: str) -> bool:
     """Whether ``key`` refers to the set by a mount, and not only waits for it."""
     return any(ref.target == volumeset and ref.pointer.endswith("/uri") for ref in world.references(key))
 
 
 @rule("object-store-access", "document 1, Authentication; 4-fields.md, section 12", Kind.WORKLOAD)
-def stores(workload: Workload) -> Iterator[Ask]:
+def stores(workload: Workload) -> Iterator[Lookup]:
     """A mounted bucket, blob container or file share is opened by the identity's cloud access with that provider.
 
     The mount knows no other credentials: keys inside the container are not used. Without the access it stays empty or
@@ -108,11 +108,11 @@ def stores(workload: Workload) -> Iterator[Ask]:
             provider = _STORES.get(volume.uri.partition("://")[0])
             target = identity_of(workload) if provider else ""
             if provider and target:
-                yield Ask(("spec", "containers", number, "volumes", index, "uri"), target, provider)
+                yield Lookup(("spec", "containers", number, "volumes", index, "uri"), target, provider)
 
 
-@answer("object-store-access")
-def cloud_access(question: Question, subject: str, world: World) -> Iterator[Words]:
+@cross_rule("object-store-access")
+def cloud_access(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the identity has access with the provider, where the identity is known."""
     identity = linked(world, subject, question.target, Identity)
     if identity is None:
@@ -123,7 +123,7 @@ def cloud_access(question: Question, subject: str, world: World) -> Iterator[Wor
 
 
 @warning("tcp-outside", "document 1, Ports; 4-fields.md, section 12", Kind.WORKLOAD)
-def tcp_ports(workload: Workload) -> Iterator[Ask]:
+def tcp_ports(workload: Workload) -> Iterator[Lookup]:
     """A tcp port that addresses outside may reach has a dedicated load balancer in front of it and a domain to it.
 
     The shared load balancers know HTTP alone. Without one of the GVC's own, or without a domain on it, connections
@@ -135,22 +135,22 @@ def tcp_ports(workload: Workload) -> Iterator[Ask]:
         for index, port in enumerate(container.ports):
             if port.protocol == "tcp":
                 at = ("spec", "containers", number, "ports", index, "protocol")
-                yield Ask(at, f"gvc/{place_of(workload.gvc)}", str(port.number))
+                yield Lookup(at, f"gvc/{place_of(workload.gvc)}", str(port.number))
 
 
-@answer("tcp-outside")
-def reachable(question: Question, subject: str, world: World) -> Iterator[Words]:
+@cross_rule("tcp-outside")
+def reachable(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the GVC has a load balancer of its own and a domain leads there, where the GVC is known."""
-    gvc = world.look(question.target, Gvc)
+    gvc = world.typed(question.target, Gvc)
     if gvc is None:
         return
     if not gvc.spec.load_balancer.dedicated:
         yield (f"nothing outside reaches tcp port {question.detail}: {question.target} has no dedicated load balancer",
                f"set spec.loadBalancer.dedicated: true in {question.target}, or close the firewall")  # fmt: skip
-    elif not (gvc.spec.domain or world.unsure(Kind.DOMAIN) or _domains(world, subject, question.target)):
+    elif not (gvc.spec.domain or world.has_unresolved(Kind.DOMAIN) or _domains(world, subject, question.target)):
         yield (f"nothing outside reaches tcp port {question.detail}: no domain leads to {subject}",
                f"add a domain that leads to it or to {question.target}")  # fmt: skip
 
 
-def _domains(world: World, *keys: str) -> bool:
+def _domains(world: RuleContext, *keys: str) -> bool:
     return any(world.users(key, Kind.DOMAIN) for key in keys)

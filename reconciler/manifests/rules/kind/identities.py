@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.context import World
+from reconciler.manifests.rules.context import RuleContext
 from reconciler.manifests.rules.references import linked, target_of
-from reconciler.manifests.rules.registry import Words, answer, rule
+from reconciler.manifests.rules.registry import Advice, cross_rule, rule
 from reconciler.manifests.rules.text import quoted
-from reconciler.model.finding import Ask, Flaw, Pointer
+from reconciler.model.finding import Flaw, Lookup, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.cloudaccount import CloudAccount
 from reconciler.model.kinds.identity import Identity
-from reconciler.model.resource import Question
+from reconciler.model.resource import LookupRequest
 
 
 @rule("network-resource-duplicate", "4-fields.md, section 7", Kind.IDENTITY)
@@ -36,7 +36,7 @@ def network_resource_names(identity: Identity) -> Iterator[Flaw]:
 
 
 @rule("cloudaccount-provider", "4-fields.md, sections 7 and 8", Kind.IDENTITY)
-def cloud_accounts(identity: Identity) -> Iterator[Ask]:
+def cloud_accounts(identity: Identity) -> Iterator[Lookup]:
     """The cloud access of an identity goes through a cloud account of the same provider.
 
     An account is registered with one provider and opens nothing at another.
@@ -44,11 +44,11 @@ def cloud_accounts(identity: Identity) -> Iterator[Ask]:
     for provider, access in identity.accesses():
         target = target_of(access.cloud_account_link)
         if target:
-            yield Ask((provider, "cloudAccountLink"), target, provider)
+            yield Lookup((provider, "cloudAccountLink"), target, provider)
 
 
-@answer("cloudaccount-provider")
-def same_provider(question: Question, subject: str, world: World) -> Iterator[Words]:
+@cross_rule("cloudaccount-provider")
+def same_provider(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """The account's provider, where the account is known."""
     account = linked(world, subject, question.target, CloudAccount)
     if account is not None and account.provider != question.detail:

@@ -9,7 +9,7 @@ from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
-from reconciler.model.suggest import most_like
+from reconciler.model.suggest import closest
 
 _OWN = "reconciler/"
 _TRUTH = frozenset({"true", "false"})
@@ -42,7 +42,7 @@ def unheard(resource: Envelope) -> Iterator[Flaw]:
             yield Flaw(("tags", tag), f"{quoted(str(text))} has no effect here", f"write {_either(taken, str(text))}")
         elif taken is None and tag.startswith(_OWN) and tag not in _KNOWN:
             told += 1
-            near = most_like(tag[:60], _KNOWN)
+            near = closest(tag[:60], _KNOWN)
             hint = f"did you mean `{near}`?" if near else f"tags of this kind are {', '.join(_KNOWN)}"
             yield Flaw(("tags", tag), f"nobody reads the tag {quoted(tag)}", hint, on_key=True)
 

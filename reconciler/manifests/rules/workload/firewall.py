@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.context import World
-from reconciler.manifests.rules.registry import answer, rule, warning
+from reconciler.manifests.rules.context import RuleContext
+from reconciler.manifests.rules.registry import cross_rule, rule, warning
 from reconciler.manifests.rules.text import quoted
 from reconciler.manifests.rules.workload.options import TYPE
-from reconciler.model.finding import Ask, Flaw, Pointer
+from reconciler.model.finding import Flaw, Lookup, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Workload
-from reconciler.model.resource import OPEN_GVC, Question
+from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest
 
 EXTERNAL: Pointer = ("spec", "firewallConfig", "external")
 INTERNAL: Pointer = ("spec", "firewallConfig", "internal")
@@ -88,7 +88,7 @@ def list_without_effect(workload: Workload) -> Iterator[Flaw]:
 
 
 @warning("tcp-foreign-gvc", "document 1, Ports; 4-fields.md, section 12", Kind.WORKLOAD)
-def tcp_from_another_gvc(workload: Workload) -> Iterator[Flaw | Ask]:
+def tcp_from_another_gvc(workload: Workload) -> Iterator[Flaw | Lookup]:
     """A tcp port is offered to workloads of the same GVC only.
 
     The firewall may let others in, but from another GVC no tcp connection arrives.
@@ -107,11 +107,11 @@ def tcp_from_another_gvc(workload: Workload) -> Iterator[Flaw | Ask]:
         _, named, rest = link.partition("/gvc/")
         if named:
             # The directory may decide which GVC this workload is in, so whether it is the same one shows later.
-            yield Ask((*WORKLOADS, number), f"gvc/{workload.gvc or OPEN_GVC}", rest.partition("/")[0])
+            yield Lookup((*WORKLOADS, number), f"gvc/{workload.gvc or GVC_PLACEHOLDER}", rest.partition("/")[0])
 
 
-@answer("tcp-foreign-gvc")
-def entry_of_another_gvc(question: Question, _: str, __: World) -> Iterator[tuple[str, str]]:
+@cross_rule("tcp-foreign-gvc")
+def entry_of_another_gvc(question: LookupRequest, _: str, __: RuleContext) -> Iterator[tuple[str, str]]:
     """Whether the listed workload is of another GVC than the one that lists it."""
     if question.detail != question.target.removeprefix("gvc/"):
         yield f"{FOREIGN}, and this workload is of {quoted(question.detail)}", "remove it, or take another protocol"

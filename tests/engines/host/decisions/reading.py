@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.host.decisions.actions import Act, Await, Create, Decision, End, Remove
+from reconciler.engines.host.decisions.actions import Action, Create, Decision, Remove, ScheduleRestart, StopReplica
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
-from reconciler.engines.host.spec import Rollout, Type, Wanted, WantedContainer
+from reconciler.engines.host.spec import ContainerSpec, Rollout, Type, WorkloadSpec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Command, Options, Probe
 
@@ -75,13 +75,13 @@ class _There(msgspec.Struct, forbid_unknown_fields=True):
     failing: str = ""
 
 
-def wanted_from(written: dict[str, Any] | None) -> Wanted | None:
+def wanted_from(written: dict[str, Any] | None) -> WorkloadSpec | None:
     """What is wanted; None where the workload is deleted."""
     if written is None:
         return None
     asked = msgspec.convert(written, _Asked)
     containers = tuple(
-        WantedContainer(
+        ContainerSpec(
             name,
             pre_stop=HOOK if name in asked.hooks else None,
             post_start=HOOK if name in asked.greets else None,
@@ -89,7 +89,7 @@ def wanted_from(written: dict[str, Any] | None) -> Wanted | None:
         )
         for name in asked.containers
     )
-    return Wanted(
+    return WorkloadSpec(
         KEY,
         asked.type,
         asked.version,
@@ -135,9 +135,7 @@ def _container(held: _Held) -> Container:
         termed=held.termed,
         killed=held.killed,
         message=held.message,
-        wanted=WantedContainer(
-            held.name, pre_stop=HOOK if held.hook else None, readiness=PROBE if held.probed else None
-        ),
+        wanted=ContainerSpec(held.name, pre_stop=HOOK if held.hook else None, readiness=PROBE if held.probed else None),
     )
 
 
@@ -146,19 +144,19 @@ def timing_from(written: dict[str, float] | None) -> Timing:
     return msgspec.convert(written or {}, Timing)
 
 
-def line(act: Act) -> str:
+def line(act: Action) -> str:
     """``end web-a Replaced``, ``create``, ``create 2``, ``await web-a/main until 30 after 2`` and the like."""
     if isinstance(act, Create):
         return "create" if act.index < 0 else f"create {act.index}"
-    if isinstance(act, End):
+    if isinstance(act, StopReplica):
         return f"end {act.replica} {act.reason}"
     if isinstance(act, Remove):
         return f"remove {act.replica}"
-    verb = type(act).__name__.lower()
-    tail = f" until {act.due:g} after {act.failures}" if isinstance(act, Await) else ""
+    verb = "await" if isinstance(act, ScheduleRestart) else type(act).__name__.lower()
+    tail = f" until {act.due:g} after {act.failures}" if isinstance(act, ScheduleRestart) else ""
     return f"{verb} {act.replica}/{act.container}{tail}"
 
 
 def lines(decision: Decision) -> list[str]:
     """The acts of a decision, in their order."""
-    return [line(act) for act in decision.acts]
+    return [line(act) for act in decision.actions]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.decisions import transitions
-from reconciler.engines.host.decisions.actions import Await, End, Kill, RunPreStop, Start, Terminate
+from reconciler.engines.host.decisions.actions import Kill, RunPreStop, ScheduleRestart, Start, StopReplica, Terminate
 from reconciler.engines.host.replica import Replica
 from tests.casefiles import cases
 from tests.engines.host.decisions.reading import HOOK, PROBE, wanted_from
@@ -22,27 +22,27 @@ def happen(replica: Replica, event: str) -> Replica:
     at, verb, name, rest = (*event.split(maxsplit=3), "", "")[:4]
     now = float(at)
     if verb == "end":
-        return transitions.begun(replica, End(replica.name, name), now)
+        return transitions.apply_action(replica, StopReplica(replica.name, name), now)
     if verb == "await":
         due, failures = rest.split()
-        return transitions.begun(replica, Await(replica.name, name, float(due), int(failures)), now)
+        return transitions.apply_action(replica, ScheduleRestart(replica.name, name, float(due), int(failures)), now)
     if verb in ACTS:
-        return transitions.begun(replica, ACTS[verb](replica.name, name), now)
+        return transitions.apply_action(replica, ACTS[verb](replica.name, name), now)
     if verb == "ended":
         code, reason, message = (*rest.split(maxsplit=2), "")[:3]
-        return transitions.ended(replica, name, now, int(code), reason, message)
+        return transitions.container_exited(replica, name, now, int(code), reason, message)
     if verb in ("ready", "unready"):
-        return transitions.probed(replica, name, verb == "ready", now, rest)
+        return transitions.readiness_changed(replica, name, verb == "ready", now, rest)
     if verb == "dead":
-        return transitions.not_alive(replica, name, now, rest)
-    return transitions.hooked(replica, name, "pre_stop" if verb == "pre_stop" else "post_start", rest, now)
+        return transitions.liveness_failed(replica, name, now, rest)
+    return transitions.hook_finished(replica, name, "pre_stop" if verb == "pre_stop" else "post_start", rest, now)
 
 
 @pytest.mark.parametrize("case", cases("host/changes.yaml"))
 def test_what_becomes_of_a_replica(case: dict[str, Any]) -> None:
     wanted = wanted_from(case.get("wanted", {}))
     assert wanted is not None
-    replica = transitions.made(wanted, case.get("index", -1), "web-a", 0.0, "2026-01-01T00:00:00Z")
+    replica = transitions.new_replica(wanted, case.get("index", -1), "web-a", 0.0, "2026-01-01T00:00:00Z")
     after = reduce(happen, case["happens"], replica)
     shown = msgspec.to_builtins(after)
     main = next(each for each in shown["containers"] if each["name"] == "main")
@@ -55,7 +55,7 @@ def test_what_becomes_of_a_replica(case: dict[str, Any]) -> None:
 def test_nothing_happens_to_what_does_not_run(event: str) -> None:
     wanted = wanted_from({"hooks": ["main"]})
     assert wanted is not None
-    waiting = transitions.made(wanted, -1, "web-a", 0.0, "")
+    waiting = transitions.new_replica(wanted, -1, "web-a", 0.0, "")
     over = reduce(happen, ["1 start main", "2 ended main 0 Completed"], waiting)
     assert happen(waiting, event) == waiting
     assert happen(over, event) == over
@@ -65,7 +65,7 @@ def test_nothing_happens_to_what_does_not_run(event: str) -> None:
 def test_twice_is_once(event: str) -> None:
     wanted = wanted_from({"hooks": ["main"]})
     assert wanted is not None
-    started = happen(transitions.made(wanted, -1, "web-a", 0.0, ""), "1 start main")
+    started = happen(transitions.new_replica(wanted, -1, "web-a", 0.0, ""), "1 start main")
     once = happen(started, event)
     assert happen(once, event.replace("5", "6", 1)) == once
 
@@ -74,13 +74,13 @@ def test_a_container_that_is_not_there_is_an_error() -> None:
     wanted = wanted_from({})
     assert wanted is not None
     with pytest.raises(KeyError):
-        happen(transitions.made(wanted, -1, "web-a", 0.0, ""), "5 ready side")
+        happen(transitions.new_replica(wanted, -1, "web-a", 0.0, ""), "5 ready side")
 
 
 def test_a_replica_keeps_what_it_was_made_from() -> None:
     wanted = wanted_from({"hooks": ["main"], "probed": ["main"], "type": "stateful", "stamp": "s"})
     assert wanted is not None
-    replica = transitions.made(wanted, 3, "web-3", 7.0, "2026-01-01T00:00:00Z")
+    replica = transitions.new_replica(wanted, 3, "web-3", 7.0, "2026-01-01T00:00:00Z")
     assert (replica.key, replica.version, replica.stamp, replica.index) == (wanted.key, 2, "s", 3)
     assert (replica.containers[0].wanted.pre_stop, replica.containers[0].wanted.readiness) == (HOOK, PROBE)
     assert happen(replica, "8 start main").containers[0].wanted == wanted.containers[0]

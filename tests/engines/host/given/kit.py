@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.host.provisioning.platform_env import Surroundings
-from reconciler.engines.host.provisioning.secrets import Reveal, Revealed
+from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext
+from reconciler.engines.host.provisioning.secrets import SecretReader, SecretValue
 from reconciler.engines.host.provisioning.spec_builder import specification
 from reconciler.errors import EngineError
 from reconciler.manifests.decoder import decode
-from reconciler.manifests.normalize import Dialect
+from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.key import Key
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.workload import Container, Specification, Variable
@@ -23,7 +23,7 @@ LOCATIONS = ["//location/aws-us-west-2"]
 
 def manifest(value: Mapping[str, Any], scheme: str = "platform") -> Manifest:
     """``value`` as a push of it is understood, which must fit its schema."""
-    decoded = decode(msgspec.json.encode(value), Dialect("acme", scheme))
+    decoded = decode(msgspec.json.encode(value), ManifestContext("acme", scheme))
     assert decoded.manifests, decoded.faults
     return decoded.manifests[0]
 
@@ -51,22 +51,22 @@ def variables(written: Mapping[str, str], scheme: str = "platform") -> tuple[Var
     return msgspec.json.decode(manifest({"kind": "gvc", "name": "shop", "spec": spec}, scheme).body, type=Gvc).spec.env
 
 
-def vault(secrets: Mapping[str, Mapping[str, Any]]) -> Reveal:
+def vault(secrets: Mapping[str, Mapping[str, Any]]) -> SecretReader:
     """Reveals ``secrets``, which maps names to type and data."""
     sealed = {name: manifest({"kind": "secret", "name": name, **each}) for name, each in secrets.items()}
 
-    def reveal(key: Key) -> Revealed:
+    def reveal(key: Key) -> SecretValue:
         found = sealed.get(key.name)
         if found is None:
             raise EngineError(f"{key} is not applied", reason="SecretUnavailable")
-        return Revealed(secrets[key.name]["type"], msgspec.json.decode(found.seal))
+        return SecretValue(secrets[key.name]["type"], msgspec.json.decode(found.seal))
 
     return reveal
 
 
-def around(**changes: Any) -> Surroundings:
+def around(**changes: Any) -> PlatformEnvContext:
     """The surroundings of the workload shop/web at aws-us-west-2."""
-    known = Surroundings(
+    known = PlatformEnvContext(
         org="acme",
         gvc="shop",
         alias="a1b2c3d4e5f6g",

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.provisioning.revision_hash import secrets_used, stamp_of
-from reconciler.engines.host.provisioning.spec_builder import Applied, wanted_of
-from reconciler.engines.host.spec import WantedContainer
+from reconciler.engines.host.provisioning.revision_hash import config_hash, secrets_used
+from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
+from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Probe
 from tests.casefiles import cases
@@ -28,7 +28,7 @@ def probe(found: Probe | None) -> dict[str, Any] | None:
     return {"form": form, "port": target.port, "period": found.period_seconds}
 
 
-def container(found: WantedContainer) -> dict[str, Any]:
+def container(found: ContainerSpec) -> dict[str, Any]:
     """A container as cases tell it."""
     plain = {"readiness": probe(found.readiness), "liveness": probe(found.liveness)}
     for name in ("post_start", "pre_stop"):
@@ -40,8 +40,8 @@ def container(found: WantedContainer) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", cases("environment/wanted.yaml"))
 def test_what_shall_run_is_as_the_case_says(case: dict[str, Any]) -> None:
-    applied = Applied(WEB, case.get("at", "here"), body(case["spec"]), 4, "digest", 2)
-    wanted = wanted_of(applied, "stamp", case.get("replicas"))
+    applied = AppliedWorkload(WEB, case.get("at", "here"), body(case["spec"]), 4, "digest", 2)
+    wanted = workload_spec(applied, "stamp", case.get("replicas"))
     assert (wanted.key, wanted.version, wanted.digest, wanted.stamp, wanted.gvc_version) == (
         WEB,
         4,
@@ -76,20 +76,20 @@ def test_secrets_are_found_wherever_they_are_used() -> None:
 def test_a_stamp_changes_with_what_replicas_were_started_with_and_nothing_else() -> None:
     plain, heir = spec_of({}), spec_of({}, {"inheritEnv": True})
     stamps = {
-        "as it is": stamp_of(SECRET_KEY, heir, GVC, {DB: "1", OTHER: "2"}, 0),
-        "another variable": stamp_of(SECRET_KEY, heir, variables({"LEVEL": "debug"}), {DB: "1", OTHER: "2"}, 0),
-        "another value of a secret": stamp_of(SECRET_KEY, heir, GVC, {DB: "1", OTHER: "3"}, 0),
-        "a restart": stamp_of(SECRET_KEY, heir, GVC, {DB: "1", OTHER: "2"}, 1),
-        "nothing inherited": stamp_of(SECRET_KEY, plain, GVC, {DB: "1", OTHER: "2"}, 0),
-        "another key": stamp_of(b"l" * 32, heir, GVC, {DB: "1", OTHER: "2"}, 0),
+        "as it is": config_hash(SECRET_KEY, heir, GVC, {DB: "1", OTHER: "2"}, 0),
+        "another variable": config_hash(SECRET_KEY, heir, variables({"LEVEL": "debug"}), {DB: "1", OTHER: "2"}, 0),
+        "another value of a secret": config_hash(SECRET_KEY, heir, GVC, {DB: "1", OTHER: "3"}, 0),
+        "a restart": config_hash(SECRET_KEY, heir, GVC, {DB: "1", OTHER: "2"}, 1),
+        "nothing inherited": config_hash(SECRET_KEY, plain, GVC, {DB: "1", OTHER: "2"}, 0),
+        "another key": config_hash(b"l" * 32, heir, GVC, {DB: "1", OTHER: "2"}, 0),
     }
     assert len(set(stamps.values())) == len(stamps)
-    assert stamp_of(SECRET_KEY, heir, GVC, {OTHER: "2", DB: "1"}, 0) == stamps["as it is"]
-    assert stamp_of(SECRET_KEY, heir, tuple(reversed(GVC)), {DB: "1", OTHER: "2"}, 0) == stamps["as it is"]
+    assert config_hash(SECRET_KEY, heir, GVC, {OTHER: "2", DB: "1"}, 0) == stamps["as it is"]
+    assert config_hash(SECRET_KEY, heir, tuple(reversed(GVC)), {DB: "1", OTHER: "2"}, 0) == stamps["as it is"]
     scaled = spec_of({"cpu": "500m"}, {"inheritEnv": True}, defaultOptions={"autoscaling": {"minScale": 3}})
-    assert stamp_of(SECRET_KEY, scaled, GVC, {DB: "1", OTHER: "2"}, 0) == stamps["as it is"]
-    assert stamp_of(SECRET_KEY, plain, (), {DB: "1", OTHER: "2"}, 0) == stamps["nothing inherited"]
+    assert config_hash(SECRET_KEY, scaled, GVC, {DB: "1", OTHER: "2"}, 0) == stamps["as it is"]
+    assert config_hash(SECRET_KEY, plain, (), {DB: "1", OTHER: "2"}, 0) == stamps["nothing inherited"]
 
 
 def test_a_stamp_is_the_same_in_another_life() -> None:
-    assert stamp_of(SECRET_KEY, spec_of({"inheritEnv": True}), GVC, {DB: "1"}, 2) == "6f7ddc412a1ce4be"
+    assert config_hash(SECRET_KEY, spec_of({"inheritEnv": True}), GVC, {DB: "1"}, 2) == "6f7ddc412a1ce4be"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engines.host.provisioning.environment import Room, environment
+from reconciler.engines.host.provisioning.environment import ContainerDirs, environment
 from reconciler.engines.host.provisioning.platform_env import namespace_of, provider_and_region
-from reconciler.engines.host.provisioning.variable_expansion import embedded
+from reconciler.engines.host.provisioning.variable_expansion import expand_variables
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from tests.casefiles import cases
@@ -21,10 +21,10 @@ from tests.engines.host.given.kit import around, container_of, manifest, variabl
 CANARY = "correct-horse"
 
 
-def room(ports: dict[int, int] | None = None) -> Room:
+def room(ports: dict[int, int] | None = None) -> ContainerDirs:
     """A room for the replica web-0."""
     given = Path("/given")
-    return Room("web-0", ports or {}, given / "volumes", given / "pool", given / "home", given / "scratch")
+    return ContainerDirs("web-0", ports or {}, given / "volumes", given / "pool", given / "home", given / "scratch")
 
 
 def found(case: dict[str, Any]) -> dict[str, str]:
@@ -126,7 +126,7 @@ def naive(name: str, written: dict[str, str], fixed: dict[str, str], within: fro
 @given(VALUES)
 def test_variables_within_variables_are_what_the_rule_says(written: dict[str, str]) -> None:
     fixed = {"FIXED": "$(A)$$"}
-    result = embedded(written, fixed)
+    result = expand_variables(written, fixed)
     assert list(result) == list(written)
     for name, value in result.items():
         try:
@@ -137,5 +137,5 @@ def test_variables_within_variables_are_what_the_rule_says(written: dict[str, st
 
 def test_long_chains_and_odd_values_take_no_time() -> None:
     chain = {f"V{number}": f"$(V{number + 1})" for number in range(20_000)} | {"V20000": "end"}
-    assert set(embedded(chain, {}).values()) == {"end"}
-    assert embedded({"A": "$(" * 2000, "B": "$(A)" + "$$" * 1000}, {})["B"] == "$(" * 2000 + "$" * 1000
+    assert set(expand_variables(chain, {}).values()) == {"end"}
+    assert expand_variables({"A": "$(" * 2000, "B": "$(A)" + "$$" * 1000}, {})["B"] == "$(" * 2000 + "$" * 1000

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.engines.host.provisioning.files import MEMORY, Files, Given
-from reconciler.engines.host.provisioning.mounts import not_mounted
+from reconciler.engines.host.provisioning.files import MEMORY, ContainerFiles, Files
+from reconciler.engines.host.provisioning.mounts import unsupported_mounts
 from reconciler.engines.host.provisioning.ownership import Owner
-from reconciler.engines.host.runtimes.protocol import Place
+from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from tests.casefiles import cases
@@ -28,7 +28,7 @@ from tests.tools import only_root
 
 CANARY = "correct-horse"
 WEB = Key(Kind.WORKLOAD, "shop", "web")
-PLACE = Place(WEB, "web-1", "main")
+PLACE = ContainerId(WEB, "web-1", "main")
 SECRETS = {"s": {"type": "dictionary", "data": {"user": "shop", "password": CANARY}}}
 AT_S = {"uri": "platform://secret/s", "path": "/s"}
 USER, GROUP = 61234, 61235
@@ -42,9 +42,11 @@ in_memory = pytest.mark.skipif(
 )
 
 
-def give(files: Files, *volumes: dict[str, str], place: Place = PLACE, owner: Owner = OURS, index: int = 1) -> Given:
+def give(
+    files: Files, *volumes: dict[str, str], place: ContainerId = PLACE, owner: Owner = OURS, index: int = 1
+) -> ContainerFiles:
     """What a container with ``volumes`` is given."""
-    return files.give(place, index, container_of({"volumes": list(volumes)}), owner)
+    return files.provide(place, index, container_of({"volumes": list(volumes)}), owner)
 
 
 def on_disk(root: Path, **options: Any) -> Files:
@@ -71,13 +73,13 @@ def test_the_mounts_are_as_the_case_says(tmp_path: Path, case: dict[str, Any]) -
     container = container_of({"volumes": case["volumes"]}, scheme)
     if "error" in case:
         with pytest.raises(EngineError) as caught:
-            files.give(PLACE, 1, container, OURS)
+            files.provide(PLACE, 1, container, OURS)
         assert f"{caught.value.reason} {caught.value}" == case["error"]
         assert not any(tmp_path.iterdir())
         return
-    given = files.give(PLACE, 1, container, OURS)
+    given = files.provide(PLACE, 1, container, OURS)
     assert sorted(tree(given.volumes)) == sorted(case["tree"])
-    assert list(not_mounted(container)) == case.get("lacking", [])
+    assert list(unsupported_mounts(container)) == case.get("lacking", [])
     assert [(given.volumes / mount.path.lstrip("/")).resolve() for mount in given.mounts] == [
         mount.source.resolve() for mount in given.mounts
     ]
@@ -88,7 +90,7 @@ def test_the_mounts_are_as_the_case_says(tmp_path: Path, case: dict[str, Any]) -
 
 def test_each_container_has_a_home_of_its_own_that_begins_empty_at_each_start(tmp_path: Path) -> None:
     files = on_disk(tmp_path)
-    main, side = give(files), give(files, place=Place(WEB, "web-1", "side"))
+    main, side = give(files), give(files, place=ContainerId(WEB, "web-1", "side"))
     assert len({main.home, main.scratch, side.home, side.scratch}) == 4
     (main.home / "left").write_text("x")
     (side.home / "kept").write_text("x")
@@ -100,11 +102,11 @@ def test_containers_of_a_replica_share_scratch_by_address_and_path(tmp_path: Pat
     files = on_disk(tmp_path)
     first = give(files, {"uri": "scratch://a", "path": "/a"})
     (first.volumes / "a" / "file").write_text("x")
-    side = Place(WEB, "web-1", "side")
+    side = ContainerId(WEB, "web-1", "side")
     other = give(files, {"uri": "scratch://a", "path": "/a"}, {"uri": "scratch://a", "path": "/b"},
                  {"uri": "scratch://b", "path": "/c"}, place=side)  # fmt: skip
     assert [[each.name for each in (other.volumes / name).iterdir()] for name in "abc"] == [["file"], [], []]
-    stranger = give(files, {"uri": "scratch://a", "path": "/a"}, place=Place(WEB, "web-2", "main"))
+    stranger = give(files, {"uri": "scratch://a", "path": "/a"}, place=ContainerId(WEB, "web-2", "main"))
     assert list((stranger.volumes / "a").iterdir()) == []
 
 
@@ -146,7 +148,9 @@ def holding(folder: Path, text: str) -> list[Path]:
 def test_secrets_lie_in_memory_and_go_with_their_replica(tmp_path: Path) -> None:
     files = Files(tmp_path, vault(SECRETS))
     try:
-        sources = [give(files, AT_S, place=Place(WEB, name, "main")).mounts[0].source for name in ("web-1", "web-2")]
+        sources = [
+            give(files, AT_S, place=ContainerId(WEB, name, "main")).mounts[0].source for name in ("web-1", "web-2")
+        ]
         assert all(source.is_relative_to(MEMORY) for source in sources)
         assert not [path for path in holding(tmp_path, CANARY) if not path.resolve().is_relative_to(MEMORY)]
         base = MEMORY / sources[0].relative_to(MEMORY).parts[0]
@@ -191,7 +195,7 @@ def test_clearing_removes_all_but_volumes_however_often(tmp_path: Path) -> None:
 def test_sweeping_leaves_what_replicas_have(tmp_path: Path) -> None:
     files = on_disk(tmp_path)
     for name in ("web-1", "web-2", "web-3"):
-        give(files, AT_S, {"uri": "scratch://a", "path": "/a"}, place=Place(WEB, name, "main"))
+        give(files, AT_S, {"uri": "scratch://a", "path": "/a"}, place=ContainerId(WEB, name, "main"))
     files.sweep({(WEB, "web-2"), (Key(Kind.WORKLOAD, "ops", "web"), "web-1")})
     left = {path.name for folder in ("secrets", "scratch") for path in (tmp_path / folder / "shop" / "web").iterdir()}
     assert left == {"web-2"}
@@ -204,7 +208,7 @@ def test_replicas_may_come_and_go_in_two_threads() -> None:
 
         def come_and_go(name: str) -> None:
             for _ in range(150):
-                give(files, AT_S, place=Place(WEB, name, "main"))
+                give(files, AT_S, place=ContainerId(WEB, name, "main"))
                 files.clear(WEB, name)
 
         usual = sys.getswitchinterval()
@@ -221,7 +225,7 @@ def test_names_that_lead_elsewhere_make_nothing(tmp_path: Path) -> None:
     files = on_disk(tmp_path / "root")
     for name in ("..", "", "a/b", "../../x"):
         with pytest.raises(EngineError, match="is not the name of a file"):
-            give(files, AT_S, place=Place(WEB, name, "main"))
+            give(files, AT_S, place=ContainerId(WEB, name, "main"))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.engines.host.logs.collector import BUDGET, Collected, Collector
-from reconciler.engines.host.logs.hole_punch import Free, punched
-from reconciler.engines.host.logs.search import ALWAYS, Line, Search, Span, pick
+from reconciler.engines.host.logs.hole_punch import FreeRange, punch_hole
+from reconciler.engines.host.logs.search import ALWAYS, Line, Search, Span, select
 from reconciler.engines.host.logs.segments import roots
-from reconciler.engines.host.runtimes.protocol import Place
+from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.logql.query import parse
 from reconciler.model.key import Key
 from tests.fakeclock import FakeClock
@@ -26,14 +26,14 @@ class SetClock(FakeClock):
         self._start += seconds
 
 
-def place(workload: str = "web", replica: str = "", container: str = "main", gvc: str = "shop") -> Place:
-    return Place(Key.parse(f"workload/{gvc}/{workload}"), replica or f"{workload}-1", container)
+def place(workload: str = "web", replica: str = "", container: str = "main", gvc: str = "shop") -> ContainerId:
+    return ContainerId(Key.parse(f"workload/{gvc}/{workload}"), replica or f"{workload}-1", container)
 
 
 class Location:
     """Containers that write, a collector, and searches. ``free`` as of Collector."""
 
-    def __init__(self, path: Path, budget: int = BUDGET, free: Free = punched) -> None:
+    def __init__(self, path: Path, budget: int = BUDGET, free: FreeRange = punch_hole) -> None:
         self.state = path / "state"
         self.root = self.state / "host" / "here" / "logs"
         self.outputs = path / "outputs"
@@ -48,19 +48,19 @@ class Location:
         self.collector = Collector(self.root, "here", self.clock, self.budget, self.free)
         for output in sorted(self.outputs.iterdir()):
             gvc, workload, replica, container = output.name.split("+")
-            self.collector.follow(place(workload, replica, container, gvc), output)
+            self.collector.watch(place(workload, replica, container, gvc), output)
         return self.collector
 
-    def output(self, at: Place) -> Path:
+    def output(self, at: ContainerId) -> Path:
         """What the container appends to."""
         return self.outputs / "+".join((at.key.gvc, at.key.name, at.replica, at.container))
 
-    def write(self, text: bytes | str, at: Place | None = None) -> Path:
+    def write(self, text: bytes | str, at: ContainerId | None = None) -> Path:
         """Append ``text``, and follow it from now on; returns the file."""
         there = self.output(at or place())
         with there.open("ab") as file:
             file.write(text.encode() if isinstance(text, str) else text)
-        self.collector.follow(at or place(), there)
+        self.collector.watch(at or place(), there)
         return there
 
     def collect(self) -> Collected:
@@ -73,7 +73,7 @@ class Location:
 
         return asyncio.run(looks())
 
-    def forget(self, at: Place) -> Collected:
+    def forget(self, at: ContainerId) -> Collected:
         """Follow it no longer."""
         return asyncio.run(self.collector.forget(at))
 
@@ -81,7 +81,7 @@ class Location:
         """Let time pass."""
         asyncio.run(self.clock.advance(seconds))
 
-    def taken(self, text: bytes | str, at: Place | None = None) -> None:
+    def taken(self, text: bytes | str, at: ContainerId | None = None) -> None:
         """Write ``text`` and have it collected."""
         self.write(text, at)
         assert self.collect().trouble == ""
@@ -89,7 +89,7 @@ class Location:
     def search(self, query: str = EVERYTHING) -> Search:
         """What ``reconciler logs`` looks through."""
         parsed = parse(query)
-        return Search(partial(roots, self.state), parsed.selects, partial(pick, parsed))
+        return Search(partial(roots, self.state), parsed.selects, partial(select, parsed))
 
     def found(self, query: str = EVERYTHING, limit: int = 1_000_000, span: Span = ALWAYS) -> list[Line]:
         """The newest lines."""
@@ -99,7 +99,7 @@ class Location:
         """Their text."""
         return texts(self.found(query, limit))
 
-    def segments(self, at: Place | None = None) -> list[Path]:
+    def segments(self, at: ContainerId | None = None) -> list[Path]:
         """Files of one stream, oldest first."""
         at = at or place()
         directory = self.root / at.key.gvc / at.key.name / at.replica / at.container

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.logs import collector, tail, writer
-from reconciler.engines.host.logs.hole_punch import punched
+from reconciler.engines.host.logs.hole_punch import punch_hole
 from tests.engines.host.logs.kit import Location, place
 from tests.fakeclock import START
 
@@ -98,7 +98,7 @@ def test_a_very_long_line_comes_in_parts(location: Location, length: int) -> Non
 def test_what_is_stored_is_freed_and_the_file_goes_on(location: Location) -> None:
     there = location.write("x" * 999 + "\n")
     with there.open("r+b") as file:
-        if not punched(file.fileno(), 0, 1):
+        if not punch_hole(file.fileno(), 0, 1):
             pytest.skip("this file system frees no parts of files")
     for number in range(3):
         location.taken(f"{number:0999}\n" * 1000)

@@ -46,7 +46,7 @@ from tests.engines.host.logs.kit import place
 output.FREED_AT = 20_000
 async def work():
     collector = Collector(Path(sys.argv[1]), "here", SystemClock())
-    collector.follow(place(), Path(sys.argv[2]))
+    collector.watch(place(), Path(sys.argv[2]))
     while True:
         if (await collector.collect()).read:
             print("took", flush=True)

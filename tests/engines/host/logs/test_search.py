@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.engines.host.logs.blocks import Block, all_in, block, packed, unpacked
-from reconciler.engines.host.logs.search import Search, Span, pick
+from reconciler.engines.host.logs.search import Search, Span, select
 from reconciler.engines.host.logs.segments import roots
 from reconciler.logql.query import parse
 from tests.engines.host.logs.kit import EVERYTHING, Location, place, texts
@@ -130,7 +130,7 @@ def test_locations_are_merged_and_told_apart(location: Location) -> None:
 
 
 def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
-    search = Search(partial(roots, tmp_path / "nowhere"), lambda labels: True, partial(pick, parse(EVERYTHING)))
+    search = Search(partial(roots, tmp_path / "nowhere"), lambda labels: True, partial(select, parse(EVERYTHING)))
     assert search.newest(10) == []
     assert search.more() == []
 

@@ -22,28 +22,28 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.probes.checks import Answer, Asked, ask
+from reconciler.engines.host.probes.checks import ProbeResult, ProbeTarget, run_probe
 from reconciler.engines.host.probes.grpc import serving_status
-from reconciler.engines.host.probes.http import NoAnswer
+from reconciler.engines.host.probes.http import ProbeError
 from reconciler.engines.host.probes.prober import Prober
-from reconciler.engines.host.probes.state import Kind as ProbeKind
+from reconciler.engines.host.probes.state import ProbeKind
 from reconciler.engines.host.replica import Container
-from reconciler.engines.host.runtimes.protocol import Executed, Place
-from reconciler.engines.host.spec import WantedContainer
+from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
+from reconciler.engines.host.spec import ContainerSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Probe
 from tests.casefiles import cases
 from tests.engines.host.probing.servers import certificate, closed_port, health_server, site, speaker
 
-PLACE = Place(Key(Kind.WORKLOAD, "shop", "web"), "web-1", "main")
+PLACE = ContainerId(Key(Kind.WORKLOAD, "shop", "web"), "web-1", "main")
 DECLARED = 8080
 
 
 class Shell:
     """Runs programs on this host, as a runtime does within a container."""
 
-    async def exec(self, place: Place, argv: Sequence[str], timeout: float) -> Executed:
+    async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """As Runtime.exec."""
         assert place == PLACE
         try:
@@ -55,24 +55,24 @@ class Shell:
         except TimeoutError:
             child.kill()
             await child.wait()
-            return Executed(137, "", timed_out=True)
-        return Executed(child.returncode or 0, output.decode())
+            return ExecResult(137, "", timed_out=True)
+        return ExecResult(child.returncode or 0, output.decode())
 
 
-def asked_of(port: int, *further: int) -> Asked:
+def asked_of(port: int, *further: int) -> ProbeTarget:
     """A container whose first declared port is really ``port``."""
     ports = {DECLARED + number: each for number, each in enumerate((port, *further))}
-    return Asked(PLACE, WantedContainer("main", ports=tuple(ports)), ports)
+    return ProbeTarget(PLACE, ContainerSpec("main", ports=tuple(ports)), ports)
 
 
-def answer(form: dict[str, Any], port: int, *further: int, **tunables: int) -> Answer:
+def answer(form: dict[str, Any], port: int, *further: int, **tunables: int) -> ProbeResult:
     """What a probe in the form of a manifest makes of a replica with these ports."""
     probe = msgspec.convert({**form, **tunables}, Probe)
 
-    async def scenario() -> Answer:
+    async def scenario() -> ProbeResult:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            answered = await ask(Shell(), asked_of(port, *further), probe)
+            answered = await run_probe(Shell(), asked_of(port, *further), probe)
             await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return answered
@@ -85,7 +85,7 @@ def test_http_is_well_where_the_status_says_so(case: dict[str, Any]) -> None:
     sends = case["sends"].encode() + b"x" * case.get("padding", 0)
     with speaker(sends, case.get("open", False)) as port:
         message = case.get("message", "")
-        assert answer({"httpGet": {"path": "/healthz"}}, port) == Answer(not message, message)
+        assert answer({"httpGet": {"path": "/healthz"}}, port) == ProbeResult(not message, message)
 
 
 @pytest.fixture
@@ -97,50 +97,52 @@ def web() -> Iterator[ThreadingHTTPServer]:
 def test_http_asks_as_the_manifest_says(web: ThreadingHTTPServer) -> None:
     headers = [{"name": "Host", "value": "shop.example.com"}, {"name": "x-token", "value": "ä b"}]
     form = {"httpGet": {"path": "/200/a b?c=d e&f=%20#part", "port": DECLARED, "httpHeaders": headers}}
-    assert answer(form, web.server_port) == Answer(True)
+    assert answer(form, web.server_port) == ProbeResult(True)
     ((path, seen),) = web.seen  # type: ignore[attr-defined]
     assert path == "/200/a%20b?c=d%20e&f=%20"
     assert seen.get_all("Host") == ["shop.example.com"]
     assert seen["X-Token"].encode("latin-1").decode() == "ä b"
     assert seen["Connection"] == "close"
-    assert answer({"httpGet": {}}, web.server_port) == Answer(True)
+    assert answer({"httpGet": {}}, web.server_port) == ProbeResult(True)
     path, seen = web.seen[1]  # type: ignore[attr-defined]
     assert (path, seen["Host"], seen["User-Agent"]) == ("/", f"127.0.0.1:{web.server_port}", "reconciler-probe")
 
 
 def test_a_header_with_a_line_break_is_not_sent(web: ThreadingHTTPServer) -> None:
     form = {"httpGet": {"httpHeaders": [{"name": "a", "value": "b\r\nc: d"}]}}
-    assert answer(form, web.server_port) == Answer(False, "a header that cannot be sent")
+    assert answer(form, web.server_port) == ProbeResult(False, "a header that cannot be sent")
     assert web.seen == []  # type: ignore[attr-defined]
 
 
 def test_redirects_within_the_replica_are_followed(web: ThreadingHTTPServer) -> None:
     with site() as other:
         second = f"/to/http://127.0.0.1:{other.server_port}/503"
-        assert answer({"httpGet": {"path": "/to//500"}}, web.server_port) == Answer(False, "HTTP 500")
-        assert answer({"httpGet": {"path": second}}, web.server_port, other.server_port) == Answer(False, "HTTP 503")
-        assert answer({"httpGet": {"path": second}}, web.server_port) == Answer(True), "the port of someone else"
+        assert answer({"httpGet": {"path": "/to//500"}}, web.server_port) == ProbeResult(False, "HTTP 500")
+        assert answer({"httpGet": {"path": second}}, web.server_port, other.server_port) == ProbeResult(
+            False, "HTTP 503"
+        )
+        assert answer({"httpGet": {"path": second}}, web.server_port) == ProbeResult(True), "the port of someone else"
         assert len(other.seen) == 1  # type: ignore[attr-defined]
 
 
 def test_redirects_in_a_circle_end(web: ThreadingHTTPServer) -> None:
     with speaker(b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n") as port:
-        assert answer({"httpGet": {}}, port) == Answer(False, "more than 10 redirects")
+        assert answer({"httpGet": {}}, port) == ProbeResult(False, "more than 10 redirects")
 
 
 def test_https_takes_any_certificate(tmp_path: Path) -> None:
     with site(certificate(tmp_path)) as server:
         form = {"httpGet": {"path": "/200", "scheme": "HTTPS"}}
-        assert answer(form, server.server_port, timeoutSeconds=30) == Answer(True)
+        assert answer(form, server.server_port, timeoutSeconds=30) == ProbeResult(True)
         named = {"httpGet": {"scheme": "HTTPS", "httpHeaders": [{"name": "Host", "value": "shop.example.com:443"}]}}
-        assert answer(named, server.server_port, timeoutSeconds=30) == Answer(True)
+        assert answer(named, server.server_port, timeoutSeconds=30) == ProbeResult(True)
 
 
 @pytest.mark.parametrize("name", ["[::1]", ".example.com", "ä.example.com", "a" * 70])
 def test_https_takes_any_host_header(name: str, tmp_path: Path) -> None:
     with site(certificate(tmp_path)) as server:
         form = {"httpGet": {"scheme": "HTTPS", "httpHeaders": [{"name": "Host", "value": name}]}}
-        assert answer(form, server.server_port, timeoutSeconds=30) == Answer(True)
+        assert answer(form, server.server_port, timeoutSeconds=30) == ProbeResult(True)
 
 
 def test_https_says_where_there_is_no_tls(web: ThreadingHTTPServer) -> None:
@@ -151,24 +153,24 @@ def test_https_says_where_there_is_no_tls(web: ThreadingHTTPServer) -> None:
 
 @pytest.mark.parametrize("form", [{"httpGet": {}}, {"tcpSocket": {}}, {"grpc": {}}], ids=lambda form: next(iter(form)))
 def test_a_port_that_nobody_listens_at_refuses(form: dict[str, Any]) -> None:
-    assert answer(form, closed_port(), timeoutSeconds=30) == Answer(False, "connection refused")
+    assert answer(form, closed_port(), timeoutSeconds=30) == ProbeResult(False, "connection refused")
 
 
 def test_tcp_is_well_where_someone_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        assert answer({"tcpSocket": {"port": DECLARED}}, listener.getsockname()[1]) == Answer(True)
+        assert answer({"tcpSocket": {"port": DECLARED}}, listener.getsockname()[1]) == ProbeResult(True)
 
 
 def test_a_port_that_is_not_declared_is_asked_itself() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        assert answer({"tcpSocket": {"port": port}}, closed_port()) == Answer(True)
+        assert answer({"tcpSocket": {"port": port}}, closed_port()) == ProbeResult(True)
 
 
 def test_a_container_without_ports_has_none_to_ask() -> None:
-    asked = Asked(PLACE, WantedContainer("main"), {})
+    asked = ProbeTarget(PLACE, ContainerSpec("main"), {})
     probe = msgspec.convert({"tcpSocket": {}}, Probe)
-    assert asyncio.run(ask(Shell(), asked, probe)) == Answer(False, "no port to ask")
+    assert asyncio.run(run_probe(Shell(), asked, probe)) == ProbeResult(False, "no port to ask")
 
 
 HEALTH = HealthCheckResponse.ServingStatus.Value
@@ -185,7 +187,7 @@ HEALTH = HealthCheckResponse.ServingStatus.Value
 )
 def test_grpc_is_well_where_the_server_serves(status: Any, message: str) -> None:
     with health_server(status) as port:
-        assert answer({"grpc": {}}, port, timeoutSeconds=30) == Answer(not message, message)
+        assert answer({"grpc": {}}, port, timeoutSeconds=30) == ProbeResult(not message, message)
 
 
 @pytest.mark.parametrize(
@@ -201,12 +203,12 @@ def test_grpc_is_well_where_the_server_serves(status: Any, message: str) -> None
 )  # fmt: skip
 def test_grpc_says_where_there_is_none(sends: bytes, message: str) -> None:
     with speaker(sends) as port:
-        assert answer({"grpc": {}}, port, timeoutSeconds=30) == Answer(False, message)
+        assert answer({"grpc": {}}, port, timeoutSeconds=30) == ProbeResult(False, message)
 
 
 def test_grpc_waits_no_longer_than_it_may() -> None:
     with speaker(b"", keeps_open=True) as port:
-        assert answer({"grpc": {}}, port) == Answer(False, "no answer in 1 s")
+        assert answer({"grpc": {}}, port) == ProbeResult(False, "no answer in 1 s")
 
 
 @given(st.integers(0, 3))
@@ -220,7 +222,7 @@ def test_an_answer_of_grpc_is_read_as_it_was_written(status: Any) -> None:
 @example(b"\x08\x00\x08\x01")
 @example(b"\x12\x01a\x08\x01\x1d\x00\x00\x00\x00")
 def test_an_answer_of_grpc_is_well_only_where_its_own_library_says_so(message: bytes) -> None:
-    with suppress(NoAnswer):
+    with suppress(ProbeError):
         if serving_status(b"\x00" + len(message).to_bytes(4, "big") + message) == HEALTH("SERVING"):
             with suppress(DecodeError):
                 assert HealthCheckResponse.FromString(message).status == HEALTH("SERVING")
@@ -231,7 +233,7 @@ def test_an_answer_of_grpc_is_well_only_where_its_own_library_says_so(message: b
 @example(b"\x01\x00\x00\x00\x00")
 def test_an_answer_of_grpc_that_is_not_one_whole_message_is_none(body: bytes) -> None:
     assume(body[:5] != b"\x00" + max(len(body) - 5, 0).to_bytes(4, "big"))
-    with pytest.raises(NoAnswer, match="no gRPC answer"):
+    with pytest.raises(ProbeError, match="no gRPC answer"):
         serving_status(body)
 
 
@@ -245,36 +247,36 @@ def test_an_answer_of_grpc_that_is_not_one_whole_message_is_none(body: bytes) ->
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
 def test_a_program_is_well_where_it_ends_with_0(command: list[str], message: str) -> None:
-    assert answer({"exec": {"command": command}}, 1) == Answer(not message, message)
+    assert answer({"exec": {"command": command}}, 1) == ProbeResult(not message, message)
 
 
 def test_a_runtime_that_cannot_ask_says_nothing_about_the_container() -> None:
-    assert answer({"exec": {"command": ["no-such-program"]}}, 1) == Answer(None, "not asked: ExecFailed")
+    assert answer({"exec": {"command": ["no-such-program"]}}, 1) == ProbeResult(None, "not asked: ExecFailed")
 
 
 def test_a_host_without_files_left_says_nothing_about_the_container() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    async def scenario(port: int) -> list[Answer]:
+    async def scenario(port: int) -> list[ProbeResult]:
         forms = [msgspec.convert(form, Probe) for form in ({"httpGet": {}}, {"tcpSocket": {}}, {"grpc": {}})]
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
         try:
-            return [await ask(Shell(), asked_of(port), form) for form in forms]
+            return [await run_probe(Shell(), asked_of(port), form) for form in forms]
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         answers = asyncio.run(scenario(listener.getsockname()[1]))
-    assert answers == [Answer(None, "too many open files")] * 3
+    assert answers == [ProbeResult(None, "too many open files")] * 3
 
 
 def test_a_daemon_that_was_held_up_says_nothing_about_the_container() -> None:
-    async def scenario(port: int) -> Answer:
+    async def scenario(port: int) -> ProbeResult:
         asyncio.get_running_loop().call_later(0.1, time.sleep, 1.8)
-        return await ask(Shell(), asked_of(port), msgspec.convert({"httpGet": {}}, Probe))
+        return await run_probe(Shell(), asked_of(port), msgspec.convert({"httpGet": {}}, Probe))
 
     with speaker(b"", keeps_open=True) as port:
-        assert asyncio.run(scenario(port)) == Answer(None, "this host was too busy to ask")
+        assert asyncio.run(scenario(port)) == ProbeResult(None, "this host was too busy to ask")
 
 
 def test_no_look_leaves_a_file_open() -> None:
@@ -283,7 +285,7 @@ def test_no_look_leaves_a_file_open() -> None:
     async def looks() -> int:
         with health_server(HEALTH("SERVING")) as grpc, speaker(b"", keeps_open=True) as silent, site() as web:
             ports = (grpc, silent, web.server_port, closed_port())
-            await asyncio.gather(*(ask(Shell(), asked_of(port), form) for port in ports for form in forms * 3))
+            await asyncio.gather(*(run_probe(Shell(), asked_of(port), form) for port in ports for form in forms * 3))
         return len(os.listdir("/proc/self/fd"))
 
     async def scenario() -> None:
@@ -294,14 +296,14 @@ def test_no_look_leaves_a_file_open() -> None:
 
 
 def test_a_prober_finds_a_server_soon_after_it_listens_and_tells_when_it_is_gone() -> None:
-    told: asyncio.Queue[tuple[Place, ProbeKind, bool, str]] = asyncio.Queue()
+    told: asyncio.Queue[tuple[ContainerId, ProbeKind, bool, str]] = asyncio.Queue()
     probe = msgspec.convert({"httpGet": {}, "periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 1}, Probe)
 
     async def scenario() -> None:
         clock = SystemClock()
         prober = Prober(Shell(), clock, lambda *news: told.put_nowait(news))
         with site() as server:
-            container = WantedContainer("main", ports=(DECLARED,), readiness=probe, liveness=probe)
+            container = ContainerSpec("main", ports=(DECLARED,), readiness=probe, liveness=probe)
             seen = Container("main", started=clock.monotonic())
             prober.watch(PLACE, container, {DECLARED: server.server_port}, seen)
             async with asyncio.timeout(30):

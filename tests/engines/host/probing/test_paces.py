@@ -13,17 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engines.host.probes.prober import Prober
-from reconciler.engines.host.probes.state import Kind, after, initial, next_due
+from reconciler.engines.host.probes.state import ProbeKind, after, initial, next_due
 from reconciler.engines.host.replica import Container
-from reconciler.engines.host.runtimes.protocol import Executed, Place
-from reconciler.engines.host.spec import WantedContainer
+from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
+from reconciler.engines.host.spec import ContainerSpec
 from reconciler.errors import EngineError
 from reconciler.model import key
 from reconciler.model.kinds.workload import Command, Probe
 from tests.casefiles import cases
 from tests.fakeclock import FakeClock
 
-PLACE = Place(key.Key(key.Kind.WORKLOAD, "shop", "web"), "web-1", "main")
+PLACE = ContainerId(key.Key(key.Kind.WORKLOAD, "shop", "web"), "web-1", "main")
 HALF = 0.5
 
 
@@ -41,7 +41,7 @@ def answering(case: dict[str, Any]) -> Callable[[float], bool | None]:
 @pytest.mark.parametrize("case", cases("probes/paces.yaml"))
 def test_a_probe_asks_when_it_should_and_says_what_it_should(case: dict[str, Any]) -> None:
     probe, well = probe_of(case), answering(case)
-    state = initial(Kind(case["kind"]), case.get("ready", False))
+    state = initial(ProbeKind(case["kind"]), case.get("ready", False))
     now, asked, told = float(case.get("from", 0)), [], []
     while (now := max(next_due(probe, state, 0.0, now, HALF), now)) <= case["until"]:
         asked.append(now)
@@ -62,14 +62,14 @@ class Scripted:
         self.well = well
         self.asked: list[float] = []
 
-    async def exec(self, place: Place, argv: Sequence[str], timeout: float) -> Executed:
+    async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """As Runtime.exec."""
         assert (place, tuple(argv), timeout) == (PLACE, ("check",), 1)
         self.asked.append(self.clock.monotonic())
         well = self.well(self.clock.monotonic())
         if well is None:
             raise EngineError("A secret.", reason="ExecFailed")
-        return Executed(0 if well else 1, "a password")
+        return ExecResult(0 if well else 1, "a password")
 
 
 class Listener:
@@ -79,7 +79,7 @@ class Listener:
         self.clock = clock
         self.told: list[list[object]] = []
 
-    def tell(self, place: Place, kind: Kind, ok: bool, message: str) -> None:
+    def tell(self, place: ContainerId, kind: ProbeKind, ok: bool, message: str) -> None:
         """As Tell."""
         assert place == PLACE
         assert message in ([""] if ok else ["exit code 1", "not asked: ExecFailed"])
@@ -95,7 +95,7 @@ def test_a_prober_does_what_the_pure_functions_say(case: dict[str, Any]) -> None
         clock = FakeClock()
         runtime, listener = Scripted(clock, answering(case)), Listener(clock)
         prober = Prober(runtime, clock, listener.tell)
-        prober.watch(PLACE, WantedContainer("main", **{case["kind"]: probe_of(case)}), {}, Container("main"))
+        prober.watch(PLACE, ContainerSpec("main", **{case["kind"]: probe_of(case)}), {}, Container("main"))
         await clock.advance(case["until"])
         assert runtime.asked == pytest.approx(case["asked"])
         assert listener.told == [[pytest.approx(at), case["kind"], verdict] for at, verdict in case["told"]]
@@ -111,7 +111,7 @@ def watching(
     clock = FakeClock()
     runtime, listener = Scripted(clock, well), Listener(clock)
     prober = Prober(runtime, clock, listener.tell)
-    prober.watch(PLACE, WantedContainer("main", readiness=probe, liveness=probe), {}, seen)
+    prober.watch(PLACE, ContainerSpec("main", readiness=probe, liveness=probe), {}, seen)
     return clock, runtime, listener, prober
 
 
@@ -153,7 +153,7 @@ def test_a_container_that_starts_again_is_watched_from_its_start() -> None:
         clock, runtime, listener, prober = watching(lambda now: now < 95, Container("main"), CHECK)
         await clock.advance(95)
         runtime.asked.clear()
-        prober.watch(PLACE, WantedContainer("main", liveness=CHECK), {}, Container("main", started=95.0))
+        prober.watch(PLACE, ContainerSpec("main", liveness=CHECK), {}, Container("main", started=95.0))
         await clock.advance(30)
         assert runtime.asked == pytest.approx([95, 105])
         assert listener.told == [[0, "readiness", True], [pytest.approx(105), "liveness", False]]
@@ -179,9 +179,9 @@ PROBES = st.builds(
 )  # fmt: skip
 
 
-@given(PROBES, st.sampled_from(Kind), st.booleans(), st.lists(st.booleans(), max_size=60), st.floats(0, 1))
+@given(PROBES, st.sampled_from(ProbeKind), st.booleans(), st.lists(st.booleans(), max_size=60), st.floats(0, 1))
 def test_verdicts_rest_on_as_many_answers_as_are_asked_for(
-    probe: Probe, kind: Kind, good: bool, answers: list[bool], spread: float
+    probe: Probe, kind: ProbeKind, good: bool, answers: list[bool], spread: float
 ) -> None:
     state = initial(kind, good)
     now, before, failed = 0.0, state, []

@@ -16,7 +16,7 @@ import pytest
 from reconciler.clock import SystemClock
 from reconciler.engines.host.runtimes.process import cgroup_tree
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
-from reconciler.engines.host.runtimes.protocol import Launch, Place, Running
+from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
 from reconciler.model.key import Key, Kind
 from tests.tools import only_root
 
@@ -34,18 +34,20 @@ both_ways = pytest.mark.parametrize(
 )
 
 
-def place(replica: str = "r", container: str = "main") -> Place:
+def place(replica: str = "r", container: str = "main") -> ContainerId:
     """A container of the workload of these tests."""
-    return Place(KEY, replica, container)
+    return ContainerId(KEY, replica, container)
 
 
-def launch(command: str, *args: str, of: Place | None = None, env: dict[str, str] | None = None) -> Launch:
+def launch(
+    command: str, *args: str, of: ContainerId | None = None, env: dict[str, str] | None = None
+) -> ContainerStart:
     """A start of a program, in the plainest way."""
     variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", **(env or {})}
-    return Launch(of or place(), 1, "stamp", -1, command, args, variables)
+    return ContainerStart(of or place(), 1, "stamp", -1, command, args, variables)
 
 
-def shell(script: str, of: Place | None = None, **more: Any) -> Launch:
+def shell(script: str, of: ContainerId | None = None, **more: Any) -> ContainerStart:
     """A start of a shell that runs ``script``; ``more`` are fields of Launch."""
     return msgspec.structs.replace(launch("sh", "-c", script, of=of), **more)
 
@@ -56,30 +58,30 @@ class Host:
     def __init__(self, root: Path, *, limited: bool = True) -> None:
         self.root = root
         self.runtime = ProcessRuntime(root, "here", SystemClock(), limited=limited)
-        self.ended: list[Place] = []
+        self.ended: list[ContainerId] = []
 
-    async def running(self, of: Place | None = None) -> Running:
+    async def running(self, of: ContainerId | None = None) -> RunningContainer:
         """What the runtime says about a container."""
         return next(each for each in await self.runtime.list() if each.place == (of or place()))
 
-    async def over(self, of: Place | None = None) -> Running:
+    async def over(self, of: ContainerId | None = None) -> RunningContainer:
         """What it says once the container has ended."""
         await until(lambda: (of or place()) in self.ended, f"the end of {of or place()}")
         found = await self.running(of)
         assert not found.alive
         return found
 
-    def output(self, of: Place | None = None) -> str:
+    def output(self, of: ContainerId | None = None) -> str:
         """What the container has written so far."""
         path = self.runtime.output(of or place())
         return path.read_text() if path.exists() else ""
 
-    async def wrote(self, text: str, of: Place | None = None) -> str:
+    async def wrote(self, text: str, of: ContainerId | None = None) -> str:
         """All that it has written, once ``text`` is in it."""
         await until(lambda: text in self.output(of), f"{text!r} in the output {self.output(of)!r}")
         return self.output(of)
 
-    async def number(self, of: Place | None = None) -> int:
+    async def number(self, of: ContainerId | None = None) -> int:
         """The number that the container has written first, in a line of its own."""
         await until(lambda: "\n" in self.output(of), "a line of output")
         return int(self.output(of).splitlines()[0])

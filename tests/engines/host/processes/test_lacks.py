@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.runtimes.process.limitations import lacks
-from reconciler.engines.host.spec import Type, Wanted, WantedContainer
+from reconciler.engines.host.runtimes.process.limitations import limitations
+from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.kinds.workload import Autoscaling, Options
 from tests.engines.host.processes.kit import KEY
 
-PLAIN = Wanted(KEY, Type.STANDARD, 1, "digest", "stamp", 1, (WantedContainer("main"),), Options())
-WEB = WantedContainer("web", image="nginx:1", ports=(80,), mounts=("/data", "/cache"))
-SIDE = WantedContainer("side", image="//image/side:2")
+PLAIN = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "stamp", 1, (ContainerSpec("main"),), Options())
+WEB = ContainerSpec("web", image="nginx:1", ports=(80,), mounts=("/data", "/cache"))
+SIDE = ContainerSpec("side", image="//image/side:2")
 
 
 @pytest.mark.parametrize(
@@ -35,19 +35,19 @@ SIDE = WantedContainer("side", image="//image/side:2")
     ],
 )
 def test_only_what_is_asked_for_is_lacking_in_a_fixed_order(asked: dict[str, Any], words: list[str]) -> None:
-    found = list(lacks(msgspec.structs.replace(PLAIN, **asked), limited=True, root=True))
+    found = list(limitations(msgspec.structs.replace(PLAIN, **asked), limited=True, root=True))
     assert len(found) == len(words)
     assert all(word in sentence for word, sentence in zip(words, found, strict=True))
 
 
 def test_limits_lack_where_no_groups_can_be_made() -> None:
-    assert ["limits of CPU and memory" in each for each in lacks(PLAIN, limited=False, root=True)] == [True]
+    assert ["limits of CPU and memory" in each for each in limitations(PLAIN, limited=False, root=True)] == [True]
 
 
 def test_only_root_changes_users() -> None:
-    found = list(lacks(msgspec.structs.replace(PLAIN, user=4, group=5), limited=True, root=False))
+    found = list(limitations(msgspec.structs.replace(PLAIN, user=4, group=5), limited=True, root=False))
     assert ["user 4" in found[0], "group 5" in found[1]] == [True, True]
 
 
 def test_root_changes_users() -> None:
-    assert list(lacks(msgspec.structs.replace(PLAIN, user=4, group=5), limited=True, root=True)) == []
+    assert list(limitations(msgspec.structs.replace(PLAIN, user=4, group=5), limited=True, root=True)) == []

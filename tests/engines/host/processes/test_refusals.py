@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.runtimes.process.cgroup_tree import name_for
-from reconciler.engines.host.runtimes.protocol import Launch
+from reconciler.engines.host.runtimes.protocol import ContainerStart
 from reconciler.errors import EngineError
 from tests.engines.host.processes.kit import as_root, launch, marked, opened, place, shell
 
 SECRET = {"PASSWORD": "hunter2"}
 
 
-def refused(root: Path, asked: Launch) -> EngineError:
+def refused(root: Path, asked: ContainerStart) -> EngineError:
     """How the runtime refuses to start; nothing runs after it, and the next start is fine."""
 
     async def story() -> EngineError:

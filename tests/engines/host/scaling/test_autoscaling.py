@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from reconciler.engines.host.autoscaling.decide import (
     SETTLING,
-    Reading,
+    MetricReading,
     ScaleState,
     averaged_over,
     begun,
     interval,
+    next_scale,
     recommend,
-    scaled,
-    weighed,
+    weighted,
 )
-from reconciler.engines.host.spec import Type, Wanted, WantedContainer
+from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Autoscaling, Options
 from tests.casefiles import cases
@@ -30,18 +30,18 @@ from tests.casefiles import cases
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 
 
-def wanted_of(type_: str, autoscaling: Autoscaling, capacity_ai: bool | None = None) -> Wanted:
+def wanted_of(type_: str, autoscaling: Autoscaling, capacity_ai: bool | None = None) -> WorkloadSpec:
     """A workload with these options."""
     options = Options(autoscaling=autoscaling, capacity_ai=capacity_ai)
-    return Wanted(KEY, Type(type_), 1, "digest", "stamp", 1, (WantedContainer("main"),), options)
+    return WorkloadSpec(KEY, Type(type_), 1, "digest", "stamp", 1, (ContainerSpec("main"),), options)
 
 
-def reading_of(seen: dict[str, Any], replicas: int, now: float) -> Reading | None:
+def reading_of(seen: dict[str, Any], replicas: int, now: float) -> MetricReading | None:
     """What a source says of ``replicas`` replicas that are all available."""
     if seen.get("value", 0) is None:
         return None
     value = seen["value"] if "value" in seen else seen["load"] / max(replicas, 1)
-    return Reading(value, seen.get("having", replicas), now - seen.get("age", 0), seen.get("idle", 0))
+    return MetricReading(value, seen.get("having", replicas), now - seen.get("age", 0), seen.get("idle", 0))
 
 
 def changes(course: list[list[float]]) -> list[list[float]]:
@@ -65,7 +65,7 @@ def test_replicas_follow_the_load(case: dict[str, Any], kind: str) -> None:
     for now in range(case["until"] + 1):
         wanted = msgspec.structs.replace(running, suspended=begin <= now < end)
         seen = case["course"][bisect.bisect_right([at for at, _ in case["course"]], now) - 1][1]
-        state, count = scaled(state, wanted, reading_of(seen, state.replicas, now), now)
+        state, count = next_scale(state, wanted, reading_of(seen, state.replicas, now), now)
         state = msgspec.json.decode(msgspec.json.encode(state), type=ScaleState)
         replicas.append([now, count])
         averaged.append([now, averaged_over(state, wanted, now)])
@@ -86,20 +86,20 @@ def test_values_are_averaged_over_what_the_document_says(metric: str, seconds: f
 
 
 def test_new_bounds_are_obeyed_at_once() -> None:
-    state, count = scaled(
+    state, count = next_scale(
         ScaleState(5, (), decided=0.0), wanted_of("standard", Autoscaling("rps", max_scale=9)), None, 1
     )
     assert count == 5
-    state, count = scaled(state, wanted_of("standard", Autoscaling("rps", max_scale=3)), None, 2)
+    state, count = next_scale(state, wanted_of("standard", Autoscaling("rps", max_scale=3)), None, 2)
     assert count == 3
-    _, count = scaled(state, wanted_of("standard", Autoscaling("rps", min_scale=7, max_scale=9)), None, 3)
+    _, count = next_scale(state, wanted_of("standard", Autoscaling("rps", min_scale=7, max_scale=9)), None, 3)
     assert count == 7
 
 
 def test_one_that_sleeps_wakes_where_its_new_metric_knows_no_sleep() -> None:
     asleep = ScaleState(0, decided=0.0)
-    for metric, reading in (("cpu", Reading(0.0, 0, 20)), ("cpu", None), ("disabled", None)):
-        assert scaled(asleep, wanted_of("serverless", Autoscaling(metric, min_scale=0)), reading, 20)[1] == 1
+    for metric, reading in (("cpu", MetricReading(0.0, 0, 20)), ("cpu", None), ("disabled", None)):
+        assert next_scale(asleep, wanted_of("serverless", Autoscaling(metric, min_scale=0)), reading, 20)[1] == 1
 
 
 VALUES = st.floats(0, 1e6)
@@ -119,7 +119,7 @@ def test_a_recommendation_brings_the_average_to_the_target_with_no_replica_too_m
 def test_replicas_without_a_value_never_make_the_answer_bolder(
     value: float, target: int, having: int, current: int
 ) -> None:
-    advice = weighed(Reading(value, having, 0), target, current)
+    advice = weighted(MetricReading(value, having, 0), target, current)
     bold = recommend(value, target, max(having, current))
     assert min(current, bold) <= advice <= max(current, bold)
     assert advice <= current or value > target
@@ -149,9 +149,9 @@ def test_whatever_comes_in_the_bounds_hold_and_down_is_slow(
     state, now, risen = begun(wanted, present, 0), 0.0, 0.0
     for passed, seen in course:
         now += passed
-        reading = Reading(seen[0], state.replicas, now, seen[1]) if seen else None
+        reading = MetricReading(seen[0], state.replicas, now, seen[1]) if seen else None
         before = state.replicas
-        state, count = scaled(state, wanted, reading, now)
+        state, count = next_scale(state, wanted, reading, now)
         assert count == state.replicas
         assert min(least, most) <= count <= most
         assert count > 0 or (type_ == "serverless" and metric in ("rps", "concurrency") and least == 0)
@@ -160,5 +160,5 @@ def test_whatever_comes_in_the_bounds_hold_and_down_is_slow(
             risen = now
         if count < before and interval(wanted) == 15 and metric != "disabled":
             assert now - risen >= SETTLING - 15 or now >= SETTLING
-        again, same = scaled(state, wanted, Reading(1e9, 5, now), now)
+        again, same = next_scale(state, wanted, MetricReading(1e9, 5, now), now)
         assert (again, same) == (state, count), "nothing is weighed twice in an interval"

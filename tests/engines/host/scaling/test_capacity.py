@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.engines.host.autoscaling.capacity import SLOTS, Amount, History, applies, learned, recommended
 from reconciler.engines.host.autoscaling.metrics import Used
-from reconciler.engines.host.spec import WantedContainer
+from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.kinds.workload import Autoscaling
 from tests.casefiles import cases
 from tests.engines.host.scaling.test_autoscaling import wanted_of
@@ -34,7 +34,7 @@ def test_what_is_recommended_follows_what_was_used(case: dict[str, Any]) -> None
     history, now = lived(None, "first", case["used"], 1000.0)
     history, _ = lived(history, "second", case.get("then", []), now)
     history = msgspec.json.decode(msgspec.json.encode(history), type=History | None)
-    container = WantedContainer("main", cpu=case["given"][0], memory=case["given"][1] * MIB)
+    container = ContainerSpec("main", cpu=case["given"][0], memory=case["given"][1] * MIB)
     amount = recommended(history, container)
     assert (amount and [amount.cpu, amount.memory / MIB]) == case.get("recommended")
 
@@ -69,7 +69,7 @@ def test_a_recommendation_keeps_the_bounds_of_the_document(
         now += passed
         history = learned(history, "digest", [Used(used_cpu, used_memory)], now)
         assert len(history.slots) <= SLOTS
-    amount = recommended(history, WantedContainer("main", cpu=cpu, memory=memory))
+    amount = recommended(history, ContainerSpec("main", cpu=cpu, memory=memory))
     if amount is None:
         return
     assert amount.cpu <= cpu

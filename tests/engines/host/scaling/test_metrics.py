@@ -8,11 +8,11 @@ from contextlib import suppress
 import msgspec
 import pytest
 
-from reconciler.engines.host.autoscaling.decide import Reading
-from reconciler.engines.host.autoscaling.metrics import CpuMetric, Used, counted_for
+from reconciler.engines.host.autoscaling.decide import MetricReading
+from reconciler.engines.host.autoscaling.metrics import CpuMetric, Used, counted_replicas
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.runtimes.protocol import Place, Usage
-from reconciler.engines.host.spec import WantedContainer
+from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
+from reconciler.engines.host.spec import ContainerSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Autoscaling
@@ -21,7 +21,7 @@ from tests.fakeclock import FakeClock
 
 WANTED = msgspec.structs.replace(
     wanted_of("standard", Autoscaling("cpu")),
-    containers=(WantedContainer("main", cpu=400), WantedContainer("side", cpu=100)),
+    containers=(ContainerSpec("main", cpu=400), ContainerSpec("side", cpu=100)),
 )
 
 
@@ -31,11 +31,11 @@ class Counters:
     def __init__(self) -> None:
         self.seconds: dict[tuple[str, str], float] = {}
 
-    async def stats(self) -> dict[Place, Usage]:
+    async def stats(self) -> dict[ContainerId, Usage]:
         """As Runtime.stats."""
         if not self.seconds:
             raise EngineError("Nothing can be counted.")
-        return {Place(KEY, *which): Usage(seconds, 1000) for which, seconds in self.seconds.items()}
+        return {ContainerId(KEY, *which): Usage(seconds, 1000) for which, seconds in self.seconds.items()}
 
 
 def sampled(*samples: dict[tuple[str, str], float]) -> CpuMetric:
@@ -60,9 +60,9 @@ BUSY = {("a", "main"): 13.0, ("a", "side"): 1.75, ("b", "main"): 26.0, ("b", "si
 
 def test_the_value_is_the_average_over_replicas_of_what_their_containers_are_given() -> None:
     metric = sampled(FIRST, BUSY)
-    assert metric.read(WANTED, {"a"}) == Reading(pytest.approx(50.0), 1, 30)
-    assert metric.read(WANTED, {"a", "b"}) == Reading(pytest.approx((50 + 90) / 2), 2, 30)
-    assert metric.used(KEY)[Place(KEY, "a", "main")] == Used(pytest.approx(200.0), 1000)
+    assert metric.read(WANTED, {"a"}) == MetricReading(pytest.approx(50.0), 1, 30)
+    assert metric.read(WANTED, {"a", "b"}) == MetricReading(pytest.approx((50 + 90) / 2), 2, 30)
+    assert metric.used(KEY)[ContainerId(KEY, "a", "main")] == Used(pytest.approx(200.0), 1000)
 
 
 def test_a_single_sample_tells_nothing() -> None:
@@ -70,7 +70,7 @@ def test_a_single_sample_tells_nothing() -> None:
 
 
 def test_only_what_happened_since_the_sample_before_counts() -> None:
-    assert sampled(FIRST, BUSY, BUSY).read(WANTED, {"a", "b"}) == Reading(0.0, 2, 45)
+    assert sampled(FIRST, BUSY, BUSY).read(WANTED, {"a", "b"}) == MetricReading(0.0, 2, 45)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_only_what_happened_since_the_sample_before_counts() -> None:
     ids=["started anew", "gone"],
 )
 def test_a_replica_has_no_value_where_one_of_its_containers_has_none(second: dict[tuple[str, str], float]) -> None:
-    assert sampled(FIRST, second).read(WANTED, {"a", "b"}) == Reading(pytest.approx(90.0), 1, 30)
+    assert sampled(FIRST, second).read(WANTED, {"a", "b"}) == MetricReading(pytest.approx(90.0), 1, 30)
 
 
 def test_other_replicas_and_other_workloads_do_not_count() -> None:
@@ -99,7 +99,7 @@ def test_workloads_that_are_scaled_by_something_else_have_no_value() -> None:
 
 
 def test_a_sample_that_fails_leaves_what_is_known() -> None:
-    assert sampled(FIRST, BUSY, {}).read(WANTED, {"a"}) == Reading(pytest.approx(50.0), 1, 30)
+    assert sampled(FIRST, BUSY, {}).read(WANTED, {"a"}) == MetricReading(pytest.approx(50.0), 1, 30)
 
 
 def test_a_failure_to_sample_is_told() -> None:
@@ -112,6 +112,6 @@ def test_replicas_count_once_they_are_ready_and_for_cpu_once_their_start_is_past
         Replica(name, KEY, 1, "stamp", 0.0, (), ready_since=since, ending=ending)
         for name, since, ending in (("old", 60.0, None), ("new", 80.0, None), ("not", None, None), ("going", 0.0, 90.0))
     ]
-    assert counted_for("rps", ready, 100) == {"old", "new"}
-    assert counted_for("cpu", ready, 100) == {"old"}
-    assert counted_for("cpu", ready, 110) == {"old", "new"}
+    assert counted_replicas("rps", ready, 100) == {"old", "new"}
+    assert counted_replicas("cpu", ready, 100) == {"old"}
+    assert counted_replicas("cpu", ready, 110) == {"old", "new"}

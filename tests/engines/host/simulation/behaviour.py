@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from reconciler.engines.host.spec import WantedContainer
+from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.kinds.workload import Command, Probe
 
 NEVER = math.inf
@@ -58,11 +58,11 @@ SOUND = frozenset({"good", "plain", "slow", "paired", "greeting", "hooked", "stu
 """Those whose replicas come up and stay up."""
 
 
-def containers_of(name: str) -> tuple[WantedContainer, ...]:
+def containers_of(name: str) -> tuple[ContainerSpec, ...]:
     """The containers of a version that behaves so; their image is the name."""
     behaviour = BEHAVIOURS[name]
     return tuple(
-        WantedContainer(
+        ContainerSpec(
             container,
             image=name,
             readiness=None if behaviour.ready is None else PROBE,

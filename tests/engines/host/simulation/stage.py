@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.endpoints import Pool
-from reconciler.engines.host.location_controller import Controller
-from reconciler.engines.host.probes.state import Kind
+from reconciler.engines.host.endpoints import Endpoints
+from reconciler.engines.host.location_controller import LocationController
+from reconciler.engines.host.probes.state import ProbeKind
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.replica_store import Store
-from reconciler.engines.host.runtimes.protocol import Place
-from reconciler.engines.host.services import Tools
-from reconciler.engines.host.spec import Wanted
-from reconciler.engines.protocol import News
+from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.host.services import HostServices
+from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.protocol import EngineEvent
 from tests.engines.host.fake import FakeLogging, FakeOutfit, FakeProbing, FakeRuntime, Programs, QuickClock
 from tests.engines.host.simulation.behaviour import containers_of
 from tests.engines.host.simulation.schedule import Schedule, wanted_at_first
@@ -43,35 +43,35 @@ class Stage:
         self.clock = QuickClock()
         self.clock.start()
         self.programs = Programs(self.clock)
-        self.news: list[News] = []
+        self.news: list[EngineEvent] = []
         self.last = wanted_at_first(schedule)
-        self.wanted: Wanted | None = None
+        self.wanted: WorkloadSpec | None = None
         self._root = root
         self._timing = Timing(schedule.scale)
         self._rng = InOrder()
         self._version = 0
-        self._controller: Controller | None = None
+        self._controller: LocationController | None = None
         self._returning: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Let a daemon begin."""
-        tools = Tools(
+        tools = HostServices(
             runtime=FakeRuntime(self.programs),
-            outfit=FakeOutfit(),
+            provisioner=FakeOutfit(),
             store=Store(self._root / "replicas"),
-            pool=Pool(self._root / "pool"),
-            probing=FakeProbing(self.programs, self._probed),
-            logging=FakeLogging(),
+            endpoints=Endpoints(self._root / "pool"),
+            probes=FakeProbing(self.programs, self._probed),
+            logs=FakeLogging(),
             clock=self.clock,
             timing=self._timing,
             rng=self._rng,
-            tell=self.news.append,
+            append_event=self.news.append,
             changed=lambda: None,
         )
-        self._controller = Controller(tools)
+        self._controller = LocationController(tools)
         await self._controller.open()
         self._hand_over()
-        self._controller.end_others()
+        self._controller.stop_unrecorded()
 
     async def close(self) -> None:
         """Let the daemon stop, if it has not."""
@@ -125,14 +125,14 @@ class Stage:
         await self.clock.sleep(downtime)
         await self.open()
 
-    def _trouble(self, verb: str, place: Place) -> None:
+    def _trouble(self, verb: str, place: ContainerId) -> None:
         if verb == "crash":
             self.programs.end(place, 1)
         elif verb == "dead":
-            self.programs.verdict(place, Kind.LIVENESS, False)
+            self.programs.verdict(place, ProbeKind.LIVENESS, False)
         elif self.programs.running[place].launch.image != "plain":
-            self.programs.verdict(place, Kind.READINESS, verb == "ready")
+            self.programs.verdict(place, ProbeKind.READINESS, verb == "ready")
 
-    def _probed(self, place: Place, kind: Kind, good: bool, message: str) -> None:
+    def _probed(self, place: ContainerId, kind: ProbeKind, good: bool, message: str) -> None:
         if self._controller is not None:
             self._controller.probed(place, kind, good, message)

@@ -6,11 +6,20 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from reconciler.engines.host.decisions.actions import Act, Create, Decision, End, Kill, RunPreStop, Start, Terminate
+from reconciler.engines.host.decisions.actions import (
+    Action,
+    Create,
+    Decision,
+    Kill,
+    RunPreStop,
+    Start,
+    StopReplica,
+    Terminate,
+)
 from reconciler.engines.host.decisions.availability import is_available, is_current
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Hook, Phase, Replica, container_of
-from reconciler.engines.host.spec import Wanted
+from reconciler.engines.host.spec import WorkloadSpec
 
 Replicas = Mapping[str, Replica]
 
@@ -48,22 +57,22 @@ class Watch:
         self._courses: dict[Place, _Course] = {}
         self._tries: dict[Place, _Tries] = {}
 
-    def decided(self, wanted: Wanted | None, replicas: Replicas, decision: Decision, now: float) -> None:
+    def decided(self, wanted: WorkloadSpec | None, replicas: Replicas, decision: Decision, now: float) -> None:
         """``decision`` was made, and nothing of it is done yet."""
-        ends = [replicas[act.replica] for act in decision.acts if isinstance(act, End)]
-        indices = [act.index for act in decision.acts if isinstance(act, Create) and act.index >= 0]
+        ends = [replicas[act.replica] for act in decision.actions if isinstance(act, StopReplica)]
+        indices = [act.index for act in decision.actions if isinstance(act, Create) and act.index >= 0]
         there = {replica.index for replica in replicas.values()}
         assert len(set(indices)) == len(indices), "one identity is made twice"
         assert there.isdisjoint(indices), "an identity is made while it is there"
         if wanted is not None and wanted.stateful and not wanted.rollout.parallel:
             _in_order(wanted, replicas, indices, now)
-        self.ends.extend((now, act.replica, act.reason) for act in decision.acts if isinstance(act, End))
+        self.ends.extend((now, act.replica, act.reason) for act in decision.actions if isinstance(act, StopReplica))
         if wanted is None or wanted.suspended or not wanted.replicas or not ends:
             return
         self._available_stays(wanted, replicas, ends, now)
         self._current_stays(wanted, replicas, ends)
 
-    def _available_stays(self, wanted: Wanted, replicas: Replicas, ends: list[Replica], now: float) -> None:
+    def _available_stays(self, wanted: WorkloadSpec, replicas: Replicas, ends: list[Replica], now: float) -> None:
         """Whoever ends an available replica leaves as many as are allowed."""
         counted = list(_members(wanted, replicas.values()))
         before = {replica.name for replica in counted if is_available(wanted, replica, now)}
@@ -75,7 +84,7 @@ class Watch:
         if serving and not wanted.stateful and len(live) <= wanted.replicas + wanted.rollout.surge:
             assert len(after) >= allowed, f"at {now} {serving} go though only {len(after)} are available"
 
-    def _current_stays(self, wanted: Wanted, replicas: Replicas, ends: list[Replica]) -> None:
+    def _current_stays(self, wanted: WorkloadSpec, replicas: Replicas, ends: list[Replica]) -> None:
         """A replica that is as wanted goes only where there are too many."""
         live = [replica for replica in replicas.values() if replica.ending is None]
         going = [replica for replica in ends if is_current(wanted, replica)]
@@ -92,9 +101,9 @@ class Watch:
             current = sum(is_current(wanted, replica) for replica in live)
             assert len(going) <= max(0, current - wanted.replicas), "a current replica goes for nothing"
 
-    def carried_out(self, before: Replica, act: Act, now: float) -> None:
+    def carried_out(self, before: Replica, act: Action, now: float) -> None:
         """``act`` was carried out on a replica that was ``before``."""
-        if isinstance(act, End):
+        if isinstance(act, StopReplica):
             assert before.ending is None
         elif isinstance(act, Start):
             self._start(before, act, now)
@@ -138,7 +147,7 @@ class Watch:
             course.term = now
         else:
             assert course.kill is None
-            whole = begun + timing.whole * timing.scale
+            whole = begun + timing.total * timing.scale
             self._on_time(whole if hooked else (course.term or 0.0) + timing.grace * timing.scale, now)
             course.kill = now
 
@@ -154,7 +163,7 @@ class Watch:
             self._courses.pop((replica.name, container.name), None)
             self._tries.pop((replica.name, container.name), None)
 
-    def settled(self, wanted: Wanted | None, replicas: Replicas, now: float) -> None:
+    def settled(self, wanted: WorkloadSpec | None, replicas: Replicas, now: float) -> None:
         """Everything that is due at ``now`` is done."""
         live = [replica for replica in replicas.values() if replica.ending is None]
         if wanted is None or wanted.suspended or not wanted.replicas:
@@ -167,12 +176,12 @@ class Watch:
             assert len(live) <= wanted.replicas + wanted.rollout.surge, f"{len(live)} at {now}"
 
 
-def _members(wanted: Wanted, replicas: Iterable[Replica]) -> Iterable[Replica]:
+def _members(wanted: WorkloadSpec, replicas: Iterable[Replica]) -> Iterable[Replica]:
     """Those of the replicas that count for what is wanted."""
     return (replica for replica in replicas if not wanted.stateful or replica.index in range(wanted.replicas))
 
 
-def _in_order(wanted: Wanted, replicas: Replicas, made: list[int], now: float) -> None:
+def _in_order(wanted: WorkloadSpec, replicas: Replicas, made: list[int], now: float) -> None:
     """OrderedReady: each is made after all below are available."""
     available = {replica.index for replica in replicas.values() if is_available(wanted, replica, now)}
     for index in made:

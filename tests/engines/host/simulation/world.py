@@ -10,12 +10,21 @@ from functools import partial
 import msgspec
 
 from reconciler.engines.host.decisions import transitions as changes
-from reconciler.engines.host.decisions.actions import Act, Create, Decision, Kill, Remove, RunPreStop, Start, Terminate
+from reconciler.engines.host.decisions.actions import (
+    Action,
+    Create,
+    Decision,
+    Kill,
+    Remove,
+    RunPreStop,
+    Start,
+    Terminate,
+)
 from reconciler.engines.host.decisions.availability import is_available
 from reconciler.engines.host.decisions.decide import decide
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Hook, Phase, Replica
-from reconciler.engines.host.spec import Wanted
+from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.model.key import Key, Kind
 from tests.engines.host.decisions.reading import line
 from tests.engines.host.simulation.behaviour import BEHAVIOURS, Behaviour, Run, containers_of
@@ -41,9 +50,9 @@ class World:
     ``told`` lists every act that was carried out, with its moment.
     """
 
-    def __init__(self, wanted: Wanted, timing: Timing) -> None:
+    def __init__(self, wanted: WorkloadSpec, timing: Timing) -> None:
         self.now = BEGINNING
-        self.wanted: Wanted | None = None
+        self.wanted: WorkloadSpec | None = None
         self.last = wanted
         self.replicas: dict[str, Replica] = {}
         self.timing = timing
@@ -97,7 +106,7 @@ class World:
             before = self._available()
             self.now = moment
             if due > moment:
-                assert self._decided().acts or self._available() != before, f"woken at {moment} for nothing"
+                assert self._decided().actions or self._available() != before, f"woken at {moment} for nothing"
             last = self._order
             while self._heap and self._heap[0][0] <= moment and self._heap[0][1] <= last:
                 heapq.heappop(self._heap)[2]()
@@ -144,7 +153,7 @@ class World:
                 self._runs.get((replica.name, container.name), Run(True, False)).greets = False
                 for hook in ("pre_stop", "post_start"):
                     if getattr(container, hook) is Hook.RUNNING:
-                        self._change(changes.hooked, replica.name, container.name, hook, "", self.now)
+                        self._change(changes.hook_finished, replica.name, container.name, hook, "", self.now)
         held, self._held = self._held or [], None
         self.watch.absent_until = self.now
         for call in held:
@@ -163,16 +172,16 @@ class World:
             return math.inf
         for _ in range(TURNS):
             decision = self._decided()
-            if not decision.acts:
+            if not decision.actions:
                 self.watch.settled(self.wanted, self.replicas, self.now)
                 if self.now != self.watch.absent_until:
                     self._known()
                 assert decision.wake is None or decision.wake > self.now, f"wake {decision.wake} at {self.now}"
                 return math.inf if decision.wake is None else decision.wake
             self.watch.decided(self.wanted, self.replicas, decision, self.now)
-            for act in decision.acts:
+            for act in decision.actions:
                 self._carry_out(act)
-        raise AssertionError(f"no rest at {self.now}: {decision.acts}")
+        raise AssertionError(f"no rest at {self.now}: {decision.actions}")
 
     def _known(self) -> None:
         """What is known of the replicas is the truth."""
@@ -189,9 +198,9 @@ class World:
         """Nothing may be due before ``moment`` that was not announced."""
         if self._held is None and moment > self.now:
             self.now = self.now + (moment - self.now) * 0.99
-            assert not self._decided().acts, f"at {self.now} nobody was woken for {self._decided().acts}"
+            assert not self._decided().actions, f"at {self.now} nobody was woken for {self._decided().actions}"
 
-    def _carry_out(self, act: Act) -> None:
+    def _carry_out(self, act: Action) -> None:
         self.told.append((self.now, line(act)))
         if isinstance(act, Create):
             self._create(act.index)
@@ -201,7 +210,7 @@ class World:
             self.watch.removed(before, [place for place in self._runs if place[0] == act.replica], self.now)
             del self.replicas[act.replica]
             return
-        self.replicas[act.replica] = changes.begun(before, act, self.now)
+        self.replicas[act.replica] = changes.apply_action(before, act, self.now)
         self.watch.carried_out(before, act, self.now)
         self._follow(before, act)
 
@@ -210,9 +219,9 @@ class World:
         self._made += 1
         name = f"web-{index}" if index >= 0 else f"web-r{self._made:04}"
         assert name not in self.replicas, f"{name} is made while it is there"
-        self.replicas[name] = changes.made(self.wanted, index, name, self.now, "")
+        self.replicas[name] = changes.new_replica(self.wanted, index, name, self.now, "")
 
-    def _follow(self, replica: Replica, act: Act) -> None:
+    def _follow(self, replica: Replica, act: Action) -> None:
         """What the program does on it."""
         behaviour = self._behaviour(replica)
         if isinstance(act, Start):
@@ -226,7 +235,7 @@ class World:
 
     def _started(self, place: Place, behaviour: Behaviour) -> None:
         if not behaviour.starts:
-            self._change(changes.ended, *place, self.now, 127, "NotStarted", "no such program")
+            self._change(changes.container_exited, *place, self.now, 127, "NotStarted", "no such program")
             return
         assert place not in self._runs, f"{place} is started twice"
         self._runs[place] = Run(behaviour.ready is None, behaviour.post_start is not None)
@@ -249,22 +258,22 @@ class World:
     def _end(self, place: Place, run: Run, code: int) -> None:
         if self._runs.get(place) is run:
             del self._runs[place]
-            self._tell(changes.ended, *place, lambda: (self.now, code, "Error", ""))
+            self._tell(changes.container_exited, *place, lambda: (self.now, code, "Error", ""))
 
     def _probe(self, place: Place, run: Run, ready: bool) -> None:
         if self._runs.get(place) is run:
             run.ready = ready
-            self._tell(changes.probed, *place, lambda: (ready, self.now, "" if ready else "HTTP 503"))
+            self._tell(changes.readiness_changed, *place, lambda: (ready, self.now, "" if ready else "HTTP 503"))
 
     def _not_alive(self, place: Place, run: Run) -> None:
         if self._runs.get(place) is run:
             run.dead = True
-            self._tell(changes.not_alive, *place, lambda: (self.now, "no answer"))
+            self._tell(changes.liveness_failed, *place, lambda: (self.now, "no answer"))
 
     def _hooked(self, place: Place, run: Run, hook: changes.HookName) -> None:
         if self._runs.get(place) is run:
             run.greets = run.greets and hook != "post_start"
-            self._tell(changes.hooked, *place, lambda: (hook, "", self.now))
+            self._tell(changes.hook_finished, *place, lambda: (hook, "", self.now))
 
     def _tell(
         self, change: Callable[..., Replica], name: str, container: str, rest: Callable[[], tuple[object, ...]]
@@ -274,7 +283,7 @@ class World:
 
         if self._held is None:
             told()
-        elif change is changes.ended:
+        elif change is changes.container_exited:
             self._held.append(told)
         else:
             # Probes are asked anew only once the daemon is back and has decided.

@@ -32,7 +32,7 @@ class Mounted(msgspec.Struct, frozen=True):
     unified: bool
 
 
-class Hierarchy(msgspec.Struct, frozen=True):
+class CgroupTree(msgspec.Struct, frozen=True):
     """Where groups can be made: one directory under version 2, one for each controller under version 1."""
 
     bases: tuple[Path, ...]
@@ -59,7 +59,7 @@ class Hierarchy(msgspec.Struct, frozen=True):
                     found.setdefault(group.name, []).append(str(group))
         return {name: tuple(groups) for name, groups in found.items()}
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Remove what containers' groups lie below, where there are none."""
         for base in self.bases:
             cgroups.removed(base)
@@ -80,7 +80,7 @@ def mounts(proc: Path = Path("/proc")) -> list[Mounted]:
     return [found for line in lines if (found := _mounted(line, own)) is not None]
 
 
-def find(name: str, found: Sequence[Mounted]) -> Hierarchy | None:
+def find(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
     """Where groups can be made below one called ``name``; None where nowhere. Tries it by making one."""
     for hierarchy in (_unified(name, found), _divided(name, found)):
         if hierarchy is not None and _works(hierarchy):
@@ -126,11 +126,11 @@ def _mounted(line: str, own: dict[str, str]) -> Mounted | None:
     return Mounted(top, top / Path(path).relative_to(root) if inside else top, controllers, kind == "cgroup2")
 
 
-def _unified(name: str, found: Sequence[Mounted]) -> Hierarchy | None:
+def _unified(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
     for mounted in found:
         if mounted.unified and mounted.controllers.issuperset(NEEDED):
             place = _divided_above(mounted)
-            return Hierarchy((place / name,), unified=True) if place is not None else None
+            return CgroupTree((place / name,), unified=True) if place is not None else None
     return None
 
 
@@ -152,16 +152,16 @@ def _limited(group: Path) -> bool:
     return any(value and value[0] != "max" for value in values)
 
 
-def _divided(name: str, found: Sequence[Mounted]) -> Hierarchy | None:
+def _divided(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
     own = {controller: mounted.own for mounted in found if not mounted.unified for controller in mounted.controllers}
     if not own.keys() >= set(NEEDED):
         return None
     useful = [own[each] for each in _USEFUL if each in own and os.access(own[each], os.W_OK)]
     places = dict.fromkeys([*(own[each] for each in NEEDED), *useful])
-    return Hierarchy(tuple(place / name for place in places), unified=False)
+    return CgroupTree(tuple(place / name for place in places), unified=False)
 
 
-def _works(hierarchy: Hierarchy) -> bool:
+def _works(hierarchy: CgroupTree) -> bool:
     try:
         hierarchy.make("trial", 1000, 1 << 30)
     except OSError:

@@ -14,9 +14,9 @@ from typing import IO
 import msgspec
 
 from reconciler.engines.host.runtimes.process import cgroups, procfs
-from reconciler.engines.host.runtimes.process.exit_watch import Ends, lives
-from reconciler.engines.host.runtimes.process.state_dir import Begun
-from reconciler.engines.host.runtimes.protocol import Executed
+from reconciler.engines.host.runtimes.process.exit_watch import ExitWatcher, lives
+from reconciler.engines.host.runtimes.process.state_dir import StartRecord
+from reconciler.engines.host.runtimes.protocol import ExecResult
 from reconciler.errors import EngineError
 
 KEPT = 4096
@@ -29,7 +29,7 @@ _MOMENTS, _MOMENT = 1000, 0.001
 NOT_FOUND, NOT_PERMITTED, KILLED = 127, 126, 137
 
 
-class Whom(msgspec.Struct, frozen=True):
+class ExecUser(msgspec.Struct, frozen=True):
     """Who a process is: its effective user, group and further groups."""
 
     user: int
@@ -37,14 +37,14 @@ class Whom(msgspec.Struct, frozen=True):
     groups: tuple[int, ...]
 
 
-async def execute(begun: Begun, argv: Sequence[str], timeout: float, ends: Ends) -> Executed:
+async def execute(begun: StartRecord, argv: Sequence[str], timeout: float, ends: ExitWatcher) -> ExecResult:
     """Run ``argv`` beside the program of ``begun`` for at most ``timeout`` seconds. Raises EngineError."""
     try:
         child, pipe = await _begin(begun, argv)
     except FileNotFoundError as error:
-        return Executed(NOT_FOUND, f"{error.filename}: not found")
+        return ExecResult(NOT_FOUND, f"{error.filename}: not found")
     except PermissionError as error:
-        return Executed(NOT_PERMITTED, f"{error.filename}: not permitted")
+        return ExecResult(NOT_PERMITTED, f"{error.filename}: not permitted")
     except (OSError, ValueError) as error:
         raise EngineError(f"cannot run a program in {begun.place.container}: {error}", reason="ExecFailed") from error
     tail = _Tail(pipe)
@@ -58,13 +58,13 @@ async def execute(begun: Begun, argv: Sequence[str], timeout: float, ends: Ends)
             _kill(child.pid)
             child.wait()
         tail.close()
-    return Executed(KILLED if timed_out else code if code >= 0 else 128 - code, tail.text(), timed_out)
+    return ExecResult(KILLED if timed_out else code if code >= 0 else 128 - code, tail.text(), timed_out)
 
 
 _Child = tuple[subprocess.Popen[bytes], IO[bytes]]
 
 
-async def _begin(begun: Begun, argv: Sequence[str]) -> _Child:
+async def _begin(begun: StartRecord, argv: Sequence[str]) -> _Child:
     starting = asyncio.ensure_future(asyncio.to_thread(_started, begun, argv))
     try:
         return await asyncio.shield(starting)
@@ -114,7 +114,7 @@ class _Tail:
         return self._kept.decode(errors="replace")
 
 
-async def _ended(pid: int, timeout: float, ends: Ends) -> bool:
+async def _ended(pid: int, timeout: float, ends: ExitWatcher) -> bool:
     over = asyncio.Event()
     ends.watch(pid, over.set)
     try:
@@ -132,7 +132,7 @@ def _kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _started(begun: Begun, argv: Sequence[str]) -> _Child:
+def _started(begun: StartRecord, argv: Sequence[str]) -> _Child:
     environment, wrapper = _asked(begun)
     pairs = (pair.partition(b"=") for pair in environment.split(b"\0") if pair)
     whom = _whom(begun.pid) if os.geteuid() == 0 else None
@@ -162,7 +162,7 @@ def _started(begun: Begun, argv: Sequence[str]) -> _Child:
     return child, output
 
 
-def _asked(begun: Begun) -> tuple[bytes, list[bytes]]:
+def _asked(begun: StartRecord) -> tuple[bytes, list[bytes]]:
     # Right after its start, the wrapper is not yet what it is going to be.
     for _ in range(_MOMENTS):
         environment, arguments = procfs.environment(begun.pid), procfs.command_line(begun.pid)
@@ -174,17 +174,17 @@ def _asked(begun: Begun) -> tuple[bytes, list[bytes]]:
     raise EngineError(f"{begun.place.container} does not run", reason="NotRunning")
 
 
-def _let_in(gate: IO[bytes], begun: Begun, pid: int) -> None:
+def _let_in(gate: IO[bytes], begun: StartRecord, pid: int) -> None:
     with gate, contextlib.suppress(OSError):
         cgroups.join(begun.groups, pid)
         gate.write(b"go\n")
 
 
-def _whom(pid: int) -> Whom | None:
+def _whom(pid: int) -> ExecUser | None:
     fields = dict(
         line.split(":", 1) for line in procfs.read(f"/proc/{pid}/status").decode(errors="replace").splitlines()
     )
     user, group = int(fields["Uid"].split()[1]), int(fields["Gid"].split()[1])
     groups = tuple(int(each) for each in fields["Groups"].split())
     own = (os.geteuid(), os.getegid(), tuple(os.getgroups()))
-    return None if (user, group, groups) == own else Whom(user, group, groups)
+    return None if (user, group, groups) == own else ExecUser(user, group, groups)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.runtimes.protocol import Launch
+from reconciler.engines.host.runtimes.protocol import ContainerStart
 from reconciler.errors import EngineError
 
 USUAL = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -41,7 +41,7 @@ class User(msgspec.Struct, frozen=True):
         return all(self.may(parent, os.X_OK) for parent in path.resolve().parents)
 
 
-def user_of(launch: Launch) -> User:
+def user_of(launch: ContainerStart) -> User:
     """Whom ``launch`` runs as: only root can run it as somebody else.
 
     The group that owns its volumes comes in addition (document 1, ``filesystemGroupId``); 0 is nobody's wish.
@@ -58,7 +58,7 @@ def user_of(launch: Launch) -> User:
     return User(launch.user, group, more)
 
 
-def directory_of(launch: Launch, user: User) -> str:
+def directory_of(launch: ContainerStart, user: User) -> str:
     """Where ``launch`` runs: the root directory unless it says so. Raises EngineError."""
     path = Path(launch.directory or "/")
     if not os.path.isdir(path):
@@ -68,7 +68,7 @@ def directory_of(launch: Launch, user: User) -> str:
     return str(path)
 
 
-def program_of(launch: Launch, user: User, directory: str) -> str:
+def program_of(launch: ContainerStart, user: User, directory: str) -> str:
     """The path of the program of ``launch``; it has a slash in it. Raises EngineError."""
     if not launch.command:
         raise EngineError(

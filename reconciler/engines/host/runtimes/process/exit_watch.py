@@ -13,7 +13,7 @@ POLL = 1.0
 """Seconds between two looks at processes that the kernel tells nothing about."""
 
 
-class Ends:
+class ExitWatcher:
     """Calls back in the event loop, once, when a watched process is over (a zombie is). Ours or another's child."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.engines.host.runtimes.process import cgroups, procfs
 from reconciler.engines.host.runtimes.process.exit_watch import lives
-from reconciler.engines.host.runtimes.process.labels import Marking
+from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.errors import EngineError
 
 PATIENCE = 10.0
@@ -45,15 +45,15 @@ class _Asked(msgspec.Struct):
     left: frozenset[Mark] = frozenset()
 
 
-class Sweeper:
+class ProcessKiller:
     """Kills for many at once: each look at all processes serves whoever asked before it began."""
 
-    def __init__(self, marking: Marking) -> None:
+    def __init__(self, marking: ProcessLabels) -> None:
         self._marking = marking
         self._waiting: dict[asyncio.Future[None], _Asked] = {}
         self._task: asyncio.Task[None] | None = None
 
-    async def sweep(self, target: Target) -> None:
+    async def kill(self, target: Target) -> None:
         """Return when nothing of ``target`` is alive. Raises EngineError where SIGKILL does not end it."""
         done = asyncio.get_running_loop().create_future()
         self._waiting[done] = _Asked(target, time.monotonic() + PATIENCE)
@@ -93,7 +93,7 @@ class Sweeper:
             done.set_exception(error)
 
 
-def kill_once(marking: Marking, targets: Mapping[Target, frozenset[Mark]]) -> dict[Target, frozenset[Mark]]:
+def kill_once(marking: ProcessLabels, targets: Mapping[Target, frozenset[Mark]]) -> dict[Target, frozenset[Mark]]:
     """Send SIGKILL to all that belongs to the targets now; returns whom it was sent to. Blocks.
 
     To each target belong those whom it was sent to last time, as long as they live: who is about to die has no
@@ -130,7 +130,7 @@ def _session(target: Target, procs: dict[int, procfs.Proc]) -> set[int]:
 
 
 def _marked(
-    marking: Marking, procs: dict[int, procfs.Proc], targets: Collection[Target]
+    marking: ProcessLabels, procs: dict[int, procfs.Proc], targets: Collection[Target]
 ) -> tuple[dict[str, set[int]], set[int]]:
     # By marker; and those of whom it cannot be told at this moment.
     wanted = {target.marker for target in targets} - {""}
@@ -147,7 +147,7 @@ def _marked(
     return found, unsure
 
 
-def is_ours(marking: Marking, pid: int, start: int, marker: str) -> bool:
+def is_ours(marking: ProcessLabels, pid: int, start: int, marker: str) -> bool:
     """Whether the process of this number is still the one that was started with ``marker``, as far as can be seen."""
     if not lives(pid, start):
         return False

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.runtimes.protocol import Launch, Place
+from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.model.key import Key, Kind
 
 CONTAINER = "RECONCILER_CONTAINER"
@@ -29,19 +29,19 @@ _ROOT = ROOT.encode() + b"="
 class Marker(msgspec.Struct, frozen=True):
     """What a process says about itself."""
 
-    place: Place
+    place: ContainerId
     version: int
     index: int
     stamp: str
 
 
-class Marking(msgspec.Struct, frozen=True):
+class ProcessLabels(msgspec.Struct, frozen=True):
     """Writes and reads the markers of one location."""
 
     root: Path
     location: str
 
-    def variables(self, launch: Launch) -> dict[str, str]:
+    def variables(self, launch: ContainerStart) -> dict[str, str]:
         """What a container carries."""
         return {
             CONTAINER: self.text(launch.place),
@@ -49,7 +49,7 @@ class Marking(msgspec.Struct, frozen=True):
             ROOT: str(self.root),
         }
 
-    def text(self, place: Place) -> str:
+    def text(self, place: ContainerId) -> str:
         """The first part of the marker of a container."""
         return f"{self.prefix(place.key, place.replica)}{place.container}"
 
@@ -72,7 +72,9 @@ class Marking(msgspec.Struct, frozen=True):
         if len(parts) != 5 or not all(map(_NAME.fullmatch, parts)) or not (_COUNT(version) and _COUNT(index)):
             return None
         _, gvc, workload, replica, container = parts
-        return Marker(Place(Key(Kind.WORKLOAD, gvc, workload), replica, container), int(version), int(index), stamp)
+        return Marker(
+            ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container), int(version), int(index), stamp
+        )
 
 
 def _value(environment: bytes, name: bytes) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from reconciler.engines.host.spec import Type, Wanted
+from reconciler.engines.host.spec import Type, WorkloadSpec
 from reconciler.model.kinds.workload import metric_of
 
 COUNTED = ("rps", "latency", "concurrency")
 """What the number of replicas can follow that only those know who see the requests."""
 
 
-def lacks(wanted: Wanted, limited: bool, root: bool) -> Iterator[str]:
+def limitations(wanted: WorkloadSpec, limited: bool, root: bool) -> Iterator[str]:
     """What of ``wanted`` is not enforced, in a fixed order (document 1, Container).
 
     ``limited``: limits can be set; ``root``: the daemon is root.
@@ -35,32 +35,32 @@ def lacks(wanted: Wanted, limited: bool, root: bool) -> Iterator[str]:
         yield "The firewall is not enforced: the workload reaches, and is reached by, what this host is."
 
 
-def _scale(wanted: Wanted) -> Iterator[str]:
+def _scale(wanted: WorkloadSpec) -> Iterator[str]:
     metric, scale = metric_of(wanted.type, wanted.options), wanted.options.autoscaling
     if metric in COUNTED and not wanted.suspended and scale.min_scale < scale.max_scale:
         yield f"Requests are not counted here: nothing scales by {metric}, and at least one replica stays."
 
 
-def _programs(wanted: Wanted) -> Iterator[str]:
+def _programs(wanted: WorkloadSpec) -> Iterator[str]:
     if images := sorted({each.image for each in wanted.containers if each.image}):
         yield f"Images are not used ({', '.join(images)}): commands run programs and files of this host."
     if wanted.dynamic_tags:
         yield "Images are not looked at again (supportDynamicTags), since none is used."
 
 
-def _users(wanted: Wanted) -> Iterator[str]:
+def _users(wanted: WorkloadSpec) -> Iterator[str]:
     if wanted.user is not None and wanted.user != os.geteuid():
         yield f"The user {wanted.user} is not enforced: only a daemon that runs as root may change it."
     if wanted.group and wanted.group not in (os.getegid(), *os.getgroups()):
         yield f"The group {wanted.group} does not own the volumes: only a daemon that runs as root may give them."
 
 
-def _paths(wanted: Wanted) -> Iterator[str]:
+def _paths(wanted: WorkloadSpec) -> Iterator[str]:
     if paths := sorted({path for each in wanted.containers for path in each.mounts}):
         yield f"Volumes are not at their paths ({', '.join(paths)}) but below the directory in RECONCILER_VOLUMES."
 
 
-def _names(wanted: Wanted) -> Iterator[str]:
+def _names(wanted: WorkloadSpec) -> Iterator[str]:
     if len(wanted.containers) > 1:
         yield "Containers do not reach each other by name, only by the address 127.0.0.1 and the ports they are given."
     if any(each.ports for each in wanted.containers):

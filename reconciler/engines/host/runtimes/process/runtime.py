@@ -15,23 +15,30 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.runtimes.process import cgroups, exit_watch, usage
-from reconciler.engines.host.runtimes.process.adoption import Found, look_around, running_of, signal_program
-from reconciler.engines.host.runtimes.process.cgroup_tree import Hierarchy, find, mounts, name_for
+from reconciler.engines.host.runtimes.process.adoption import Discovery, discover, running_of, signal_program
+from reconciler.engines.host.runtimes.process.cgroup_tree import CgroupTree, find, mounts, name_for
 from reconciler.engines.host.runtimes.process.exec import KILLED, execute
-from reconciler.engines.host.runtimes.process.kill import Sweeper, Target
-from reconciler.engines.host.runtimes.process.labels import Marking
-from reconciler.engines.host.runtimes.process.limitations import lacks
+from reconciler.engines.host.runtimes.process.kill import ProcessKiller, Target
+from reconciler.engines.host.runtimes.process.labels import ProcessLabels
+from reconciler.engines.host.runtimes.process.limitations import limitations
 from reconciler.engines.host.runtimes.process.spawn import group_name, spawn
-from reconciler.engines.host.runtimes.process.state_dir import Begun, Folders
-from reconciler.engines.host.runtimes.protocol import Executed, Launch, OnEnd, Place, Running, Usage
-from reconciler.engines.host.spec import Wanted
+from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
+from reconciler.engines.host.runtimes.protocol import (
+    ContainerId,
+    ContainerStart,
+    ExecResult,
+    OnEnd,
+    RunningContainer,
+    Usage,
+)
+from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 
 
-class _Known(msgspec.Struct, frozen=True):
-    begun: Begun
-    running: Running
+class _Tracked(msgspec.Struct, frozen=True):
+    begun: StartRecord
+    running: RunningContainer
 
 
 class ProcessRuntime:
@@ -46,14 +53,14 @@ class ProcessRuntime:
         root = root.resolve()
         self._clock = clock
         self._limited = limited
-        self._folders = Folders(root / "run")
-        self._marking = Marking(root, location)
-        self._sweeper = Sweeper(self._marking)
-        self._ends = exit_watch.Ends()
-        self._limits: Hierarchy | None = None
-        self._known: dict[Place, _Known] = {}
-        self._killed: set[Place] = set()
-        self._locks: defaultdict[Place, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._folders = StateDirectory(root / "run")
+        self._marking = ProcessLabels(root, location)
+        self._sweeper = ProcessKiller(self._marking)
+        self._ends = exit_watch.ExitWatcher()
+        self._limits: CgroupTree | None = None
+        self._tracked: dict[ContainerId, _Tracked] = {}
+        self._killed: set[ContainerId] = set()
+        self._locks: defaultdict[ContainerId, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._on_end: OnEnd | None = None
 
@@ -63,7 +70,7 @@ class ProcessRuntime:
         if self._limited:
             name = name_for(self._marking.root)
             self._limits = await asyncio.to_thread(lambda: find(name, mounts()))
-        found: Found = await asyncio.to_thread(look_around, self._folders, self._marking, self._clock)
+        found: Discovery = await asyncio.to_thread(discover, self._folders, self._marking, self._clock)
         for begun in found.alive:
             cgroups.thaw(begun.groups)
             self._keep(begun)
@@ -74,67 +81,67 @@ class ProcessRuntime:
         forgotten = [groups[name] for name in sorted(groups.keys() - known)]
         lost += [Target("", groups=each) for each in forgotten]
         # Where one cannot be ended, removing its replica will say so.
-        await asyncio.gather(*map(self._sweeper.sweep, lost), return_exceptions=True)
+        await asyncio.gather(*map(self._sweeper.kill, lost), return_exceptions=True)
         for each in forgotten:
             await asyncio.to_thread(cgroups.remove, each)
         for begun in found.over:
-            self._known[begun.place] = _Known(begun, running_of(begun, self._folders))
+            self._tracked[begun.place] = _Tracked(begun, running_of(begun, self._folders))
 
     async def close(self) -> None:
         """Stop watching; what runs goes on running."""
         self._on_end = None
         self._ends.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._limits is not None and not self._known:
-            self._limits.leave()
+        if self._limits is not None and not self._tracked:
+            self._limits.release()
 
-    def lacks(self, wanted: Wanted) -> tuple[str, ...]:
+    def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
         """What processes cannot be given, a sentence each."""
-        return tuple(lacks(wanted, limited=self._limits is not None, root=os.geteuid() == 0))
+        return tuple(limitations(wanted, limited=self._limits is not None, root=os.geteuid() == 0))
 
-    async def start(self, launch: Launch) -> None:
+    async def start(self, launch: ContainerStart) -> None:
         """Start a container. Raises EngineError: what is missing on this host, or that another one runs there."""
         await asyncio.shield(self._task(self._start(launch)))
 
-    async def signal(self, place: Place, number: int) -> None:
+    async def signal(self, place: ContainerId, number: int) -> None:
         """SIGKILL for all of a container, and to be sure that it worked; another signal for its program."""
         async with self._locks[place]:
-            known = self._known.get(place)
+            known = self._tracked.get(place)
             if known is None or not known.running.alive:
                 return
             if number != SIGKILL:
                 await asyncio.to_thread(signal_program, known.begun, number)
                 return
             self._killed.add(place)
-            await self._sweeper.sweep(self._target(known.begun))
+            await self._sweeper.kill(self._target(known.begun))
             if self._folders.code(place).number is None:
                 self._folders.write_code(place, KILLED)
 
-    async def exec(self, place: Place, argv: Sequence[str], timeout: float) -> Executed:
+    async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """Run a program with the environment, directory, user and limits of a running container."""
-        known = self._known.get(place)
+        known = self._tracked.get(place)
         if known is None or not known.running.alive:
             raise EngineError(f"{place.container} does not run", reason="NotRunning")
         return await execute(known.begun, argv, timeout, self._ends)
 
-    async def stats(self) -> dict[Place, Usage]:
+    async def stats(self) -> dict[ContainerId, Usage]:
         """What each running container uses."""
-        alive = [known.begun for known in self._known.values() if known.running.alive]
+        alive = [known.begun for known in self._tracked.values() if known.running.alive]
         return await asyncio.to_thread(usage.usage, self._marking, alive)
 
-    async def list(self) -> list[Running]:
+    async def list(self) -> list[RunningContainer]:
         """Every container that was started and not removed."""
-        return [known.running for _, known in sorted(self._known.items())]
+        return [known.running for _, known in sorted(self._tracked.items())]
 
-    def output(self, place: Place) -> Path:
+    def output(self, place: ContainerId) -> Path:
         """Where the container writes to."""
         return self._folders.output(place)
 
     async def remove(self, key: Key, replica: str) -> None:
         """Kill what is left of a replica and delete its directory. Raises EngineError where something stays alive."""
-        names = {place.container for place in self._known if (place.key, place.replica) == (key, replica)}
+        names = {place.container for place in self._tracked if (place.key, place.replica) == (key, replica)}
         names.update(self._folders.containers(key, replica))
-        places = [Place(key, replica, name) for name in sorted(names)]
+        places = [ContainerId(key, replica, name) for name in sorted(names)]
         async with contextlib.AsyncExitStack() as stack:
             for place in places:
                 await stack.enter_async_context(self._locks[place])
@@ -142,14 +149,14 @@ class ProcessRuntime:
         for place in places:
             self._locks.pop(place, None)
 
-    async def _remove(self, key: Key, replica: str, places: Sequence[Place]) -> None:
-        begun = [self._known[place].begun for place in places if place in self._known]
-        alive = [each for each in begun if self._known[each.place].running.alive]
+    async def _remove(self, key: Key, replica: str, places: Sequence[ContainerId]) -> None:
+        begun = [self._tracked[place].begun for place in places if place in self._tracked]
+        alive = [each for each in begun if self._tracked[each.place].running.alive]
         groups = {group for each in begun for group in each.groups}
         if self._limits is not None:
             groups.update(str(base / group_name(place)) for base in self._limits.bases for place in places)
         wrappers = tuple((each.pid, each.start) for each in alive)
-        await self._sweeper.sweep(Target(self._marking.prefix(key, replica), wrappers, tuple(sorted(groups))))
+        await self._sweeper.kill(Target(self._marking.prefix(key, replica), wrappers, tuple(sorted(groups))))
         for each in alive:
             self._ends.forget(each.pid)
             exit_watch.reap(each.pid)
@@ -158,16 +165,16 @@ class ProcessRuntime:
         except OSError as error:
             raise EngineError(f"cannot delete what was kept of {replica}: {error}", reason="NotRemoved") from error
         for place in places:
-            self._known.pop(place, None)
+            self._tracked.pop(place, None)
             self._killed.discard(place)
 
     def _forget(self, key: Key, replica: str, groups: Sequence[str]) -> None:
         cgroups.remove(groups, self._limits.bases if self._limits else ())
         self._folders.remove(key, replica)
 
-    async def _start(self, launch: Launch) -> None:
+    async def _start(self, launch: ContainerStart) -> None:
         async with self._locks[launch.place]:
-            known = self._known.get(launch.place)
+            known = self._tracked.get(launch.place)
             if known is not None and known.running.alive:
                 now = known.running
                 if (now.version, now.stamp, now.index) == (launch.version, launch.stamp, launch.index):
@@ -177,30 +184,32 @@ class ProcessRuntime:
             begun = await asyncio.to_thread(spawn, launch, at, self._folders, self._marking, self._limits)
             self._keep(begun)
 
-    def _keep(self, begun: Begun) -> None:
-        running = Running(begun.place, begun.version, begun.stamp, begun.index, alive=True, started=begun.started)
-        self._known[begun.place] = _Known(begun, running)
+    def _keep(self, begun: StartRecord) -> None:
+        running = RunningContainer(
+            begun.place, begun.version, begun.stamp, begun.index, alive=True, started=begun.started
+        )
+        self._tracked[begun.place] = _Tracked(begun, running)
         self._ends.watch(begun.pid, lambda: self._note(begun))
 
-    def _note(self, begun: Begun) -> None:
+    def _note(self, begun: StartRecord) -> None:
         self._task(self._end(begun))
 
-    async def _end(self, begun: Begun) -> None:
+    async def _end(self, begun: StartRecord) -> None:
         async with self._locks[begun.place]:
-            known = self._known.get(begun.place)
+            known = self._tracked.get(begun.place)
             if known is None or known.begun is not begun:
                 return
             # Its number, and with it the number of its session, is free for others only once it is reaped.
             with contextlib.suppress(EngineError):
-                await self._sweeper.sweep(self._target(begun))
+                await self._sweeper.kill(self._target(begun))
             exit_watch.reap(begun.pid)
             ended = running_of(begun, self._folders, begun.place in self._killed)
             self._killed.discard(begun.place)
-            self._known[begun.place] = _Known(begun, ended)
+            self._tracked[begun.place] = _Tracked(begun, ended)
         if self._on_end is not None:
             self._on_end(begun.place)
 
-    def _target(self, begun: Begun) -> Target:
+    def _target(self, begun: StartRecord) -> Target:
         return Target(self._marking.text(begun.place), ((begun.pid, begun.start),), begun.groups)
 
     def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -13,11 +13,11 @@ from hashlib import blake2b
 from importlib.resources import files
 
 from reconciler.engines.host.runtimes.process import cgroups, procfs
-from reconciler.engines.host.runtimes.process.cgroup_tree import Hierarchy
+from reconciler.engines.host.runtimes.process.cgroup_tree import CgroupTree
 from reconciler.engines.host.runtimes.process.executable import User, directory_of, program_of, user_of
-from reconciler.engines.host.runtimes.process.labels import Marking
-from reconciler.engines.host.runtimes.process.state_dir import Begun, Folders
-from reconciler.engines.host.runtimes.protocol import Launch, Place
+from reconciler.engines.host.runtimes.process.labels import ProcessLabels
+from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
+from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.errors import EngineError
 
 NAME = "reconciler-container"
@@ -37,13 +37,15 @@ def is_wrapper(pid: int) -> bool:
     return procfs.command_line(pid)[1:4] == [b"-c", script().encode(), NAME.encode()]
 
 
-def group_name(place: Place) -> str:
+def group_name(place: ContainerId) -> str:
     """The name of the control groups of a container."""
     digest = blake2b(f"{place.key}/{place.replica}/{place.container}".encode(), digest_size=5).hexdigest()
     return f"{place.replica[:80]}.{place.container[:80]}.{digest}"
 
 
-def spawn(launch: Launch, at: float, folders: Folders, marking: Marking, limits: Hierarchy | None) -> Begun:
+def spawn(
+    launch: ContainerStart, at: float, folders: StateDirectory, marking: ProcessLabels, limits: CgroupTree | None
+) -> StartRecord:
     """Start a container ``at`` this time of the monotonic clock; blocks for some milliseconds. Raises EngineError.
 
     The program begins only after its start is recorded: a daemon that dies before leaves nothing behind.
@@ -69,7 +71,7 @@ def spawn(launch: Launch, at: float, folders: Folders, marking: Marking, limits:
     return begun
 
 
-def _go(wrapper: subprocess.Popen[bytes], begun: Begun, folders: Folders) -> None:
+def _go(wrapper: subprocess.Popen[bytes], begun: StartRecord, folders: StateDirectory) -> None:
     try:
         folders.write(begun)
         cgroups.join(begun.groups, wrapper.pid)
@@ -87,12 +89,12 @@ def _let_go(wrapper: subprocess.Popen[bytes]) -> None:
     wrapper.stdin.close()
 
 
-def _environment(launch: Launch, marking: Marking) -> dict[str, str]:
+def _environment(launch: ContainerStart, marking: ProcessLabels) -> dict[str, str]:
     marker = marking.variables(launch)
     return {**marker, **launch.env, **marker}
 
 
-def _shell(launch: Launch) -> str:
+def _shell(launch: ContainerStart) -> str:
     # dash drops variables whose names are none in a shell, such as `a.b`; bash hands them on.
     odd = sorted(name for name in launch.env if not (name.isascii() and name.isidentifier()))
     if not odd:
@@ -102,7 +104,7 @@ def _shell(launch: Launch) -> str:
     raise EngineError(f"the variable {odd[0]} can be given only where bash is installed", reason="ProgramNotFound")
 
 
-def _groups(launch: Launch, limits: Hierarchy | None) -> tuple[str, ...]:
+def _groups(launch: ContainerStart, limits: CgroupTree | None) -> tuple[str, ...]:
     if limits is None:
         return ()
     name = group_name(launch.place)
@@ -134,9 +136,9 @@ def _wrapper(
     )
 
 
-def _begun(launch: Launch, pid: int, at: float, groups: tuple[str, ...]) -> Begun:
+def _begun(launch: ContainerStart, pid: int, at: float, groups: tuple[str, ...]) -> StartRecord:
     seen = procfs.look(pid)
-    return Begun(
+    return StartRecord(
         place=launch.place,
         version=launch.version,
         stamp=launch.stamp,
@@ -150,7 +152,7 @@ def _begun(launch: Launch, pid: int, at: float, groups: tuple[str, ...]) -> Begu
 
 
 @contextmanager
-def _explained(place: Place) -> Iterator[None]:
+def _explained(place: ContainerId) -> Iterator[None]:
     try:
         yield
     except ValueError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.runtimes.protocol import Place
+from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.key import Key
 
 _RECORD, _CODE, _OUTPUT = "record.json", "code", "output"
@@ -22,13 +22,13 @@ _ROOM = b"\n" * 5
 """Kept in the file of the code, so that a full disk does not keep a code from being written."""
 
 
-class Begun(msgspec.Struct, frozen=True):
+class StartRecord(msgspec.Struct, frozen=True):
     """A start of a container: the wrapper's number, start time in ticks and boot, and what was started.
 
     ``started`` in seconds of the monotonic clock. ``groups`` are its directories in the cgroup file systems.
     """
 
-    place: Place
+    place: ContainerId
     version: int
     stamp: str
     index: int
@@ -46,15 +46,15 @@ class Code(msgspec.Struct, frozen=True):
     failed: bool = False
 
 
-_decoder = msgspec.json.Decoder(Begun)
+_decoder = msgspec.json.Decoder(StartRecord)
 
 
-class Folders(msgspec.Struct, frozen=True):
+class StateDirectory(msgspec.Struct, frozen=True):
     """The directories of one location, below ``top``."""
 
     top: Path
 
-    def of(self, place: Place) -> Path:
+    def of(self, place: ContainerId) -> Path:
         """The directory of a container."""
         return self.replica(place.key, place.replica) / place.container
 
@@ -62,11 +62,11 @@ class Folders(msgspec.Struct, frozen=True):
         """The directory of a replica."""
         return self.top / key.gvc / key.name / replica
 
-    def output(self, place: Place) -> Path:
+    def output(self, place: ContainerId) -> Path:
         """What the container has written."""
         return self.of(place) / _OUTPUT
 
-    def prepare(self, place: Place) -> tuple[int, int]:
+    def prepare(self, place: ContainerId) -> tuple[int, int]:
         """Make room for a start; returns files for the output and the code, to be closed. Raises OSError."""
         folder = self.of(place)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -81,14 +81,14 @@ class Folders(msgspec.Struct, frozen=True):
             os.close(code)
             raise
 
-    def write(self, begun: Begun) -> None:
+    def write(self, begun: StartRecord) -> None:
         """Record a start, whole or not at all. Raises OSError."""
         folder = self.of(begun.place)
         fresh = folder / f"{_RECORD}.new"
         fresh.write_bytes(msgspec.json.encode(begun))
         fresh.replace(folder / _RECORD)
 
-    def every(self) -> Iterator[Begun]:
+    def every(self) -> Iterator[StartRecord]:
         """All starts that are recorded; what cannot be read, or was called off, was never followed by a program."""
         for path in sorted(self.top.glob(f"*/*/*/*/{_RECORD}")):
             try:
@@ -103,19 +103,19 @@ class Folders(msgspec.Struct, frozen=True):
         folder = self.replica(key, replica)
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
-    def code(self, place: Place) -> Code:
+    def code(self, place: ContainerId) -> Code:
         """How the last start ended."""
         text = self._written(place)
         number = text.removesuffix("!")
         return Code(int(number), number != text) if number.isdigit() else Code(None)
 
-    def _written(self, place: Place) -> str:
+    def _written(self, place: ContainerId) -> str:
         try:
             return (self.of(place) / _CODE).read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):
             return ""
 
-    def write_code(self, place: Place, code: int) -> None:
+    def write_code(self, place: ContainerId, code: int) -> None:
         """Record how a container ended that could not do it itself; nothing where there is no room."""
         try:
             with (self.of(place) / _CODE).open("r+b") as file:

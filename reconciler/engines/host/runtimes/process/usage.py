@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reconciler.engines.host.runtimes.process import cgroups, procfs
-from reconciler.engines.host.runtimes.process.labels import Marking
-from reconciler.engines.host.runtimes.process.state_dir import Begun
-from reconciler.engines.host.runtimes.protocol import Place, Usage
+from reconciler.engines.host.runtimes.process.labels import ProcessLabels
+from reconciler.engines.host.runtimes.process.state_dir import StartRecord
+from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
 
 
-def usage(marking: Marking, running: Iterable[Begun]) -> dict[Place, Usage]:
+def usage(marking: ProcessLabels, running: Iterable[StartRecord]) -> dict[ContainerId, Usage]:
     """What each container uses; ``running`` are alive. Blocks for as long as it takes to read some files of each.
 
     Memory that processes share counts for each of them where there are no control groups, and the CPU time of those
     that ended unnoticed by their parents is lost.
     """
-    found: dict[Place, Usage] = {}
-    rest: list[Begun] = []
+    found: dict[ContainerId, Usage] = {}
+    rest: list[StartRecord] = []
     for begun in running:
         grouped = cgroups.usage(begun.groups)
         if grouped is None:
@@ -29,7 +29,7 @@ def usage(marking: Marking, running: Iterable[Begun]) -> dict[Place, Usage]:
     return found
 
 
-def _summed(marking: Marking, running: list[Begun]) -> dict[Place, Usage]:
+def _summed(marking: ProcessLabels, running: list[StartRecord]) -> dict[ContainerId, Usage]:
     procs = procfs.everyone()
     owned: dict[str, set[int]] = {marking.text(begun.place): set() for begun in running}
     for pid in procs:
