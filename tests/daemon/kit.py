@@ -22,7 +22,7 @@ from tests.gitkit import File, GitRepo
 
 Answer = TypeVar("Answer")
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds that anything may take before a test gives up on it; most takes a hundredth of that."""
 STATUS = "reconciler/status"
 ROOT = Path(__file__).parents[2]

@@ -64,9 +64,9 @@ def test_a_long_value_is_quoted_in_part() -> None:
 def test_at_most_a_hundred_faults_are_told_and_in_good_time() -> None:
     env = [{"nome": "x" * 100, "value": 1}] * 10_000
     document = {"kind": "workload", "name": "web", "spec": {"containers": [{"name": "a", "image": "b", "env": env}]}}
-    began = time.monotonic()
+    began = time.process_time()
     assert 0 < len(checker("workload").faults(document, NOWHERE)) <= 100
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_a_checker_is_made_once() -> None:

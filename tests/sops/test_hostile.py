@@ -77,13 +77,13 @@ def test_an_iv_or_tag_of_another_length_opens_nothing() -> None:
 
 
 def test_patterns_take_time_that_grows_with_the_name_only() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     covers = covering("encrypted_regex", "^(a+)+$")
     assert not covers(("a" * 20_000 + "!",))
     for pattern in ("(" * 500, "(a{1000}){1000}", "a" * 2000, "(?=x)", r"\1"):
         with pytest.raises(FormatError):
             covering("encrypted_regex", pattern)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_a_control_character_is_only_taken_in_data() -> None:

