@@ -1,0 +1,95 @@
+"""Nothing in this repository installs the program that package indexes call ``reconciler``: it is not this one."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.gitkit import git
+from tests.project.test_pre_commit import hooks
+from tests.project.tree import ROOT
+
+CI = ROOT / "examples" / "ci"
+INSTALL = re.compile(
+    r"""\b(?:pip[\d.]*\s+(?:install|download|wheel)|pipx\s+(?:install|run)|uv\s+(?:add|tool\s+(?:install|run)|pip\s+install)|uvx)\b
+        (?:[^\n]*[\s'"])? reconciler (?![\w@/.-])""",
+    re.X,
+)
+"""An installation that asks an index for ``reconciler``."""
+ASSIGNED = re.compile(r"^\s*-?\s*[A-Z_]+\s*[:=]\s*[\"']?reconciler[\"']?\s*(?:#.*)?$", re.M)
+"""A variable that holds the bare name, for an installation further down."""
+LISTED = re.compile(r"^(?:dependencies|additional_dependencies|requires)\b[^\n\]]*[\"']reconciler\b", re.M)
+"""A requirement on the bare name."""
+
+
+def bare_installs(text: str) -> list[str]:
+    """The parts of ``text`` that would install ``reconciler`` from an index."""
+    return [found.group().strip() for pattern in (INSTALL, ASSIGNED, LISTED) for found in pattern.finditer(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pip install reconciler", "pip3 install --quiet reconciler==0.2.2", 'python -m pip install "reconciler>=0.1"',
+        "pipx run reconciler", "uv tool install reconciler", "uvx reconciler validate .", "pip install reconciler[dev]",
+        "  RECONCILER: reconciler # what pip installs", "RECONCILER='reconciler'", "dependencies = ['reconciler>=1']",
+    ],
+)  # fmt: skip
+def test_an_installation_of_the_bare_name_is_found(text: str) -> None:
+    assert bare_installs(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pip install .", "pip install gitops-reconciler", "pip install git+https://git.example.com/reconciler.git@1f",
+        "~/.local/share/reconciler/bin/pip install --quiet .", "reconciler run", "User=reconciler",
+    ],
+)  # fmt: skip
+def test_other_uses_of_the_name_are_not(text: str) -> None:
+    assert not bare_installs(text)
+
+
+def test_nothing_installs_the_bare_name_from_an_index() -> None:
+    names = git(ROOT, "ls-files", "-z").split("\0")
+    found = {}
+    for name in names:
+        path = ROOT / name
+        if name and path.is_file() and path != Path(__file__):
+            found[name] = bare_installs(path.read_text(errors="replace"))
+    assert {name: parts for name, parts in found.items() if parts} == {}
+
+
+def requirements() -> dict[str, str]:
+    """What the installation step of each CI example installs."""
+    github = yaml.safe_load((CI / "github-actions.yaml").read_text())
+    gitlab = yaml.safe_load((CI / "gitlab-ci.yaml").read_text())
+    return {"github": github["env"]["RECONCILER"], "gitlab": gitlab["manifests"]["variables"]["RECONCILER"]}
+
+
+@pytest.mark.parametrize("forge", ["github", "gitlab"])
+def test_ci_installs_a_pinned_commit_of_this_repository(forge: str) -> None:
+    assert re.fullmatch(
+        r"gitops-reconciler @ git\+https://git\.example\.com/\S+\.git@[0-9a-f]{40}", requirements()[forge]
+    )
+
+
+def test_the_requirement_of_ci_is_one_that_pip_takes(tmp_path: Path) -> None:
+    requirement, _, _ = requirements()["github"].rpartition("@")
+    pin = hooks(tmp_path / "reconciler.git")
+    environ = {
+        **os.environ,
+        # The placeholder's host stands for this directory.
+        "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{tmp_path}/.insteadOf",
+        "GIT_CONFIG_VALUE_0": "https://git.example.com/",
+    }  # fmt: skip
+    pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--no-build-isolation",
+           "--ignore-installed", f"{requirement}@{pin}"]  # fmt: skip
+    done = subprocess.run(pip, env=environ, capture_output=True, text=True, check=False)
+    assert "Would install gitops-reconciler-" in done.stdout, done.stderr
