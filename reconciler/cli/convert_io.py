@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from reconciler.cli.options import coloured, paint
+from reconciler.documents.limits import LIMITS, read_within, shown_size
 from reconciler.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def read_files(names: Sequence[str]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for name in names:
         if name == _STDIN:
-            found["stdin"] = sys.stdin.buffer.read()
+            found["stdin"] = _from_stdin()
             continue
         paths = [name]
         if os.path.isdir(name):
@@ -106,9 +107,16 @@ def _below(directory: str) -> Iterator[str]:
 
 def _content(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_within(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _from_stdin() -> bytes:
+    content = sys.stdin.buffer.read(LIMITS.file_bytes + 1)
+    if len(content) > LIMITS.file_bytes:
+        raise UsageError(f"standard input is larger than {shown_size(LIMITS.file_bytes)}, so that it is not read")
+    return content
 
 
 def _unreadable(error: OSError) -> None:

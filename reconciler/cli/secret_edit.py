@@ -16,6 +16,7 @@ from types import FrameType
 
 import click
 
+from reconciler.documents.limits import read_within
 from reconciler.errors import RefusedError, UsageError
 
 EDITORS = ("SOPS_EDITOR", "VISUAL", "EDITOR")
@@ -45,7 +46,7 @@ def replaced(path: Path, before: bytes, after: bytes) -> None:
     """
     real = path.resolve()
     try:
-        if real.read_bytes() != before:
+        if read_within(real) != before:
             raise RefusedError(f"{path} was changed by somebody else meanwhile, and is left as it is")
         number, fresh = tempfile.mkstemp(prefix=f".{real.name}.", dir=real.parent)
         try:
@@ -68,7 +69,7 @@ def _versions(path: Path) -> Iterator[bytes]:
     while True:
         _edit(path)
         try:
-            yield path.read_bytes()
+            yield read_within(path)
         except OSError:
             raise RefusedError("the editor took the file away, so nothing was changed") from None
         if not sys.stdin.isatty() or not click.confirm("Edit it again?", default=True, err=True):

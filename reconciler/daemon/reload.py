@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from reconciler.clock import Clock
+from reconciler.documents.limits import read_within
 from reconciler.errors import ReconcilerError, RecordsError, UsageError
 from reconciler.logs import log
 from reconciler.pipeline.runner import Runner
@@ -85,6 +86,6 @@ class Reload:
 
     def _content(self) -> bytes | None:
         try:
-            return self._file.read_bytes()
-        except OSError:
+            return read_within(self._file)
+        except (OSError, UsageError):
             return None

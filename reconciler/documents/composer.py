@@ -19,6 +19,7 @@ from reconciler.documents.events import (
     SequenceEndEvent,
     SequenceStartEvent,
     StreamEndEvent,
+    is_empty,
 )
 from reconciler.documents.fault_sink import Sink
 from reconciler.documents.limits import Limits
@@ -243,8 +244,3 @@ class Composer:
         if size > self._limits.document_bytes:
             message = f"this document has {size:,} characters, more than the limit of {self._limits.document_bytes:,}"
             self.faults.end("too-large", root, message, "split the document")
-
-
-def is_empty(root: Any) -> bool:
-    """Whether a document whose first node is ``root`` holds nothing at all."""
-    return type(root) is ScalarEvent and not (root.value or root.style or root.tag or root.anchor)

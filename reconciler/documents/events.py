@@ -27,6 +27,7 @@ __all__ = [
     "SequenceEndEvent",
     "SequenceStartEvent",
     "StreamEndEvent",
+    "is_empty",
 ]
 
 
@@ -120,3 +121,8 @@ AliasEvent = events.AliasEvent
 DocumentStartEvent = events.DocumentStartEvent
 DocumentEndEvent = events.DocumentEndEvent
 StreamEndEvent = events.StreamEndEvent
+
+
+def is_empty(root: Any) -> bool:
+    """Whether a document whose first node is ``root`` holds nothing at all."""
+    return type(root) is ScalarEvent and not (root.value or root.style or root.tag or root.anchor)

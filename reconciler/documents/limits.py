@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
+
+from reconciler.errors import UsageError
 
 
 class Limits(msgspec.Struct, frozen=True, gc=False):
@@ -21,3 +25,35 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
 
 
 LIMITS = Limits()
+
+SIZE_RULES = frozenset(
+    {
+        "too-deep",
+        "too-large",
+        "too-many-aliases",
+        "too-many-directives",
+        "too-many-documents",
+        "too-many-faults",
+        "too-many-nodes",
+    }
+)
+"""Rules about size, depth and number. No line shows what breaks them, so none is read for an excerpt."""
+
+
+def read_within(path: str | os.PathLike[str], limit: int = LIMITS.file_bytes) -> bytes:
+    """The content of the file at ``path``, at most ``limit`` bytes.
+
+    Raises UsageError where it is larger, which its size alone decides, and OSError where it cannot be read.
+    """
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(limit + 1) if size <= limit else b""
+    # What is no regular file, or grows, does not say its size.
+    if size > limit or len(content) > limit:
+        raise UsageError(f"{os.fspath(path)} is larger than {shown_size(limit)}, so that it is not read")
+    return content
+
+
+def shown_size(count: int) -> str:
+    """``count`` bytes in KiB or MiB."""
+    return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count >> 10} KiB"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from reconciler.documents.encoding import check_encoding
-from reconciler.documents.json_compat import fix_json_surrogates
 from reconciler.documents.limits import LIMITS, Limits
 from reconciler.documents.positions import Positions
 
@@ -18,10 +16,10 @@ class Locator:
     """The places in the documents of one file; asked for them in their order it parses the file once."""
 
     def __init__(self, raw: bytes, limits: Limits = LIMITS) -> None:
-        self._raw = fix_json_surrogates(raw) if check_encoding(raw, limits) is None else b""
+        self._raw = raw
         self._limits = limits
-        self._get: Any = None
-        self._walk: Callable[[Any, int, Limits, Positions], bool]
+        self._stream: Any = None
+        self._walk: Callable[[Any, int, Positions], bool]
         self._passed = _ENDED
         self._places = Positions()
 
@@ -32,14 +30,16 @@ class Locator:
         if index > self._passed:
             self._places = Positions()
             skipped, self._passed = index - self._passed - 1, _ENDED
-            if self._walk(self._get, skipped, self._limits, self._places):
+            if self._walk(self._stream, skipped, self._places):
                 self._passed = index
         return self._places
 
     def _begin(self) -> None:
-        from reconciler.documents.position_walk import events_of, walk  # the parser: for when something is wrong
+        # The parser: for when something is wrong.
+        from reconciler.documents.event_stream import EventStream
+        from reconciler.documents.position_walk import walk
 
-        self._get, self._walk = events_of(self._raw), walk
+        self._stream, self._walk = EventStream(self._raw, self._limits), walk
         self._passed = -1
 
 

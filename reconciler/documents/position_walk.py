@@ -2,54 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import msgspec
-from yaml import YAMLError
 
-from reconciler.documents.composer import is_empty
+from reconciler.documents.event_stream import ENDS, EventStream
 from reconciler.documents.events import (
-    CParser,
-    DocumentStartEvent,
     MappingEndEvent,
     MappingStartEvent,
     ScalarEvent,
     SequenceEndEvent,
     SequenceStartEvent,
-    StreamEndEvent,
+    is_empty,
 )
 from reconciler.documents.fault_sink import place
-from reconciler.documents.limits import Limits
 from reconciler.documents.positions import Pointer, Position, Positions
 
 
-def events_of(raw: bytes) -> Any:
-    """What gives the events of a file, one at each call."""
-    return CParser(raw).get_event
-
-
-def walk(get: Any, skipped: int, limits: Limits, places: Positions) -> bool:
-    """Note the places of the document after ``skipped`` more; False where it is not there or cannot be parsed whole."""
-    with suppress(YAMLError):
-        root = _root(get, skipped)
+def walk(stream: EventStream, skipped: int, places: Positions) -> bool:
+    """Note the places of the document after ``skipped`` more; False where it is not there or cannot be read whole."""
+    with suppress(*ENDS):
+        for _ in range(skipped):
+            stream.document()
+        root = stream.document()
         if root is not None:
-            _walk(get, root, limits, places)
+            _walk(stream.next, root, places)
             return True
     return False
-
-
-def _root(get: Any, index: int) -> Any:
-    """The first node of the document ``index``, or None."""
-    while type(event := get()) is not StreamEndEvent:
-        if type(event) is not DocumentStartEvent:
-            continue
-        root = get()
-        if not is_empty(root):
-            index -= 1
-        if index < 0:
-            return root
-    return None
 
 
 class _Open(msgspec.Struct):
@@ -62,9 +43,9 @@ class _Open(msgspec.Struct):
     key_place: Position | None = None
 
 
-def _walk(get: Any, event: Any, limits: Limits, places: Positions) -> None:
+def _walk(get: Callable[[], Any], event: Any, places: Positions) -> None:
     stack: list[_Open] = []
-    for _ in range(2 * limits.nodes + 1):
+    while True:
         kind = type(event)
         if kind is MappingEndEvent or kind is SequenceEndEvent:
             stack.pop()
@@ -72,7 +53,7 @@ def _walk(get: Any, event: Any, limits: Limits, places: Positions) -> None:
             pointer = _step(stack[-1], event, places) if stack else _root_pointer(event, places)
             if kind is MappingStartEvent or kind is SequenceStartEvent:
                 stack.append(_Open(pointer, kind is SequenceStartEvent))
-        if not stack or len(stack) > limits.depth:
+        if not stack:
             return
         event = get()
 

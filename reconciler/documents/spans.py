@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
-from yaml import YAMLError
-
-from reconciler.documents.encoding import check_encoding
-from reconciler.documents.events import AliasEvent, CParser, ScalarEvent, StreamEndEvent
-from reconciler.documents.limits import LIMITS
-
-_WORTHWHILE = LIMITS.document_bytes
-"""Bytes of a file beyond which underlining is not worth another parse."""
+from reconciler.documents.event_stream import ENDS, EventStream
+from reconciler.documents.events import AliasEvent, ScalarEvent, StreamEndEvent
 
 TO_THE_END = 1 << 30
 """The end of a scalar that goes on below its line."""
@@ -24,11 +17,9 @@ def spans(raw: bytes) -> dict[tuple[int, int], int]:
     All count from 1.
     """
     found: dict[tuple[int, int], int] = {}
-    if len(raw) > _WORTHWHILE or check_encoding(raw, LIMITS) is not None:
-        return found
-    with suppress(YAMLError):
-        get: Any = CParser(raw).get_event
-        while (kind := type(event := get())) is not StreamEndEvent:
+    stream = EventStream(raw)
+    with suppress(*ENDS):
+        while (kind := type(event := stream.next())) is not StreamEndEvent:
             if kind is ScalarEvent or kind is AliasEvent:
                 start, end = event.start_mark, event.end_mark
                 stop = end.column + 1 if end.line == start.line else TO_THE_END

@@ -13,6 +13,7 @@ import msgspec
 
 from reconciler.decode.cache import Blobs, Cache
 from reconciler.decode.decode import decode_all
+from reconciler.documents.limits import read_within
 from reconciler.errors import UsageError
 from reconciler.manifests import reference_check
 from reconciler.manifests.assembly import assemble
@@ -25,7 +26,7 @@ from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.file_reader import Read
 from reconciler.records.store import Records
 from reconciler.source.changes import TreeChanges, classify
-from reconciler.source.file_filter import IGNORE_FILE, FileFilter
+from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, FileFilter
 from reconciler.source.tree_diff import Difference, Entry
 
 WORKSPACE = "GITHUB_WORKSPACE"
@@ -106,14 +107,17 @@ def _size(base: Path, blob: str) -> int:
 
 def _read(base: Path, blob: str) -> bytes:
     try:
-        with open(_path(base, blob), "rb") as file:
-            return file.read()
+        return read_within(_path(base, blob))
     except OSError as error:
         _unreadable(error)
 
 
 def _named(base: Path, name: str) -> bytes:
-    return _read(base, os.fsencode(name).hex())
+    """What is shown of a file beside its findings; nothing where it cannot be read."""
+    try:
+        return _read(base, os.fsencode(name).hex())
+    except UsageError:
+        return b""
 
 
 def _path(base: Path, blob: str) -> str:
@@ -136,7 +140,7 @@ def _below_root(base: Path) -> str:
 def _manifests(base: Path) -> Iterator[str]:
     """Paths of manifests below ``base``, as Git would hold them: files and symbolic links."""
     ignore = base / IGNORE_FILE
-    selection = FileFilter(ignored=ignore.read_bytes() if ignore.is_file() else b"")
+    selection = FileFilter(ignored=read_within(ignore, MOST_IGNORE_BYTES) if ignore.is_file() else b"")
     for folder, folders, files in os.walk(base, onerror=_unreadable):
         # A link to a directory is an entry of its own to Git, never a way down.
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]

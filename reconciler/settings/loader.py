@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from reconciler.documents.limits import read_within
 from reconciler.documents.locator import locate
 from reconciler.documents.reader import read
 from reconciler.documents.schema.loader import load_schema
@@ -68,7 +69,7 @@ def load_settings(path: Path) -> Settings:
     there is nothing to read.
     """
     try:
-        raw = path.read_bytes()
+        raw = read_within(path)
     except OSError as error:
         raise UsageError(
             f"cannot read the settings {path}: {error.strerror}; name another file with --settings"

@@ -64,20 +64,19 @@ def open_all(raw: bytes, reading: Reading, keyring: Keyring) -> dict[int, Decryp
     The MAC is looked at only where all documents of the file could be read.
     """
     sealed = [each for each in reading.documents if isinstance(each.value, dict) and FIELD in each.value]
-    written = layout_of(raw) if sealed else []
+    written = layout_of(raw, {document.index for document in sealed})
     found: dict[int, DecryptedDocument] = {}
     groups: dict[str, Group] = {}
     for document in sealed:
         try:
             metadata = metadata_of(document.value[FIELD])
             metadata.covers()
-            if written[document.index].shared:
-                raise FormatError("", "an encrypted document has no aliases or merge keys: SOPS writes all values out")
+            part = _written_plainly(written.get(document.index))
         except FormatError as error:
             found[document.index] = _refused(document, error)
             continue
         group = groups.setdefault(metadata.mac, Group(metadata))
-        group.documents.append((document, written[document.index]))
+        group.documents.append((document, part))
     for group in groups.values():
         found |= _opened(group, keyring, whole=not reading.faults)
     return found
@@ -147,6 +146,15 @@ def with_values(document: Document, revealed: Revealed) -> dict[str, Any]:
         if index == document.index:
             _at(whole, pointer[:-1])[pointer[-1]] = as_read(pointer, value)
     return whole
+
+
+def _written_plainly(part: DocumentLayout | None) -> DocumentLayout:
+    """``part``. Raises FormatError where SOPS does not write documents so."""
+    if part is None:
+        raise FormatError("", "the values of this document cannot be found in its text")
+    if part.shared:
+        raise FormatError("", "an encrypted document has no aliases or merge keys: SOPS writes all values out")
+    return part
 
 
 def _opened(group: Group, keyring: Keyring, *, whole: bool) -> dict[int, DecryptedDocument]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from reconciler.documents.json_compat import fix_json_surrogates
 from reconciler.documents.reader import read
 from reconciler.documents.types import Reading
 from reconciler.documents.writer import after_key, written
@@ -88,7 +89,7 @@ def encrypt(raw: bytes, recipients: Sequence[str], manner: EncryptionRules, mome
 
 def decrypt_file(raw: bytes, keyring: Keyring) -> DecryptedFile:
     """An encrypted file with its values as they are. Raises WritingError."""
-    raw = raw.removeprefix(_BOM)
+    raw = fix_json_surrogates(raw.removeprefix(_BOM))
     group = _group(raw)
     try:
         key = data_key(group.metadata, keyring)
@@ -140,7 +141,7 @@ def rotate(raw: bytes, keyring: Keyring, add: Iterable[str], remove: Iterable[st
 
 
 def _sealed(raw: bytes, metadata: Metadata, key: bytes, stash: IvCache) -> bytes:
-    raw = raw.removeprefix(_BOM)
+    raw = fix_json_surrogates(raw.removeprefix(_BOM))
     reading, found = _plain(raw)
     text = raw.decode()
     try:
@@ -169,13 +170,13 @@ def _sealed(raw: bytes, metadata: Metadata, key: bytes, stash: IvCache) -> bytes
     return _checked(_spliced(text, edits).encode(), reading, key)
 
 
-def _plain(raw: bytes) -> tuple[Reading, list[DocumentLayout]]:
+def _plain(raw: bytes) -> tuple[Reading, dict[int, DocumentLayout]]:
     """A file that can be encrypted. Raises WritingError."""
     reading = read(raw)
     if reading.faults:
         fault = reading.faults[0]
         raise WritingError(f"line {fault.line}: {fault.message}")
-    found = layout_of(raw)
+    found = layout_of(raw, range(len(reading.documents)))
     if not reading.documents:
         raise WritingError("it holds no document")
     for document in reading.documents:
@@ -197,7 +198,7 @@ def _group(raw: bytes) -> Group:
         raise WritingError(f"line {fault.line}: {fault.message}")
     if not any(isinstance(each.value, dict) and FIELD in each.value for each in reading.documents):
         raise WritingError("it is not encrypted")
-    found = layout_of(raw)
+    found = layout_of(raw, range(len(reading.documents)))
     groups: dict[str, Group] = {}
     for document in reading.documents:
         try:

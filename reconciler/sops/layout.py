@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
-from yaml import YAMLError
 
-from reconciler.documents.composer import is_empty
+from reconciler.documents.event_stream import ENDS, EventStream
 from reconciler.documents.events import (
     AliasEvent,
-    CParser,
-    DocumentStartEvent,
     MappingEndEvent,
     MappingStartEvent,
     ScalarEvent,
     SequenceEndEvent,
     SequenceStartEvent,
-    StreamEndEvent,
 )
 from reconciler.documents.scalars import MERGE_KEY, Problem, Scalar, plain
 from reconciler.model.finding import Pointer
@@ -81,16 +77,18 @@ class _Open(msgspec.Struct):
     column: int = 0
 
 
-def layout_of(raw: bytes) -> list[DocumentLayout]:
-    """The documents of a file by their index (``Document.index``), as far as it can be parsed."""
-    found: list[DocumentLayout] = []
-    with suppress(YAMLError):
-        get = CParser(raw).get_event
-        while type(event := get()) is not StreamEndEvent:
-            if type(event) is DocumentStartEvent:
-                root = get()
-                if not is_empty(root):
-                    found.append(_part(get, root))
+def layout_of(raw: bytes, wanted: Collection[int]) -> dict[int, DocumentLayout]:
+    """The documents with an index (``Document.index``) in ``wanted``, as far as the reader reads the file.
+
+    Positions count in ``raw`` as ``fix_json_surrogates`` leaves it.
+    """
+    found: dict[int, DocumentLayout] = {}
+    stream = EventStream(raw)
+    with suppress(*ENDS):
+        for index in range(max(wanted, default=-1) + 1):
+            root = stream.document()
+            if root is not None and index in wanted:
+                found[index] = _part(stream.next, root)
     return found
 
 

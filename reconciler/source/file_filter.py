@@ -14,6 +14,10 @@ IGNORE_FILE = ".reconcilerignore"
 SUFFIXES = (".yaml", ".yml")
 MOST_IGNORE_BYTES = 64 * 1024
 MOST_PATTERNS = 256
+TOO_LARGE = (
+    f"{IGNORE_FILE} is too large: at most {MOST_PATTERNS} patterns and {MOST_IGNORE_BYTES // 1024} KiB; "
+    "name directories instead of files"
+)
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -76,13 +80,12 @@ class FileFilter:
 
 def _ignore_patterns(content: bytes) -> tuple[Pattern, ...]:
     """The patterns of an ignore file, the one that decides first. Raises SourceError where it is too large."""
+    if len(content) > MOST_IGNORE_BYTES:
+        raise SourceError(TOO_LARGE)
     lines = [line.strip() for line in content.decode("utf-8", "replace").splitlines()]
     wanted = [line for line in lines if line and not line.startswith("#")]
-    if len(content) > MOST_IGNORE_BYTES or len(wanted) > MOST_PATTERNS:
-        raise SourceError(
-            f"{IGNORE_FILE} is too large: at most {MOST_PATTERNS} patterns and {MOST_IGNORE_BYTES // 1024} KiB; "
-            "name directories instead of files"
-        )
+    if len(wanted) > MOST_PATTERNS:
+        raise SourceError(TOO_LARGE)
     return tuple(_pattern(line.removeprefix("!"), negated=line.startswith("!")) for line in reversed(wanted))
 
 

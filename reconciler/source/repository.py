@@ -15,7 +15,7 @@ from reconciler.errors import SourceError, SourceGone, SourceRewritten
 from reconciler.model.revision import FileChange, Revision
 from reconciler.model.suggest import closest
 from reconciler.source.changes import CONTROL, TreeChanges, classify, is_manifest
-from reconciler.source.file_filter import IGNORE_FILE, FileFilter
+from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, TOO_LARGE, FileFilter
 from reconciler.source.libgit import open_git
 from reconciler.source.tree_diff import Walk, parse_tree
 from reconciler.source.url import wanted_ref
@@ -247,10 +247,15 @@ class Repository:
             raise SourceError(f"source {self.settings.name}: {IGNORE_FILE} must be a file of its own, not a link")
         return entry.id.hex()
 
+    def _ignore_file(self, blob: str) -> bytes:
+        if self.size(blob) > MOST_IGNORE_BYTES:
+            raise SourceError(f"source {self.settings.name}: {TOO_LARGE}")
+        return self.read(blob)
+
     def _selection(self, tree: str) -> FileFilter:
         blob = self._ignore_blob(tree)
         if blob not in self._selections:
-            ignored = self.read(blob) if blob else b""
+            ignored = self._ignore_file(blob) if blob else b""
             self._selections = {blob: FileFilter(self.settings.include, self.settings.exclude, ignored)}
         return self._selections[blob]
 

@@ -15,8 +15,12 @@ from tests.fuzz.canary import planted
 from tests.fuzz.oracles import BETWEEN, BYTES, THEN
 from tests.fuzz.world import stepped
 from tests.mutate import EXAMPLES, Pool, examples
+from tests.sops.kit import FILES
 
 MOST_INNER = 2_000
+
+SOPS = {"sops": {"lastmodified": "2026-01-02T03:04:05Z", "mac": ""}}
+"""What makes the decoder read a document as an encrypted one."""
 
 
 def texts() -> Iterator[bytes]:
@@ -28,6 +32,9 @@ def texts() -> Iterator[bytes]:
     for document in examples():
         if document["kind"] == "secret":
             yield from _written(planted(document))
+            yield from _written(planted(document) | SOPS)
+        yield json.dumps(document | SOPS | {"description": "\U0001f600"}).encode()
+    yield from (path.read_bytes() for path in FILES)
 
 
 def _written(document: Any) -> Iterator[bytes]:
@@ -84,9 +91,9 @@ def loaded(raw: bytes) -> list[Any]:
     return [document.value for document in read(raw).documents]
 
 
-def stream(documents: list[Any]) -> bytes:
-    """``documents`` as one file."""
-    return BETWEEN.join(json.dumps(each, indent=1, ensure_ascii=False).encode() for each in documents)
+def stream(documents: list[Any], *, escaped: bool = False) -> bytes:
+    """``documents`` as one file; ``escaped`` leaves nothing but ASCII in it."""
+    return BETWEEN.join(json.dumps(each, indent=1, ensure_ascii=escaped).encode() for each in documents)
 
 
 def parted(raw: bytes) -> list[Any]:
@@ -107,6 +114,8 @@ def dictionary() -> str:
     """Words of manifests, one a line as libFuzzer wants them."""
     pool = Pool(examples())
     words = {name for name, _ in pool.fields} | {value for value in pool.values if isinstance(value, str)}
+    words |= {"sops:", '"sops":', "lastmodified:", "mac:", "age:", "encrypted_regex:", "\\ud83d\\ude00"}
+    words |= {"ENC[AES256_GCM,data:QQ==,iv:QQ==,tag:QQ==,type:str]"}
     words |= {"---\n", "\n- ", ": ", "<<: *", "&a ", "*a", "!!str ", "|-\n", "? ", "# reconciler: ignore "}
     return "".join(f'"{_escaped(word)}"\n' for word in sorted(words) if 0 < len(word.encode()) <= 60)
 

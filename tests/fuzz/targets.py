@@ -52,7 +52,9 @@ def changed(raw: bytes, seed: int) -> bytes | None:
         documents = _rearranged(documents, chance)
     at = chance.randrange(len(documents))
     documents[at] = mutated(documents[at], chance, pool())
-    return seeds.stream(documents)
+    if isinstance(documents[at], dict) and chance.random() < 0.1:
+        documents[at] = documents[at] | mutated(seeds.SOPS, chance, pool(), most=2)
+    return seeds.stream(documents, escaped=chance.random() < 0.1)
 
 
 def _changed_on_the_way(documents: list[Any], chance: random.Random) -> bytes:

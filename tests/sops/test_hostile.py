@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
+import tracemalloc
 
 import pytest
 
@@ -12,6 +14,7 @@ from reconciler.manifests.decoder import decode
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.sops.cipher import DecryptionFailed, additional_data, decrypt_value, encrypt_value, parsed
 from reconciler.sops.decrypt import Group, Revealed, compute_mac
+from reconciler.sops.encrypt import WritingError, decrypt_file
 from reconciler.sops.metadata import FormatError, covering, metadata_of
 from tests.sops.kit import CASES, FILES, keyring
 from tests.sops.kit import opened as documents
@@ -110,7 +113,7 @@ def resealed(field: str, mac: str = "") -> bytes:
     }
     metadata = Metadata(wrapped(key, [recipient]), moment, "", "encrypted_regex", f"^{field}$")
     (document,) = read(written(value).encode()).documents
-    group = Group(metadata, [(document, layout_of(written(value).encode())[0])])
+    group = Group(metadata, [(document, layout_of(written(value).encode(), {0})[0])])
     mac = mac or compute_mac(group, Revealed({(0, (field,)): "a\x7fb"}, {}))
     sealed = Metadata(metadata.keys, moment, encrypt_value(mac, key, moment.encode()), metadata.rule, metadata.pattern)
     return written({**value, **sealed.written()}).encode()
@@ -129,3 +132,40 @@ def test_recipients_are_bounded(count: int) -> None:
 def test_a_mac_that_holds_something_else_is_none() -> None:
     raw = resealed("data", mac="é" * 128)
     assert {trouble.rule for trouble in documents(raw, keyring("identity"))[0].troubles} == {"secret-mac-broken"}
+
+
+DEEP = 20_000
+NESTED = {
+    "brackets": b"[" * DEEP + b"]" * DEEP,
+    "braces": b"{a: " * DEEP + b"}" * DEEP,
+    "dashes": b"- " * DEEP,
+    "open brackets": b"[" * DEEP,
+    "brackets in a value": b"kind: secret\nname: a\ndata: " + b"[" * DEEP + b"]" * DEEP,
+}
+
+
+@pytest.mark.parametrize("body", NESTED.values(), ids=NESTED)
+@pytest.mark.parametrize("head", [b'sops: {mac: "", lastmodified: ""}\n---\n', b"sops: {}\n"])
+def test_a_file_that_names_sops_is_read_within_the_limits_again(head: bytes, body: bytes) -> None:
+    began = time.process_time()
+    tracemalloc.start()
+    try:
+        decoded = decode(head + body, DIALECTS[0])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert {"too-deep", "syntax"} & {fault.rule for fault in decoded.faults}
+    assert time.process_time() - began < 1
+    assert peak < 10_000_000
+
+
+def test_escapes_of_json_in_two_halves_are_whole_to_every_reader_of_an_encrypted_file() -> None:
+    value = {"kind": "secret", "name": "x", "type": "opaque", "data": {"payload": "YQ=="}, "description": "\U0001f600",
+             "sops": {"lastmodified": "2026-01-02T03:04:05Z", "mac": ""}}  # fmt: skip
+    raw = json.dumps(value).encode()
+    assert b"\\ud83d" in raw
+    found = {fault.rule for fault in decode(raw, DIALECTS[0]).faults}
+    assert found == {fault.rule for fault in decode(json.dumps(value, ensure_ascii=False).encode(), DIALECTS[0]).faults}
+    with pytest.raises(WritingError):
+        decrypt_file(raw, keyring("identity"))

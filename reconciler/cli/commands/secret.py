@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import load_or_none, settings_option
+from reconciler.documents.limits import read_within
 from reconciler.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def _keyring(settings_file: Path, identity: Path | None) -> Keyring:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_within(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from unicodedata import category, east_asian_width
 
+from reconciler.documents.limits import SIZE_RULES
 from reconciler.documents.redaction import lines_of, visible_lines
 from reconciler.model.finding import Finding
 
@@ -35,7 +36,7 @@ class Excerpts:
 
     def of(self, finding: Finding) -> tuple[str, str] | None:
         """The line of ``finding`` and the one with carets to go below it; None where there is none to show."""
-        if not finding.line:
+        if not finding.line or finding.rule in SIZE_RULES:
             return None
         if finding.path != self._path:
             from reconciler.documents.spans import spans

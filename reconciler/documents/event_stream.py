@@ -1,0 +1,84 @@
+"""The events of one file within the limits of the reader: the only way for a pass after the first to see a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from yaml import YAMLError
+
+from reconciler.documents.encoding import check_encoding
+from reconciler.documents.events import (
+    AliasEvent,
+    CParser,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+    is_empty,
+)
+from reconciler.documents.fault_sink import LimitReached
+from reconciler.documents.json_compat import fix_json_surrogates
+from reconciler.documents.limits import LIMITS, Limits
+
+ENDS = (YAMLError, LimitReached)
+"""What ends a stream before the end of its file."""
+
+_OPENING = frozenset({MappingStartEvent, SequenceStartEvent})
+_CLOSING = frozenset({MappingEndEvent, SequenceEndEvent})
+
+
+class EventStream:
+    """The parser's events, one at each call of ``next``; it stops no later than the reader stops in the same file.
+
+    ``content`` is the text that the positions of the events count in: that of the file, with the escapes of JSON
+    repaired as the reader repairs them; empty where the reader refuses the file unread.
+    """
+
+    def __init__(self, raw: bytes, limits: Limits = LIMITS) -> None:
+        self.content = fix_json_surrogates(raw) if check_encoding(raw, limits) is None else b""
+        self._get: Any = CParser(self.content).get_event
+        self._limits = limits
+        self._at_limit = False
+        self._depth = self._documents = self._events = self._aliases = self._start = 0
+
+    def next(self) -> Any:
+        """The next event; one that breaks a limit is the last.
+
+        Raises LimitReached behind that one, and YAMLError where the file is not well-formed.
+        """
+        if self._at_limit:
+            raise LimitReached
+        event = self._get()
+        kind = type(event)
+        self._events += 1
+        if kind in _OPENING:
+            self._depth += 1
+        elif kind in _CLOSING:
+            self._depth -= 1
+        elif kind is AliasEvent:
+            self._aliases += 1
+        elif kind is DocumentStartEvent:
+            self._documents += 1
+            self._events = self._aliases = 0
+            self._start = event.start_mark.index
+        limits = self._limits
+        self._at_limit = (
+            self._depth > limits.depth
+            or self._events > 2 * limits.nodes  # a node is at most two events
+            or self._aliases > limits.aliases
+            or self._documents > limits.documents
+            or event.start_mark.index - self._start > limits.document_bytes
+        )
+        return event
+
+    def document(self) -> Any:
+        """The first event of the next document that is not empty, None at the end of the file.
+
+        The caller reads on to the end of that document. Raises what ``next`` raises.
+        """
+        while type(event := self.next()) is not StreamEndEvent:
+            if type(event) is DocumentStartEvent and not is_empty(root := self.next()):
+                return root
+        return None
