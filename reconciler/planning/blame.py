@@ -17,6 +17,9 @@ WHOLE = ""
 
 _SEGMENT = re.compile(r'\["(.*?)"\]|\[([^\]]*)\]|\.?([^.\[]+)')
 
+_INDEX = re.compile(r"(?<!\.ports)\[\d+\]")
+"""The index of a list entry, which another commit may have moved; ports alone are named by numbers."""
+
 
 class Blame(msgspec.Struct, frozen=True):
     """The commit that asked for a change, and the line that says it as that commit has the file.
@@ -57,7 +60,7 @@ def changed_paths(step: Step, before: bytes | None, after: bytes | None, paths: 
 
 
 def _overlap(one: str, other: str) -> bool:
-    short, long = sorted((one, other), key=len)
+    short, long = sorted((_INDEX.sub("[]", one), _INDEX.sub("[]", other)), key=len)
     return long == short or (long.startswith(short) and long[len(short)] in ".[")
 
 

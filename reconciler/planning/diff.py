@@ -14,6 +14,8 @@ from reconciler.planning.plan import IMPACT_RANK, ChangeClass, FieldChange
 
 _PLAIN = FieldSchema()
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+_MAX_COMPARISONS = 2_500
+"""Pairs of list entries that are compared with each other; beyond, entries are paired in order."""
 _OPTIONS = ("defaultOptions", "localOptions")
 
 
@@ -84,16 +86,18 @@ def _compare(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeCl
             child = shape.member(name) or _PLAIN
             below = _joined(path, name)
             yield from _compare(child, old.get(name), new.get(name), below, _class_at(child, below, change))
-    elif shape.named and isinstance(old, list) and isinstance(new, list):
-        yield from _compare_named(shape, old, new, path, change)
+    elif isinstance(old, list) and isinstance(new, list) and any(isinstance(item, dict) for item in (*old, *new)):
+        yield from _compare_items(shape, old, new, path, change)
     else:
         yield FieldChange(path, shown(old), shown(new), change)
 
 
-def _compare_named(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:
-    named = [{_name(item, shape.named): item for item in items} for items in (old, new)]
-    if len(named[0]) != len(old) or len(named[1]) != len(new):
-        yield FieldChange(path, shown(old), shown(new), change)
+def _compare_items(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:
+    """Differences of two lists of mappings, entry by entry: by name where the entries have names, else by index."""
+    member = shape.named or "name"
+    named = [{_name(item, member): item for item in items} for items in (old, new)]
+    if "" in named[0] | named[1] or len(named[0]) != len(old) or len(named[1]) != len(new):
+        yield from _compare_indexed(shape, old, new, path, change)
         return
     for name in sorted({*named[0], *named[1]}):
         item = shape.items or _PLAIN
@@ -101,6 +105,63 @@ def _compare_named(shape: FieldSchema, old: Any, new: Any, path: str, change: Ch
     order = [[name for name in names if name in named[0] and name in named[1]] for names in named]
     if order[0] != order[1] and not shape.is_sorted:
         yield FieldChange(f"{path}[order]", order[0], order[1], change)
+
+
+def _compare_indexed(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:
+    """Differences by index in the new list; what is removed, and nothing takes its place, has its old index."""
+    pairs = matching_items(old, new)
+    before_of = {after: before for before, after in pairs}
+    for after, before in sorted(before_of.items()):
+        yield from _compare(shape.items or _PLAIN, old[before], new[after], f"{path}[{after}]", change)
+    paired = set(before_of.values())
+    removed = {index: old[index] for index in range(len(old)) if index not in paired}
+    added = {index: new[index] for index in range(len(new)) if index not in before_of}
+    for index in sorted({*removed, *added}):
+        yield FieldChange(f"{path}[{index}]", shown(removed.get(index)), shown(added.get(index)), change)
+    order = [before for _, before in sorted(before_of.items())]
+    if order != sorted(order) and not shape.is_sorted:
+        yield FieldChange(f"{path}[order]", sorted(order), order, change)
+
+
+def matching_items(old: list[Any], new: list[Any]) -> list[tuple[int, int]]:
+    """Indices of entries of ``old`` and of ``new`` that stand for the same: equal ones, then those most alike.
+
+    Entries that have nothing in common are no pair. In long lists the rest is paired in order, so that the cost stays
+    in proportion to the length.
+    """
+    by_value: dict[bytes, list[int]] = {}
+    for index in reversed(range(len(old))):
+        by_value.setdefault(msgspec.json.encode(old[index], order="deterministic"), []).append(index)
+    equal = {}
+    for index, item in enumerate(new):
+        if same := by_value.get(msgspec.json.encode(item, order="deterministic")):
+            equal[index] = same.pop()
+    taken = set(equal.values())
+    before = [index for index in range(len(old)) if index not in taken]
+    after = [index for index in range(len(new)) if index not in equal]
+    return [(there, here) for here, there in equal.items()] + _most_alike(old, new, before, after)
+
+
+def _most_alike(old: list[Any], new: list[Any], before: list[int], after: list[int]) -> list[tuple[int, int]]:
+    if len(before) * len(after) > _MAX_COMPARISONS:
+        return list(zip(before, after, strict=False))
+    parts = {(side, index): _leaves(items[index]) for side, items, indices in ((0, old, before), (1, new, after))
+             for index in indices}  # fmt: skip
+    ranked = sorted((-len(parts[0, i] & parts[1, j]), abs(i - j), i, j) for i in before for j in after)
+    pairs: dict[int, int] = {}
+    for score, _, i, j in ranked:
+        if score < 0 and i not in pairs and j not in pairs.values():
+            pairs[i] = j
+    return list(pairs.items())
+
+
+def _leaves(value: Any, path: str = "") -> frozenset[tuple[str, str]]:
+    """The plain values in ``value``, each with the names that lead to it; the place in a list is none of them."""
+    if isinstance(value, dict):
+        return frozenset().union(*(_leaves(member, f"{path}.{name}") for name, member in value.items()))
+    if isinstance(value, list):
+        return frozenset().union(*(_leaves(member, path) for member in value))
+    return frozenset({(path, repr(value))})
 
 
 def _class_at(shape: FieldSchema, path: str, inherited: ChangeClass) -> ChangeClass:

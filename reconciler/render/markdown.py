@@ -6,13 +6,19 @@ import re
 from collections.abc import Iterator
 
 from reconciler.planning.blame import WHOLE, Blames, shown
-from reconciler.planning.plan import Action, Hold, Plan
-from reconciler.render.summary import HOLD_REASONS, Group, groups, sentence, shown_pair
+from reconciler.planning.plan import Action, FieldChange, Hold, Plan
+from reconciler.render.summary import HOLD_REASONS, Group, differences, groups, sentence, shown_pair
 from reconciler.render.text import NOTES
 
 WORDS = {Action.CREATE: "create", Action.UPDATE: "update", Action.REPLACE: "**replace**", Action.DELETE: "**delete**"}
 MOST_GROUPS = 200
 """Forges cut long comments; beyond this many rows only the count is given."""
+MAX_FIELDS = 100
+"""Changed fields shown of one resource."""
+MAX_LINES = 50
+"""Lines shown of one side of a field's difference."""
+MAX_AUTHORS = 3
+"""Commits named in the row of a resource that several asked to change."""
 
 
 def markdown(plan: Plan, blames: Blames | None = None) -> str:
@@ -24,7 +30,7 @@ def markdown(plan: Plan, blames: Blames | None = None) -> str:
     members = [group for _, found in groups(plan) for group in found]
     if members:
         lines += ["", *_heading(["action", "resource", "locations", "fields"], blames)]
-        lines += [_row(group) + _by(group, WHOLE, blames) for group in members[:MOST_GROUPS]]
+        lines += [_row(group) + _by_whom(group, blames) for group in members[:MOST_GROUPS]]
         if len(members) > MOST_GROUPS:
             lines += ["", f"… and {len(members) - MOST_GROUPS} more."]
         lines += list(_details(members[:MOST_GROUPS], blames))
@@ -57,6 +63,18 @@ def _by(group: Group, path: str, blames: Blames | None) -> str:
     return "" if blames is None else f" {code(shown(blames.get((group.step.id, path))))} |"
 
 
+def _by_whom(group: Group, blames: Blames | None) -> str:
+    """The last cell of a resource: who asked to make or delete it, or whose commits change its fields."""
+    if blames is None or not group.changes:
+        return _by(group, WHOLE, blames)
+    found = [blames.get((group.step.id, change.path)) for change in group.changes]
+    commits = list(
+        dict.fromkeys(f"{each.commit[:12]} {each.author}" if each.commit else "older" for each in found if each)
+    )
+    more = f" and {len(commits) - MAX_AUTHORS} more" if len(commits) > MAX_AUTHORS else ""
+    return f" {', '.join(map(code, commits[:MAX_AUTHORS]))}{more} |"
+
+
 def _details(members: list[Group], blames: Blames | None) -> Iterator[str]:
     changed = [group for group in members if group.changes]
     if not changed:
@@ -65,12 +83,29 @@ def _details(members: list[Group], blames: Blames | None) -> Iterator[str]:
     for group in changed:
         yield f"`{group.step.key}`\n"
         yield from _heading(["field", "before", "after", ""], blames)
-        for change in group.changes:
-            before, after = shown_pair(change)
-            row = f"| {code(change.path)} | {code(before)} | {code(after)} | {NOTES[change.change]} |"
+        for change in group.changes[:MAX_FIELDS]:
+            before, after = _cells(change)
+            row = f"| {code(change.path)} | {before} | {after} | {NOTES[change.change]} |"
             yield row + _by(group, change.path, blames)
+        if len(group.changes) > MAX_FIELDS:
+            yield f"\n… and {len(group.changes) - MAX_FIELDS} more fields."
         yield ""
     yield "</details>"
+
+
+def _cells(change: FieldChange) -> tuple[str, str]:
+    """Before and after; of a longer difference the lines that only one of them has."""
+    pair = shown_pair(change)
+    if pair is not None:
+        return code(pair[0]), code(pair[1])
+    parts = differences(change.before, change.after)
+    return _cell(parts, "-"), _cell(parts, "+")
+
+
+def _cell(parts: list[tuple[str, str]], sign: str) -> str:
+    lines = [line for each, line in parts if each == sign]
+    more = f"<br>… and {len(lines) - MAX_LINES} more lines" if len(lines) > MAX_LINES else ""
+    return "<br>".join(code(f"{sign} {line}") for line in lines[:MAX_LINES]) + more
 
 
 def code(value: str) -> str:

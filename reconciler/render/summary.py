@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -20,6 +20,17 @@ HOLD_REASONS = {
     Hold.ALWAYS: "the settings ask for an approval of every step",
     Hold.DELETES: "the settings ask for an approval of every delete",
 }
+
+DIFFERS = "(differs)"
+"""Stands for a value that looks like the one before it, since it is secret."""
+MAX_INLINE = 60
+"""Characters of a value that stands beside its new value; a longer one has a line of its own."""
+MAX_LINE = 1_000
+"""Characters of a line about a difference; it is cut at its end."""
+_CONTEXT = 40
+"""Characters that two long lines share and that are shown before their difference."""
+_MAX_ALIGNED = 1_000_000
+"""Pairs of lines up to which two texts are aligned; longer ones are shown whole."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -83,38 +94,92 @@ def sentence(plan: Plan) -> str:
     return ", ".join(parts) + (f" ({', '.join(asides)})" if asides else "")
 
 
-def shown_pair(change: FieldChange) -> tuple[str, str]:
-    """Before and after on one line each; what looks the same, since it is secret or long, is said to differ."""
-    before, after = one_line(change.before), one_line(change.after)
-    return before, "(differs)" if before == after else after
+def shown_pair(change: FieldChange) -> tuple[str, str] | None:
+    """Before and after where one line shows both in full; None where that takes ``differences``.
+
+    Secret values look the same before and after: they are said to differ.
+    """
+    values = change.before, change.after
+    before, after = map(one_line, values)
+    if before == after:
+        return _cut(before), DIFFERS
+    both_lists = all(isinstance(value, list) for value in values)
+    several_lines = any(isinstance(value, str) and "\n" in value for value in values)
+    return None if both_lists or several_lines or max(len(before), len(after)) > MAX_INLINE else (before, after)
 
 
-def differences(before: Any, after: Any) -> Iterator[tuple[str, str]]:
-    """How two lists of plain values, or two texts of several lines, differ: ``+``, ``-`` or a blank, and the line.
+def differences(before: Any, after: Any) -> list[tuple[str, str]]:
+    """How two values differ, a line each: ``-`` or ``+`` (a blank: in both, shown for its place), and the text.
 
-    Nothing for any other pair, and for lists that differ in their order alone: those are best shown whole.
+    Of lists of plain values only the entries that differ are shown, of texts the lines. All else is shown whole, as
+    YAML; a long line is cut where both are alike, and at its end.
     """
     old, new = _lines(before), _lines(after)
-    if old is None or new is None:
-        return
-    if len(old) == len(before) and len(new) == len(after) and isinstance(before, list):
-        yield from (("-", line) for line in old if line not in new)
-        yield from (("+", line) for line in new if line not in old)
-    elif max(len(old), len(new)) > 1:
-        from difflib import unified_diff  # only long texts need it
-
-        unified = list(unified_diff(old, new, lineterm="", n=1))
-        yield from ((line[0], line[1:]) for line in unified[2:] if line[0] in "+- ")
+    if isinstance(before, list) and isinstance(after, list):
+        return _entries_changed(old, new) or _unified(old, new)
+    if isinstance(before, str) and isinstance(after, str) and max(len(old), len(new)) > 1:
+        return _unified(old, new)
+    if len(old) == len(new) == 1:
+        old[0], new[0] = _around_difference(old[0], new[0])
+    return [("-", _cut(line)) for line in old] + [("+", _cut(line)) for line in new]
 
 
-def _lines(value: Any) -> list[str] | None:
-    """The lines of a text, or of all members of a list; None where the value is, or holds, anything deeper."""
+def _entries_changed(old: list[str], new: list[str]) -> list[tuple[str, str]]:
+    """Entries that only one of two lists has; nothing where the order of the others is another too."""
+    gone, come = Counter(old) - Counter(new), Counter(new) - Counter(old)
+    if _without(old, gone) != _without(new, come):
+        return []
+    return [("-", _cut(line)) for line in gone.elements()] + [("+", _cut(line)) for line in come.elements()]
+
+
+def _without(lines: list[str], counts: Mapping[str, int]) -> list[str]:
+    """``lines`` without so many of each, the last of them."""
+    left, found = Counter(counts), []
+    for line in reversed(lines):
+        if left[line]:
+            left[line] -= 1
+        else:
+            found.append(line)
+    return found[::-1]
+
+
+def _unified(old: list[str], new: list[str]) -> list[tuple[str, str]]:
+    if len(old) * len(new) > _MAX_ALIGNED:
+        return [("-", _cut(line)) for line in old] + [("+", _cut(line)) for line in new]
+    from difflib import unified_diff  # only long texts need it
+
+    unified = list(unified_diff(old, new, lineterm="", n=1))
+    return [(line[0], _cut(line[1:])) for line in unified[2:] if line[0] in "+- "]
+
+
+def _around_difference(old: str, new: str) -> tuple[str, str]:
+    """Two long lines without most of what both begin with."""
+    pairs = enumerate(zip(old, new, strict=False))
+    alike = next((index for index, (one, other) in pairs if one != other), min(len(old), len(new)))
+    if max(len(old), len(new)) <= MAX_LINE or alike <= _CONTEXT:
+        return old, new
+    left_out = f"… {alike - _CONTEXT} characters alike … "
+    return left_out + old[alike - _CONTEXT :], left_out + new[alike - _CONTEXT :]
+
+
+def _cut(line: str) -> str:
+    """``line``, cut at its end where it is longer than ``MAX_LINE``."""
+    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]} … and {len(line) - MAX_LINE} more characters"
+
+
+def _lines(value: Any) -> list[str]:
+    """The lines of a text, the entries of a list of plain values, else lines of YAML; none where nothing is there."""
+    if value is None:
+        return []
     if isinstance(value, str):
-        return [_printable(line) for line in value.splitlines()]
-    if not isinstance(value, list) or any(isinstance(member, dict | list) for member in value):
-        return None
-    texts = (member if isinstance(member, str) else one_line(member) for member in value)
-    return [_printable(line) for text in texts for line in text.splitlines() or [""]]
+        return [_printable(line) for line in value.splitlines()] or ['""']
+    if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict | list) for item in value)):
+        from reconciler.documents.writer import written  # only what comes or goes as a whole needs it
+
+        return [_printable(line) for line in written(value).splitlines()]
+    if not isinstance(value, list):
+        return [one_line(value)]
+    return [_printable(one_line(item)) for item in value] or ["[]"]
 
 
 def _printable(line: str) -> str:
@@ -124,11 +189,8 @@ def _printable(line: str) -> str:
     )
 
 
-def one_line(value: Any, width: int = 60) -> str:
-    """A value as JSON on one line, shortened in the middle where it is longer than ``width``."""
+def one_line(value: Any) -> str:
+    """A value on one line: a text as it is where that is plain to see, else JSON."""
     if value is None:
         return "(none)"
-    text = value if isinstance(value, str) and value.isprintable() and value else msgspec.json.encode(value).decode()
-    if len(text) <= width:
-        return text
-    return f"{text[: width // 2]} … {text[-(width // 2 - 3) :]}"
+    return value if isinstance(value, str) and value.isprintable() and value else msgspec.json.encode(value).decode()

@@ -18,8 +18,10 @@ NOTES = {
 }
 
 PART_COLOURS = {"+": "32", "-": "31", " ": "2"}
-MOST_PARTS = 20
+MAX_PARTS = 100
 """Lines shown of one field's difference; of the rest only the number."""
+MAX_CHANGES = 500
+"""Changed fields shown of one resource; of the rest only the number."""
 
 
 def text(plan: Plan, *, colour: bool = False, blames: Blames | None = None) -> str:
@@ -53,22 +55,24 @@ def _group(group: Group, paint: _Paint, blames: Blames) -> Iterator[str]:
     name = paint(colour, str(step.key))
     yield f"  {paint(colour, SIGNS[step.action])} {name}{paint('2', places)}{paint('35', held)}{by(WHOLE)}"
     width = max((len(change.path) for change in group.changes), default=0)
-    for change in group.changes:
+    for change in group.changes[:MAX_CHANGES]:
         yield from _change(change, min(width, 60), by(change.path), paint)
+    if len(group.changes) > MAX_CHANGES:
+        yield f"      … and {len(group.changes) - MAX_CHANGES} more fields"
 
 
 def _change(change: FieldChange, width: int, by: str, paint: _Paint) -> Iterator[str]:
     note = paint("2", f"  {NOTES[change.change]}" if NOTES[change.change] else "") + by
-    parts = list(differences(change.before, change.after))
-    if not parts:
-        before, after = shown_pair(change)
-        yield f"      {change.path:<{width}}  {before} → {paint('1', after)}{note}"
+    pair = shown_pair(change)
+    if pair is not None:
+        yield f"      {change.path:<{width}}  {pair[0]} → {paint('1', pair[1])}{note}"
         return
+    parts = differences(change.before, change.after)
     yield f"      {change.path}{note}"
-    for sign, part in parts[:MOST_PARTS]:
+    for sign, part in parts[:MAX_PARTS]:
         yield "        " + paint(PART_COLOURS[sign], f"{sign} {part}".rstrip())
-    if len(parts) > MOST_PARTS:
-        yield f"        … and {len(parts) - MOST_PARTS} more"
+    if len(parts) > MAX_PARTS:
+        yield f"        … and {len(parts) - MAX_PARTS} more lines"
 
 
 def _asides(plan: Plan) -> Iterator[str]:

@@ -89,17 +89,20 @@ def _lines(at: float | None, rows: list[DriftRow], on: bool) -> Iterator[str]:
 
 def _one(row: DriftRow, drift: Drift, on: bool) -> Iterator[str]:
     from reconciler.clock import iso
-    from reconciler.render.summary import one_line
+    from reconciler.render.summary import DIFFERS, differences, shown_pair
 
     place = f" at {drift.location}" if drift.location else ""
     what = paint(drift.what, _COLOURS[drift.what], on)
     aside = ", left alone: healed again and again" if row.fought else "" if row.source else ", nobody's"
     yield f"{paint(row.key, 'bold', on)}{place}: {what} since {iso(row.since)}{aside}"
     for change in drift.changes:
-        there, applied = one_line(change.before), one_line(change.after)
-        yield f"    {change.path}  is {there}, " + (
-            "applied is another" if there == applied else f"applied is {applied}"
-        )
+        pair = shown_pair(change)
+        if pair is None:
+            yield f"    {change.path}  (-: is there, +: was applied)"
+            yield from (f"      {sign} {line}".rstrip() for sign, line in differences(change.before, change.after))
+        else:
+            applied = "applied is another" if pair[1] == DIFFERS else f"applied is {pair[1]}"
+            yield f"    {change.path}  is {pair[0]}, {applied}"
 
 
 def _document(at: float | None, rows: list[DriftRow]) -> dict[str, Any]:

@@ -1,0 +1,91 @@
+"""Changes inside lists are named by entry and shown whole: who may read a secret has to be plain to review."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.model.key import Key, Kind
+from reconciler.planning.diff import diff
+from reconciler.planning.plan import Action, ChangeClass, FieldChange, Plan, Step
+from reconciler.render.json import document
+from reconciler.render.markdown import MAX_FIELDS, markdown
+from reconciler.render.summary import MAX_LINE, differences
+from reconciler.render.text import MAX_CHANGES, MAX_PARTS, text
+from tests.casefiles import cases
+from tests.pipeline.way import BASE, Way
+
+SECRET = "kind: secret\nname: db\ntype: dictionary\ndata: {a: b}\n"
+IDENTITIES = "\n---\n".join(
+    f"kind: identity\nname: {name}" for name in ("api", "db", "a-very-long-name-of-an-identity-that-fills-the-line")
+)
+FIELD = " " * 6
+
+
+def plan_of(*changes: FieldChange) -> Plan:
+    step = Step(Action.UPDATE, Key.parse("policy/p"), "", "recorded", 1, "d", b"{}", changes=changes)
+    return Plan("main", "main@sha1:1", (step,), "d")
+
+
+def between(before: list[Any], after: list[Any]) -> dict[str, tuple[Any, Any]]:
+    """The changes between two lists of bindings."""
+    bodies = [json.dumps({"kind": "policy", "name": "p", "bindings": each}).encode() for each in (before, after)]
+    return {each.path: (each.before, each.after) for each in diff(Kind.POLICY, bodies[0], bodies[1], "")}
+
+
+@pytest.mark.parametrize("case", cases("planning/lists.yaml"))
+def test_a_change_inside_a_list_is_named_by_entry(case: dict[str, Any], tmp_path: Path) -> None:
+    around: dict[str | bytes, Any] = {"shop/gvc.yaml": BASE, "shop/i.yaml": IDENTITIES, "s.yaml": SECRET}
+    way = Way(tmp_path, {**around, "shop/it.yaml": case["before"]})
+    way.applied()
+    way.commit({"shop/it.yaml": case["after"]})
+    plan = way.plan()
+    lines = text(plan).splitlines()
+    assert [line.removeprefix(FIELD) for line in lines if line.startswith(FIELD)] == case["text"]
+    assert [change["path"] for change in document(plan)["steps"][0]["changes"]] == case["paths"]
+    shown = markdown(plan)
+    for line in case["text"]:
+        if re.match("  [-+]", line):
+            assert f"`{line.strip()}`" in re.split(r"<br>| \| ", shown.replace("\n", " | ")), line
+
+
+def test_entries_are_paired_with_those_most_like_them() -> None:
+    db, api, both = {"a": ["db"], "p": 1}, {"a": ["api"], "p": 2}, {"a": ["api", "web"], "p": 2}
+    assert between([db, api], [both]) == {"bindings[0]": (db, None), "bindings[0].a": (["api"], ["api", "web"])}
+    assert between([api], [db, both]) == {"bindings[0]": (None, db), "bindings[1].a": (["api"], ["api", "web"])}
+    assert between([db], [both]) == {"bindings[0]": (db, both)}, "what has nothing in common is another entry"
+    assert between([db, db], [db]) == {"bindings[1]": (db, None)}
+
+
+def test_of_secrets_in_lists_nothing_is_shown() -> None:
+    before, after = ({"kind": "secret", "name": "s", "data": {"l": [{"v": f"***{n}"}, f"***{n}"]}} for n in "12")
+    changes = diff(Kind.SECRET, json.dumps(before).encode(), json.dumps(after).encode(), "")
+    for shown in (text(plan_of(*changes)), markdown(plan_of(*changes)), json.dumps(document(plan_of(*changes)))):
+        assert "***" in shown
+        assert not re.search(r"\*\*\*[0-9a-f]", shown)
+
+
+def test_long_lists_cost_in_proportion_and_are_cut_at_the_end() -> None:
+    count = 15_000
+    before, after = ([{"a": [f"{kind}{n}"]} for n in range(count)] for kind in "xy")
+    found = between(before, after)
+    assert len(found) == count
+    plan = plan_of(*(FieldChange(path, *pair, ChangeClass.IN_PLACE) for path, pair in found.items()))
+    assert text(plan).splitlines()[-3] == f"      … and {count - MAX_CHANGES} more fields"
+    assert f"… and {count - MAX_FIELDS} more fields." in markdown(plan)
+    plain = FieldChange("x", ["k"] + before[0]["a"] * count, ["k"], ChangeClass.IN_PLACE)
+    assert text(plan_of(plain)).splitlines()[-3] == f"        … and {count - MAX_PARTS} more lines"
+    assert len(markdown(plan_of(plain))) < 2_000
+
+
+def test_a_very_long_value_is_cut_where_both_are_alike_and_at_its_end() -> None:
+    alike, rest = "a" * 5_000, "z" * 5_000
+    (_, old), (_, new) = differences(f"{alike}OLD{rest}", f"{alike}NEW{rest}")
+    assert old.startswith("… 4960 characters alike … aaa")
+    assert ("OLD" in old, "NEW" in new) == (True, True)
+    assert old.endswith(" more characters")
+    assert len(old) < MAX_LINE + 50
