@@ -20,6 +20,7 @@ import msgspec
 
 from reconciler.daemon.wake import address_of
 from reconciler.logs import log
+from reconciler.tasks import cancel_and_wait
 
 NAME = "read.sock"
 """The socket in the state directory. Whoever may write to it is answered; the kernel sees to that."""
@@ -82,9 +83,7 @@ class ReadOnlyServer:
             return
         self._server.close()
         self._server = None
-        for task in self._asking:
-            task.cancel()
-        await asyncio.gather(*self._asking, return_exceptions=True)
+        await cancel_and_wait(self._asking, "readers")
         (self._state / NAME).unlink(missing_ok=True)
         self._restrict(0o700)
 
@@ -113,14 +112,15 @@ class ReadOnlyServer:
         assert task is not None
         self._asking.add(task)
         try:
-            with contextlib.suppress(OSError, ValueError, TimeoutError, msgspec.DecodeError, asyncio.CancelledError):
+            with contextlib.suppress(OSError, ValueError, TimeoutError, msgspec.DecodeError):
                 await self._answer(reader, writer)
         finally:
             self._asking.discard(task)
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line = await asyncio.wait_for(reader.readline(), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            line = await reader.readline()
         words = msgspec.json.decode(line, type=list[str])
         user = _user(writer.get_extra_info("socket"))
         if len(self._asking) > MOST:

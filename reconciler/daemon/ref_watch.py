@@ -51,7 +51,8 @@ async def _follow(owners: Mapping[Path, Path], recursive: bool, stop: asyncio.Ev
                 moved(owners[path], ["refs/"])
         if now == watched:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), _RECHECK_SECONDS)
+                async with asyncio.timeout(_RECHECK_SECONDS):
+                    await stop.wait()
         watched = now
 
 

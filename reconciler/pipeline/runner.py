@@ -30,6 +30,7 @@ from reconciler.settings import Settings
 from reconciler.status.conditions import PINNED, READY, SUSPENDED, Condition
 from reconciler.status.publisher import StatusPublisher
 from reconciler.status.waiting import mark_status_dirty, pinned_by, suspended_by
+from reconciler.tasks import ENGINES_CLOSE_SECONDS, wait_at_most
 
 ORG_SCOPED_FOR_WORKLOADS = frozenset({Kind.GVC, Kind.LOCATION, Kind.SECRET})
 """What is recorded without a place and reaches an engine with the workloads that use it."""
@@ -97,9 +98,9 @@ class Runner:
             engine.refresh()
 
     async def close(self) -> None:
-        """End the work of the engines; what they run goes on."""
-        for engine in self._lifecycle_engines:
-            await engine.close()
+        """End the work of the engines; what they run goes on. An engine that does not end in time is abandoned."""
+        closing = [asyncio.create_task(engine.close(), name=engine.name) for engine in self._lifecycle_engines]
+        await wait_at_most(closing, "engines", ENGINES_CLOSE_SECONDS)
 
     def _forget(self, names: set[str]) -> None:
         if not names:

@@ -230,6 +230,11 @@ LOG = {
     "message.",
     "location": "What is at a location cannot be seen (a warning), or can again. Facts: location, seen, message.",
     "status": "The status branch can be written again, or (a warning) cannot. Facts: source, written, reason, message.",
+    "tasks_abandoned": "An error: something did not end in time when it was closed, and is left to itself. Facts: "
+    "owner, tasks (their names).",
+    "task_failed": "An error: a fault in this program ended what was to be closed. Facts: task, the traceback.",
+    "exit_forced": "An error: the daemon's work is done and written, but its process did not end by itself, so it is "
+    "ended. Facts: tasks, threads (what still ran), seconds.",
     "fetch": "Debug: a fetch during a run failed. Facts: source, message.",
 }
 """Line of the daemon's log → when it is written, and its facts."""

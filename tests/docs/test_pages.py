@@ -121,7 +121,7 @@ def test_every_type_of_event_is_named() -> None:
 
 
 def test_every_line_of_the_log_is_documented() -> None:
-    calls = re.compile(r'log\(\)(?:\.\w+|, level\))\("([a-z ]+)"')
+    calls = re.compile(r'log\(\)(?:\.\w+|, level\))\("([a-z_ ]+)"')
     lines = {line for path in modules() if path != "reconciler/logs.py" for line in calls.findall(_source(path))}
     assert lines == reasons.LOG.keys()
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.cli.options import load, settings_option
+
+if TYPE_CHECKING:
+    from reconciler.settings import Settings
 
 
 @click.command(epilog="Example: reconciler run --settings /etc/reconciler/settings.yaml")
@@ -22,9 +26,16 @@ def command(settings_file: Path) -> None:
 
     from reconciler import logs
     from reconciler.cli import USUAL
-    from reconciler.daemon.service import serve
 
     settings = load(settings_file)
     gc.set_threshold(*USUAL)  # what lives long is not to hold files open in garbage
     logs.configure(settings.log.format, settings.log.level)
-    asyncio.run(serve(settings, file=settings_file))
+    asyncio.run(_serve(settings, settings_file))
+
+
+async def _serve(settings: Settings, file: Path) -> None:
+    from reconciler.daemon.service import serve
+    from reconciler.tasks import exit_at_most
+
+    await serve(settings, file=file)
+    exit_at_most()

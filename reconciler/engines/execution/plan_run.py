@@ -14,6 +14,7 @@ from reconciler.engines.execution.recorder import Recorder, StepRun
 from reconciler.engines.execution.scheduler import StepScheduler
 from reconciler.engines.protocol import Engine, Outcome
 from reconciler.errors import EngineError, RecordsError
+from reconciler.tasks import cancel_and_wait
 
 BATCH = 256
 """Steps journaled in one transaction at most: enough to share the cost of a commit, few enough to end soon."""
@@ -171,6 +172,4 @@ class PlanRun:
         return [self._outcome(position) for position in range(len(self._jobs))]
 
     async def _abandon(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(self._tasks, "steps of a plan")

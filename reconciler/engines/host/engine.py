@@ -40,6 +40,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
+from reconciler.tasks import cancel_and_wait
 
 MAX_EVENTS = 1000
 """News kept until they are asked for; older ones go."""
@@ -74,7 +75,7 @@ class HostEngine:
         self._provisioner = Provisioner(Files(root, site.secrets, settings.scheme), site.secrets, root / "pool", ports)
         self.endpoints = Endpoints(root / "pool")
         self._collector = Collector(root / "logs", site.location, clock, settings.host.log_budget << 20)
-        self._prober = Prober(runtime, clock, lambda *told: self._controller.probed(*told))
+        self._prober = Prober(runtime, clock, lambda verdict: self._controller.probed(verdict))
         self._cpu = CpuMetric(runtime, clock)
         self._scaler = Autoscaler(self._cpu, clock)
         self._advisor = CapacityRecommender(root / "usage")
@@ -126,11 +127,9 @@ class HostEngine:
 
     async def close(self) -> None:
         """Let go of everything; what runs goes on."""
-        for task in self._working:
-            task.cancel()
-        await asyncio.gather(*self._working, return_exceptions=True)
         if not self._working:
             return
+        await cancel_and_wait(self._working, f"the host engine of {self._context.location}")
         self._working = []
         await self._prober.close()
         await self._controller.close()

@@ -10,9 +10,10 @@ from reconciler.engines.host.decisions.transitions import HookName
 from reconciler.engines.host.runtimes.protocol import ContainerId, Runtime
 from reconciler.errors import EngineError
 from reconciler.model.kinds.workload import Command
+from reconciler.tasks import cancel_and_wait
 
-Told = Callable[[ContainerId, HookName, str], None]
-"""Takes the place, the hook, and what went wrong ("" where nothing did)."""
+Told = Callable[[ContainerId, float, HookName, str], None]
+"""Takes the container, its start, the hook, and what went wrong ("" where nothing did)."""
 
 
 class Hooks:
@@ -22,48 +23,52 @@ class Hooks:
         self._runtime = runtime
         self._timing = timing
         self._told = told
-        self._tasks: dict[tuple[ContainerId, HookName], asyncio.Task[None]] = {}
+        self._running: dict[tuple[ContainerId, HookName], asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def run(self, place: ContainerId, hook: HookName, command: Command | None) -> None:
-        """Begin to run a hook; nothing happens where it runs already."""
-        if (place, hook) not in self._tasks:
-            task = asyncio.create_task(self._run(place, hook, command))
-            self._tasks[place, hook] = task
-            task.add_done_callback(lambda _: self._tasks.pop((place, hook), None))
+    def run(self, place: ContainerId, started: float, hook: HookName, command: Command | None) -> None:
+        """Begin to run a hook of the container that was started at ``started``; nothing happens where it runs."""
+        if (place, hook) not in self._running:
+            task = asyncio.create_task(self._run(place, started, hook, command), name=f"{hook} {place}")
+            self._running[place, hook] = task
+            self._tasks.add(task)
+            task.add_done_callback(lambda it: self._on_done(place, hook, it))
 
     def forget(self, place: ContainerId) -> None:
         """The container has ended, and its hooks with it."""
-        for (at, _), task in list(self._tasks.items()):
+        for at, hook in list(self._running):
             if at == place:
-                task.cancel()
+                self._running.pop((at, hook)).cancel()
 
-    def cancel(self, place: ContainerId) -> None:
+    def cancel(self, place: ContainerId, started: float) -> None:
         """The container's time is up: a preStop hook that runs still has failed, and ends with it."""
-        task = self._tasks.get((place, "pre_stop"))
+        task = self._running.get((place, "pre_stop"))
         if task is not None and not task.done():
             task.cancel()
-            self._told(place, "pre_stop", _too_long(self._limit("pre_stop")))
+            self._told(place, started, "pre_stop", _too_long(self._limit("pre_stop")))
 
     async def close(self) -> None:
         """Stop waiting for hooks."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(self._tasks, "lifecycle hooks")
 
-    async def _run(self, place: ContainerId, hook: HookName, command: Command | None) -> None:
+    def _on_done(self, place: ContainerId, hook: HookName, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._running.get((place, hook)) is task:
+            del self._running[place, hook]
+
+    async def _run(self, place: ContainerId, started: float, hook: HookName, command: Command | None) -> None:
         limit = self._limit(hook)
         try:
             done = await self._runtime.exec(place, command.command if command else (), limit)
         except EngineError as error:
-            self._told(place, hook, f"could not be run: {error}")
+            self._told(place, started, hook, f"could not be run: {error}")
             return
         if done.output:
             self._written(place, hook, done.output)
         if done.timed_out:
-            self._told(place, hook, _too_long(limit))
+            self._told(place, started, hook, _too_long(limit))
         else:
-            self._told(place, hook, f"ended with {done.code}; its words are in the logs" if done.code else "")
+            self._told(place, started, hook, f"ended with {done.code}; its words are in the logs" if done.code else "")
 
     def _limit(self, hook: HookName) -> float:
         return self._timing.total * (self._timing.scale if hook == "pre_stop" else 1.0)

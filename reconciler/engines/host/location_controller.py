@@ -7,15 +7,16 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.engines.host.decisions.transitions import liveness_failed, readiness_changed, recompute_ready
+from reconciler.engines.host.decisions.transitions import recompute_ready
 from reconciler.engines.host.fair_turn import FairTurn
-from reconciler.engines.host.probes.state import ProbeKind
+from reconciler.engines.host.probes.state import Verdict
 from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, RunningContainer
 from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 from reconciler.engines.host.workload_controller import WorkloadController
 from reconciler.model.key import Key
+from reconciler.tasks import cancel_and_wait, wait_at_most
 
 LOST = "it ended while nobody watched"
 
@@ -85,13 +86,11 @@ class LocationController:
 
     async def close(self) -> None:
         """End working."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await cancel_and_wait(self._tasks.values(), "workload controllers")
         for keeper in self.workloads.values():
             await keeper.close()
         if self._sweep is not None:
-            await asyncio.gather(self._sweep, return_exceptions=True)
+            await wait_at_most((self._sweep,), "the look at ended containers")
         await self._services.runtime.close()
 
     def ended(self, _place: ContainerId) -> None:
@@ -99,17 +98,11 @@ class LocationController:
         if self._sweep is None or self._sweep.done():
             self._sweep = asyncio.create_task(self._discover())
 
-    def probed(self, place: ContainerId, kind: ProbeKind, good: bool, message: str) -> None:
+    def probed(self, verdict: Verdict) -> None:
         """The verdict on a container is another one."""
-        keeper, now = self.workloads.get(place.key), self._services.clock.monotonic()
-        if keeper is None:
-            return
-        if kind is ProbeKind.READINESS:
-            keeper.on_replica_change(
-                place.replica, lambda it: readiness_changed(it, place.container, good, now, message)
-            )
-        elif not good:
-            keeper.on_replica_change(place.replica, lambda it: liveness_failed(it, place.container, now, message))
+        keeper = self.workloads.get(verdict.place.key)
+        if keeper is not None:
+            keeper.probed(verdict)
 
     async def _discover(self) -> None:
         now = self._services.clock.monotonic()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +16,10 @@ from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Runtime
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
+from reconciler.model.key import Key
+
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""Of the ends of replicas' names: no vowels, so that no words come out."""
 
 
 class ContainerProvisioner(Protocol):
@@ -72,3 +76,12 @@ class HostServices:
     rng: random.Random
     append_event: Callable[[EngineEvent], None]
     changed: Callable[[], None]
+
+    def replica_name(self, key: Key, index: int, taken: Collection[str]) -> str:
+        """``web-x7k2p``, or ``db-0`` for a replica with an identity (document 1, Stateful workloads)."""
+        if index >= 0:
+            return f"{key.name}-{index}"
+        while True:
+            name = f"{key.name}-{''.join(self.rng.choices(LETTERS, k=5))}"
+            if name not in taken:
+                return name

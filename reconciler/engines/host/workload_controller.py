@@ -26,12 +26,14 @@ from reconciler.engines.host.decisions.decide import decide
 from reconciler.engines.host.decisions.transitions import (
     HookName,
     apply_action,
+    apply_verdict,
     container_exited,
     hook_finished,
     new_replica,
 )
 from reconciler.engines.host.fair_turn import FairTurn
 from reconciler.engines.host.lifecycle_hooks import Hooks
+from reconciler.engines.host.probes.state import Verdict
 from reconciler.engines.host.replica import Ended, Hook, Phase, Replica, container_of
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.services import HostServices
@@ -42,9 +44,6 @@ from reconciler.model.key import Key
 
 ERROR_RETRY_SECONDS = (1.0, 30.0)
 """Seconds until what failed is tried again: at first, and at most."""
-
-LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Of the ends of replicas' names: no vowels, so that no words come out."""
 
 EVERY = 10
 """Of the ends of a container in a row, the first is told and then every tenth."""
@@ -92,6 +91,11 @@ class WorkloadController:
         if replica is not None:
             self._set(change(replica))
             self.wake()
+
+    def probed(self, verdict: Verdict) -> None:
+        """The verdict on a container is another one."""
+        now = self._services.clock.monotonic()
+        self.on_replica_change(verdict.place.replica, lambda it: apply_verdict(it, verdict, now))
 
     def adopt(self, replica: Replica) -> None:
         """Take a replica over that was there before: its containers are watched as if they had just been started."""
@@ -157,32 +161,23 @@ class WorkloadController:
         replica = apply_action(self.replicas[act.replica], act, self._services.clock.monotonic())
         self._set(replica)
         self._write()
-        place = ContainerId(self.key, act.replica, act.container)
+        place, started = ContainerId(self.key, act.replica, act.container), container_of(replica, act.container).started
         if isinstance(act, RunPreStop):
-            self._hooks.run(place, "pre_stop", container_of(replica, act.container).wanted.pre_stop)
+            self._hooks.run(place, started, "pre_stop", container_of(replica, act.container).wanted.pre_stop)
         elif isinstance(act, Terminate):
             self._services.probes.forget(place)
             await self._services.runtime.signal(place, signal.SIGTERM)
         elif isinstance(act, Kill):
-            self._hooks.cancel(place)
+            self._hooks.cancel(place, started)
             await self._services.runtime.signal(place, signal.SIGKILL)
 
     def _create(self, act: Create) -> None:
         if self.wanted is None:
             return
         tools, now = self._services, self._services.clock.monotonic()
-        name = self._name(act.index)
+        name = tools.replica_name(self.key, act.index, self.replicas)
         replica = new_replica(self.wanted, act.index, name, now, iso(tools.clock.now()))
         self._set(msgspec.structs.replace(replica, ports=tools.provisioner.ports(self.wanted, name)))
-
-    def _name(self, index: int) -> str:
-        """``web-x7k2p``, or ``db-0`` for a replica with an identity (document 1, Stateful workloads)."""
-        if index >= 0:
-            return f"{self.key.name}-{index}"
-        while True:
-            name = f"{self.key.name}-{''.join(self._services.rng.choices(LETTERS, k=5))}"
-            if name not in self.replicas:
-                return name
 
     async def _start(self, act: Start) -> None:
         tools, replica = self._services, self.replicas[act.replica]
@@ -210,7 +205,7 @@ class WorkloadController:
         if replica.ending is None or container.termed is None:
             tools.probes.watch(place, container.wanted, replica.ports, container)
         if container.post_start is Hook.RUNNING:
-            self._hooks.run(place, "post_start", container.wanted.post_start)
+            self._hooks.run(place, container.started, "post_start", container.wanted.post_start)
 
     async def _remove(self, replica: Replica) -> None:
         tools = self._services
@@ -246,8 +241,11 @@ class WorkloadController:
         what = "could not be started" if reason == "NotStarted" else f"ended with {container.last.code}"
         self._services.append_event(EngineEvent(self.key, "Warning", reason, f"{replica.name}: {name} {what}{said}"))
 
-    def _hooked(self, place: ContainerId, hook: HookName, message: str) -> None:
+    def _hooked(self, place: ContainerId, started: float, hook: HookName, message: str) -> None:
         """A hook is over; ``message`` is "" where it went well (document 1, Events)."""
+        replica = self.replicas.get(place.replica)
+        if replica is None or container_of(replica, place.container).started != started:
+            return
         now = self._services.clock.monotonic()
         self.on_replica_change(place.replica, lambda it: hook_finished(it, place.container, hook, message, now))
         if message and hook == "pre_stop":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.probes.state import ProbeKind
+from reconciler.engines.host.probes.state import ProbeKind, Verdict
 from reconciler.engines.host.replica import Container, Replica
 from reconciler.engines.host.runtimes.protocol import (
     ContainerId,
@@ -63,7 +63,7 @@ class Told(msgspec.Struct, frozen=True):
     container: str = ""
 
 
-Tell = Callable[[ContainerId, ProbeKind, bool, str], None]
+Tell = Callable[[Verdict], None]
 
 
 class Programs:
@@ -114,7 +114,7 @@ class Programs:
         else:
             found.dead = not good
         if self.tell is not None:
-            self.tell(place, kind, good, "" if good else "HTTP 503")
+            self.tell(Verdict(place, found.started, kind, good, "" if good else "HTTP 503"))
 
 
 class FakeRuntime:
@@ -249,9 +249,9 @@ class FakeProbing:
         """Tell nothing of it any more."""
         self._watched.discard(place)
 
-    def _tell(self, place: ContainerId, kind: ProbeKind, good: bool, message: str) -> None:
-        if place in self._watched:
-            self._told(place, kind, good, message)
+    def _tell(self, verdict: Verdict) -> None:
+        if verdict.place in self._watched:
+            self._told(verdict)
 
 
 class FakeOutfit:

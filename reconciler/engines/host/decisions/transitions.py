@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from reconciler.engines.host.decisions.actions import Kill, RunPreStop, ScheduleRestart, Start, StopReplica, Terminate
+from reconciler.engines.host.probes.state import ProbeKind, Verdict
 from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica, container_of, with_container
 from reconciler.engines.host.spec import WorkloadSpec
 
@@ -85,6 +86,16 @@ def liveness_failed(replica: Replica, container: str, now: float, message: str) 
     if old.phase is not Phase.RUNNING or not old.alive:
         return replica
     return recompute_ready(with_container(replica, replace(old, alive=False, message=message)), now)
+
+
+def apply_verdict(replica: Replica, verdict: Verdict, now: float) -> Replica:
+    """A probe has another verdict. One on a former start of the container changes nothing. Raises KeyError."""
+    name = verdict.place.container
+    if container_of(replica, name).started != verdict.started:
+        return replica
+    if verdict.kind is ProbeKind.READINESS:
+        return readiness_changed(replica, name, verdict.ok, now, verdict.message)
+    return replica if verdict.ok else liveness_failed(replica, name, now, verdict.message)
 
 
 def recompute_ready(replica: Replica, now: float) -> Replica:

@@ -10,14 +10,15 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.probes.checks import ExecRuntime, ProbeTarget, run_probe
-from reconciler.engines.host.probes.state import ProbeKind, ProbeState, after, initial, next_due
+from reconciler.engines.host.probes.state import ProbeKind, ProbeState, Verdict, after, initial, next_due
 from reconciler.engines.host.replica import Container
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.kinds.workload import Probe
+from reconciler.tasks import cancel_and_wait
 
-Tell = Callable[[ContainerId, ProbeKind, bool, str], None]
-"""Called in the event loop with a container, the probe, its new verdict and, where that is bad, what was wrong."""
+Tell = Callable[[Verdict], None]
+"""Called in the event loop when the verdict on a container changes."""
 
 
 class Prober:
@@ -45,7 +46,10 @@ class Prober:
             (ProbeKind.LIVENESS, container.liveness, True),
         )
         self._tasks[place] = [
-            asyncio.create_task(self._follow(asked, _Question(kind, probe, seen.started), initial(kind, good)))
+            asyncio.create_task(
+                self._follow(asked, _Question(kind, probe, seen.started), initial(kind, good)),
+                name=f"{kind} probe of {place}",
+            )
             for kind, probe, good in probes
             if probe is not None
         ]
@@ -58,22 +62,27 @@ class Prober:
             task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
-        """Stop probing; returns when nothing is under way any more."""
+        """Stop probing; returns when no probe is under way, or after a bounded time."""
         for place in list(self._tasks):
             self.forget(place)
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        await cancel_and_wait(self._ending, "probes")
+
+    def _is_current(self, place: ContainerId) -> bool:
+        """Whether the task that calls this still probes ``place``: a former start of it is no matter of anybody."""
+        return asyncio.current_task() in self._tasks.get(place, ())
 
     async def _follow(self, asked: ProbeTarget, question: _Question, state: ProbeState) -> None:
         kind, probe = question.kind, question.probe
         spread = crc32(f"{kind}/{asked.place}".encode()) / 2**32
-        while not (kind is ProbeKind.LIVENESS and state.verdict is False):
+        while self._is_current(asked.place) and not (kind is ProbeKind.LIVENESS and state.verdict is False):
             now = self._clock.monotonic()
             await self._clock.sleep(max(next_due(probe, state, question.started, now, spread) - now, 0.0))
             now = self._clock.monotonic()
             answer = await run_probe(self._runtime, asked, probe)
             before, state = state, after(probe, state, answer.ok, now)
-            if state.verdict is not None and state.verdict is not before.verdict:
-                self._publish(asked.place, kind, state.verdict, answer.message)
+            if state.verdict in (None, before.verdict) or not self._is_current(asked.place):
+                continue
+            self._publish(Verdict(asked.place, question.started, kind, state.verdict, answer.message))
 
 
 class _Question(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
+from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.kinds.workload import Probe
 
 EAGER = 0.1
@@ -20,6 +21,16 @@ class ProbeKind(StrEnum):
 
     READINESS = "readiness"
     LIVENESS = "liveness"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What a probe has found out about the container of the start at ``started``; ``message`` is what is wrong."""
+
+    place: ContainerId
+    started: float
+    kind: ProbeKind
+    ok: bool
+    message: str = ""
 
 
 class ProbeState(msgspec.Struct, frozen=True):

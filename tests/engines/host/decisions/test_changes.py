@@ -10,7 +10,9 @@ import pytest
 
 from reconciler.engines.host.decisions import transitions
 from reconciler.engines.host.decisions.actions import Kill, RunPreStop, ScheduleRestart, Start, StopReplica, Terminate
+from reconciler.engines.host.probes.state import ProbeKind, Verdict
 from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.runtimes.protocol import ContainerId
 from tests.casefiles import cases
 from tests.engines.host.decisions.reading import HOOK, PROBE, wanted_from
 
@@ -84,3 +86,15 @@ def test_a_replica_keeps_what_it_was_made_from() -> None:
     assert (replica.key, replica.version, replica.stamp, replica.index) == (wanted.key, 2, "s", 3)
     assert (replica.containers[0].wanted.pre_stop, replica.containers[0].wanted.readiness) == (HOOK, PROBE)
     assert happen(replica, "8 start main").containers[0].wanted == wanted.containers[0]
+
+
+@pytest.mark.parametrize("kind", list(ProbeKind))
+def test_a_verdict_on_a_former_start_changes_nothing(kind: ProbeKind) -> None:
+    wanted = wanted_from({})
+    assert wanted is not None
+    first = happen(transitions.new_replica(wanted, -1, "web-a", 0.0, ""), "1 start main")
+    again = reduce(happen, ["2 ended main 1 Error", "2 await main 3 1", "3 start main"], first)
+    place = ContainerId(wanted.key, "web-a", "main")
+    assert transitions.apply_verdict(again, Verdict(place, 1.0, kind, False, "HTTP 503"), 4.0) == again
+    changed = transitions.apply_verdict(again, Verdict(place, 3.0, kind, False, "HTTP 503"), 4.0)
+    assert (changed.ready, changed.containers[0].message) == (False, "HTTP 503")

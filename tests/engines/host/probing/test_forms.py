@@ -26,7 +26,7 @@ from reconciler.engines.host.probes.checks import ProbeResult, ProbeTarget, run_
 from reconciler.engines.host.probes.grpc import serving_status
 from reconciler.engines.host.probes.http import ProbeError
 from reconciler.engines.host.probes.prober import Prober
-from reconciler.engines.host.probes.state import ProbeKind
+from reconciler.engines.host.probes.state import ProbeKind, Verdict
 from reconciler.engines.host.replica import Container
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
 from reconciler.engines.host.spec import ContainerSpec
@@ -296,25 +296,23 @@ def test_no_look_leaves_a_file_open() -> None:
 
 
 def test_a_prober_finds_a_server_soon_after_it_listens_and_tells_when_it_is_gone() -> None:
-    told: asyncio.Queue[tuple[ContainerId, ProbeKind, bool, str]] = asyncio.Queue()
+    told: asyncio.Queue[Verdict] = asyncio.Queue()
     probe = msgspec.convert({"httpGet": {}, "periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 1}, Probe)
 
     async def scenario() -> None:
         clock = SystemClock()
-        prober = Prober(Shell(), clock, lambda *news: told.put_nowait(news))
+        prober = Prober(Shell(), clock, told.put_nowait)
         with site() as server:
             container = ContainerSpec("main", ports=(DECLARED,), readiness=probe, liveness=probe)
             seen = Container("main", started=clock.monotonic())
             prober.watch(PLACE, container, {DECLARED: server.server_port}, seen)
             async with asyncio.timeout(30):
-                assert await told.get() == (PLACE, ProbeKind.READINESS, True, "")
+                assert await told.get() == Verdict(PLACE, seen.started, ProbeKind.READINESS, True)
         async with asyncio.timeout(30):
-            gone = sorted([await told.get(), await told.get()])
-        assert [each[:3] for each in gone] == [
-            (PLACE, kind, False) for kind in (ProbeKind.LIVENESS, ProbeKind.READINESS)
-        ]
+            gone = [await told.get(), await told.get()]
+        assert {(each.place, each.kind, each.ok) for each in gone} == {(PLACE, kind, False) for kind in ProbeKind}
         # A probe that was waiting to be accepted when the server closed is told otherwise than one that came later.
-        assert {each[3] for each in gone} <= {"connection refused", "connection reset by peer"}
+        assert {each.message for each in gone} <= {"connection refused", "connection reset by peer"}
         await prober.close()
 
     asyncio.run(scenario())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engines.host.probes.prober import Prober
-from reconciler.engines.host.probes.state import ProbeKind, after, initial, next_due
+from reconciler.engines.host.probes.state import ProbeKind, Verdict, after, initial, next_due
 from reconciler.engines.host.replica import Container
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
 from reconciler.engines.host.spec import ContainerSpec
@@ -79,11 +80,11 @@ class Listener:
         self.clock = clock
         self.told: list[list[object]] = []
 
-    def tell(self, place: ContainerId, kind: ProbeKind, ok: bool, message: str) -> None:
+    def tell(self, verdict: Verdict) -> None:
         """As Tell."""
-        assert place == PLACE
-        assert message in ([""] if ok else ["exit code 1", "not asked: ExecFailed"])
-        self.told.append([self.clock.monotonic(), kind.value, ok])
+        assert verdict.place == PLACE
+        assert verdict.message in ([""] if verdict.ok else ["exit code 1", "not asked: ExecFailed"])
+        self.told.append([self.clock.monotonic(), verdict.kind.value, verdict.ok])
 
 
 FRESH = [case for case in cases("probes/paces.yaml") if "from" not in case.values[0]]
@@ -168,6 +169,33 @@ def test_closing_ends_every_task() -> None:
         await asyncio.sleep(0)
         await prober.close()
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(scenario())
+
+
+class Unstoppable(Scripted):
+    """A runtime that loses one cancellation, as one below it may; it answers after a second."""
+
+    async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
+        """As Runtime.exec."""
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.clock.sleep(1)
+        return await super().exec(place, argv, timeout)
+
+
+def test_a_probe_of_a_former_start_has_no_effect_even_where_its_cancellation_is_lost() -> None:
+    async def scenario() -> None:
+        clock = FakeClock()
+        runtime, listener = Unstoppable(clock, lambda now: False), Listener(clock)
+        prober = Prober(runtime, clock, listener.tell)
+        impatient = Probe(exec=Command(("check",)), failure_threshold=1)
+        prober.watch(PLACE, ContainerSpec("main", liveness=impatient), {}, Container("main"))
+        await clock.advance(0.5)
+        prober.watch(PLACE, ContainerSpec("main"), {}, Container("main", started=0.5))
+        await clock.advance(100)
+        assert (len(runtime.asked), listener.told) == (1, [])
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        await prober.close()
 
     asyncio.run(scenario())
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from reconciler.engines.host.runtimes.process.exec import KEPT
+from reconciler.engines.host.runtimes.process.exec import KEPT, execute
+from reconciler.engines.host.runtimes.process.exit_watch import ExitWatcher
+from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
 from reconciler.errors import EngineError
 from tests.engines.host.processes.kit import alive, both_ways, launch, marked, opened, place, shell, until
 
@@ -92,6 +95,36 @@ def test_a_program_that_is_not_there_fails_as_in_a_shell(tmp_path: Path, limited
             assert (missing.code, "no-such-program" in missing.output) == (127, True)
             refused = await host.runtime.exec(place(), [str(tmp_path / "program")], 30)
             assert (refused.code, "program" in refused.output) == (126, True)
+
+    asyncio.run(story())
+
+
+class CancellingWatcher(ExitWatcher):
+    """Cancels ``waiter`` in the turn of the loop in which a watched program ends."""
+
+    waiter: asyncio.Task[object] | None = None
+
+    def watch(self, pid: int, call: Callable[[], object]) -> None:
+        """As ExitWatcher."""
+
+        def also() -> None:
+            call()
+            if self.waiter is not None:
+                self.waiter.cancel()
+
+        super().watch(pid, also)
+
+
+def test_a_cancellation_in_the_turn_of_its_end_is_not_lost(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as host:
+            await host.runtime.start(launch("sleep", "1000"))
+            (begun,) = StateDirectory(tmp_path.resolve() / "run").every()
+            watcher = CancellingWatcher()
+            watcher.waiter = asyncio.create_task(execute(begun, ["true"], 30, watcher))
+            with pytest.raises(asyncio.CancelledError):
+                await watcher.waiter
+            watcher.close()
 
     asyncio.run(story())
 

@@ -11,7 +11,7 @@ import msgspec
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.endpoints import Endpoints
 from reconciler.engines.host.location_controller import LocationController
-from reconciler.engines.host.probes.state import ProbeKind
+from reconciler.engines.host.probes.state import ProbeKind, Verdict
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import ContainerId
@@ -133,6 +133,6 @@ class Stage:
         elif self.programs.running[place].launch.image != "plain":
             self.programs.verdict(place, ProbeKind.READINESS, verb == "ready")
 
-    def _probed(self, place: ContainerId, kind: ProbeKind, good: bool, message: str) -> None:
+    def _probed(self, verdict: Verdict) -> None:
         if self._controller is not None:
-            self._controller.probed(place, kind, good, message)
+            self._controller.probed(verdict)

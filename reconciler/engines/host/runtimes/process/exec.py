@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import IO
 
 import msgspec
@@ -25,6 +26,8 @@ _GATE = 'IFS= read -r word && exec "$@" </dev/null'
 _BLOCK = 1 << 16
 _REST = 0.2
 """Seconds to wait for the end of the output after the program's own, since others may hold it open."""
+_KILLED_WITHIN = 5.0
+"""Seconds to wait for the end of a killed program: one that hangs in the kernel may never end."""
 _MOMENTS, _MOMENT = 1000, 0.001
 NOT_FOUND, NOT_PERMITTED, KILLED = 127, 126, 137
 
@@ -40,7 +43,7 @@ class ExecUser(msgspec.Struct, frozen=True):
 async def execute(begun: StartRecord, argv: Sequence[str], timeout: float, ends: ExitWatcher) -> ExecResult:
     """Run ``argv`` beside the program of ``begun`` for at most ``timeout`` seconds. Raises EngineError."""
     try:
-        child, pipe = await _begin(begun, argv)
+        child, pipe = await _begin(begun, argv, ends)
     except FileNotFoundError as error:
         return ExecResult(NOT_FOUND, f"{error.filename}: not found")
     except PermissionError as error:
@@ -50,35 +53,39 @@ async def execute(begun: StartRecord, argv: Sequence[str], timeout: float, ends:
     tail = _Tail(pipe)
     try:
         timed_out = not await _ended(child.pid, timeout, ends)
-        code = child.wait()
+        code = KILLED if timed_out else child.wait()
         await tail.end(0 if timed_out else _REST)
     finally:
         ends.forget(child.pid)
-        if child.returncode is None:
-            _kill(child.pid)
-            child.wait()
+        _discard(child, ends)
         tail.close()
-    return ExecResult(KILLED if timed_out else code if code >= 0 else 128 - code, tail.text(), timed_out)
+    return ExecResult(code if code >= 0 else 128 - code, tail.text(), timed_out)
 
 
 _Child = tuple[subprocess.Popen[bytes], IO[bytes]]
 
 
-async def _begin(begun: StartRecord, argv: Sequence[str]) -> _Child:
+def _discard(child: subprocess.Popen[bytes], ends: ExitWatcher) -> None:
+    """Kill what still runs, and reap it when it has ended. The event loop does not wait for that."""
+    if child.poll() is None:
+        _kill(child.pid)
+        ends.watch(child.pid, child.poll)
+
+
+async def _begin(begun: StartRecord, argv: Sequence[str], ends: ExitWatcher) -> _Child:
     starting = asyncio.ensure_future(asyncio.to_thread(_started, begun, argv))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        starting.add_done_callback(_give_up)
+        starting.add_done_callback(partial(_give_up, ends))
         raise
 
 
-def _give_up(starting: asyncio.Future[_Child]) -> None:
+def _give_up(ends: ExitWatcher, starting: asyncio.Future[_Child]) -> None:
     if starting.cancelled() or starting.exception() is not None:
         return
     child, pipe = starting.result()
-    _kill(child.pid)
-    child.wait()
+    _discard(child, ends)
     pipe.close()
 
 
@@ -104,7 +111,8 @@ class _Tail:
 
     async def end(self, patience: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._over.wait(), patience)
+            async with asyncio.timeout(patience):
+                await self._over.wait()
 
     def close(self) -> None:
         asyncio.get_running_loop().remove_reader(self._pipe)
@@ -117,13 +125,15 @@ class _Tail:
 async def _ended(pid: int, timeout: float, ends: ExitWatcher) -> bool:
     over = asyncio.Event()
     ends.watch(pid, over.set)
-    try:
-        await asyncio.wait_for(over.wait(), timeout)
-    except TimeoutError:
-        _kill(pid)
-        await over.wait()
-        return False
-    return True
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout):
+            await over.wait()
+        return True
+    _kill(pid)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_KILLED_WITHIN):
+            await over.wait()
+    return False
 
 
 def _kill(pid: int) -> None:

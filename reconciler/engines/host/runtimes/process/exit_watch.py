@@ -18,10 +18,10 @@ class ExitWatcher:
 
     def __init__(self) -> None:
         self._descriptors: dict[int, int] = {}
-        self._polled: dict[int, tuple[int, Callable[[], None]]] = {}
+        self._polled: dict[int, tuple[int, Callable[[], object]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def watch(self, pid: int, call: Callable[[], None]) -> None:
+    def watch(self, pid: int, call: Callable[[], object]) -> None:
         """Call when ``pid`` is over, at the next turn of the loop where it is so already."""
         loop = asyncio.get_running_loop()
         try:
@@ -52,7 +52,7 @@ class ExitWatcher:
             self._timer.cancel()
             self._timer = None
 
-    def _over(self, pid: int, call: Callable[[], None]) -> None:
+    def _over(self, pid: int, call: Callable[[], object]) -> None:
         self.forget(pid)
         call()
 

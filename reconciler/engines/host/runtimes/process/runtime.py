@@ -34,6 +34,7 @@ from reconciler.engines.host.runtimes.protocol import (
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
+from reconciler.tasks import wait_at_most
 
 
 class _Tracked(msgspec.Struct, frozen=True):
@@ -91,7 +92,7 @@ class ProcessRuntime:
         """Stop watching; what runs goes on running."""
         self._on_end = None
         self._ends.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await wait_at_most(self._tasks, "the process runtime")
         if self._limits is not None and not self._tracked:
             self._limits.release()
 

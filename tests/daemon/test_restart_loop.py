@@ -1,0 +1,44 @@
+"""Stateful replicas with exec probes, restarted again and again: no probe outlives its start, and SIGTERM works."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.hostkit import HostSite, host_site, served
+from tests.daemon.kit import eventually
+
+NAMES = ("ant", "bee", "cat")
+PATIENCE = 60.0
+PROBE = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+LOOP = ["-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"]
+
+
+def stateful(name: str) -> str:
+    """Two replicas with identities, probed by programs."""
+    probes = {"readinessProbe": PROBE, "livenessProbe": PROBE}
+    return served(name, command="/bin/sh", args=LOOP, ports=None, type="stateful", **probes)
+
+
+def well(site: HostSite, name: str) -> bool:
+    """Whether both replicas are ready and recorded so."""
+    return site.healthy(f"workload/shop/{name}@here") and all(each.ready for each in site.replicas(name).values())
+
+
+@pytest.mark.parametrize("seconds", [4.0, pytest.param(120.0, marks=pytest.mark.slow)])
+def test_restarts_in_a_loop_leave_nothing_that_holds_up_sigterm(tmp_path: Path, seconds: float) -> None:
+    files = {f"shop/{name}.yaml": stateful(name) for name in NAMES}
+    with host_site(tmp_path, files, host={"terminationScale": 0.001}) as site, site.daemon() as daemon:
+        eventually(lambda: all(well(site, name) for name in NAMES), "all are ready", PATIENCE)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for name in NAMES:
+                assert site.run("restart", f"workload/shop/{name}").returncode == 0
+        eventually(lambda: all(well(site, name) for name in NAMES), "all are ready again", PATIENCE)
+        began = time.monotonic()
+        assert daemon.stop() == 0
+        assert time.monotonic() - began < 5
+        assert not daemon.said("tasks_abandoned")
+        assert not daemon.said("exit_forced")
