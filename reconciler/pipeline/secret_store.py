@@ -23,7 +23,7 @@ from reconciler.settings import Settings
 from reconciler.source.source import open_source
 
 MAX_SECRETS = 256
-"""Secrets that are kept in memory once they were opened: what was applied is had again when its file has changed."""
+"""Secrets of which the value in force is held in memory once it was opened: it serves on when its file has changed."""
 
 
 class _Form(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class SecretStore:
         self._records = records
         self._settings = settings
         self._lock = Lock()
-        self._opened: dict[tuple[Key, str], SecretValue] = {}
+        self._opened: dict[Key, tuple[str, SecretValue]] = {}
 
     def read(self, key: Key) -> SecretValue:
         """The data of the secret ``key`` as it was applied last.
@@ -66,19 +66,22 @@ class SecretStore:
     def _looked_up(self, records: Records, key: Key) -> SecretValue:
         record = next(iter(records.applied.get(key)), None)
         if record is None:
+            self._opened.pop(key, None)
             raise _unavailable(f"{key} is not applied")
         seal = records.secret_data.get(key, record.digest)
         return self._again(records, record) if seal is None else _shown(record, seal)
 
     def _again(self, records: Records, record: Record) -> SecretValue:
         """What is never written down: read from Git and opened, or from this host, and only if it is the same."""
-        known = self._opened.get((record.key, record.digest))
-        if known is None:
-            known = _shown(record, self._seal(records, record))
+        digest, value = self._opened.get(record.key, ("", None))
+        if value is None or digest != record.digest:
+            # The value of an older digest goes first: memory never holds what is applied no more.
+            self._opened.pop(record.key, None)
+            value = _shown(record, self._seal(records, record))
             while len(self._opened) >= MAX_SECRETS:
                 del self._opened[next(iter(self._opened))]
-            self._opened[record.key, record.digest] = known
-        return known
+            self._opened[record.key] = (record.digest, value)
+        return value
 
     def _seal(self, records: Records, record: Record) -> bytes:
         entry = records.desired.get(record.key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -86,6 +87,20 @@ def test_what_is_wanted_and_not_applied_yet_is_not_revealed(tmp_path: Path, form
     way.commit({"org/db.yaml": sealed(PLAIN.replace(CANARY, OTHER))})
     way.accept(way.prepare())
     assert asked.read(DB) == EXPECTED
+
+
+@fleeting
+def test_a_value_that_is_applied_no_more_stays_in_no_memory(tmp_path: Path, form: Form) -> None:
+    way = way_of(tmp_path, form())
+    asked = vault(way)
+    asked.read(DB)
+    way.commit({"org/db.yaml": sealed(PLAIN.replace(CANARY, OTHER))})
+    way.applied()
+    asked.read(DB)
+    gc.collect()
+    values = [str(each.content) for each in gc.get_objects() if isinstance(each, SecretValue) and each is not EXPECTED]
+    assert values
+    assert not [value for value in values if CANARY in value]
 
 
 @fleeting

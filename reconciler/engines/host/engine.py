@@ -27,12 +27,18 @@ from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.ownership import make_private
 from reconciler.engines.host.provisioning.provisioner import Provisioner
-from reconciler.engines.host.provisioning.template import PlatformSettings, ReplicaTemplate, TemplateBuilder
+from reconciler.engines.host.provisioning.template import (
+    PlatformSettings,
+    ReplicaTemplate,
+    TemplateBuilder,
+    TemplateStore,
+)
 from reconciler.engines.host.provisioning.tokens import Tokens
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.status import StatusContext, workload_status
+from reconciler.engines.host.volume_sets import VolumeSets, as_recorded
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import rejected
@@ -68,11 +74,12 @@ class HostEngine:
         self._claims = VolumeClaims(site.records, site.location, settings.org)
         self._tokens = Tokens(root / "tokens")
         fixed = PlatformSettings(settings.org, site.location, settings.endpoint_domain, settings.scheme)
-        self._templates = TemplateBuilder(self._claims, site.records, self._tokens, fixed)
-        self._made: dict[Key, ReplicaTemplate] = {}
-        self._volumes: dict[Key, Observation] = {}
+        self._builder = TemplateBuilder(self._claims, site.records, self._tokens, fixed, clock)
+        self._templates = TemplateStore()
         ports = range(settings.host.first_port, settings.host.last_port + 1)
-        self._provisioner = Provisioner(Files(root, site.secrets, settings.scheme), site.secrets, root / "pool", ports)
+        files = Files(root, site.secrets, settings.scheme)
+        self._provisioner = Provisioner(files, site.secrets, root / "pool", ports, self._templates)
+        self._volumes = VolumeSets(self._claims, self._provisioner)
         self.endpoints = Endpoints(root / "pool")
         self._collector = Collector(root / "logs", site.location, clock, settings.host.log_budget << 20)
         self._prober = Prober(runtime, clock, lambda verdict: self._controller.probed(verdict))
@@ -119,7 +126,7 @@ class HostEngine:
                 if is_being_deleted(self._controller.replicas(record.key)):
                     self._controller.want(record.key, None)
             else:
-                self._volumes[record.key] = _observed(record)
+                self._volumes.update([as_recorded(record)])
         if records or self._context.decommissioning:
             self._controller.stop_unrecorded({record.key for record in records} | self._journaled_keys())
         self._provisioner.sweep(self._controller.replica_names())
@@ -173,9 +180,9 @@ class HostEngine:
         if self._open_requested:
             await self.open()
         if not self._working:
-            return [_observed(record) for record in self._records_here()]
+            return [as_recorded(record) for record in self._records_here()]
         kept = [self._observation(key) for key in sorted(self._controller.workloads)]
-        return [*(each for each in kept if each is not None), *self._volumes.values()]
+        return [*(each for each in kept if each is not None), *self._volumes.observations()]
 
     async def perform(self, step: Step) -> Outcome:
         """Hand over what ``step`` asks for. Raises EngineError."""
@@ -183,7 +190,7 @@ class HostEngine:
         if step.key.kind is Kind.WORKLOAD:
             return self._workload(step)
         if step.key.kind is Kind.VOLUMESET:
-            return self._volumeset(step)
+            return self._volumes.perform(step)
         return Outcome(step.id, Result.APPLIED, seen=_plain(step) if step.action is not Action.DELETE else None)
 
     async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
@@ -199,52 +206,34 @@ class HostEngine:
                 return _terminating(step)
             self._forget(key)
             return Outcome(step.id, Result.APPLIED, also=also)
-        made = self._made.get(key)
+        made = self._templates.newest.get(key)
         if step.action is Action.REPLACE and made is not None and made.desired.digest != step.digest:
             self._controller.want(key, None)
             if not self._controller.is_removed(key):
                 return _terminating(step)
             self._forget(key)
         self._want(self._template(key, step.body, step.version, step.digest))
-        self._keep_volumes(also)
+        self._volumes.update(also)
         return Outcome(step.id, Result.APPLIED, seen=self._observation(key), also=also)
 
-    def _volumeset(self, step: Step) -> Outcome:
-        past = self._claims.record(step.key)
-        if step.action is Action.DELETE:
-            self._volumes.pop(step.key, None)
-            self._provisioner.drop_volumes(step.key)
-            return Outcome(step.id, Result.APPLIED)
-        if step.action is Action.REPLACE and past is not None and past.digest != step.digest:
-            self._provisioner.drop_volumes(step.key)
-            past = None
-        state = self._claims.state(step, past)
-        seen = Observation(step.key, step.location, Health.HEALTHY, state, step.digest, step.version)
-        self._volumes[step.key] = seen
-        return Outcome(step.id, Result.APPLIED, seen=seen)
-
-    def _keep_volumes(self, also: tuple[Observation, ...]) -> None:
-        self._volumes.update({each.key: each for each in also})
-
     def _template(self, key: Key, body: bytes, version: int, digest: str) -> ReplicaTemplate:
-        supply = self._templates.of(key, body, version, digest)
-        self._provisioner.register(supply)
-        self._made[key] = supply
-        return supply
+        supply = self._builder.of(key, body, version, digest)
+        self._provisioner.prepare(supply)
+        in_use = {(each.version, each.stamp) for each in self._controller.replicas(key)}
+        return self._templates.add(supply, in_use)
 
     def _want(self, supply: ReplicaTemplate) -> None:
         key = supply.desired.key
         self._controller.want(key, self._scaler.spec_at_scale(supply, self._controller.replicas(key)))
 
     def _forget(self, key: Key) -> None:
-        self._made.pop(key, None)
-        self._provisioner.forget(key)
+        self._templates.forget(key)
         self._scaler.forget(key)
         self._advisor.forget(key)
         self._tokens.forget(key)
 
     def _observation(self, key: Key) -> Observation | None:
-        supply, keeper = self._made.get(key), self._controller.workloads.get(key)
+        supply, keeper = self._templates.newest.get(key), self._controller.workloads.get(key)
         if supply is None or keeper is None:
             return None
         wanted, location = supply.desired, self._context.location
@@ -262,7 +251,8 @@ class HostEngine:
         advised = self._advisor.recommended(supply.desired)
         lacking = (*self._runtime.limitations(supply.desired), *self._provisioner.limitations(supply))
         now, upkeep = self._context.clock.monotonic(), self._upkeep
-        return StatusContext(place, now, upkeep.epoch, trouble, lacking, upkeep.clock_jumped, advised)
+        created = self._templates.created(supply.desired.key)
+        return StatusContext(place, now, upkeep.epoch, trouble, lacking, upkeep.clock_jumped, advised, created)
 
     def _records_here(self) -> list[Record]:
         kinds = () if self._context.decommissioning else (Kind.WORKLOAD, Kind.VOLUMESET)
@@ -279,7 +269,7 @@ class HostEngine:
             await self._context.clock.sleep(STEADY)
             with suppress(EngineError):
                 await self._cpu.collect()
-            for key, supply in self._made.items():
+            for key, supply in self._templates.newest.items():
                 keeper = self._controller.workloads.get(key)
                 if keeper is not None and keeper.wanted is not None:
                     self._advisor.observe(supply.desired, self._cpu.used(key), self._context.clock.monotonic())
@@ -293,7 +283,3 @@ def _terminating(step: Step) -> Outcome:
 
 def _plain(step: Step) -> Observation:
     return Observation(step.key, step.location, Health.HEALTHY, b"{}", step.digest, step.version)
-
-
-def _observed(row: Record) -> Observation:
-    return Observation(row.key, row.location, row.health, row.state, row.digest, row.version, row.alias)

@@ -50,7 +50,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     """What a description needs besides the workload: ``epoch`` is the wall clock minus the monotonic one, seconds.
 
     ``trouble`` is why nothing can be done about it at the moment, ``limitations`` what is not enforced here,
-    ``clock_jumped`` how the clock was set.
+    ``clock_jumped`` how the clock was set, ``created`` when each version was made.
     """
 
     place: DeploymentTarget
@@ -60,6 +60,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     limitations: tuple[str, ...] = ()
     clock_jumped: str = ""
     recommended: dict[str, tuple[int, int]] = {}
+    created: dict[int, str] = {}
 
 
 def workload_status(
@@ -119,8 +120,9 @@ def _version(wanted: WorkloadSpec, numbers: tuple[int, int], group: list[Replica
     shown = {each.name: _container(each, group, count, around) for each in containers}
     message = next((entry["message"] for entry in shown.values() if entry["message"]), "")
     ready = all(entry["ready"] for entry in shown.values())
-    born = min((replica.born for replica in group), default="")
-    return Version(f"{wanted.key.name}-{numbers[0]:05d}", born, numbers[0], numbers[1], ready, message, shown)
+    born = (replica.born or iso(replica.created + around.epoch) for replica in group)
+    created = around.created.get(numbers[0]) or min(born, default="")
+    return Version(f"{wanted.key.name}-{numbers[0]:05d}", created, numbers[0], numbers[1], ready, message, shown)
 
 
 def _container(spec: ContainerSpec, group: list[Replica], count: int, around: StatusContext) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from reconciler.engines.host.provisioning.ownership import Owner, allow_traversa
 from reconciler.engines.host.provisioning.ports import bindable, free_ports
 from reconciler.engines.host.provisioning.secrets import SecretReader
 from reconciler.engines.host.provisioning.spec_builder import declared_ports
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
+from reconciler.engines.host.provisioning.template import ReplicaTemplate, TemplateStore
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.engines.host.spec import WorkloadSpec
@@ -29,27 +29,21 @@ _ports_in_use: dict[int, tuple[Key, str]] = {}
 class Provisioner:
     """Gives the containers of one location what they need. ``among`` are the ports to choose from.
 
-    The supplies of all versions that still run are kept, so that a container of an old one can be started again.
+    ``templates`` has those of all versions that still run, so that a container of an old one can be started again.
     """
 
-    def __init__(self, files: Files, reveal: SecretReader, pool: Path, among: range) -> None:
+    def __init__(self, files: Files, reveal: SecretReader, pool: Path, among: range, templates: TemplateStore) -> None:
         self._files = files
         self._reveal = reveal
         self._pool = pool
         self._among = among
-        self._templates: dict[Key, dict[tuple[int, str], ReplicaTemplate]] = {}
+        self._templates = templates
 
-    def register(self, supply: ReplicaTemplate) -> None:
-        """Let replicas of this version be made."""
-        wanted = supply.desired
-        if wanted.user and os.geteuid() == 0:
+    def prepare(self, supply: ReplicaTemplate) -> None:
+        """Let replicas of ``supply`` reach their files: a user of their own must pass the directories above them."""
+        if supply.desired.user and os.geteuid() == 0:
             root = self._pool.parent
             allow_traversal_of(root.parent.parent, root.parent, root)
-        self._templates.setdefault(wanted.key, {})[wanted.version, wanted.stamp] = supply
-
-    def forget(self, key: Key) -> None:
-        """Nothing of the workload is left."""
-        self._templates.pop(key, None)
 
     def reserve_ports(self, replica: Replica) -> None:
         """Let the ports of a replica that is there already be nobody else's."""
@@ -135,8 +129,7 @@ class Provisioner:
 
     def _made_from(self, replica: Replica, container: str) -> tuple[ReplicaTemplate, Container]:
         """The supply of the replica's own version; of one that a former daemon made only the newest is known."""
-        supplies = self._templates.get(replica.key, {})
-        supply = supplies.get((replica.version, replica.stamp))
+        supply = self._templates.get(replica.key, replica.version, replica.stamp)
         found = [each for each in supply.spec.containers if each.name == container] if supply is not None else []
         if supply is None or not found:
             message = f"version {replica.version} of {replica.key} is not known any more; a newer one takes its place"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
+from reconciler.clock import Clock, iso
+from reconciler.engines.deployment import read_deployment
 from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext, namespace_of, provider_and_region
 from reconciler.engines.host.provisioning.revision_hash import config_hash, secrets_used
 from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, specification, workload_spec
@@ -20,12 +24,16 @@ _gvc = msgspec.json.Decoder(Gvc)
 
 
 class ReplicaTemplate(msgspec.Struct, frozen=True):
-    """What shall run, at the least number of replicas, what it is started from, and what surrounds it."""
+    """What shall run, at the least number of replicas, what it is started from, and what surrounds it.
+
+    ``created`` is when this version of the workload was made, ISO 8601. It names secrets and never holds their values.
+    """
 
     desired: WorkloadSpec
     spec: Specification
     env_context: PlatformEnvContext
     applied: AppliedWorkload
+    created: str = ""
 
     def at_scale(self, replicas: int) -> WorkloadSpec:
         """What shall run in so many replicas, unless it is suspended."""
@@ -47,11 +55,14 @@ class PlatformSettings(msgspec.Struct, frozen=True):
 class TemplateBuilder:
     """Makes supplies for one location. It reads the records, so it is used only while nobody else does."""
 
-    def __init__(self, binding: VolumeClaims, records: Records, tokens: Tokens, fixed: PlatformSettings) -> None:
+    def __init__(
+        self, binding: VolumeClaims, records: Records, tokens: Tokens, fixed: PlatformSettings, clock: Clock
+    ) -> None:
         self._binding = binding
         self._records = records
         self._tokens = tokens
         self._fixed = fixed
+        self._clock = clock
 
     def of(self, key: Key, body: bytes, version: int, digest: str) -> ReplicaTemplate:
         """What a workload is made from now. Raises EngineError and RecordsError."""
@@ -79,8 +90,51 @@ class TemplateBuilder:
             gvc_env=variables,
             scheme=fixed.scheme,
         )
-        return ReplicaTemplate(workload_spec(applied, stamp), spec, around, applied)
+        return ReplicaTemplate(workload_spec(applied, stamp), spec, around, applied, self._created(key, version))
+
+    def _created(self, key: Key, version: int) -> str:
+        """When ``version`` was made: as its deployment was recorded, else now."""
+        record = self._binding.record(key)
+        deployment = read_deployment(record.state) if record is not None else None
+        versions = deployment.status.versions if deployment is not None else ()
+        recorded = (each.created for each in versions if each.workload == version and each.created)
+        return next(recorded, "") or iso(self._clock.now())
 
     def _digest(self, secret: Key) -> str:
         record = self._binding.record(secret, "")
         return record.digest if record is not None else ""
+
+
+class TemplateStore:
+    """The newest template of each workload, and those of the older versions that replicas still have."""
+
+    def __init__(self) -> None:
+        self.newest: dict[Key, ReplicaTemplate] = {}
+        self._templates: dict[Key, dict[tuple[int, str], ReplicaTemplate]] = {}
+
+    def add(self, template: ReplicaTemplate, in_use: Collection[tuple[int, str]]) -> ReplicaTemplate:
+        """Make ``template`` the newest of its workload, and drop the older ones that are not ``in_use``.
+
+        ``in_use`` holds version and stamp of each replica there is. A version keeps the time at which it was made.
+        """
+        desired = template.desired
+        older = self._templates.get(desired.key, {})
+        known = next((each.created for each in older.values() if each.desired.version == desired.version), "")
+        template = msgspec.structs.replace(template, created=known or template.created)
+        kept = {made: each for made, each in older.items() if made in in_use}
+        self._templates[desired.key] = kept | {(desired.version, desired.stamp): template}
+        self.newest[desired.key] = template
+        return template
+
+    def get(self, key: Key, version: int, stamp: str) -> ReplicaTemplate | None:
+        """The template of replicas with ``version`` and ``stamp``; None where it is not known."""
+        return self._templates.get(key, {}).get((version, stamp))
+
+    def created(self, key: Key) -> dict[int, str]:
+        """When each known version of the workload was made, ISO 8601."""
+        return {each.desired.version: each.created for each in self._templates.get(key, {}).values()}
+
+    def forget(self, key: Key) -> None:
+        """Nothing of the workload is left."""
+        self.newest.pop(key, None)
+        self._templates.pop(key, None)

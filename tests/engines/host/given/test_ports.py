@@ -10,6 +10,7 @@ import pytest
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.ports import BLOCKED, FROM_HERE, bindable, free_ports
 from reconciler.engines.host.provisioning.provisioner import Provisioner
+from reconciler.engines.host.provisioning.template import TemplateStore
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.manifests.rules.container.ports import BLOCKED as REFUSED
@@ -95,7 +96,9 @@ def test_daemons_of_one_host_do_not_all_try_one_port_for_replicas_of_one_name(tm
     container = ContainerSpec("main", ports=(8080,))
     wanted = WorkloadSpec(key, Type.STATEFUL, 1, "digest", "stamp", 1, (container,), Options())
     roots = [tmp_path / name for name in ("one", "two")]
-    one, two = (Provisioner(Files(root, vault({})), vault({}), root / "pool", FROM_HERE) for root in roots)
+    one, two = (
+        Provisioner(Files(root, vault({})), vault({}), root / "pool", FROM_HERE, TemplateStore()) for root in roots
+    )
     beside = [two.ports(wanted, name)[8080] - one.ports(wanted, name)[8080] for name in ("db-0", "db-1", "db-2")]
     assert not all(distance == -1 for distance in beside), "each begins where the other did"
 
