@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.errors import PushRaced, SourceError, SourceGone
-from reconciler.source.remote import GitResult, Remote
+from reconciler.source.git_command import GitResult
+from reconciler.source.remote import Remote
 from reconciler.source.url import Address, wanted_ref
 
 if TYPE_CHECKING:

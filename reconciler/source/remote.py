@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import signal
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from reconciler.errors import SourceGone, SourceUnreachable
+from reconciler.source.git_command import GitResult, clean_environment, run_git
 from reconciler.source.url import Address
 
 if TYPE_CHECKING:
@@ -44,14 +41,6 @@ _GONE = re.compile(
     r"couldn't find remote ref|repository '.*' not found|does not appear to be a git repository"
     r"|no such remote ref|Repository not found|repository not exported"
 )
-
-
-class GitResult(msgspec.Struct, frozen=True):
-    """How a command ended, with its output as text."""
-
-    code: int
-    output: str
-    errors: str
 
 
 class Remote:
@@ -98,17 +87,10 @@ class Remote:
 
     def _environment(self, repository: Path) -> dict[str, str]:
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        return kept | {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": str(repository),
+        return kept | clean_environment(str(repository), self.address.scheme) | {
             "LC_ALL": "C",
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_ASKPASS": "true",
-            "GIT_ALLOW_PROTOCOL": f"https:{self.address.scheme}",
             "GIT_SSH_COMMAND": self._ssh(),
-        }
+        }  # fmt: skip
 
     def _ssh(self) -> str:
         options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"ConnectTimeout={max(1, int(self._timeout))}"]
@@ -139,33 +121,3 @@ class Remote:
                 f"source {self.name}: the token file {self._credentials.token_file} cannot be read: {reason}"
             ) from None
         return [token] if token else []
-
-
-def run_git(command: list[str], place: Path, environment: dict[str, str], timeout: float) -> GitResult | None:
-    """How ``command`` ended, run at ``place`` with this environment alone; None past ``timeout`` (seconds).
-
-    All that it started ends with it.
-    """
-    running = subprocess.Popen(
-        command,
-        cwd=place,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        output, errors = running.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        _end(running)
-    return GitResult(running.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
-
-
-def _end(running: subprocess.Popen[bytes]) -> None:
-    """End the command and all it started: ssh and git-remote-https outlive a git that is killed alone."""
-    if running.poll() is None:
-        os.killpg(running.pid, signal.SIGKILL)
-        running.communicate()

@@ -14,6 +14,7 @@ from pygit2.enums import ObjectType
 from reconciler.errors import SourceError, SourceGone, SourceRewritten
 from reconciler.model.revision import FileChange, Revision
 from reconciler.model.suggest import closest
+from reconciler.source.ancestry import is_ancestor
 from reconciler.source.changes import CONTROL, TreeChanges, classify, is_manifest
 from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, TOO_LARGE, FileFilter
 from reconciler.source.libgit import open_git
@@ -51,6 +52,7 @@ class Repository:
         self._selections: dict[str, FileFilter] = {}
         self._manifest = ""
         self._trees: dict[bytes, bytes] = {}
+        self._contained: dict[tuple[str, str], bool] = {}
         self._signatures = _signatures(settings)
 
     @property
@@ -83,7 +85,9 @@ class Repository:
         """Whether commit ``older`` is ``newer`` or one of its ancestors; an unknown commit is neither."""
         if newer == older or not self.holds(older):
             return newer == older
-        return self._ask(lambda: self._git.descendant_of(newer, older))
+        if (newer, older) not in self._contained:
+            self._contained = {(newer, older): self._ask(lambda: is_ancestor(self._odb, older, newer))}
+        return self._contained[newer, older]
 
     def check_signed(self, newer: str, older: str) -> None:
         """Raises SourceUnverified where the settings ask for signed history and one since ``older`` is not signed."""

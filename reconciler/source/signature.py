@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pygit2
-from pygit2.enums import ObjectType, SortMode
+from pygit2.enums import ObjectType
 
 from reconciler.errors import SourceUnverified
-from reconciler.source.remote import GitResult, run_git
+from reconciler.source.ancestry import commits_since
+from reconciler.source.git_command import GitResult, clean_environment, run_git
 
 if TYPE_CHECKING:
     from reconciler.settings import SourceSettings, VerifySettings
@@ -99,9 +99,7 @@ class Signatures:
         """
         if self._settings.signed != "history" or not previous or previous not in git:
             return
-        walk = git.walk(commit, SortMode.TOPOLOGICAL | SortMode.REVERSE)
-        walk.hide(previous)
-        self._require(git, [str(each.id) for each in walk])
+        self._require(git, commits_since(git.odb, previous, commit))
 
     def _require(self, git: pygit2.Repository, ids: Sequence[str]) -> None:
         trust = self._trust()
@@ -197,15 +195,7 @@ def _scratch(git: pygit2.Repository, ids: Iterable[str], trust: Trust) -> Iterat
 
 
 def _environment(place: Path) -> dict[str, str]:
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "HOME": str(place),
-        "GNUPGHOME": str(place / "gpg"),
-        "LC_ALL": "C",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_TERMINAL_PROMPT": "0",
-    }
+    return clean_environment(str(place)) | {"GNUPGHOME": str(place / "gpg"), "LC_ALL": "C"}
 
 
 def _named(answer: GitResult) -> str:

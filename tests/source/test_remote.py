@@ -156,7 +156,7 @@ def test_no_process_shows_the_token(server: HttpsServer, https: Opener, monkeypa
         shown.append(f"{command} {options['env']}")
         return begin(command, **options)  # type: ignore[call-overload, no-any-return]
 
-    monkeypatch.setattr("reconciler.source.remote.subprocess.Popen", noted)
+    monkeypatch.setattr("reconciler.source.git_command.subprocess.Popen", noted)
     https().refresh()
     assert shown
     assert not [line for line in shown if TOKEN in line]

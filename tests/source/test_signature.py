@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.errors import SourceUnverified, UsageError
+from reconciler.errors import SourceError, SourceUnverified, UsageError
 from reconciler.settings import VerifySettings
 from reconciler.source.source import Source
 from tests.gitkit import GitRepo
@@ -188,6 +188,23 @@ def test_of_history_every_commit_since_the_last_has_to_be_signed(repo: GitRepo, 
             source.repository.check_signed(last, third)
     source.repository.check_signed(last, slip)
     verified().repository.check_signed(last, third)
+
+
+@pytest.mark.parametrize("file", ["info/grafts", "shallow"])
+def test_a_file_of_the_repository_hides_no_unsigned_commit(
+    repo: GitRepo, keys: Keys, verified: SourceOf, file: str
+) -> None:
+    keys.ssh("ada")
+    base = keys.commit(repo, "a.yaml", "a", "ada")
+    slip = keys.commit(repo, "a.yaml", "b")
+    top = keys.commit(repo, "a.yaml", "c", "ada")
+    (repo.path / "info").mkdir(exist_ok=True)
+    (repo.path / file).write_text(f"{top} {base}\n" if file == "info/grafts" else f"{top}\n")
+    with pytest.raises(SourceUnverified, match=slip[:12]):
+        verified("history").repository.check_signed(top, base)
+    (repo.path / "objects" / slip[:2] / slip[2:]).unlink()
+    with pytest.raises(SourceError, match="missing or damaged"):
+        verified("history").repository.check_signed(top, base)
 
 
 def test_a_tag_has_to_be_signed_under_its_own_name(repo: GitRepo, keys: Keys, verified: SourceOf) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-import subprocess
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pygit2
@@ -13,11 +13,13 @@ from pygit2.enums import ObjectType
 
 from reconciler.errors import SourceError
 from reconciler.source.libgit import open_git
-from reconciler.status.branch.trees import Changes, clean_environment, write_tree
+from reconciler.status.branch.owner import file_access_of
+from reconciler.status.branch.trees import Changes, write_tree
 
 HISTORY = 1_000
 """Commits after which the branch begins anew with the same files."""
 
+_EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _TRAILER = "Reconciler-Commits"
 _COUNT = re.compile(rf"^{_TRAILER}: (\d{{1,9}})$", re.MULTILINE)
 _TRIES = 40
@@ -81,10 +83,11 @@ class StatusBranch:
     def reset(self, commit: str) -> None:
         """Let the branch be at ``commit``, whatever it was before; empty takes it away. Raises SourceError."""
         try:
-            if commit:
-                self._git.references.create(self.ref, commit, force=True)
-            elif self.tip():
-                self._git.references.delete(self.ref)
+            with self._file_access():
+                if commit:
+                    self._git.references.create(self.ref, commit, force=True)
+                elif self.tip():
+                    self._git.references.delete(self.ref)
         except _GIT_FAULTS as fault:
             raise self._broken(fault) from None
 
@@ -109,7 +112,7 @@ class StatusBranch:
         parent = self._git[tip].peel(pygit2.Commit) if tip else None
         base = parent.tree if parent is not None else None
         tree = write_tree(self._git, base, changes)
-        if tree == (base.id if base is not None else self._git.TreeBuilder().write()):
+        if str(tree) == (str(base.id) if base is not None else _EMPTY_TREE):
             return tip
         count = self._count(parent) if parent is not None else 0
         kept = [parent.id] if parent is not None and count < HISTORY else []
@@ -117,7 +120,8 @@ class StatusBranch:
         who = f"reconciler <reconciler@localhost> {at} +0000"
         parents = "".join(f"parent {parent}\n" for parent in kept)
         commit = f"tree {tree}\n{parents}author {who}\ncommitter {who}\n\n{text}"
-        return str(self._git.write(ObjectType.COMMIT, commit.encode()))  # libgit2 would read the tree once more
+        with self._file_access():
+            return str(self._git.write(ObjectType.COMMIT, commit.encode()))  # libgit2 would read the tree once more
 
     def _count(self, commit: pygit2.Commit) -> int:
         """Length of the history, told by the newest commit of ours; only commits of others are walked over."""
@@ -134,27 +138,41 @@ class StatusBranch:
         return HISTORY
 
     def _moved(self, old: str, new: str) -> bool:
-        """Whether the branch went from ``old`` to ``new``; not where somebody else moved or locks it."""
-        if not old:
-            return self._created(new)
-        try:
-            reference = self._git.lookup_reference(self.ref)
-            if str(reference.target) != old:
+        """Whether the branch went from ``old`` to ``new``; not where another writer moved or locked it."""
+        with self._file_access():
+            if not old:
+                return self._created(new)
+            try:
+                reference = self._git.lookup_reference(self.ref)
+                if str(reference.target) != old:
+                    return False
+                reference.set_target(new)
+            except _GIT_FAULTS:
                 return False
-            reference.set_target(new)
-        except _GIT_FAULTS:
-            return False
-        return True
+            return True
 
     def _created(self, new: str) -> bool:
-        # libgit2 cannot ask for "only if it is not there" under the lock of the ref; Git can.
-        command = ("git", "-c", "safe.directory=*", "-c", "core.hooksPath=/dev/null", "update-ref", self.ref, new)
-        done = subprocess.run(
-            (*command, "0" * 40), cwd=self._git.path, env=clean_environment(), capture_output=True, check=False
-        )
-        if done.returncode and not self.tip() and not (self.gitdir / f"{self.ref}.lock").exists():
-            raise self._broken(done.stderr.decode(errors="replace").strip())
-        return done.returncode == 0
+        """Create the branch under the lock of its ref, so that of two writers only one does."""
+        try:
+            with self._git.transaction() as transaction:
+                transaction.lock_ref(self.ref)
+                if taken := self._name_taken_by():
+                    raise self._broken(f"{taken!r} exists; delete that branch, or give another status.branch")
+                if self.tip():
+                    return False
+                transaction.set_target(self.ref, new)
+        except _GIT_FAULTS as fault:
+            if self.tip() or (self.gitdir / f"{self.ref}.lock").exists():
+                return False
+            raise self._broken(f"{self._name_taken_by()!r} exists" if self._name_taken_by() else fault) from None
+        return True
+
+    def _name_taken_by(self) -> str:
+        """A ref which keeps this branch from existing: one is a file where the other needs a directory."""
+        return next((ref for ref in self._git.references if _in_the_way(ref, self.ref)), "")
+
+    def _file_access(self) -> AbstractContextManager[None]:
+        return file_access_of(self.gitdir)
 
     def _refuse_checked_out(self) -> None:
         heads = [*self.gitdir.glob("worktrees/*/HEAD")]
@@ -175,6 +193,10 @@ class StatusBranch:
             "; let its user write there, or set readOnly for the source" if "ermission denied" in str(fault) else ""
         )
         return SourceError(f"branch {self.name} of {self.gitdir} cannot be written: {fault}{advice}")
+
+
+def _in_the_way(ref: str, wanted: str) -> bool:
+    return ref.startswith(f"{wanted}/") or wanted.startswith(f"{ref}/")
 
 
 def prepare_bare(path: Path) -> Path:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import subprocess
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pygit2
 from pygit2.enums import FileMode
 
 from reconciler.errors import ReconcilerError, SourceError
+from reconciler.source.git_command import borrowed_objects
+from reconciler.status.branch.owner import file_access_of, owner_of
 
 File = tuple[str, bytes | None]
 """A path and its content; None takes the file away."""
@@ -65,7 +67,8 @@ def write_tree(git: pygit2.Repository, tree: pygit2.Tree | None, changes: Change
     """
     if isinstance(changes, LazyFiles) or len(changes) > FEW:
         return _imported(git, tree, changes)
-    return _applied(git, tree, _nested(changes)) or git.TreeBuilder().write()
+    with file_access_of(Path(git.path)):
+        return _applied(git, tree, _nested(changes)) or git.TreeBuilder().write()
 
 
 def _nested(changes: Changes) -> Nested:
@@ -105,42 +108,48 @@ def _applied(git: pygit2.Repository, tree: pygit2.Tree | None, node: Nested) -> 
 
 
 def _imported(git: pygit2.Repository, tree: pygit2.Tree | None, changes: Changes) -> pygit2.Oid:
-    """The same through ``git fast-import``, which writes one pack instead of a file per object."""
-    options = ("-c", "safe.directory=*", "-c", "core.hooksPath=/dev/null", "-c", "pack.compression=1")
-    command = ("git", *options, "fast-import", "--quiet", "--force", "--date-format=raw")
+    """The same through ``git fast-import``, which writes one pack instead of a file per object.
+
+    It runs in a repository of ours that borrows the objects of ``git``, as the user who owns those.
+    """
+    repository = Path(git.path)
+    with ExitStack() as scratch:
+        with file_access_of(repository):
+            environment = scratch.enter_context(borrowed_objects(repository / "objects"))
+        importer = _start_import(environment, owner_of(repository))
+        with importer:
+            assert importer.stdin is not None
+            # A fast-import that stops early shows it by its exit status; before the end of its input it says nothing.
+            try:
+                with suppress(BrokenPipeError):
+                    importer.stdin.writelines(_stream(tree, changes))
+            except BaseException:
+                # Let it end as if that were all: cut off it would leave half a pack behind.
+                importer.communicate(b"done\n")
+                raise
+            answer, complaint = importer.communicate()
+    if importer.returncode:
+        fatal = [line for line in complaint.decode(errors="replace").splitlines() if line.startswith("fatal")]
+        raise SourceError(f"git fast-import failed in {git.path}: {'; '.join(fatal)}")
+    return pygit2.Oid(hex=answer.split()[2].decode())
+
+
+def _start_import(environment: dict[str, str], owner: tuple[int, int] | None) -> subprocess.Popen[bytes]:
+    user, group = owner or (None, None)
     try:
-        importer = subprocess.Popen(
-            command,
-            cwd=git.path,
-            env={"GLIBC_TUNABLES": HEAP, **clean_environment()},
+        return subprocess.Popen(
+            ("git", "-c", "pack.compression=1", "fast-import", "--quiet", "--force", "--date-format=raw"),
+            cwd=environment["GIT_DIR"],
+            env={"GLIBC_TUNABLES": HEAP, **environment},
             stdin=_PIPE,
             stdout=_PIPE,
             stderr=_PIPE,
+            user=user,
+            group=group,
+            extra_groups=None if owner is None else (),
         )
     except OSError as fault:
         raise SourceError(f"git fast-import cannot be run: {fault}; is git installed?") from None
-    with importer:
-        assert importer.stdin is not None
-        # A fast-import that stops early is told by its exit status; until the end of its input it says next to nothing.
-        try:
-            with contextlib.suppress(BrokenPipeError):
-                importer.stdin.writelines(_stream(tree, changes))
-        except BaseException:
-            _given_up(git, importer)
-            raise
-        said, complained = importer.communicate()
-    if importer.returncode:
-        fatal = [line for line in complained.decode(errors="replace").splitlines() if line.startswith("fatal")]
-        raise SourceError(f"git fast-import failed in {git.path}: {'; '.join(fatal)}")
-    git.references.delete(_IMPORT_REF)
-    return pygit2.Oid(hex=said.split()[2].decode())
-
-
-def _given_up(git: pygit2.Repository, importer: subprocess.Popen[bytes]) -> None:
-    """Let ``importer`` end as if that were all: cut off it would leave half a pack lying about."""
-    importer.communicate(b"done\n")
-    with contextlib.suppress(KeyError):
-        git.references.delete(_IMPORT_REF)
 
 
 def _stream(tree: pygit2.Tree | None, changes: Changes) -> Iterator[bytes]:
@@ -167,17 +176,3 @@ def _is_file(tree: pygit2.Tree, path: str) -> bool:
 def _quoted(path: str) -> bytes:
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'.encode()
-
-
-def clean_environment() -> dict[str, str]:
-    """An environment in which Git reads nobody's configuration and asks nobody anything."""
-    return {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "HOME": "/nonexistent",
-        "LC_ALL": "C.UTF-8",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": "/dev/null",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_COMMITTER_NAME": "reconciler",
-        "GIT_COMMITTER_EMAIL": "reconciler@localhost",
-    }

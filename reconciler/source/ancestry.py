@@ -1,0 +1,124 @@
+"""Which commits lead to which, from the bytes of the commits alone.
+
+Grafts, replacements, shallow files and commit graphs are files of a repository that anybody with access to it can
+write; a commit's own bytes are what its id, and a signature, cover.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+
+import msgspec
+import pygit2
+from pygit2.enums import ObjectType
+
+OVERRUN = 1_000
+"""Commits that are visited beyond the point where dates say that all is found: clocks of committers are wrong."""
+
+_HEADER = re.compile(rb"tree [0-9a-f]{40}\n((?:parent [0-9a-f]{40}\n)*)")
+_TIME = re.compile(rb"^committer [^\n]*> (-?\d{1,18})", re.MULTILINE)
+
+
+class CommitLinks(msgspec.Struct, frozen=True):
+    """The parents of a commit, as ids, and when it was made: what its committer wrote, in seconds since the epoch."""
+
+    parents: tuple[str, ...]
+    time: int
+
+
+def read_links(objects: pygit2.Odb, commit: str) -> CommitLinks:
+    """The links of ``commit``. Raises KeyError where it is missing and ValueError where it is no proper commit."""
+    kind, content = objects.read(commit)
+    found = _HEADER.match(content) if kind == ObjectType.COMMIT else None
+    if found is None:
+        raise ValueError(f"{commit} is not a commit that can be read")
+    time = _TIME.search(content, found.end())
+    return CommitLinks(tuple(line[7:].decode() for line in found[1].splitlines()), int(time[1]) if time else 0)
+
+
+def is_ancestor(objects: pygit2.Odb, older: str, newer: str) -> bool:
+    """Whether ``older`` is ``newer`` or leads to it. Exact: a "no" has visited every commit below ``newer``.
+
+    Commits that are missing end the history there: a shallow clone has no more. Raises KeyError where ``newer`` is
+    missing, ValueError for a damaged commit.
+    """
+    links = read_links(objects, newer)
+    queue = [(-links.time, newer, links.parents)]
+    seen = {newer}
+    while queue:
+        _, commit, parents = heapq.heappop(queue)
+        if older == commit or older in parents:
+            return True
+        for parent in parents:
+            if parent not in seen and parent in objects:
+                seen.add(parent)
+                links = read_links(objects, parent)
+                heapq.heappush(queue, (-links.time, parent, links.parents))
+    return False
+
+
+def commits_since(objects: pygit2.Odb, previous: str, newest: str) -> list[str]:
+    """The commits that lead to ``newest`` and not to ``previous``, oldest first.
+
+    A commit is left out only where real links lead to it from ``previous``. Where the clocks of committers are far
+    apart, one that ``previous`` contains may be listed. Raises KeyError where a listed commit has a parent that is
+    missing, ValueError for a damaged commit.
+    """
+    walk = _Walk(objects)
+    walk.reach(previous, old=True)
+    walk.reach(newest, old=False)
+    overrun = 0
+    while walk.queue and overrun < OVERRUN:
+        overrun = 0 if walk.pending else overrun + 1
+        if not walk.pending and walk.is_chain_from(previous):
+            break
+        walk.step()
+    return list(reversed(walk.found))
+
+
+class _Walk:
+    """Commits from the newest date down, each known as ``old`` (contained in the previous commit) or found."""
+
+    def __init__(self, objects: pygit2.Odb) -> None:
+        self.objects = objects
+        self.queue: list[tuple[int, str]] = []
+        self.old: set[str] = set()
+        self.found: dict[str, tuple[str, ...]] = {}
+        self.times: dict[str, int] = {}
+        self.pending = 0
+        self._queued: set[str] = set()
+
+    def reach(self, commit: str, *, old: bool) -> None:
+        """Put ``commit`` into the queue unless that says nothing new; a found one that turns out old goes again."""
+        if commit in self.old or (not old and commit in self.times):
+            return
+        if old and commit not in self.objects:
+            return
+        self.times[commit] = read_links(self.objects, commit).time
+        if old:
+            self.old.add(commit)
+            if self.found.pop(commit, None) is None and commit in self._queued:
+                self.pending -= 1
+                return
+        else:
+            self.pending += 1
+        self._queued.add(commit)
+        heapq.heappush(self.queue, (-self.times[commit], commit))
+
+    def step(self) -> None:
+        """Visit the newest commit of the queue."""
+        commit = heapq.heappop(self.queue)[1]
+        self._queued.discard(commit)
+        parents = read_links(self.objects, commit).parents
+        old = commit in self.old
+        if not old:
+            self.pending -= 1
+            self.found[commit] = parents
+        for parent in parents:
+            self.reach(parent, old=old)
+
+    def is_chain_from(self, previous: str) -> bool:
+        """Whether what was found is one line of commits on top of ``previous``, which cannot contain any of them."""
+        first = [parents for parents in self.found.values() if parents == (previous,)]
+        return len(first) == 1 and all(len(parents) == 1 for parents in self.found.values())

@@ -1,0 +1,120 @@
+"""Running ``git`` and ``gpg``: a clean environment, a deadline, bounded output, and no configuration of a source."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+LAST_BYTES = 64 * 1024
+"""Bytes of each output that are kept, the last ones: a remote writes to stderr as much as it likes."""
+
+_LAST_WORDS = 5.0
+"""Seconds in which killed processes close their pipes; one that is in no group of ours may never do."""
+
+
+class GitResult(msgspec.Struct, frozen=True):
+    """How a command ended, with the last ``LAST_BYTES`` of each output as text."""
+
+    code: int
+    output: str
+    errors: str
+
+
+def clean_environment(home: str = "/nonexistent", protocols: str = "none") -> dict[str, str]:
+    """An environment in which Git reads no configuration but its repository's and asks nobody anything.
+
+    ``protocols`` are those it may use, with ``:`` between them. A missing object is an error: Git never fetches it from
+    a promisor remote, since that would run programs which the repository's configuration names.
+    """
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": home,
+        "LC_ALL": "C.UTF-8",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "true",
+        "GIT_ALLOW_PROTOCOL": protocols,
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+    }
+
+
+@contextmanager
+def borrowed_objects(objects: Path) -> Iterator[dict[str, str]]:
+    """The environment of a git command that reads and writes the directory ``objects`` of a repository, and no more.
+
+    The command runs in an empty repository of ours, so that configuration, hooks, refs, grafts and attributes of the
+    repository that owns the objects have no say. It exists until the block ends.
+    """
+    with tempfile.TemporaryDirectory(prefix="reconciler-") as name:
+        place = Path(name)
+        (place / "refs").mkdir()
+        (place / "objects").mkdir()
+        (place / "HEAD").write_text("ref: refs/heads/none\n")
+        (place / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
+        yield clean_environment() | {"GIT_DIR": name, "GIT_OBJECT_DIRECTORY": str(objects)}
+
+
+def run_git(command: list[str], place: Path, environment: dict[str, str], timeout: float) -> GitResult | None:
+    """How ``command`` ended, run at ``place`` with this environment alone; None past ``timeout`` (seconds).
+
+    All that it started ends with it.
+    """
+    with subprocess.Popen(
+        command,
+        cwd=place,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as running:
+        tails: dict[IO[bytes], bytearray] = {pipe: bytearray() for pipe in (running.stdout, running.stderr) if pipe}
+        try:
+            ended = _read(tails, time.monotonic() + timeout)
+            if ended:
+                running.wait(timeout)
+        except subprocess.TimeoutExpired:
+            ended = False
+        finally:
+            _end(running, tails)
+    output, errors = (bytes(tail).decode("utf-8", "replace") for tail in tails.values())
+    return GitResult(running.returncode, output, errors) if ended else None
+
+
+def _read(tails: dict[IO[bytes], bytearray], deadline: float) -> bool:
+    """Fill ``tails`` with the last bytes of each pipe until all are closed; whether that was before ``deadline``."""
+    with selectors.DefaultSelector() as selector:
+        for pipe in tails:
+            selector.register(pipe, selectors.EVENT_READ, pipe)
+        while selector.get_map():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            for key, _ in selector.select(left):
+                chunk = os.read(key.fd, LAST_BYTES)
+                if not chunk:
+                    selector.unregister(key.fileobj)
+                tails[key.data] += chunk
+                del tails[key.data][:-LAST_BYTES]
+    return True
+
+
+def _end(running: subprocess.Popen[bytes], tails: dict[IO[bytes], bytearray]) -> None:
+    """End the command and all it started: ssh and git-remote-https outlive a git that is killed alone."""
+    if running.returncode is None:
+        # Not reaped yet, so that its number is still that of its group and of no other.
+        os.killpg(running.pid, signal.SIGKILL)
+        _read(tails, time.monotonic() + _LAST_WORDS)
+        running.wait()
