@@ -27,7 +27,9 @@ sources:
 * `commit`: the newest commit. Its signer vouches for all that the repository holds at that commit, whoever made the
   commits before; so whoever merges signs.
 * `history`: every commit since the last good revision, merged branches too; of a source that was never loaded, the
-  newest alone. One unsigned commit stops the branch until it is rewritten without it.
+  newest alone. One unsigned commit stops the branch until it is rewritten without it. Parents are read from the
+  commits themselves: grafts, replacements and shallow files of the repository have no say. Of a shallow clone, commits
+  are taken as far as it reaches back to the last good revision.
 * `tag`: the annotated tag that the source stays at (`tag`): a release, signed under this name.
 
 Every revision is checked before a file of it is read, those that `plan --revision` and `rollback` name too. What is not
