@@ -70,6 +70,19 @@ RULES = (
         "What is written otherwise cannot be followed, so nobody could say whether what it means exists.",
         "4-fields.md, section 2",
     ),
+    error_rule(
+        "org-name",
+        "A manifest of kind org is for the org that the settings name.",
+        "A repository is for one org. The settings of another org would be applied to this one.",
+        _ENVELOPE,
+    ),
+    Rule(
+        "duplicate-entry",
+        Severity.WARNING,
+        "An entry stands once in a list whose order has no meaning, such as the locations of a GVC.",
+        "The second one changes nothing. Most often another one was meant.",
+        "reconciler, normal form",
+    ),
     Rule(
         "ignore-comment",
         Severity.WARNING,

@@ -13,9 +13,17 @@ from reconciler.documents.positions import Positions
 from reconciler.documents.schema.validator import MOST, checker
 from reconciler.documents.types import Document, unreadable_paths
 from reconciler.manifests import defaults
+from reconciler.manifests.dialect_check import dialect_problems
 from reconciler.manifests.encrypted import encryption_findings, hidden_in, is_readable, known_name, place_of, seen
 from reconciler.manifests.field_schema import secret_shape, shape_of
-from reconciler.manifests.normalize import ManifestContext, Normalizer, depends_on, respelled, whole_numbers
+from reconciler.manifests.normalize import (
+    ManifestContext,
+    Normalizer,
+    depends_on,
+    escaped,
+    respelled,
+    whole_numbers,
+)
 from reconciler.manifests.rule_check import InvalidValue, check_rules, invalid_of, missing, within, without_invalid
 from reconciler.manifests.secret_values import encode_secret_data, masked
 from reconciler.model.finding import Fault, Pointer, Severity
@@ -31,10 +39,7 @@ if TYPE_CHECKING:
 SERVER_OWNED = frozenset({"id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys"})
 """Fields that an exported manifest carries and nobody can ask for (4-fields.md, section 1)."""
 
-BUILT_IN_TAGS = frozenset(
-    {"platform/protected", "platform/relaxMemoryToCpuRatio", "platform/deployTimestamp", "platform/release"}
-)
-"""Built-in tags that a manifest may carry (4-fields.md, section 9)."""
+DEPENDS_ON = "reconciler/depends-on"
 
 _WHOLE_FLOAT = re.compile(rb"\.0[,}\]]").search
 """How a number such as 80.0 ends in JSON; most bodies hold none, which is seen without walking them."""
@@ -136,9 +141,7 @@ class DocumentDecoder:
         if kind is not Kind.SECRET:
             former.normalize(shape_of(str(kind)), rest)
         said = {each.at for each in torn}
-        self._tags(rest, former, former.gvc)
-        self._variables(kind, rest)
-        self._bad_links(former, kind, rest, said)
+        self._report(former, kind, rest, said)
         self.partial_references = tuple(
             sorted({each for each in former.references if pointer_parts(each.pointer) not in said})
         )
@@ -219,9 +222,7 @@ class DocumentDecoder:
         if gvc:
             body["gvc"] = gvc
             former.references.append(Reference(f"gvc/{gvc}", "/gvc"))
-        self._tags(body, former, gvc)
-        self._variables(kind, value)
-        self._bad_links(former, kind, value)
+        self._report(former, kind, value)
         references = tuple(sorted(set(former.references)))
         written = _encode(body)
         if _WHOLE_FLOAT(written):
@@ -230,41 +231,21 @@ class DocumentDecoder:
         return Manifest(kind, gvc, value["name"], written, references, self.document.index, self.document.line, seal,
                         former.unsorted, mixed, questions, self.opened is not None)  # fmt: skip
 
-    def _bad_links(self, former: Normalizer, kind: Kind, value: dict[str, Any], told: Container[Pointer] = ()) -> None:
-        for trouble in former.troubles:
+    def _report(self, former: Normalizer, kind: Kind, value: dict[str, Any], told: Container[Pointer] = ()) -> None:
+        """The faults that the normal form and the settings find in ``value``, but at the places ``told``."""
+        self._dependencies(value, former)
+        for trouble in (*dialect_problems(kind, value, self.dialect), *former.troubles):
             pointer = pointer_parts(trouble.pointer)
             if pointer not in told:
                 self.key = self._key_text(kind, value)
-                self._fault("bad-link", pointer, trouble.message, trouble.suggestion)
+                self._fault(trouble.rule, pointer, trouble.message, trouble.suggestion, trouble.severity)
 
-    def _tags(self, body: dict[str, Any], former: Normalizer, gvc: str) -> None:
-        for tag, text in (body.get("tags") or {}).items():
-            if tag.startswith("platform/") and tag not in BUILT_IN_TAGS:
-                self._built_in(tag)
-            elif tag == "reconciler/depends-on":
-                references, troubles = depends_on(text, self.dialect, gvc, "/tags/reconciler~1depends-on")
-                former.references.extend(references)
-                for trouble in troubles:
-                    self._fault("bad-link", ("tags", tag), trouble.message)
-
-    def _variables(self, kind: Kind, value: dict[str, Any]) -> None:
-        """The schema reserves names beginning PLATFORM_; this is the same for another spelling of it."""
-        prefix = f"{self.dialect.scheme.upper()}_"
-        if prefix == "PLATFORM_":
-            return
-        for pointer, name in defaults.variables(kind, value):
-            if name.startswith(prefix):
-                self._fault("env-reserved", pointer, f"`{name}` is refused: the platform sets names beginning {prefix}")
-
-    def _built_in(self, tag: str) -> None:
-        scheme = self.dialect.scheme
-        written, *allowed = (scheme + one.removeprefix("platform") for one in (tag, *sorted(BUILT_IN_TAGS)))
-        self._fault(
-            "built-in-tag",
-            ("tags", written),
-            f"the tag {written} is the platform's own",
-            f"allowed: {', '.join(allowed)}",
-        )
+    def _dependencies(self, value: dict[str, Any], former: Normalizer) -> None:
+        text = (value.get("tags") or {}).get(DEPENDS_ON)
+        if text is not None:
+            references, troubles = depends_on(text, self.dialect, former.gvc, f"/tags/{escaped(DEPENDS_ON)}")
+            former.references.extend(references)
+            former.troubles.extend(troubles)
 
     def _key_text(self, kind: Kind, value: dict[str, Any]) -> str:
         name, gvc = value.get("name"), value.get("gvc", "")
@@ -272,9 +253,11 @@ class DocumentDecoder:
             return ""
         return str(Key(kind, gvc, name))
 
-    def _fault(self, rule: str, pointer: tuple[str | int, ...], message: str, suggestion: str = "") -> None:
+    def _fault(
+        self, rule: str, pointer: Pointer, message: str, suggestion: str = "", severity: Severity = Severity.ERROR
+    ) -> None:
         line, column = self.site.places(self.document).value(pointer)
-        self.faults.append(Fault(rule, message, line, column, suggestion, key=self.key))
+        self.faults.append(Fault(rule, message, line, column, suggestion, severity, self.key))
 
 
 def _as_written(at: Pointer, scheme: str) -> Pointer:

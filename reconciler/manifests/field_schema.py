@@ -31,6 +31,7 @@ class FieldSchema(msgspec.Struct):
     depends: bool = True
     peers: tuple[str, ...] = ()
     uri: bool = False
+    mount: bool = False
     is_set: bool = False
     named: str = ""
     is_sorted: bool = False
@@ -61,7 +62,8 @@ def _compile(schema: dict[str, Any]) -> FieldSchema:
         link=tuple(schema.get("x-link", ())),
         depends=schema.get("x-depends", True),
         peers=tuple(schema.get("x-peers", ())),
-        uri=schema.get("x-uri", False),
+        uri=bool(schema.get("x-uri")),
+        mount=schema.get("x-uri") == "mount",
         is_set=schema.get("x-set", False),
         named=schema.get("x-named", ""),
         is_sorted=schema.get("x-sorted", False),

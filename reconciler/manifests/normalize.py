@@ -8,7 +8,9 @@ import msgspec
 
 from reconciler.manifests.field_schema import FieldSchema
 from reconciler.manifests.links import NOT_LOOKED_UP, LinkError, parse_link, uri_target
+from reconciler.model.finding import Severity
 from reconciler.model.key import KINDS, Key, Kind
+from reconciler.model.platform import MOUNT_SCHEMES, SPELLING
 from reconciler.model.resource import GVC_PLACEHOLDER, Dependency, Reference
 from reconciler.sops.keys import Keyring
 
@@ -16,6 +18,7 @@ from reconciler.sops.keys import Keyring
 class ManifestContext(msgspec.Struct, frozen=True):
     """What the settings say of how manifests are written: the org, and the spelling of ``platform`` in them.
 
+    ``org_known`` is False where nobody named the org, so that ``org`` only stands in for it.
     ``keyring`` opens encrypted secrets. ``secrets`` is what those in plain text are: ``any`` for a warning,
     ``encrypted-only`` for an error; empty where nothing is to be said.
     """
@@ -25,6 +28,7 @@ class ManifestContext(msgspec.Struct, frozen=True):
     secret_key: bytes = b""
     keyring: Keyring = Keyring()
     secrets: str = ""
+    org_known: bool = True
 
     @property
     def prefix(self) -> str:
@@ -38,6 +42,8 @@ class NormalizeProblem(msgspec.Struct, frozen=True):
     pointer: str
     message: str
     suggestion: str = ""
+    rule: str = "bad-link"
+    severity: Severity = Severity.ERROR
 
 
 class Normalizer:
@@ -65,7 +71,9 @@ class Normalizer:
         if kind is str:
             if shape.link:
                 return self._link(shape, value, pointer)
-            if shape.uri and (self.dialect.scheme != "platform" or value.startswith("platform://")):
+            if shape.mount:
+                return self._mount(value, pointer)
+            if shape.uri and (self.dialect.scheme != SPELLING or value.startswith("platform://")):
                 return self._uri(value, pointer)
         return value
 
@@ -93,10 +101,22 @@ class Normalizer:
             self.unsorted |= self.gvc == GVC_PLACEHOLDER and any(
                 GVC_PLACEHOLDER in item for item in formed if type(item) is str
             )
-            return sorted(set(formed))
+            single = sorted(set(formed))
+            if len(single) < len(formed):
+                self._duplicates(formed, pointer)
+            return single
         if shape.is_sorted:
             return sorted(formed, key=_written if not shape.named else lambda item: str(item.get(shape.named, "")))
         return formed
+
+    def _duplicates(self, formed: list[Any], pointer: str) -> None:
+        first: dict[Any, int] = {}
+        for index, item in enumerate(formed):
+            if first.setdefault(item, index) != index:
+                message = f"entry {first[item] + 1} of this list is the same"
+                hint = "remove one of the two"
+                at = f"{pointer}/{index}"
+                self.troubles.append(NormalizeProblem(at, message, hint, "duplicate-entry", Severity.WARNING))
 
     def _link(self, shape: FieldSchema, value: str, pointer: str) -> str:
         bare = KINDS.get(shape.link[0]) if len(shape.link) == 1 else None
@@ -116,19 +136,29 @@ class Normalizer:
         return link.full
 
     def _uri(self, value: str, pointer: str) -> str:
-        if self.dialect.scheme != "platform":
+        if self.dialect.scheme != SPELLING:
             value = translate(value, self.dialect.scheme)
         if value.startswith("platform://"):
             try:
                 self.references.append(Reference(uri_target(value, self.gvc), pointer))
             except LinkError as error:
                 self.troubles.append(NormalizeProblem(pointer, str(error)))
-        elif pointer.endswith("/uri") and value.partition("://")[2].startswith(("secret/", "volumeset/")):
-            ours = f"{self.dialect.prefix}{value.partition('://')[2]}"
-            self.troubles.append(
-                NormalizeProblem(pointer, "mounts from a scheme that does not exist", f"did you mean {ours}?")
-            )
         return value
+
+    def _mount(self, value: str, pointer: str) -> str:
+        """The URI of a volume, whose scheme must exist: the schema leaves it open, since its spelling is a setting."""
+        formed = self._uri(value, pointer)
+        scheme, _, rest = formed.partition("://")
+        if scheme not in MOUNT_SCHEMES:
+            self.troubles.append(
+                NormalizeProblem(
+                    pointer,
+                    f"nothing is mounted by the scheme {scheme}://",
+                    f"did you mean {self.dialect.prefix}{rest}?",
+                    "volume-provider",
+                )
+            )
+        return formed
 
 
 _written = msgspec.json.Encoder(order="deterministic").encode

@@ -181,6 +181,10 @@ def _step(text: str, part: str, field: _Field) -> int:
     number = _number(text)
     if not number:
         raise _fault(part, field, "the step must be a whole number, at least 1")
+    most = _last(field) - field.low + 1
+    if number > most:
+        message = f"the step {_shown(text)} is longer than the whole field, which has {most} values"
+        raise _fault(part, field, message, f"write a step of at most {most}")
     return number
 
 

@@ -48,7 +48,7 @@ def told(fault: Fault) -> str:
 
 def of_form(decoded: Decoded) -> list[Fault]:
     """The faults that no rule of the platform's content is to blame for: those have cases of their own."""
-    return [fault for fault in decoded.faults if fault.rule not in rules()]
+    return [fault for fault in decoded.faults if fault.rule not in {*rules(), "duplicate-entry"}]
 
 
 def listed(reference: Reference) -> str:

@@ -16,9 +16,7 @@ from tests.manifests.rulecases import AROUND, DIALECT
 REFUSED = {
     ("serverless", "latency"),
     ("standard", "concurrency"),
-    ("cron", "concurrency"),
-    ("cron", "rps"),
-    ("cron", "latency"),
+    ("stateful", "concurrency"),
 }
 """Document 1, Scaling strategy definitions; and whoever serves no requests has none to count."""
 

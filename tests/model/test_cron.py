@@ -34,7 +34,7 @@ def entries(draw: Any, kind: str) -> tuple[str, set[int]]:
     """One entry of a field's list, as text and as the values that it stands for."""
     low, high = BOUNDS[kind]
     start, end = sorted((draw(st.integers(low, high)), draw(st.integers(low, high))))
-    step = draw(st.none() | st.integers(1, high + 2))
+    step = draw(st.none() | st.integers(1, min(high, 6 if kind == "weekday" else high) - low + 1))
     form = draw(st.sampled_from(["value", "range", "star"]))
     if form == "value":
         return draw(spelled(kind, start)), {start}

@@ -59,7 +59,7 @@ def _folder(path: Path, settings_file: Path, org: str) -> FolderCheck:
     if settings is None:
         return check_folder(
             path,
-            ManifestContext(org or DEFAULT_ORG, secret_key=key, secrets="any"),
+            ManifestContext(org or DEFAULT_ORG, secret_key=key, secrets="any", org_known=bool(org)),
             ExternalResources(settings_unknown=True),
         )
     # Whoever looks at files need not be able to open them.

@@ -12,7 +12,8 @@ from reconciler.convert.drafts import Body, Draft, in_order
 from reconciler.convert.export.cleaner import ExportCleaner
 from reconciler.convert.kubernetes.bundle import Source
 from reconciler.convert.notes import ConversionNote
-from reconciler.manifests.document import BUILT_IN_TAGS, SERVER_OWNED
+from reconciler.manifests.dialect_check import BUILT_IN_TAGS
+from reconciler.manifests.document import SERVER_OWNED
 from reconciler.manifests.links import BUILT_IN
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Pointer

@@ -13,8 +13,6 @@ from reconciler.model.suggest import closest
 
 View = TypeVar("View")
 
-SECRET = "platform://secret/"
-VOLUMESET = "platform://volumeset/"
 _IDENTITY = "//identity/"
 MOST_LOOKED_AT = 20
 MOST_LISTED = 12

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from reconciler.manifests.rules.context import RuleContext
-from reconciler.manifests.rules.references import VOLUMESET
 from reconciler.manifests.rules.registry import Advice, cross_rule, rule
 from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw, Lookup, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.workload import Container, Variable, Workload
+from reconciler.model.platform import VOLUMESET_URI
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, pointer_parts
 
 
@@ -69,7 +69,7 @@ def references(workload: Workload) -> Iterator[Flaw]:
     """
     for index, container in enumerate(workload.spec.containers):
         for step, variable in enumerate(container.env):
-            if variable.value.startswith(VOLUMESET):
+            if variable.value.startswith(VOLUMESET_URI):
                 at = ("spec", "containers", index, "env", step, "value")
                 yield Flaw(at, "a variable cannot hold a volume set", "mount it: list it in `volumes` with a `path`")
 

@@ -10,10 +10,10 @@ from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Volume, Workload
+from reconciler.model.platform import VOLUMESET_URI
 
 MOST = 15
 RESERVED = frozenset({"/dev", "/dev/log", "/tmp", "/var", "/var/log"})
-_VOLUMESET = "platform://volumeset/"
 
 
 @rule("volume-count", "document 1, Limits; 4-fields.md, section 5, container", Kind.WORKLOAD)
@@ -104,7 +104,7 @@ def volumesets(workload: Workload) -> Iterator[Flaw]:
         return
     for index, container in enumerate(workload.spec.containers):
         for step, volume in enumerate(container.volumes):
-            if volume.uri.startswith(_VOLUMESET):
+            if volume.uri.startswith(VOLUMESET_URI):
                 yield Flaw(
                     ("spec", "containers", index, "volumes", step, "uri"),
                     f"a {workload.spec.type} workload cannot mount a volume set",

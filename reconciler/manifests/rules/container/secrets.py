@@ -8,8 +8,8 @@ from reconciler.manifests.rules.registry import rule
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Container, Workload
+from reconciler.model.platform import SECRET_URI
 
-SECRET = "platform://secret/"
 _IDENTITY = ("spec", "identityLink")
 
 
@@ -38,9 +38,9 @@ def without_identity(workload: Workload) -> Iterator[Flaw]:
 def _use(index: int, container: Container) -> Pointer:
     """Where ``container`` uses a secret first; empty where it uses none."""
     for step, variable in enumerate(container.env):
-        if variable.value.startswith(SECRET):
+        if variable.value.startswith(SECRET_URI):
             return "spec", "containers", index, "env", step, "value"
     for step, volume in enumerate(container.volumes):
-        if volume.uri.startswith(SECRET):
+        if volume.uri.startswith(SECRET_URI):
             return "spec", "containers", index, "volumes", step, "uri"
     return ()

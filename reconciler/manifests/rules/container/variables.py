@@ -19,7 +19,7 @@ from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest
 from reconciler.model.suggest import closest
 
 _SOURCE = "document 1, Built-in environment variables, rule 3; 4-fields.md, section 12"
-_NAMES = "GLOBAL_ENDPOINT GVC GVC_ALIAS LOCATION NAMESPACE PROVIDER ORG WORKLOAD WORKLOAD_VERSION TOKEN IMAGE ENDPOINT"
+_NAMES = "GLOBAL_ENDPOINT GVC GVC_ALIAS LOCATION NAMESPACE PROVIDER ORG WORKLOAD WORKLOAD_VERSION TOKEN IMAGE"
 _OWN = "PLATFORM_"
 BUILT_IN = frozenset(
     {"PORT", "K_SERVICE", "K_CONFIGURATION", "K_REVISION", *(f"{_OWN}{name}" for name in _NAMES.split())}

@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.manifests.rules.container.env import asking
 from reconciler.manifests.rules.context import RuleContext
 from reconciler.manifests.rules.cross.secrets import readings
-from reconciler.manifests.rules.references import SECRET, identity_of, place_of
+from reconciler.manifests.rules.references import identity_of, place_of
 from reconciler.manifests.rules.registry import Advice, cross_rule, rule
 from reconciler.model.finding import Lookup
 from reconciler.model.key import Kind
@@ -19,6 +19,7 @@ from reconciler.model.kinds.policy import Policy
 from reconciler.model.kinds.secret import Secret
 from reconciler.model.kinds.workload import Workload
 from reconciler.model.query_match import matches
+from reconciler.model.platform import SECRET_URI
 from reconciler.model.resource import LookupRequest
 
 
@@ -80,7 +81,7 @@ def _inherited(question: LookupRequest, subject: str, world: RuleContext) -> Ite
     own = {variable.name for variable in asking(question, workload).env}
     seen: set[str] = set()
     for name, value in read:
-        secret = f"secret/{value[len(SECRET) :].partition('.')[0]}"
+        secret = f"secret/{value[len(SECRET_URI) :].partition('.')[0]}"
         if name not in own and secret not in seen:
             seen.add(secret)
             yield name, secret
@@ -90,7 +91,7 @@ def _secret_variables(gvc: str, world: RuleContext) -> list[tuple[str, str]]:
     """Name and value of the variables of ``gvc`` that read secrets, where it is known."""
     found = world.typed(gvc, Gvc)
     env = found.spec.env if found is not None else ()
-    return [(variable.name, variable.value) for variable in env if variable.value.startswith(SECRET)]
+    return [(variable.name, variable.value) for variable in env if variable.value.startswith(SECRET_URI)]
 
 
 def _may(identity: str, secret: str, world: RuleContext) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.manifests.rules.context import RuleContext
-from reconciler.manifests.rules.references import SECRET, linked, nearest, target_of
+from reconciler.manifests.rules.references import linked, nearest, target_of
 from reconciler.manifests.rules.registry import Advice, cross_rule, rule, shared_cross_rule
 from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Lookup, Pointer
@@ -14,8 +14,9 @@ from reconciler.model.kinds.cloudaccount import CloudAccount
 from reconciler.model.kinds.domain import Domain
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.org import Org
-from reconciler.model.kinds.secret import Secret
+from reconciler.model.kinds.secret import TEXTS, Secret
 from reconciler.model.kinds.workload import Variable, Workload
+from reconciler.model.platform import SECRET_URI
 from reconciler.model.resource import LookupRequest
 
 Reading = tuple[Pointer, str]
@@ -31,16 +32,16 @@ def readings(resource: Workload | Gvc) -> list[Reading]:
         if container.env:
             found += _variables(("spec", "containers", number), container.env)
         for index, volume in enumerate(container.volumes):
-            if volume.uri.startswith(SECRET):
-                found.append((("spec", "containers", number, "volumes", index, "uri"), volume.uri[len(SECRET) :]))
+            if volume.uri.startswith(SECRET_URI):
+                found.append((("spec", "containers", number, "volumes", index, "uri"), volume.uri[len(SECRET_URI) :]))
     return found
 
 
 def _variables(at: Pointer, env: tuple[Variable, ...]) -> list[Reading]:
     return [
-        ((*at, "env", index, "value"), variable.value[len(SECRET) :])
+        ((*at, "env", index, "value"), variable.value[len(SECRET_URI) :])
         for index, variable in enumerate(env)
-        if variable.value.startswith(SECRET)
+        if variable.value.startswith(SECRET_URI)
     ]
 
 
@@ -65,10 +66,35 @@ def has_key(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Adv
         return
     if not isinstance(secret.data, dict):
         yield (f"{question.target} is of type {secret.type}, one text without keys",
-               f"write {SECRET}{secret.name}")  # fmt: skip
+               f"write {SECRET_URI}{secret.name}")  # fmt: skip
         return
     yield (f"{question.target} has no key {quoted(question.detail)}",
            nearest(question.detail, secret.key_names(), "it has"))  # fmt: skip
+
+
+@rule("secret-mount-path", "document 1, Volume mounts", Kind.WORKLOAD)
+def mounts_of_texts(workload: Workload) -> Iterator[Lookup]:
+    """A secret of type docker, gcp or azure-sdk is mounted at a path of at least two segments.
+
+    The last segment becomes a directory that holds the secret as one file. The platform makes no such directory right
+    below the root.
+    """
+    for number, container in enumerate(workload.spec.containers):
+        for index, volume in enumerate(container.volumes):
+            name = volume.uri[len(SECRET_URI) :] if volume.uri.startswith(SECRET_URI) else ""
+            if name and "." not in name and len(list(filter(None, volume.path.split("/")))) == 1:
+                at = ("spec", "containers", number, "volumes", index, "path")
+                yield Lookup(at, f"secret/{name}", volume.path)
+
+
+@shared_cross_rule("secret-mount-path")
+def has_a_directory(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
+    """Whether the secret is one text, where the secret is known."""
+    secret = world.typed(question.target, Secret)
+    if secret is not None and secret.type in TEXTS:
+        name = question.detail.strip("/")
+        yield (f"{question.target} is of type {secret.type}, which needs a path of at least two segments",
+               f"write /{name}/{secret.name}")  # fmt: skip
 
 
 _PULL, _TLS, _AZURE, _NGS, _TRACES = "pull", "tls", "azure", "ngs", "lightstep"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.manifests.rules.context import RuleContext
-from reconciler.manifests.rules.references import VOLUMESET, identity_of, linked, place_of
+from reconciler.manifests.rules.references import identity_of, linked, place_of
 from reconciler.manifests.rules.registry import Advice, cross_rule, rule, shared_cross_rule, warning
 from reconciler.model.finding import Lookup
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.identity import Identity
 from reconciler.model.kinds.workload import Workload
+from reconciler.model.platform import VOLUMESET_URI
 from reconciler.model.resource import LookupRequest
 
 _STORES = {"s3": "aws", "gs": "gcp", "azureblob": "azure", "azurefs": "azure"}
@@ -75,9 +76,9 @@ def own_volumes(workload: Workload) -> Iterator[Lookup]:
     asked: set[str] = set()
     for number, container in enumerate(workload.spec.containers):
         for index, volume in enumerate(container.volumes):
-            if volume.uri.startswith(VOLUMESET) and volume.uri not in asked:
+            if volume.uri.startswith(VOLUMESET_URI) and volume.uri not in asked:
                 asked.add(volume.uri)
-                target = f"volumeset/{place_of(workload.gvc)}/{volume.uri[len(VOLUMESET) :]}"
+                target = f"volumeset/{place_of(workload.gvc)}/{volume.uri[len(VOLUMESET_URI) :]}"
                 yield Lookup(("spec", "containers", number, "volumes", index, "uri"), target)
 
 

@@ -29,8 +29,9 @@ SCHEMA_RULES = (
     ),
     error_rule(
         "image-name",
-        "The name of an image is NAME:TAG.",
-        "An image in the registry is one tag of a repository; without the tag it would be many.",
+        "The name of an image is NAME:TAG, with NAME in lower case.",
+        "An image in the registry is one tag of a repository; without the tag it would be many. "
+        "Registries know no name with capital letters.",
         _ENVELOPE,
     ),
     error_rule(

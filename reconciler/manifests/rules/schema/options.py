@@ -100,7 +100,7 @@ SCHEMA_RULES = (
     error_rule(
         "firewall-hostname",
         "A host that may be reached is a host name of at most 128 characters; a leading *. stands for any name below.",
-        "An address with a scheme, a port or a path never matches what is looked up.",
+        "A URL, a port or an IP address never matches a name that is looked up. Addresses belong in outboundAllowCIDR.",
         _FIREWALL,
     ),
     error_rule(
@@ -148,7 +148,7 @@ SCHEMA_RULES = (
     error_rule(
         "snapshot-retention",
         "Snapshots are kept for a number of days, hours or minutes: 7d, 12h, 90m.",
-        "Without a unit that is known no snapshot would ever be removed, or all at once.",
+        "Without a unit that is known no snapshot would ever be removed, or all at once. With 0 none would be kept.",
         _VOLUMESET,
     ),
     error_rule(

@@ -35,8 +35,15 @@ SCHEMA_RULES = (
     ),
     error_rule(
         "identity-gcp",
-        "Access to GCP names either bindings or one service account.",
-        "A service account that exists brings its own roles; both together contradict each other.",
+        "Access to GCP names either bindings, each with at least one role, or one service account.",
+        "A service account that exists brings its own roles; both together contradict each other. A binding without a "
+        "role opens nothing.",
+        _BODIES,
+    ),
+    error_rule(
+        "identity-azure",
+        "A role assignment of Azure names a scope and at least one role.",
+        "Without either it opens nothing.",
         _BODIES,
     ),
     error_rule(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import rule
+from reconciler.manifests.rules.registry import rule, warning
 from reconciler.manifests.rules.text import quoted
 from reconciler.manifests.rules.workload.options import TYPE, options_of, place_of
 from reconciler.model.finding import Flaw, Pointer
@@ -14,10 +14,12 @@ from reconciler.model.kinds.workload import Workload, metric_of
 METRICS = {
     "serverless": ("disabled", "concurrency", "rps", "cpu"),
     "standard": ("disabled", "rps", "cpu", "latency"),
-    "stateful": ("disabled", "concurrency", "rps", "cpu", "latency"),
-    "cron": ("disabled", "cpu"),
+    "stateful": ("disabled", "rps", "cpu", "latency"),
 }
-"""What the replicas of a workload can follow, by its type; a cron workload serves no requests to be counted."""
+"""What the replicas of a workload can follow, by its type; on a cron workload no metric has an effect."""
+
+REQUEST_METRICS = frozenset({"concurrency", "rps", "latency"})
+"""Metrics that count requests."""
 
 TO_ZERO = frozenset({"rps", "concurrency"})
 """Metrics by which a serverless workload wakes up again."""
@@ -33,8 +35,7 @@ def _metric_rests_on(at: Pointer) -> tuple[Pointer, ...]:
 def metric_of_another_type(workload: Workload) -> Iterator[Flaw]:
     """The metric is one that the type of the workload can follow.
 
-    A serverless workload cannot scale by `latency`, a standard one not by `concurrency`, and a cron workload serves no
-    requests at all.
+    A serverless workload cannot scale by `latency`. A standard or a stateful one cannot scale by `concurrency`.
     """
     spec = workload.spec
     for number, options in enumerate(options_of(spec)):
@@ -43,6 +44,19 @@ def metric_of_another_type(workload: Workload) -> Iterator[Flaw]:
             message = f"a {spec.type} workload cannot scale by {quoted(metric)}"
             hint = f"allowed: {', '.join(METRICS[spec.type])}"
             yield Flaw((*place_of(number), "autoscaling", "metric"), message, hint, (TYPE,))
+
+
+@warning("autoscaling-cron", "document 1, What the service does", Kind.WORKLOAD)
+def metric_of_a_cron(workload: Workload) -> Iterator[Flaw]:
+    """A cron workload follows no metric of requests.
+
+    It serves no requests, and its schedule decides when it runs. The metric has no effect.
+    """
+    options = workload.spec.default_options
+    metric = options.autoscaling.metric
+    if workload.spec.type == "cron" and metric in REQUEST_METRICS:
+        message = f"the metric {quoted(metric)} has no effect: a cron workload serves no requests"
+        yield Flaw((*place_of(0), "autoscaling", "metric"), message, "remove it", (TYPE,))
 
 
 @rule("autoscaling-cpu-target", "4-fields.md, section 5", Kind.WORKLOAD)

@@ -1,0 +1,59 @@
+"""What only the settings can decide of one document: built-in tags, reserved variables, the org that it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.manifests import defaults
+from reconciler.manifests.normalize import ManifestContext, NormalizeProblem, escaped
+from reconciler.model.key import Kind
+from reconciler.model.platform import SPELLING
+
+BUILT_IN_TAGS = frozenset(
+    {"platform/protected", "platform/relaxMemoryToCpuRatio", "platform/deployTimestamp", "platform/release"}
+)
+"""Built-in tags that a manifest may carry (4-fields.md, section 9)."""
+
+
+def dialect_problems(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
+    """What ``context`` refuses in ``value``, a document of ``kind`` whose tags have the spelling of the platform."""
+    yield from _tags(value, context)
+    yield from _variables(kind, value, context)
+    if kind is Kind.ORG:
+        yield from _org(value, context)
+
+
+def _tags(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
+    for tag in value.get("tags") or {}:
+        if tag.startswith(f"{SPELLING}/") and tag not in BUILT_IN_TAGS:
+            written, *allowed = (context.scheme + each.removeprefix(SPELLING) for each in (tag, *sorted(BUILT_IN_TAGS)))
+            yield NormalizeProblem(
+                f"/tags/{escaped(written)}",
+                f"the tag {written} is the platform's own",
+                f"allowed: {', '.join(allowed)}",
+                "built-in-tag",
+            )
+
+
+def _variables(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
+    """The schema reserves names beginning PLATFORM_; this is the same for another spelling of it."""
+    prefix = f"{context.scheme.upper()}_"
+    if context.scheme == SPELLING:
+        return
+    for at, name in defaults.variables(kind, value):
+        if name.startswith(prefix):
+            pointer = "".join(f"/{escaped(str(step))}" for step in at)
+            message = f"`{name}` is refused: the platform sets names beginning {prefix}"
+            yield NormalizeProblem(pointer, message, rule="env-reserved")
+
+
+def _org(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
+    name = value.get("name")
+    if context.org_known and isinstance(name, str) and name and name != context.org:
+        yield NormalizeProblem(
+            "/name",
+            f"these are settings of the org `{name}`, and this repository is for the org `{context.org}`",
+            f"write `name: {context.org}`, or move the manifest to the repository of that org",
+            "org-name",
+        )
