@@ -22,8 +22,8 @@ MEANINGS = {
     "x-secret": "Nothing of the value is ever shown.",
     "x-set": "The order of this list means nothing.",
     "x-sorted": "As `x-set`, for entries that are mappings.",
-    "x-uri": "A text that may be a link to a secret or volume set, such as `platform://secret/db.password`; `mount`: one that must be "
-    "the address of something that can be mounted.",
+    "x-uri": "A text that may be a link to a secret or volume set, such as `platform://secret/db.password`; "
+    "`mount`: one that must be the address of something that can be mounted.",
 }
 """Annotation → what it means."""
 

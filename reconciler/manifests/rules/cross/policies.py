@@ -18,8 +18,8 @@ from reconciler.model.kinds.permissions import expanded
 from reconciler.model.kinds.policy import Policy
 from reconciler.model.kinds.secret import Secret
 from reconciler.model.kinds.workload import Workload
-from reconciler.model.query_match import matches
 from reconciler.model.platform import SECRET_URI
+from reconciler.model.query_match import matches
 from reconciler.model.resource import LookupRequest
 
 
