@@ -69,10 +69,11 @@ class LocationSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class HostSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """How the host engine treats this machine. ``log_budget`` in MiB, for each location."""
+    """How the host engine treats this machine; ``log_budget`` in MiB a location, ``log_retention`` in seconds."""
 
     termination_scale: float = 1.0
     log_budget: int = 1024
+    log_retention: float = 604_800.0
     first_port: int = 20_000
     last_port: int = 31_999
 

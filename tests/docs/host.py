@@ -8,6 +8,7 @@ from pathlib import Path
 from reconciler.engines.host.autoscaling import capacity, decide
 from reconciler.engines.host.decisions import availability
 from reconciler.engines.host.decisions.timing import Timing
+from reconciler.engines.host.logs import blocks, retention, tail
 from reconciler.engines.host.probes import state
 from reconciler.engines.host.provisioning.mounts import CLOUD_SCHEMES
 from reconciler.engines.host.provisioning.ports import BLOCKED
@@ -25,7 +26,8 @@ HOOKS = (("no hook", None), ("a hook of 10 s", 10.0), ("a hook that does not end
 VOLUMES = (
     (
         "`platform://secret/…`",
-        "As [reference.md](reference.md#secrets-as-volumes) says, for its user only and not to be written. Made anew "
+        "As [reference.md](reference.md#secrets-as-volumes) says, for its user only, whatever its group, and not to be "
+        "written. Made anew "
         "at each start of the container; a changed secret replaces the replicas.",
     ),
     (
@@ -69,6 +71,9 @@ def _numbers() -> dict[str, str]:
         "retry": waits("NotStarted")[0],
         "first": ERROR_RETRY_SECONDS[0],
         "most": ERROR_RETRY_SECONDS[1],
+        "gone": retention.MOST_GONE,
+        "longest": blocks.LONGEST_LINE >> 10,
+        "patience": tail.PATIENCE,
     }
     return {name: f"{number:g}" for name, number in known.items()}
 

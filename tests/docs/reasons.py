@@ -198,6 +198,7 @@ HOST = {
     "SecretUnavailable": "The values of a secret cannot be read on this host.",
     "SecretUnusable": "A secret cannot be given as it is asked for: no such key, or not text.",
     "MountRefused": "A volume names nothing that can be mounted, or lies inside another one.",
+    "ArgumentTooLong": "An argument is too long once what it embeds is put in.",
     "VariableTooLong": "A variable is too long once what it embeds is put in.",
     "NoCommand": "A container has no `command`, and images are not used.",
     "ProgramNotFound": "The program of a container is not on this host.",

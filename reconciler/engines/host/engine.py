@@ -22,7 +22,7 @@ from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.endpoints import Endpoints
 from reconciler.engines.host.housekeeping import Housekeeping
 from reconciler.engines.host.location_controller import LocationController
-from reconciler.engines.host.logs.collector import Collector
+from reconciler.engines.host.logs.collector import Collector, LogLimits
 from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.ownership import make_private
@@ -81,7 +81,8 @@ class HostEngine:
         self._provisioner = Provisioner(files, site.secrets, root / "pool", ports, self._templates)
         self._volumes = VolumeSets(self._claims, self._provisioner)
         self.endpoints = Endpoints(root / "pool")
-        self._collector = Collector(root / "logs", site.location, clock, settings.host.log_budget << 20)
+        logs = LogLimits(settings.host.log_budget << 20, settings.host.log_retention)
+        self._collector = Collector(root / "logs", site.location, clock, logs)
         self._prober = Prober(runtime, clock, lambda verdict: self._controller.probed(verdict))
         self._cpu = CpuMetric(runtime, clock)
         self._scaler = Autoscaler(self._cpu, clock)

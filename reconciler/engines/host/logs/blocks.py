@@ -16,6 +16,9 @@ import msgspec
 LONGEST_LINE = 64 << 10
 """Bytes; a longer line is shown in parts of this size."""
 
+MARK = "…".encode()
+"""Stands where a line was cut: at the end of a part, and at the begin of the next one."""
+
 LARGEST = 1 << 20
 """Bytes of a block before compression; none is written that is larger."""
 
@@ -122,18 +125,28 @@ def all_in(content: bytes, at: int = 0) -> Iterator[tuple[Block, int]]:
 
 
 def lines_of(text: bytes, continues: bool) -> list[bytes]:
-    """The lines of ``text``, without their ends, long ones in parts; ``continues`` as of the block."""
+    """The lines of ``text``, without their ends, long ones in parts; ``continues`` as of the block.
+
+    A part begins with MARK where it continues the part before, and ends with it where another one follows.
+    """
     if continues and text.startswith(b"\n"):
-        text = text[1:]
+        text, continues = text[1:], False
     if not text:
         return []
     lines = text.removesuffix(b"\n").split(b"\n")
     if b"\r" in text:
         lines = [line.removesuffix(b"\r") for line in lines]
-    return lines if max(map(len, lines)) <= LONGEST_LINE else [part for line in lines for part in _parts(line)]
+    cut = not text.endswith(b"\n") and len(lines[-1]) % LONGEST_LINE == 0
+    if max(map(len, lines)) > LONGEST_LINE:
+        lines = [part for line in lines for part in _parts(line)]
+    if continues:
+        lines[0] = MARK + lines[0]
+    if cut:
+        lines[-1] += MARK
+    return lines
 
 
 def _parts(line: bytes) -> Iterator[bytes]:
-    yield line[:LONGEST_LINE]
-    for at in range(LONGEST_LINE, len(line), LONGEST_LINE):
-        yield line[at : at + LONGEST_LINE]
+    for at in range(0, max(len(line), 1), LONGEST_LINE):
+        before, after = at > 0, at + LONGEST_LINE < len(line)
+        yield (MARK if before else b"") + line[at : at + LONGEST_LINE] + (MARK if after else b"")

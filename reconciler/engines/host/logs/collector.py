@@ -12,7 +12,7 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.logs.hole_punch import FreeRange, punch_hole
-from reconciler.engines.host.logs.retention import make_room
+from reconciler.engines.host.logs.retention import expire, make_room
 from reconciler.engines.host.logs.tail import LogTail
 from reconciler.engines.host.logs.writer import Writer
 from reconciler.engines.host.runtimes.protocol import ContainerId
@@ -25,6 +25,15 @@ AT_ONCE = 16 << 20
 
 OF_EACH = 4 << 20
 """Bytes that one look takes of each container."""
+
+RETENTION = 7 * 86_400.0
+"""Seconds for which the logs of replicas that are gone stay."""
+
+EXPIRES = 3600.0
+"""Seconds between looks for logs that have expired."""
+
+MANY_GONE = 20
+"""Containers that are gone since the last such look, from which on the next one comes at once."""
 
 AGAIN = 5.0
 """Seconds between tries while nothing can be stored."""
@@ -42,26 +51,38 @@ class Collected(msgspec.Struct, frozen=True):
     trouble: str = ""
 
 
+class LogLimits(msgspec.Struct, frozen=True):
+    """Bytes of all segments of a location, and seconds for which those of replicas that are gone stay."""
+
+    budget: int = BUDGET
+    retention: float = RETENTION
+
+
+LIMITS = LogLimits()
+
+
 class Collector:
-    """Follows files of containers into segments below ``root``, and keeps those within ``budget`` bytes.
+    """Follows files of containers into segments below ``root``, and keeps those within ``limits``.
 
     What is stored of a file is freed there. Killed at any moment, the next collector goes on where this one was:
     nothing is lost and nothing stored twice, as long as a file grows at its end only.
     """
 
     def __init__(
-        self, root: Path, location: str, clock: Clock, budget: int = BUDGET, free: FreeRange = punch_hole
+        self, root: Path, location: str, clock: Clock, limits: LogLimits = LIMITS, free: FreeRange = punch_hole
     ) -> None:
         self._root = root
         self._location = location
         self._clock = clock
-        self._budget = budget
+        self._limits = limits
         self._free = free
         self._outputs: dict[ContainerId, LogTail] = {}
         self._first = 0
         self._size: int | None = None
         self._trouble = ""
         self._again = 0.0
+        self._expire_at = clock.monotonic()
+        self._gone = 0
         self._working = Lock()
 
     def watch(self, place: ContainerId, path: Path) -> None:
@@ -81,12 +102,15 @@ class Collector:
         while output is not None and done.behind and not done.trouble:
             done = await asyncio.to_thread(self._take, [output], True)
         if not done.trouble:
-            self._outputs.pop(place, None)
+            self._gone += self._outputs.pop(place, None) is not None
         return done
 
     async def collect(self) -> Collected:
         """Look at every file once, and store what is new: cheap where nothing is, the rest in another thread."""
         now = self._clock.monotonic()
+        if now >= self._expire_at or self._gone >= MANY_GONE:
+            self._expire_at, self._gone = now + EXPIRES, 0
+            await asyncio.to_thread(self._expire)
         if self._trouble and now < self._again:
             return Collected(trouble=self._trouble)
         stirring = [each for each in self._outputs.values() if each.stirs(now)]
@@ -121,8 +145,15 @@ class Collector:
             self._keep_to_budget()
             return Collected(read, behind, trouble)
 
+    def _expire(self) -> None:
+        """Remove the logs of replicas that are gone for long, or for which too many others have come."""
+        with self._working:
+            followed = {each.writer.directory for each in list(self._outputs.values())}
+            expire(self._root, self._clock.now() - self._limits.retention, followed)
+            self._size = None
+
     def _keep_to_budget(self) -> None:
-        if self._size is not None and self._size <= self._budget:
+        if self._size is not None and self._size <= self._limits.budget:
             return
         writers = {}
         for each in list(self._outputs.values()):
@@ -134,7 +165,7 @@ class Collector:
             if path in writers:
                 writers[path].begin_anew(self._ms())
 
-        self._size = make_room(self._root, self._budget, let_go)
+        self._size = make_room(self._root, self._limits.budget, let_go)
 
     def _ms(self) -> int:
         return int(self._clock.now() * 1000)

@@ -1,16 +1,21 @@
-"""How much disk the logs of a location take, and what goes first where that is too much."""
+"""How much disk the logs of a location take, how long those of replicas that are gone stay, and what goes first."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.engines.host.logs.segments import segments, streams
+from reconciler.engines.host.logs.segments import Stream, segments, streams
 
 _CLUSTER = 4096
+_FOLDERS = 2 * _CLUSTER
+"""Bytes that the directories of a stream take: its own, and that of its replica."""
+MOST_GONE = 100
+"""Replicas of a workload that are gone and whose logs stay: the newest ones."""
 _LEAVE = 0.95
 """Share of the budget that is left full, so that not every line makes room for itself."""
 
@@ -51,12 +56,48 @@ def make_room(root: Path, budget: int, let_go: Callable[[str], None]) -> int:
     return size
 
 
+def expire(root: Path, before: float, followed: Collection[str]) -> None:
+    """Remove the logs of replicas that are gone: those last written ``before``, and all but the newest MOST_GONE.
+
+    ``followed`` are the directories of streams that are still written to; ``before`` in seconds since the epoch.
+    """
+    gone: dict[tuple[str, str, str], dict[str, list[Stream]]] = {}
+    for stream in streams({"": root}):
+        replicas = gone.setdefault((stream.gvc, stream.workload, stream.container), {})
+        if stream.directory not in followed:
+            replicas.setdefault(stream.replica, []).append(stream)
+    for replicas in gone.values():
+        ended = sorted(((_last_written(each), each) for each in replicas.values()), reverse=True)
+        surplus = [each for position, (at, each) in enumerate(ended) if at < before or position >= MOST_GONE]
+        for stream in chain.from_iterable(surplus):
+            _remove(stream, root)
+
+
+def _last_written(found: list[Stream]) -> float:
+    times = [each.at for stream in found for each in _files(stream)]
+    return max(times, default=0.0)
+
+
+def _remove(stream: Stream, root: Path) -> None:
+    with suppress(OSError):
+        for each in segments(stream.directory):
+            Path(each.path).unlink(missing_ok=True)
+        _remove_empty(Path(stream.directory), root)
+
+
 def _kept(root: Path) -> Iterator[SegmentFile]:
     for stream in streams({"": root}):
-        for segment in segments(stream.directory):
-            with suppress(FileNotFoundError):
-                found = os.stat(segment.path)
-                yield SegmentFile(found.st_mtime, taken(found.st_size), segment.path)
+        folders = _FOLDERS
+        for each in _files(stream):
+            yield each._replace(size=each.size + folders)
+            folders = 0
+
+
+def _files(stream: Stream) -> Iterator[SegmentFile]:
+    for segment in segments(stream.directory):
+        with suppress(FileNotFoundError):
+            found = os.stat(segment.path)
+            yield SegmentFile(found.st_mtime, taken(found.st_size), segment.path)
 
 
 def _remove_empty(directory: Path, root: Path) -> None:

@@ -22,6 +22,9 @@ SHORTENED_AT = 64 << 20
 """Bytes at which a file is emptied where its file system cannot free a part of it."""
 
 
+_UNSEEN = (-1, -1, -1)
+
+
 class LogTail:
     """Follows the file at ``path`` into ``writer``. To be used by one thread at a time, ``stirs`` aside."""
 
@@ -33,7 +36,7 @@ class LogTail:
         self._offset = 0
         self._freed = 0
         self._in_parts = True
-        self._seen = (-1, -1)
+        self._seen = _UNSEEN
         self._waiting: float | None = None
 
     def stirs(self, now: float) -> bool:
@@ -42,7 +45,7 @@ class LogTail:
             found = os.stat(self.path)
         except OSError:
             return False
-        return (found.st_ino, found.st_size) != self._seen or self._overdue(now)
+        return _state(found) != self._seen or self._overdue(now)
 
     def take(self, now: float, ms: int, most: int, last: bool = False) -> tuple[int, int]:
         """Store up to ``most`` bytes that are new; with ``last`` also a line without an end.
@@ -55,6 +58,7 @@ class LogTail:
             try:
                 return self._stored(file, now, ms, most, last)
             except OSError:
+                self._seen = _UNSEEN
                 with suppress(OSError):
                     self._give_back(file, 0)
                 raise
@@ -72,34 +76,45 @@ class LogTail:
             goes_on = _goes_on(file, known, found.st_ino)
             self._offset = known.offset if goes_on else first_written(file, found.st_size)
             self._inode, self._freed, self._waiting = found.st_ino, 0, None
-        elif found.st_size < self._offset:
+        elif self._is_truncated(file, found):
             self._offset = self._freed = 0
 
     def _stored(self, file: int, now: float, ms: int, most: int, last: bool) -> tuple[int, int]:
         read = written = 0
-        size = os.fstat(file).st_size
         while read < most:
-            text = os.pread(file, PIECE, self._offset)
-            text = text[: whole(text, last or self._overdue(now))]
+            there = os.pread(file, PIECE, self._offset)
+            text = there[: whole(there, last or self._overdue(now))]
             if not text:
+                self._rest(file, now, self._offset + len(there))
                 break
             written += self.writer.append(ms, self._inode, self._offset, text)
             self._offset += len(text)
             read += len(text)
             self._waiting = None
             self._give_back(file, FREED_AT)
-        self._rest(now, size, read < most)
         return read, written
 
-    def _rest(self, now: float, size: int, all_read: bool) -> None:
-        """Remember what is left: nothing, the begin of a line, or more than there was time for."""
-        if not all_read:
+    def _rest(self, file: int, now: float, end: int) -> None:
+        """Remember what is left: nothing, or the begin of a line. ``end`` is where the file ended just now."""
+        found = os.fstat(file)
+        if found.st_size != end:
             return
-        self._seen = (self._inode, size)
-        if self._offset >= size:
+        self._seen = _state(found)
+        if self._offset >= end:
             self._waiting = None
         elif self._waiting is None:
             self._waiting = now
+
+    def _is_truncated(self, file: int, found: os.stat_result) -> bool:
+        """Whether the program has truncated the file since, though it may be as long again or longer by now.
+
+        What it has written anew is another text, or as long as the old one without having grown. Not noticed: a longer
+        text that begins as the old one ended.
+        """
+        if found.st_size <= self._offset:
+            rewritten = self._seen[:2] == (found.st_ino, found.st_size) and self._seen != _state(found)
+            return found.st_size < self._offset or (rewritten and self._offset > 0)
+        return not _agrees(file, self.writer.position(), self._offset)
 
     def _give_back(self, file: int, least: int) -> None:
         """Free what is stored, if it is more than ``least`` bytes."""
@@ -117,17 +132,29 @@ class LogTail:
             self._offset = self._freed = 0
 
 
+def _state(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def whole(text: bytes, end: bool) -> int:
-    """How much of ``text`` to store: whole lines; without any, whole parts of a long one, or at its ``end`` all."""
+    """How much of ``text`` to store: whole lines; without any, whole parts of a long one, or at its ``end`` all.
+
+    A part is stored only once more of its line is there, so that one which fills a block is known to be cut.
+    """
     lines = text.rfind(b"\n") + 1
-    return lines or (len(text) if end else len(text) // LONGEST_LINE * LONGEST_LINE)
+    return lines or (len(text) if end else max(0, len(text) - 1) // LONGEST_LINE * LONGEST_LINE)
 
 
 def _goes_on(file: int, known: Position, inode: int) -> bool:
     """Whether an open file is the one that was read to ``known``, and not another with its number."""
-    if known.inode != inode or os.fstat(file).st_size < known.offset:
-        return False
-    there = os.pread(file, len(known.seen), known.offset - len(known.seen))
+    return known.inode == inode and os.fstat(file).st_size >= known.offset and _agrees(file, known, known.offset)
+
+
+def _agrees(file: int, known: Position, offset: int) -> bool:
+    """Whether what stands before ``offset`` is what was stored of it, or was freed since."""
+    if known.offset != offset:
+        return True
+    there = os.pread(file, len(known.seen), offset - len(known.seen))
     return len(there) == len(known.seen) and all(
         now in (0, before) for now, before in zip(there, known.seen, strict=True)
     )

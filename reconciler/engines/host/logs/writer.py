@@ -36,7 +36,7 @@ class Writer:
     """Appends to the stream in ``directory``. Every method that writes raises OSError, and then nothing was written."""
 
     def __init__(self, directory: str) -> None:
-        self._directory = directory
+        self.directory = directory
         self._segment: Segment | None = None
         self._size = 0
         self._last = 0
@@ -75,7 +75,7 @@ class Writer:
         self._fresh.clear()
 
     def _learn(self) -> None:
-        found = segments(self._directory)
+        found = segments(self.directory)
         if found:
             self._segment = found[-1]
             self._size = valid_end(self.path)
@@ -94,7 +94,7 @@ class Writer:
         """The next segment; what this one holds is made durable before it is left."""
         if self._segment is not None:
             self.sync()
-        self._segment = following = segment(self._directory, self._segment.number + 1 if self._segment else 1, ms)
+        self._segment = following = segment(self.directory, self._segment.number + 1 if self._segment else 1, ms)
         self._size = 0
         return following
 
@@ -117,7 +117,7 @@ class Writer:
         return gone or self._size >= LARGEST or ms - into.first >= LONGEST or ms < self._last
 
     def _made(self, into: Segment) -> None:
-        directory = Path(self._directory)
+        directory = Path(self.directory)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._fresh = [str(each) for each in (directory, *list(directory.parents)[:3])]
         Path(into.path).touch(0o600)

@@ -14,7 +14,14 @@ import msgspec
 
 from reconciler.engines.host.atomic import failed
 from reconciler.engines.host.provisioning.mounts import Planned, ScratchMount, SecretMount, VolumeMount, plan_mounts
-from reconciler.engines.host.provisioning.ownership import Owner, allow_traversal, chown_tree, make, unreachable
+from reconciler.engines.host.provisioning.ownership import (
+    Owner,
+    allow_traversal,
+    chown_tree,
+    make,
+    make_readable,
+    unreachable,
+)
 from reconciler.engines.host.provisioning.platform_env import PLATFORM
 from reconciler.engines.host.provisioning.removal import remove
 from reconciler.engines.host.provisioning.secrets import SecretReader
@@ -144,8 +151,8 @@ class Files:
             target.mkdir(mode=0o700)
             for name, content in secret.files.items():
                 _write(target / _name(name), content, owner)
-            make(target, owner, 0o500)
-        make(fresh, owner, 0o500)
+            make_readable(target, owner, 0o500)
+        make_readable(fresh, owner, 0o500)
         _swap(fresh, at)
         return at
 
@@ -230,7 +237,7 @@ def _shared(path: Path, owner: Owner) -> Path:
 def _write(path: Path, content: bytes, owner: Owner) -> None:
     with open(path, "xb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600)) as file:
         file.write(content)
-    make(path, owner, 0o400)
+    make_readable(path, owner, 0o400)
 
 
 def _prune(path: Path, base: Path) -> None:

@@ -42,6 +42,13 @@ def make(path: Path, owner: Owner, mode: int) -> None:
     path.chmod(mode)
 
 
+def make_readable(path: Path, owner: Owner, mode: int) -> None:
+    """Give ``path``, which is ours, to the user of ``owner`` with ``mode``, none to its group. Raises OSError."""
+    if os.geteuid() == 0:
+        os.chown(path, owner.uid, -1, follow_symlinks=False)
+    path.chmod(mode & stat.S_IRWXU)
+
+
 def chown_tree(path: Path, owner: Owner) -> None:
     """Give a directory and all that is in it to ``owner`` where the directory is another's; follows no symlink.
 

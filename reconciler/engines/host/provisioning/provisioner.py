@@ -15,6 +15,7 @@ from reconciler.engines.host.provisioning.ports import bindable, free_ports
 from reconciler.engines.host.provisioning.secrets import SecretReader
 from reconciler.engines.host.provisioning.spec_builder import declared_ports
 from reconciler.engines.host.provisioning.template import ReplicaTemplate, TemplateStore
+from reconciler.engines.host.provisioning.variable_expansion import expand_arguments
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.engines.host.spec import WorkloadSpec
@@ -87,14 +88,16 @@ class Provisioner:
         )
         wanted = next(each for each in supply.desired.containers if each.name == container)
         inside = given.volumes / spec.working_dir.lstrip("/")
+        env = environment(spec, supply.env_context, room, self._reveal)
+        command, *args = expand_arguments((spec.command, *spec.args), env)
         return ContainerStart(
             place,
             replica.version,
             replica.stamp,
             replica.index,
-            spec.command,
-            spec.args,
-            environment(spec, supply.env_context, room, self._reveal),
+            command,
+            tuple(args),
+            env,
             image=spec.image,
             directory=str(given.home if not spec.working_dir else inside if inside.is_dir() else spec.working_dir),
             user=security.run_as_user,

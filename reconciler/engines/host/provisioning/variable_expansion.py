@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from reconciler.errors import EngineError
 
@@ -37,6 +37,23 @@ def expand_variables(written: Mapping[str, str], fixed: Mapping[str, str]) -> di
                 ready.append(other)
     circular = {name: _filled(name, written[name], known) for name in written if name not in known}
     return {name: known[name] if name in known else circular[name] for name in written}
+
+
+def expand_arguments(texts: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
+    """A command or arguments with the variables of the container put in, as Kubernetes does it.
+
+    ``$$`` is a dollar sign here too, and what nobody sets stays as it is written. Raises EngineError, reason
+    ArgumentTooLong, for one that no program could be started with.
+    """
+    return tuple(_filled_argument(text, env) for text in texts)
+
+
+def _filled_argument(text: str, env: Mapping[str, str]) -> str:
+    try:
+        return _filled("", text, env)
+    except EngineError:
+        message = f"an argument would be longer than {MAX_VARIABLE_BYTES >> 10} KiB with all that it embeds"
+        raise EngineError(message, reason="ArgumentTooLong", retry=False) from None
 
 
 def _names(value: str, written: Mapping[str, str]) -> set[str]:

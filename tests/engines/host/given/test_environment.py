@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reconciler.engines.host.provisioning.environment import ContainerDirs, environment
 from reconciler.engines.host.provisioning.platform_env import namespace_of, provider_and_region
-from reconciler.engines.host.provisioning.variable_expansion import expand_variables
+from reconciler.engines.host.provisioning.variable_expansion import expand_arguments, expand_variables
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from tests.casefiles import cases
@@ -133,6 +133,19 @@ def test_variables_within_variables_are_what_the_rule_says(written: dict[str, st
             assert value == naive(name, written, fixed)
         except RecursionError:
             assert "$(" in value
+
+
+@given(st.lists(PARTS, max_size=6).map("".join))
+def test_arguments_are_expanded_as_values_are(text: str) -> None:
+    env = {"FIXED": "$(A)$$", "A": "a b"}
+    assert expand_arguments((text, "$(A)"), env) == (expand_variables({"-": text}, env)["-"], "a b")
+
+
+def test_an_argument_longer_than_programs_can_have_is_refused() -> None:
+    with pytest.raises(EngineError) as caught:
+        expand_arguments(("$(A)" * 3,), {"A": CANARY * 9000})
+    assert caught.value.reason == "ArgumentTooLong"
+    assert CANARY not in str(caught.value)
 
 
 def test_long_chains_and_odd_values_take_no_time() -> None:

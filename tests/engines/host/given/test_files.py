@@ -268,7 +268,7 @@ def reads(path: Path, user: int, group: int) -> bool:
 
 @as_root
 @pytest.mark.parametrize("memory", [None, MEMORY])
-def test_what_a_user_is_given_only_that_user_and_its_group_read(memory: Path | None) -> None:
+def test_a_mounted_secret_is_read_by_its_user_and_not_by_others_of_its_group(memory: Path | None) -> None:
     with open_place() as root:
         files = Files(root / "host", vault(SECRETS), memory=memory)
         try:
@@ -276,7 +276,8 @@ def test_what_a_user_is_given_only_that_user_and_its_group_read(memory: Path | N
             password = given.volumes / "s" / "password"
             assert files.unreachable(Owner(USER, GROUP)) == ()
             others = ((USER, USER), (GROUP, GROUP), (65534, 65534))
-            assert [reads(password, *who) for who in others] == [True, True, False]
+            assert [reads(password, *who) for who in others] == [True, False, False]
+            assert stat.S_IMODE(password.stat().st_mode) == 0o400
             given = give(files, AT_S, owner=Owner(USER))
             assert [reads(password, *who) for who in others] == [True, False, False]
         finally:

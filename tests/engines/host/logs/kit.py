@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from pathlib import Path
 
-from reconciler.engines.host.logs.collector import BUDGET, Collected, Collector
+from reconciler.engines.host.logs.collector import BUDGET, Collected, Collector, LogLimits
 from reconciler.engines.host.logs.hole_punch import FreeRange, punch_hole
 from reconciler.engines.host.logs.search import ALWAYS, Line, Search, Span, select
 from reconciler.engines.host.logs.segments import roots
@@ -45,7 +45,7 @@ class Location:
 
     def restarted(self) -> Collector:
         """A collector that knows only what is on disk; it takes the place of the one before."""
-        self.collector = Collector(self.root, "here", self.clock, self.budget, self.free)
+        self.collector = Collector(self.root, "here", self.clock, LogLimits(self.budget), self.free)
         for output in sorted(self.outputs.iterdir()):
             gvc, workload, replica, container = output.name.split("+")
             self.collector.watch(place(workload, replica, container, gvc), output)
@@ -98,6 +98,10 @@ class Location:
     def lines(self, query: str = EVERYTHING, limit: int = 1_000_000) -> list[str]:
         """Their text."""
         return texts(self.found(query, limit))
+
+    def written(self, query: str = EVERYTHING) -> str:
+        """All that was written, without line breaks and without the marks of lines that were cut."""
+        return "".join(self.lines(query)).replace("…", "")
 
     def segments(self, at: ContainerId | None = None) -> list[Path]:
         """Files of one stream, oldest first."""

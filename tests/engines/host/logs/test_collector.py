@@ -73,6 +73,25 @@ def test_the_begin_of_a_line_does_not_wait_for_ever(location: Location) -> None:
     assert location.lines() == ["prompt> ", "next", "half", "last"]
 
 
+def test_the_rest_of_a_line_that_waited_too_long_is_marked(location: Location) -> None:
+    location.taken("prompt> ")
+    location.wait(tail.PATIENCE)
+    location.collect()
+    location.taken("yes\n")
+    assert location.lines() == ["prompt> ", "…yes"]
+
+
+@pytest.mark.parametrize("length", [65_536, 65_537, 131_072, 300_000])
+def test_a_long_line_that_is_written_at_once_has_no_mark_at_its_ends(location: Location, length: int) -> None:
+    location.taken("before\n" + "x" * length + "\nafter\n")
+    lines = location.lines()
+    assert (lines[0], lines[-1]) == ("before", "after")
+    assert not lines[1].startswith("…")
+    assert not lines[-2].endswith("…")
+    assert "".join(lines[1:-1]).replace("…", "") == "x" * length
+    assert all(line.endswith("…") for line in lines[1:-2])
+
+
 def test_a_begin_that_waited_does_not_take_the_next_one_with_it(location: Location) -> None:
     location.taken("slow")
     location.wait(tail.PATIENCE)
@@ -83,16 +102,21 @@ def test_a_begin_that_waited_does_not_take_the_next_one_with_it(location: Locati
 
 
 @pytest.mark.parametrize("length", [65_536, 65_537, 150_000, 700_000])
-def test_a_very_long_line_comes_in_parts(location: Location, length: int) -> None:
+def test_a_very_long_line_comes_in_parts_with_marks_where_it_was_cut(location: Location, length: int) -> None:
     location.taken("x" * length)
     location.wait(tail.PATIENCE)
     location.collect()
     location.taken("\nafter\n")
     parts = location.lines()
     assert parts.pop() == "after"
-    assert "".join(parts) == "x" * length
-    assert max(map(len, parts)) == 65_536
     assert len(parts) == -(-length // 65_536)
+    whole = [part.strip("…") for part in parts]
+    assert "".join(whole) == "x" * length
+    assert max(map(len, whole)) == 65_536
+    last = len(parts) - 1
+    assert [part.startswith("…") for part in parts] == [at > 0 for at in range(len(parts))]
+    # A line of just one part that nobody ended for seconds may have gone on.
+    assert [part.endswith("…") for part in parts] == [at < last or length == 65_536 for at in range(len(parts))]
 
 
 def test_what_is_stored_is_freed_and_the_file_goes_on(location: Location) -> None:
@@ -155,6 +179,33 @@ def test_a_file_that_was_emptied_is_read_from_its_begin(location: Location, rest
     assert location.lines() == ["something long", "short"]
 
 
+@pytest.mark.parametrize("again", ["aftertrunc\n", "other\n", "more\n", "a little bit longer than before\n"])
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_program_that_truncates_its_own_output_loses_nothing_of_what_follows(
+    location: Location, restart: bool, again: str
+) -> None:
+    there = location.write("first\n")
+    location.collect()
+    os.truncate(there, 0)
+    location.write(again)
+    if restart:
+        location.restarted()
+    location.collect()
+    location.collect()
+    assert location.lines() == ["first", again.strip()]
+
+
+def test_the_same_line_written_over_and_over_is_seen_each_time(location: Location) -> None:
+    there = location.write("same\n")
+    for _ in range(3):
+        location.collect()
+        os.truncate(there, 0)
+        location.write("same\n")
+    location.collect()
+    location.taken("end\n")
+    assert location.lines() == ["same"] * 4 + ["end"]
+
+
 def test_a_file_that_only_has_the_number_of_the_old_one_is_read_from_its_begin(location: Location) -> None:
     there = location.write("one\n")
     location.collect()
@@ -176,7 +227,7 @@ def test_where_no_parts_can_be_freed_a_large_file_is_emptied(tmp_path: Path) -> 
     location.taken("a\n")
     location.restarted()
     location.taken("b\n")
-    assert "".join(location.lines()) == "x" * 999_999 * 80 + "ab"
+    assert location.written() == "x" * 999_999 * 80 + "ab"
 
 
 def test_a_container_that_ends_leaves_its_last_words(location: Location) -> None:
@@ -194,7 +245,7 @@ def test_much_is_taken_in_turns_that_are_fair(location: Location) -> None:
         location.write(b"x" * 99 + b"\n" + b"y" * 4999_899 + b"\n", place(name))
     assert location.collect().trouble == ""
     assert len([line for line in location.found() if line.text.startswith(b"x")]) == 6
-    assert sum(len(line.text) for line in location.found()) == 6 * (99 + 4999_899)
+    assert len(location.written()) == 6 * (99 + 4999_899)
     assert collector.OF_EACH < 5_000_000
 
 

@@ -181,7 +181,7 @@ def test_whatever_happens_in_whatever_order_every_line_is_there_once(course: lis
         location.restarted()
         location.forget(place())
         lines = location.lines()
-    assert "".join(lines) == written.replace("\n", "")
+    assert "".join(lines).replace("…", "") == written.replace("\n", "")
     if Happening.WAIT not in course and len(written) < 60_000:
         assert lines == (written.removesuffix("\n").split("\n") if written else [])
 
@@ -215,9 +215,7 @@ def test_with_a_full_disk_nothing_is_dropped_and_with_room_it_goes_on(small: Loc
     small.wait(AGAIN)
     assert small.collect().trouble == ""
     small.taken("after\n")
-    first, *parts, last = small.lines()
-    assert (first, last) == ("before", "after")
-    assert "".join(parts).encode() == noise
+    assert small.written().encode() == b"before" + noise + b"after"
 
 
 def test_a_container_is_not_forgotten_before_its_words_are_stored(small: Location, tmp_path: Path) -> None:
@@ -226,7 +224,7 @@ def test_a_container_is_not_forgotten_before_its_words_are_stored(small: Locatio
     assert "No space left" in small.forget(place()).trouble
     filler.unlink()
     assert small.forget(place()).trouble == ""
-    assert sum(map(len, small.lines())) == 4_000_000
+    assert len(small.written()) == 4_000_000
 
 
 def test_output_that_cannot_be_read_is_told_and_holds_nobody_back(location: Location) -> None:

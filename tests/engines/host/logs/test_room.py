@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
+import pytest
+
+from reconciler.engines.host.logs import retention
+from reconciler.engines.host.logs.collector import EXPIRES, RETENTION
 from tests.engines.host.logs.kit import Location, place
 
 MIB = 1 << 20
@@ -58,7 +63,7 @@ def test_a_place_is_kept_also_where_a_restart_comes_between(tmp_path: Path) -> N
 
 
 def test_streams_that_ended_count_by_what_they_take_of_the_disk(tmp_path: Path) -> None:
-    location = Location(tmp_path, budget=40 * 4096)
+    location = Location(tmp_path, budget=40 * 3 * 4096)
     for number in range(100):
         at = place("job", f"job-{number:03}")
         location.taken(f"{number}\n", at)
@@ -69,3 +74,47 @@ def test_streams_that_ended_count_by_what_they_take_of_the_disk(tmp_path: Path) 
     left = location.lines('{workload="job"}')
     assert left == [str(number) for number in range(100)][-len(left) :]
     assert 30 <= len(left) <= 40
+
+
+def end(location: Location, name: str, workload: str = "job") -> None:
+    """A replica that writes its name and is gone."""
+    at = place(workload, name)
+    location.taken(f"{name}\n", at)
+    location.forget(at)
+    location.output(at).unlink()
+
+
+def test_logs_of_replicas_that_are_gone_for_long_are_removed_and_those_of_others_stay(tmp_path: Path) -> None:
+    location = Location(tmp_path)
+    end(location, "job-old")
+    location.taken("web\n")
+    now = location.clock.now()
+    for segment in location.root.rglob("*.rlog"):
+        os.utime(segment, (now, now))
+    location.wait(RETENTION - 60)
+    end(location, "job-new")
+    location.collect()
+    assert location.lines() == ["job-old", "web", "job-new"]
+    location.wait(EXPIRES)
+    location.collect()
+    assert location.lines() == ["web", "job-new"]
+    assert not (location.root / "shop" / "job" / "job-old").exists()
+
+
+def test_of_replicas_that_come_and_go_all_the_time_the_newest_keep_their_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "MOST_GONE", 5)
+    location = Location(tmp_path)
+    location.taken("web\n")
+    end(location, "cron-1", "cron")
+    names = [f"job-{number:03}" for number in range(12)]
+    for at, name in enumerate(names):
+        end(location, name)
+        for segment in location.segments(place("job", name)):
+            os.utime(segment, (at, at + location.clock.now()))
+    location.wait(EXPIRES)
+    location.collect()
+    assert location.lines('{workload="job"}') == names[-5:]
+    assert len(list((location.root / "shop" / "job").iterdir())) == 5
+    assert location.lines('{gvc="shop",workload!="job"}') == ["cron-1", "web"]
