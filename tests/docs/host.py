@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from reconciler.engines.host.action_errors import ERROR_RETRY_SECONDS
 from reconciler.engines.host.autoscaling import capacity, decide
 from reconciler.engines.host.decisions import availability
 from reconciler.engines.host.decisions.timing import Timing
@@ -12,7 +13,6 @@ from reconciler.engines.host.logs import blocks, retention, tail
 from reconciler.engines.host.probes import state
 from reconciler.engines.host.provisioning.mounts import CLOUD_SCHEMES
 from reconciler.engines.host.provisioning.ports import BLOCKED
-from reconciler.engines.host.workload_controller import ERROR_RETRY_SECONDS
 from tests.docs.hosted import MEANINGS, ROOT, course, sentences, surges, variables, waits
 from tests.docs.tables import table
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from reconciler.clock import Clock
+
 
 class FairTurn:
     """Shared by all keepers of a location. Whoever is alone never waits."""
@@ -32,3 +34,17 @@ class FairTurn:
                 following.set_result(None)
                 return
         self._taken = False
+
+
+async def event_or_time(event: asyncio.Event, clock: Clock, moment: float | None) -> None:
+    """Return when ``event`` is set, or at ``moment`` of the monotonic clock (None: never)."""
+    if event.is_set():
+        return
+    waits: list[asyncio.Task[object]] = [asyncio.create_task(event.wait())]
+    if moment is not None:
+        waits.append(asyncio.create_task(clock.sleep(moment - clock.monotonic())))
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waits:
+            task.cancel()

@@ -37,6 +37,9 @@ class ContainerProvisioner(Protocol):
     def launch(self, replica: Replica, container: str) -> ContainerStart:
         """All that is needed to start a container, with its files made."""
 
+    def release_ports(self, replica: Replica) -> None:
+        """Give the ports of a replica back that was not made after all."""
+
     async def release(self, replica: Replica) -> None:
         """Remove what was made for a replica that is over."""
 

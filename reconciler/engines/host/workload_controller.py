@@ -10,10 +10,11 @@ import msgspec
 
 from reconciler.clock import iso
 from reconciler.engines.execution import messages
-from reconciler.engines.execution.retry import RetryPolicy, longest_wait
+from reconciler.engines.host.action_errors import DECIDE, ActionErrors, action_name
 from reconciler.engines.host.decisions.actions import (
     Action,
     Create,
+    Decision,
     Kill,
     Remove,
     RunPreStop,
@@ -21,6 +22,7 @@ from reconciler.engines.host.decisions.actions import (
     Start,
     StopReplica,
     Terminate,
+    soonest,
 )
 from reconciler.engines.host.decisions.decide import decide
 from reconciler.engines.host.decisions.transitions import (
@@ -31,19 +33,17 @@ from reconciler.engines.host.decisions.transitions import (
     hook_finished,
     new_replica,
 )
-from reconciler.engines.host.fair_turn import FairTurn
+from reconciler.engines.host.fair_turn import FairTurn, event_or_time
 from reconciler.engines.host.lifecycle_hooks import Hooks
 from reconciler.engines.host.probes.state import Verdict
 from reconciler.engines.host.replica import Ended, Hook, Phase, Replica, container_of
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.host.workload_replicas import WorkloadReplicas
 from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-
-ERROR_RETRY_SECONDS = (1.0, 30.0)
-"""Seconds until what failed is tried again: at first, and at most."""
 
 EVERY = 10
 """Of the ends of a container in a row, the first is told and then every tenth."""
@@ -58,14 +58,18 @@ class WorkloadController:
     def __init__(self, key: Key, tools: HostServices, pace: FairTurn) -> None:
         self.key = key
         self.wanted: WorkloadSpec | None = None
-        self.replicas: dict[str, Replica] = {}
-        self.last_error = ""
-        self._unwritten: set[str] = set()
         self._services = tools
+        self._errors = ActionErrors(tools.clock, self._report_error, tools.changed)
+        self._members = WorkloadReplicas(key, tools.store, tools.endpoints, self._errors, tools.changed)
+        self.replicas = self._members.by_name
         self._pace = pace
         self._wake_event = asyncio.Event()
         self._hooks = Hooks(tools.runtime, tools.timing, self._hooked)
-        self._failures = 0
+
+    @property
+    def last_error(self) -> str:
+        """What cannot be done at the moment, for status; "" where nothing stands in the way."""
+        return self._errors.message
 
     @property
     def gone(self) -> bool:
@@ -89,7 +93,7 @@ class WorkloadController:
         """
         replica = self.replicas.get(name)
         if replica is not None:
-            self._set(change(replica))
+            self._members.set(change(replica))
             self.wake()
 
     def probed(self, verdict: Verdict) -> None:
@@ -99,7 +103,7 @@ class WorkloadController:
 
     def adopt(self, replica: Replica) -> None:
         """Take a replica over that was there before: its containers are watched as if they had just been started."""
-        self.replicas[replica.name] = replica
+        self._members.adopt(replica, written=True)
         for container in replica.containers:
             if container.phase is Phase.RUNNING:
                 self._watch(replica, container.name)
@@ -111,32 +115,60 @@ class WorkloadController:
             self._wake_event.clear()
             wake = await self._reconcile_once()
             if wake is None or wake > self._services.clock.monotonic():
-                await self._pause(wake)
+                await event_or_time(self._wake_event, self._services.clock, wake)
+                if not self._wake_event.is_set():
+                    self._services.changed()
 
     async def close(self) -> None:
         """Stop what is under way; nothing is done to what runs."""
         await self._hooks.close()
 
     async def _reconcile_once(self) -> float | None:
-        """Decide once and carry it out; when to decide again, 0 for at once."""
+        """Decide once and carry it out; when to decide again, 0 for at once.
+
+        Each action has its own error and backoff: one that cannot be done holds up no other one.
+        """
         await self._pace.acquire()
-        now = self._services.clock.monotonic()
-        decision = decide(self.wanted, tuple(self.replicas.values()), now, self._services.timing)
-        acts = decision.actions[:MAX_ACTIONS_PER_TURN]
+        decision = self._decide()
+        self._errors.retain([action_name(act) for act in decision.actions])
+        acts = [act for act in decision.actions if self._errors.is_due(action_name(act))][:MAX_ACTIONS_PER_TURN]
+        self._members.publish()
+        self._members.write()
+        self._remove_from_endpoints([act for act in acts if isinstance(act, StopReplica)])
+        for act in acts:
+            await self._try(act)
+        self._members.write()
+        self._members.publish()
+        return 0.0 if acts else soonest(decision.wake, self._errors.next_due())
+
+    def _decide(self) -> Decision:
         try:
-            self._services.endpoints.publish(self.key, self.replicas.values())
-            self._write()
-            self._remove_from_endpoints([act for act in acts if isinstance(act, StopReplica)])
-            for act in acts:
-                await self._apply_action(act)
-            self._write()
-            self._services.endpoints.publish(self.key, self.replicas.values())
-        except EngineError as error:
-            return self._on_error(f"{error.reason}: {error}")
+            decision = decide(
+                self.wanted, tuple(self.replicas.values()), self._services.clock.monotonic(), self._services.timing
+            )
         except Exception as error:  # noqa: BLE001 - a bug with one workload must not take the others down
-            return self._on_error(f"EngineBug: {type(error).__name__} at {messages.raise_location(error)}")
-        self._clear_error()
-        return 0.0 if decision.actions else decision.wake
+            self._failed(DECIDE, error)
+            return Decision()
+        self._errors.succeeded(DECIDE)
+        return decision
+
+    async def _try(self, act: Action) -> None:
+        """Carry an action out, unless one of its name has just failed."""
+        name = action_name(act)
+        if not self._errors.is_due(name):
+            return
+        try:
+            await self._apply_action(act)
+        except Exception as error:  # noqa: BLE001 - a bug with one action must not take the others down
+            self._failed(name, error)
+        else:
+            self._errors.succeeded(name)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        if isinstance(error, EngineError):
+            self._errors.failed(name, f"{error.reason}: {error}")
+        else:
+            self._errors.failed(name, f"EngineBug: {type(error).__name__} at {messages.raise_location(error)}")
 
     async def _apply_action(self, act: Action) -> None:
         if isinstance(act, Create):
@@ -151,16 +183,16 @@ class WorkloadController:
     def _remove_from_endpoints(self, ends: list[StopReplica]) -> None:
         """Begin the ends of replicas: the pool hears of it before anything else is done."""
         for end in ends:
-            self._set(apply_action(self.replicas[end.replica], end, self._services.clock.monotonic()))
+            self._members.set(apply_action(self.replicas[end.replica], end, self._services.clock.monotonic()))
         if ends:
-            self._services.endpoints.publish(self.key, self.replicas.values())
-            self._write()
+            self._members.publish()
+            self._members.write()
 
     async def _end(self, act: RunPreStop | Terminate | Kill | ScheduleRestart) -> None:
         """A step towards the end of a container."""
         replica = apply_action(self.replicas[act.replica], act, self._services.clock.monotonic())
-        self._set(replica)
-        self._write()
+        self._members.set(replica)
+        self._members.write()
         place, started = ContainerId(self.key, act.replica, act.container), container_of(replica, act.container).started
         if isinstance(act, RunPreStop):
             self._hooks.run(place, started, "pre_stop", container_of(replica, act.container).wanted.pre_stop)
@@ -177,7 +209,12 @@ class WorkloadController:
         tools, now = self._services, self._services.clock.monotonic()
         name = tools.replica_name(self.key, act.index, self.replicas)
         replica = new_replica(self.wanted, act.index, name, now, iso(tools.clock.now()))
-        self._set(msgspec.structs.replace(replica, ports=tools.provisioner.ports(self.wanted, name)))
+        replica = msgspec.structs.replace(replica, ports=tools.provisioner.ports(self.wanted, name))
+        try:
+            self._members.add(replica)
+        except EngineError:
+            tools.provisioner.release_ports(replica)
+            raise
 
     async def _start(self, act: Start) -> None:
         tools, replica = self._services, self.replicas[act.replica]
@@ -186,13 +223,15 @@ class WorkloadController:
             if ports != replica.ports:
                 replica = msgspec.structs.replace(replica, ports=ports)
             launch = tools.provisioner.launch(replica, act.container)
-            self._set(apply_action(replica, act, tools.clock.monotonic()))
-            self._write()
+            self._members.set(apply_action(replica, act, tools.clock.monotonic()))
+            self._members.write()
             await tools.runtime.start(launch)
         except EngineError as error:
             message = f"{error.reason}: {error}"
             now = tools.clock.monotonic()
-            self._set(container_exited(self.replicas[act.replica], act.container, now, -1, "NotStarted", message))
+            self._members.set(
+                container_exited(self.replicas[act.replica], act.container, now, -1, "NotStarted", message)
+            )
             self._append_exit_event(self.replicas[act.replica], act.container)
             return
         if container_of(self.replicas[act.replica], act.container).phase is Phase.RUNNING:
@@ -215,9 +254,7 @@ class WorkloadController:
             await tools.logs.forget(place)
         await tools.runtime.remove(self.key, replica.name)
         await tools.provisioner.release(replica)
-        tools.store.remove(self.key, replica.name)
-        del self.replicas[replica.name]
-        tools.changed()
+        self._members.remove(replica.name)
 
     def ended(self, place: ContainerId, how: Ended) -> None:
         """A container has ended."""
@@ -252,46 +289,5 @@ class WorkloadController:
             text = f"{place.replica}: the preStop hook of {place.container} {message}"
             self._services.append_event(EngineEvent(self.key, "Warning", "PreStopFailed", text))
 
-    def _set(self, replica: Replica) -> None:
-        """Keep what has become of a replica; nothing is done to it before it is written down."""
-        if self.replicas.get(replica.name) != replica:
-            self.replicas[replica.name] = replica
-            self._unwritten.add(replica.name)
-            self._services.changed()
-
-    def _write(self) -> None:
-        """Write down what has changed. Raises EngineError."""
-        for name in sorted(self._unwritten):
-            if name in self.replicas:
-                self._services.store.save(self.replicas[name])
-            self._unwritten.discard(name)
-
-    def _on_error(self, message: str) -> float:
-        if message != self.last_error:
-            self.last_error = message
-            self._services.append_event(EngineEvent(self.key, "Warning", "HostTrouble", message))
-            self._services.changed()
-        first, most = ERROR_RETRY_SECONDS
-        self._failures += 1
-        return self._services.clock.monotonic() + longest_wait(RetryPolicy(first, most), self._failures)
-
-    def _clear_error(self) -> None:
-        self._failures = 0
-        if self.last_error:
-            self.last_error = ""
-            self._services.changed()
-
-    async def _pause(self, wake: float | None) -> None:
-        """Wait for an event or for the moment ``wake``."""
-        if self._wake_event.is_set():
-            return
-        waits: list[asyncio.Task[object]] = [asyncio.create_task(self._wake_event.wait())]
-        if wake is not None:
-            waits.append(asyncio.create_task(self._services.clock.sleep(wake - self._services.clock.monotonic())))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waits:
-                task.cancel()
-        if not self._wake_event.is_set():
-            self._services.changed()
+    def _report_error(self, message: str) -> None:
+        self._services.append_event(EngineEvent(self.key, "Warning", "HostTrouble", message))

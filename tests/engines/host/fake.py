@@ -274,6 +274,9 @@ class FakeOutfit:
         place = ContainerId(replica.key, replica.name, container)
         return ContainerStart(place, replica.version, replica.stamp, replica.index, "", (), {}, image=image)
 
+    def release_ports(self, replica: Replica) -> None:
+        """Nothing was held."""
+
     async def release(self, replica: Replica) -> None:
         """There is nothing to clear."""
 

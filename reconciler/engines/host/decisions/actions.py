@@ -65,7 +65,10 @@ Action = Create | StopReplica | Start | RunPreStop | Terminate | Kill | Schedule
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What is to be done now, and when time alone changes the answer (monotonic seconds; None: never)."""
+    """What is to be done now, and when time alone changes the answer (monotonic seconds; None: never).
+
+    Ends and starts come before creations: what is there is healed before there is more of it.
+    """
 
     actions: tuple[Action, ...] = ()
     wake: float | None = None

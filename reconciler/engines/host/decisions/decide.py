@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reconciler.engines.host.decisions.actions import Decision, StopReplica, soonest
+from reconciler.engines.host.decisions.actions import Create, Decision, StopReplica, soonest
 from reconciler.engines.host.decisions.availability import availability_times
 from reconciler.engines.host.decisions.restarts import restart_policy
 from reconciler.engines.host.decisions.rollout import rollout
@@ -29,7 +29,8 @@ def decide(wanted: WorkloadSpec | None, replicas: Sequence[Replica], now: float,
     parts.append(members)
     staying = [replica for replica in replicas if replica.ending is None and replica.name not in chosen]
     parts.extend(restart_policy(replica, now, timing) for replica in staying)
-    return Decision(tuple(act for part in parts for act in part.actions), soonest(*(part.wake for part in parts)))
+    acts = sorted((act for part in parts for act in part.actions), key=lambda act: isinstance(act, Create))
+    return Decision(tuple(acts), soonest(*(part.wake for part in parts)))
 
 
 def _membership(wanted: WorkloadSpec | None, replicas: Sequence[Replica], now: float) -> Decision:

@@ -126,6 +126,10 @@ class Provisioner:
     async def release(self, replica: Replica) -> None:
         """Remove what was made for a replica. Raises EngineError."""
         await asyncio.to_thread(self._files.clear, replica.key, replica.name)
+        self.release_ports(replica)
+
+    def release_ports(self, replica: Replica) -> None:
+        """Let the ports of a replica be free for others."""
         for port in replica.ports.values():
             if _ports_in_use.get(port) == (replica.key, replica.name):
                 del _ports_in_use[port]

@@ -1,0 +1,79 @@
+"""What cannot be done about a workload at the moment: each action with its own error, event and backoff."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from reconciler.clock import Clock
+from reconciler.engines.execution.retry import RetryPolicy, longest_wait
+from reconciler.engines.host.decisions.actions import Action, Create, Remove, StopReplica, soonest
+
+ERROR_RETRY_SECONDS = (1.0, 30.0)
+"""Seconds until what failed is tried again: at first, and at most."""
+
+DECIDE, STORE, ENDPOINTS = "decide", "store", "endpoints"
+"""Names of what a turn does besides its actions: make the decision, write the replicas and the endpoints."""
+
+
+class ActionError(msgspec.Struct, frozen=True):
+    """The last failure of an action: ``due`` is when it is tried again, ``failures`` how many there are in a row."""
+
+    message: str
+    due: float
+    failures: int
+
+
+class ActionErrors:
+    """The failures of one workload, by the name of what failed. ``report`` takes each new message once."""
+
+    def __init__(self, clock: Clock, report: Callable[[str], None], changed: Callable[[], None]) -> None:
+        self._clock = clock
+        self._report = report
+        self._changed = changed
+        self._errors: dict[str, ActionError] = {}
+
+    @property
+    def message(self) -> str:
+        """What is wrong, for status: each message once; "" where nothing is."""
+        return "; ".join(dict.fromkeys(each.message for _, each in sorted(self._errors.items())))
+
+    def is_due(self, name: str) -> bool:
+        """Whether an action may be tried now."""
+        error = self._errors.get(name)
+        return error is None or error.due <= self._clock.monotonic()
+
+    def next_due(self) -> float | None:
+        """When the next action is to be tried again; None where all went well."""
+        return soonest(*(each.due for each in self._errors.values()))
+
+    def failed(self, name: str, message: str) -> None:
+        """An action has failed: it waits for its next try, and no other one does."""
+        before = self._errors.get(name)
+        failures = before.failures + 1 if before is not None else 1
+        wait = longest_wait(RetryPolicy(*ERROR_RETRY_SECONDS), failures)
+        known = {each.message for each in self._errors.values()}
+        self._errors[name] = ActionError(message, self._clock.monotonic() + wait, failures)
+        if message not in known:
+            self._report(message)
+            self._changed()
+
+    def succeeded(self, name: str) -> None:
+        """An action went well."""
+        if self._errors.pop(name, None) is not None:
+            self._changed()
+
+    def retain(self, names: Collection[str]) -> None:
+        """Forget the failures of actions that are no longer wanted: all but ``names`` and the work of each turn."""
+        for name in self._errors.keys() - set(names) - {DECIDE, STORE, ENDPOINTS}:
+            self.succeeded(name)
+
+
+def action_name(act: Action) -> str:
+    """What a failure of ``act`` is kept under: the same action on the same container has the same name."""
+    if isinstance(act, Create):
+        return f"create {act.index}"
+    if isinstance(act, StopReplica | Remove):
+        return f"{type(act).__name__} {act.replica}"
+    return f"{type(act).__name__} {act.replica}/{act.container}"
