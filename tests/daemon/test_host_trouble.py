@@ -66,20 +66,19 @@ def test_a_port_that_is_taken_meanwhile_is_exchanged(tmp_path: Path) -> None:
 
 
 def test_a_dead_replica_is_restarted_where_no_port_is_left_for_more(tmp_path: Path) -> None:
-    few = {"firstPort": 23610, "lastPort": 23611}
-    with host_site(tmp_path, {"shop/web.yaml": served()}, host={"terminationScale": 0.02, **few}) as site:
-        with site.daemon():
-            wait(site.healthy)
-            site.repo.commit({"shop/web.yaml": served(replicas=4)})
-            wait(lambda: "NoFreePort" in site.message(), "there is no port for more")
-            victim = min(site.programs())
-            os.kill(victim, signal.SIGKILL)
-            wait(lambda: any(each.containers[0].restarts for each in site.replicas("web").values()), "it is restarted")
-            wait(lambda: len(site.ready("web")) == 2 and len(site.programs()) == 2, "and serves again")
-            assert "NoFreePort" in site.message()
-            assert len(site.replicas("web")) == 2
-            site.repo.commit({"shop/web.yaml": served(replicas=2)})
-            wait(lambda: site.healthy() and not site.message(), "nothing is wrong with what is wanted now")
+    few = {"terminationScale": 0.02, "firstPort": 23610, "lastPort": 23611}
+    with host_site(tmp_path, {"shop/web.yaml": served()}, host=few) as site, site.daemon():
+        wait(site.healthy)
+        site.repo.commit({"shop/web.yaml": served(replicas=4)})
+        wait(lambda: "NoFreePort" in site.message(), "there is no port for more")
+        victim = min(site.programs())
+        os.kill(victim, signal.SIGKILL)
+        wait(lambda: any(each.containers[0].restarts for each in site.replicas("web").values()), "it is restarted")
+        wait(lambda: len(site.ready("web")) == 2 and len(site.programs()) == 2, "and serves again")
+        assert "NoFreePort" in site.message()
+        assert len(site.replicas("web")) == 2
+        site.repo.commit({"shop/web.yaml": served(replicas=2)})
+        wait(lambda: site.healthy() and not site.message(), "nothing is wrong with what is wanted now")
 
 
 def test_one_that_ignores_sigterm_is_killed_in_the_end(tmp_path: Path) -> None:
