@@ -4,6 +4,7 @@ ReconcilerError
 ├── UsageError            the command line or the settings ask for something that cannot be (exit 2)
 │   └── SettingsError       the settings have faults, told with their places; stands in settings
 ├── RefusedError          a rule says no: findings, a protected resource, an unknown digest (exit 1)
+│   └── NotFoundError       what somebody names does not exist: a source, resource, GVC, rule (exit 1)
 ├── LockedError           another daemon holds the state directory
 ├── RecordsError          the records cannot be opened, are newer than this program, or cannot be written
 │   └── DiskFull            there is no room left for the records; goes on when there is
@@ -35,6 +36,12 @@ class RefusedError(ReconcilerError):
     """A rule says no; the message says which and what would help."""
 
     reason = "Refused"
+
+
+class NotFoundError(RefusedError):
+    """What somebody names does not exist; the message has the nearest name, or those that there are."""
+
+    reason = "NotFound"
 
 
 class LockedError(ReconcilerError):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 from click.core import ParameterSource
 
-from reconciler.errors import RefusedError, UsageError
+from reconciler.errors import RefusedError
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -61,12 +61,10 @@ def load(settings_file: Path) -> Settings:
 
 
 def select_sources(settings: Settings, name: str) -> list[SourceSettings]:
-    """The source called ``name``, or all where it is empty; raises UsageError that names those that there are."""
-    found = [source for source in settings.sources if name in ("", source.name)]
-    if not found:
-        there = ", ".join(source.name for source in settings.sources)
-        raise UsageError(f"there is no source {name!r}; the settings have {there}")
-    return found
+    """The source called ``name``, or all where it is empty; raises NotFoundError that names those that there are."""
+    from reconciler.queries.existence import find_source
+
+    return [find_source(settings, name)] if name else list(settings.sources)
 
 
 def load_or_none(settings_file: Path) -> Settings | None:
@@ -139,6 +137,13 @@ def parse_key(ctx: click.Context, param: click.Parameter, value: str | None) -> 
         return None if value is None else Key.parse(value)
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from None
+
+
+def parse_target(ctx: click.Context, param: click.Parameter, value: str | None) -> Key | str | None:
+    """Callback of a parameter that is a key or ``source/NAME``; raises click's UsageError that says so."""
+    from reconciler.queries.existence import source_of
+
+    return value if value and source_of(value) else parse_key(ctx, param, value)
 
 
 def nearest(word: str, words: Iterable[str]) -> str:

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from reconciler.clock import Clock, iso
-from reconciler.errors import RefusedError
+from reconciler.errors import NotFoundError, RefusedError
 from reconciler.model.key import Key
 from reconciler.model.revision import Revision
 from reconciler.operations.restart import restartable_at
 from reconciler.pipeline.source_pipeline import SourcePipeline
+from reconciler.queries.existence import check_present, find_source
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.events import Event
 from reconciler.records.tables.suspensions import source_target
@@ -65,6 +66,7 @@ class OperatorCommands:
 
     def retry(self, key: Key) -> str:
         """Try the failed steps of ``key`` again at once, and heal again what was fought over."""
+        check_present(self._records, key)
         with self._recorded_as_event(str(key), "RetryRequested", self._by):
             count = self._records.failures.retry_now(key, self._clock.now())
             if not count + self._records.heal_counts.forget(key):
@@ -135,15 +137,13 @@ class OperatorCommands:
         try:
             key = Key.parse(text)
         except ValueError as error:
-            raise RefusedError(f"there is no source {text!r}, and {error}") from None
-        if self._records.desired.get(str(key)) is None and not self._records.applied.get(key):
-            raise RefusedError(f"there is no {key}, neither in Git nor in the records")
+            there = ", ".join(self._sources())
+            raise NotFoundError(f"there is no source {text!r}; the settings have {there}; and {error}") from None
+        check_present(self._records, key)
         return str(key)
 
     def _revision(self, source: str, expression: str) -> Revision:
-        found = next((each for each in self._settings.sources if each.name == source), None)
-        if found is None:
-            raise RefusedError(f"there is no source {source!r}")
+        found = find_source(self._settings, source)
         line = SourcePipeline(self._settings, found, self._records, self._clock)
         line.source.refresh()
         return line.source.revision(expression)

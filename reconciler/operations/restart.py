@@ -6,6 +6,7 @@ from reconciler.engines.workload_view import options_at, workload_spec
 from reconciler.errors import RefusedError
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
+from reconciler.queries.existence import check_present
 from reconciler.records.store import Records
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
@@ -20,7 +21,8 @@ def restartable_at(settings: Settings, records: Records, key: Key) -> list[str]:
         raise RefusedError(f"{key} is no workload; only workloads have replicas to restart")
     found = records.applied.get(key)
     if not found:
-        raise RefusedError(_unknown(records, key))
+        check_present(records, key)
+        raise RefusedError(f"{key} is not applied yet; there is nothing to restart")
     _check_suspended(records, key, found[0].source)
     spec = workload_spec(found[0].body)
     if spec.type == "cron":
@@ -32,12 +34,6 @@ def restartable_at(settings: Settings, records: Records, key: Key) -> list[str]:
     if not places:
         raise RefusedError(f"{key} is stopped by `suspend` in its options; there is nothing to restart")
     return places
-
-
-def _unknown(records: Records, key: Key) -> str:
-    if records.desired.get(str(key)) is None:
-        return f"there is no {key}, neither in Git nor in the records"
-    return f"{key} is not applied yet; there is nothing to restart"
 
 
 def _check_suspended(records: Records, key: Key, source: str) -> None:

@@ -12,6 +12,8 @@ from reconciler.records.store import FILE
 from tests.cli.commandline import REVISION, cpu_seconds, record, shop
 from tests.cli.desk import alone, here
 
+MISSING = "there is no workload/shop/wep, neither in Git nor in the records"
+
 
 def items(directory: Path, *words: str) -> dict[str, dict[str, object]]:
     said = here("get", *words, "-o", "json", cwd=directory)
@@ -69,7 +71,7 @@ def test_what_is_asked_for_narrows_what_is_shown(tmp_path: Path) -> None:
     assert set(items(tmp_path)) == {"shop", "db", "api", "web"}
     assert set(items(tmp_path, "workload")) == {"api", "web"}
     assert set(items(tmp_path, "workload", "--gvc", "shop")) == {"api", "web"}
-    assert set(items(tmp_path, "workload", "--gvc", "other")) == set()
+    assert set(items(tmp_path, "volumeset", "--gvc", "shop")) == set()
 
 
 @pytest.mark.parametrize("output", ["json", "yaml", "text"])
@@ -95,7 +97,11 @@ def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
     ("words", "code", "complaint"),
     [
         (["workload", "apo"], 1, "error: there is no workload 'apo'; did you mean api?"),
-        (["workload", "api", "--gvc", "shap"], 1, "error: there is no workload 'api' in the gvc shap"),
+        (
+            ["workload", "api", "--gvc", "shap"],
+            1,
+            "error: there is no gvc 'shap', neither in Git nor in the records; did you mean shop?",
+        ),
         (["worklod"], 2, "Error: there is no kind 'worklod'; did you mean workload?"),
     ],
 )
@@ -178,7 +184,7 @@ def test_describing_the_unknown_names_the_nearest(tmp_path: Path) -> None:
     shop(tmp_path).close()
     said = here("describe", "workload/shop/wep", cwd=tmp_path)
     assert said.code == 1
-    assert said.err == "error: nothing is known about workload/shop/wep; did you mean workload/shop/web?\n"
+    assert said.err == f"error: {MISSING}; did you mean workload/shop/web?\n"
 
 
 def test_texts_of_several_lines_are_shown_as_they_are_written(tmp_path: Path) -> None:

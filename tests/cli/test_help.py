@@ -69,7 +69,7 @@ HEAVY = {"apscheduler", "httpx", "jsonschema", "referencing", "structlog", "watc
         ("get", {"pygit2", "asyncio"}),
         ("describe workload/shop/api", {"pygit2", "asyncio"}),
         ("events", {"pygit2", "asyncio"}),
-        ("logs gvc/shop", {"pygit2", "asyncio", "sqlite3"}),
+        ("""logs {gvc=~"shop"}""", {"pygit2", "asyncio", "sqlite3"}),
         ("validate", {"asyncio"}),
         ("plan", {"asyncio"}),
         ("diff main main", {"asyncio"}),

@@ -94,14 +94,19 @@ def test_what_cannot_be_asked_is_said_with_its_place(tmp_path: Path, words: list
 
 def test_a_query_for_what_there_is_not_is_told_what_there_is(location: Location, tmp_path: Path) -> None:
     said = here("logs", "workload/shop/wbe", cwd=tmp_path)
-    assert said == (0, "", "the query chooses no logs; there are those of blog/web, shop/api, shop/web\n")
-    said = here("logs", "gvc/shop", "--location", "nowhere", cwd=tmp_path)
-    assert said == (0, "", "there are no logs of nowhere on this host; there are those of here\n")
+    there = "the query chooses no logs; there are those of blog/web, shop/api, shop/web\n"
+    missing = "error: there is no workload/shop/wbe, neither in Git nor in the records"
+    assert said == (1, "", f"{missing}; {there}")
+    assert here("logs", '{workload="wbe"}', cwd=tmp_path) == (0, "", there)
+    said = here("logs", "gvc/shop", "--location", "hree", cwd=tmp_path)
+    assert said == (1, "", "error: there is no location 'hree'; did you mean here?\n")
+    said = here("logs", "gvc/shop", "--location", "aws-us-west-2", cwd=tmp_path)
+    assert said == (0, "", "there are no logs of aws-us-west-2 on this host; there are those of here\n")
 
 
 def test_where_nothing_was_written_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").write_text(SETTINGS)
-    assert here("logs", "gvc/shop", cwd=tmp_path) == (0, "", "there are no logs on this host\n")
+    assert here("logs", '{gvc=~"shop"}', cwd=tmp_path) == (0, "", "there are no logs on this host\n")
 
 
 def test_the_help_says_what_can_be_asked(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_several_sources_are_planned_together_or_one_by_one(tmp_path: Path) -> N
     assert desk.plan("--source", "extra") == documents[1]
     assert desk.run("plan").out.count("\nPlan: ") == 2
     said = desk.run("plan", "--source", "extro")
-    assert (said.code, said.err) == (2, "error: there is no source 'extro'; the settings have main, extra\n")
+    assert (said.code, said.err) == (1, "error: there is no source 'extro'; the settings have main, extra\n")
 
 
 def test_on_a_fresh_host_a_source_knows_of_those_before_it(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ def test_every_rule_can_be_explained(tmp_path: Path, rule: str) -> None:
 
 def test_the_nearest_rule_is_named_where_there_is_none(tmp_path: Path) -> None:
     said = told(tmp_path, "explain", "readines-missing")
-    assert (said.code, said.out) == (2, "")
-    assert "did you mean readiness-missing?" in said.err
+    assert (said.code, said.out) == (1, "")
+    assert said.err == "error: there is no rule 'readines-missing'; did you mean readiness-missing?\n"
 
 
 def test_the_rules_of_conversions_are_explained_too(tmp_path: Path) -> None:

@@ -25,8 +25,22 @@ for root and for the user of the daemon.
 What these commands show has `***` in the place of secrets. Only `logs` shows lines as workloads wrote them: what they
 write about their secrets is there for all who may look.
 
-A resource is named by its key: `workload/GVC/NAME`, `gvc/NAME`, `secret/NAME`.
+A resource is named by its key: `workload/GVC/NAME`, `gvc/NAME`, `secret/NAME`; `events` also takes `source/NAME`. What
+does not exist (a source, resource, GVC, rule or revision) is an error of every command that names it: exit code 1, and
+the nearest name. What was deleted has its events, logs and history for as long as they are kept.
 """
+
+NOTES = {
+    "plan": """\
+A changed field is named by its path: `spec.containers[main].env[PORT].value`. An entry of a list is named by its name
+(its number for ports, its path for volumes), else by its index in the new list; an entry that goes, and has no name, by
+its index in the old one: `bindings[0].principalLinks`. Lists of plain values are one field; text and Markdown show the
+entries that come and go. With `--format json` each step has `changes`, each with `path`, `before`, `after` (null where
+there is nothing) and `class` (`in-place`, `scale-only`, `new-version`, `replace`). `[order]` at the end of a path: the
+same entries stand in another order.
+""",
+}
+"""Command → what its help has no room for."""
 
 
 def page() -> str:
@@ -56,6 +70,8 @@ def _section(name: str, about: click.Command) -> str:
         usage += " COMMAND"
     example = str(about.epilog).removeprefix("Example: ")
     text = f"## {name}\n\n    {usage}\n\n{inspect.cleandoc(about.help or '')}\n\nFor example: `{example}`\n"
+    if name in NOTES:
+        text += f"\n{NOTES[name]}"
     if options:
         text += "\n" + table(("Option", "What it does"), map(_option, options))
     return text

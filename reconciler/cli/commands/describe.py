@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import coloured, load, nearest, paint, parse_key, read_records, settings_option
-from reconciler.errors import RefusedError
+from reconciler.cli.options import coloured, load, paint, parse_key, read_records, settings_option
+from reconciler.errors import NotFoundError
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -31,22 +31,20 @@ def command(settings_file: Path, key: Key) -> None:
 
     Keys look like workload/GVC/NAME, gvc/NAME and secret/NAME.
     """
+    from reconciler.queries.existence import check_key
     from reconciler.status.facts import FactsReader
 
     settings = load(settings_file)
     records = read_records(settings)
     facts = FactsReader(records, settings).facts(key)
     if not facts.exists:
-        raise RefusedError(f"nothing is known about {key}{nearest(str(key), _known(records))}")
+        check_key(records, key)
+        raise NotFoundError(f"{key} was deleted; see: reconciler events {key}")
     on = coloured(sys.stdout)
     for title, lines in _sections(facts, records, on):
         if lines:
             click.echo("\n" + paint(title, "bold", on) if title else "", nl=bool(title))
             click.echo(lines)
-
-
-def _known(records: Records) -> set[str]:
-    return {row[0] for row in records.applied.scan()} | {row[0] for row in records.desired.scan()}
 
 
 def _sections(facts: ResourceFacts, records: Records, on: bool) -> Iterator[tuple[str, str]]:

@@ -32,9 +32,12 @@ def command(settings_file: Path, key: Key | None, output: str) -> None:
     it lets the same things differ from now on, once it stands in the settings.
     """
     from reconciler.cli.output.findings import echo_json
+    from reconciler.queries.existence import check_key
 
     settings = load(settings_file)
     records = read_records(settings)
+    if key is not None:
+        check_key(records, key)
     at, rows = _found(settings, records)
     rows = [row for row in rows if key is None or row.key == str(key)]
     if output == "json":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import coloured, load, paint, parse_key, read_records, settings_option
+from reconciler.cli.options import coloured, load, paint, parse_target, read_records, settings_option
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -21,14 +21,22 @@ _LOOK_SECONDS = 0.2
 
 
 @click.command(epilog="Example: reconciler events workload/shop/api --follow")
-@click.argument("key", required=False, callback=parse_key)
+@click.argument("key", required=False, callback=parse_target)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens from now.")
 @click.option("--last", metavar="N", default=100, type=click.IntRange(min=0), help="How many to begin with; 100.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object a line.")
 @settings_option
-def command(settings_file: Path, key: Key | None, follow: bool, last: int, output: str) -> None:
-    """Show what happened, oldest first: to all resources, or to KEY."""
-    records = read_records(load(settings_file))
+def command(settings_file: Path, key: Key | str | None, follow: bool, last: int, output: str) -> None:
+    """Show what happened, oldest first: to all resources and sources, or to KEY, which can be source/NAME.
+
+    What is deleted has its events for as long as they are kept.
+    """
+    from reconciler.queries.existence import check_target
+
+    settings = load(settings_file)
+    records = read_records(settings)
+    if key is not None:
+        check_target(settings, records, key)
     on = coloured(sys.stdout)
     for event in _stream(records, key, last, follow):
         click.echo(as_json(event) if output == "json" else as_line(event, on))
@@ -53,7 +61,7 @@ def as_json(event: Event) -> str:
     return msgspec.json.encode({"time": iso(fields.pop("at")), **fields}).decode()
 
 
-def _stream(records: Records, key: Key | None, last: int, follow: bool) -> Iterator[Event]:
+def _stream(records: Records, key: Key | str | None, last: int, follow: bool) -> Iterator[Event]:
     """The ``last`` events, then with ``follow`` every further one as it comes."""
     version = records.data_version()
     latest = records.events.list(limit=1)

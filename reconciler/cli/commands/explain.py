@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import coloured, nearest, paint
-from reconciler.errors import UsageError
+from reconciler.errors import NotFoundError
 
 if TYPE_CHECKING:
     from reconciler.model.rule import Rule
@@ -33,7 +33,8 @@ def command(rule: str) -> None:
 
     book = rulebook() | RULEBOOK
     if rule not in book:
-        raise UsageError(f"there is no rule {rule!r}{nearest(rule, book)}; `reconciler rules` lists them")
+        hint = nearest(rule, book) or "; `reconciler rules` lists them"
+        raise NotFoundError(f"there is no rule {rule!r}{hint}")
     click.echo("\n".join(_told(book[rule], coloured(sys.stdout))))
 
 

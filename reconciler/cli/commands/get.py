@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import coloured, load, nearest, read_records, settings_option
-from reconciler.errors import RefusedError
+from reconciler.errors import NotFoundError
 
 if TYPE_CHECKING:
     from reconciler.model.key import Kind
@@ -38,8 +38,8 @@ def command(settings_file: Path, kind: str | None, name: str | None, gvc: str | 
     records = read_records(settings)
     found = _matching(records, settings, wanted, gvc, name)
     first = next(found, None)
-    if first is None and name is not None:
-        raise RefusedError(_unknown(records, wanted, gvc, name))
+    if first is None:
+        _check_there(records, wanted, gvc, name)
     {"text": _text, "json": _json, "yaml": _yaml}[output]([] if first is None else chain([first], found))
     if output == "text":
         for line in _asides(records, settings):
@@ -78,10 +78,21 @@ def _asides(records: Records, settings: Settings) -> Iterator[str]:
             yield f"source {source.name}: {pinned_by(pin)}"
 
 
-def _unknown(records: Records, kind: Kind | None, gvc: str | None, name: str) -> str:
-    names = {record.key.name for record in records.applied.items(kind, gvc)}
+def _check_there(records: Records, kind: Kind | None, gvc: str | None, name: str | None) -> None:
+    """Raises NotFoundError where what is asked for by its name does not exist, or is not applied yet."""
+    from reconciler.model.key import Key
+    from reconciler.queries.existence import check_gvc
+
+    if gvc is not None:
+        check_gvc(records, gvc)
+    if name is None:
+        return
     place = f" in the gvc {gvc}" if gvc else ""
-    return f"there is no {kind} {name!r}{place}{nearest(name, names)}"
+    wanted = (Key.parse(key) for key, _ in records.desired.scan())
+    if any(key.kind == kind and key.name == name and gvc in (None, key.gvc) for key in wanted):
+        raise NotFoundError(f"the {kind} {name!r}{place} is in Git, and not applied yet; see: reconciler describe")
+    names = {record.key.name for record in records.applied.items(kind, gvc)}
+    raise NotFoundError(f"there is no {kind} {name!r}{place}{nearest(name, names)}")
 
 
 def _text(found: Iterable[ResourceFacts]) -> None:

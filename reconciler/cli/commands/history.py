@@ -23,12 +23,13 @@ _COLOURS = {"applied": "green", "failed": "red", "waiting": "yellow"}
 @settings_option
 def command(settings_file: Path, source: str, last: int, output: str) -> None:
     """Show the runs that did something, newest first: of SOURCE, or of all."""
-    from reconciler.cli.options import select_sources
     from reconciler.cli.output.findings import echo_json
+    from reconciler.queries.existence import find_source
 
     settings = load(settings_file)
-    select_sources(settings, source)
     runs = read_records(settings).runs.list(last, source)
+    if source and not runs:  # one that was taken out of the settings has its history all the same
+        find_source(settings, source)
     if output == "json":
         echo_json({"items": [_document(run) for run in runs]})
         return

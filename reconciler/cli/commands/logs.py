@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 from zlib import crc32
@@ -13,8 +14,8 @@ from zlib import crc32
 import click
 
 from reconciler.cli.operator import moment
-from reconciler.cli.options import closed, coloured, is_served, load, paint, settings_option
-from reconciler.errors import RefusedError, UsageError
+from reconciler.cli.options import closed, coloured, is_served, load, paint, records_or_none, settings_option
+from reconciler.errors import NotFoundError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from reconciler.engines.host.logs.blocks import Block
     from reconciler.engines.host.logs.search import Line
     from reconciler.logql.query import LogQuery
+    from reconciler.settings import Settings
 
 _LOOK_SECONDS = 0.3
 _AT_ONCE = 500
@@ -114,32 +116,58 @@ def command(settings_file: Path, output: str, **wanted: Any) -> None:
     settings = load(settings_file)
     show = _as_json if output == "json" else _as_text(coloured(sys.stdout), _is_watched())
     try:
-        for lines in _found(asked, settings.state):
+        for lines in _found(asked, settings):
             _say(lines, show)
     except PermissionError as error:
         raise closed(settings, error) from None
 
 
-def _found(asked: LogOptions, state: Path) -> Iterator[Sequence[Line]]:
+def _found(asked: LogOptions, settings: Settings) -> Iterator[Sequence[Line]]:
     """The newest lines, and then with ``follow`` what comes, as it comes."""
     from reconciler.engines.host.logs.search import Search, Span, select
     from reconciler.engines.host.logs.segments import roots
 
     def places() -> dict[str, Path]:
-        return {name: root for name, root in roots(state).items() if asked.location in (None, name)}
+        return {name: root for name, root in roots(settings.state).items() if asked.location in (None, name)}
 
     def lines_of(block: Block) -> Sequence[bytes]:
         return select(asked.query, block)
 
     signal.signal(signal.SIGVTALRM, _give_up)
     search = Search(places, _in_time(asked.query.selects), _in_time(lines_of))
-    if not (asked.follow or any(search.streams())):
-        click.echo(_nothing(state, asked.location), err=True)
+    if not any(search.streams()):
+        _check_named(asked, settings)
+        if not asked.follow:
+            click.echo(_nothing(settings.state, asked.location), err=True)
     span = Span() if asked.since is None else Span(since=int(asked.since * 1000))
     yield search.newest(asked.limit, span if asked.until is None else span._replace(until=int(asked.until * 1000)))
     while asked.follow:
         time.sleep(_LOOK_SECONDS)
         yield search.more()
+
+
+def _check_named(asked: LogOptions, settings: Settings) -> None:
+    """Raises NotFoundError where a location, GVC or workload that is asked for by its name does not exist."""
+    from reconciler.engines.host.logs.segments import roots, streams
+    from reconciler.model.key import Key, Kind
+    from reconciler.queries.existence import check_gvc, check_key, did_you_mean
+
+    known = settings.locations.keys() | roots(settings.state).keys()
+    if asked.location is not None and asked.location not in known:
+        raise NotFoundError(f"there is no location {asked.location!r}{did_you_mean(asked.location, known)}")
+    named = {each.label: each.value for each in asked.query.matchers if each.op == "="}
+    if len(named) < len(asked.query.matchers) or named.keys() not in ({"gvc"}, {"gvc", "workload"}):
+        return
+    if any(asked.query.selects(stream.labels()) for stream in streams(roots(settings.state))):
+        return  # what is gone may have left logs
+    with closing(records_or_none(settings)) as records:
+        try:
+            if "workload" in named:
+                check_key(records, Key(Kind.WORKLOAD, named["gvc"], named["workload"]))
+            else:
+                check_gvc(records, named["gvc"])
+        except NotFoundError as error:
+            raise NotFoundError(f"{error}; {_nothing(settings.state, asked.location)}") from None
 
 
 def _nothing(state: Path, location: str | None) -> str:

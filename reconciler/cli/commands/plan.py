@@ -40,9 +40,6 @@ CHANGES = 3
 def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode: bool, **wanted: Any) -> int:
     """Show what a run would do to make the revision so. Changes nothing.
 
-    A changed field is named by its path, an entry of a list in it by its name, else by its index in the new list (in
-    the old one where it goes): bindings[0].principalLinks. As JSON each has path, before, after and class.
-
     Deletes beyond the budget, and all that delete volumes, wait for `reconciler approve DIGEST`. Exits with 1 where
     anything has errors, also where the settings skip it.
     """

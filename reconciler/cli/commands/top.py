@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.options import closed, coloured, load, settings_option
+from reconciler.cli.options import closed, coloured, load, records_or_none, settings_option
 from reconciler.cli.output.live_display import Live, strip_control
 
 if TYPE_CHECKING:
     from reconciler.engines.host.snapshot import HostSnapshot, ReplicaRow
+    from reconciler.settings import Settings
 
 _HEADING = (
     *("WORKLOAD", "LOCATION", "REPLICA", "VERSION", "STATE"),
@@ -42,6 +44,8 @@ def command(settings_file: Path, gvc: str | None, once: bool, interval: float, o
     places = {
         name: settings.state / "host" / name for name, bound in settings.locations.items() if bound.engine == "host"
     }
+    if gvc is not None:
+        _check_gvc(settings, places, gvc)
     if not places:
         click.echo("the settings bind no location to the engine host", err=True)
     try:
@@ -51,6 +55,18 @@ def command(settings_file: Path, gvc: str | None, once: bool, interval: float, o
             _print(_once(places, gvc))
         elif places:
             _follow(places, gvc, interval)
+    except PermissionError as error:
+        raise closed(settings, error) from None
+
+
+def _check_gvc(settings: Settings, places: Mapping[str, Path], gvc: str) -> None:
+    """Raises NotFoundError where nobody knows the GVC: it has no replicas here, and no records."""
+    from reconciler.queries.existence import check_gvc
+
+    try:
+        if not _rows(_read(places), {}, gvc):
+            with closing(records_or_none(settings)) as records:
+                check_gvc(records, gvc)
     except PermissionError as error:
         raise closed(settings, error) from None
 

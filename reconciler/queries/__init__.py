@@ -1,0 +1,1 @@
+"""What may be read: answers from the records, for the commands."""

@@ -1,0 +1,98 @@
+"""Whether what somebody names exists: one message, with the nearest name, and one exit code wherever it does not.
+
+Something deleted of which there are events is known: it had a history, and people look for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from reconciler.errors import NotFoundError
+from reconciler.model.key import GVC_SCOPED, Key, Kind
+from reconciler.model.suggest import LIKE, closest
+
+if TYPE_CHECKING:
+    from reconciler.records.store import Records
+    from reconciler.settings import Settings, SourceSettings
+
+MAX_CANDIDATES = 5_000
+"""Names that are searched for the nearest one."""
+NEARLY = 0.85
+"""How alike two whole keys are, that one may be taken for the other: all of a kind begin alike."""
+
+
+def did_you_mean(word: str, words: Iterable[str], enough: float = LIKE) -> str:
+    """``; did you mean X?`` where one of ``words`` is close to ``word``, else nothing."""
+    close = closest(word, islice(words, MAX_CANDIDATES), enough)
+    return f"; did you mean {close}?" if close else ""
+
+
+def find_source(settings: Settings, name: str) -> SourceSettings:
+    """The source called ``name``. Raises NotFoundError with the names that there are."""
+    found = next((source for source in settings.sources if source.name == name), None)
+    if found is None:
+        there = ", ".join(source.name for source in settings.sources)
+        raise NotFoundError(f"there is no source {name!r}; the settings have {there}")
+    return found
+
+
+def check_key(records: Records, key: Key) -> None:
+    """Raises NotFoundError, with the nearest key, where ``key`` is neither in Git nor recorded, nor ever was."""
+    if not records.events.mentions(str(key)):
+        check_present(records, key)
+
+
+def check_present(records: Records, key: Key) -> None:
+    """Raises NotFoundError, with the nearest key, where ``key`` is neither in Git nor recorded now."""
+    if not is_present(records, key):
+        raise NotFoundError(f"there is no {key}, neither in Git nor in the records{_nearest_key(records, key)}")
+
+
+def check_target(settings: Settings, records: Records, target: Key | str) -> None:
+    """As ``check_key``; ``target`` can be ``source/NAME`` too, which is in the settings, or was."""
+    if isinstance(target, Key):
+        check_key(records, target)
+    elif not records.events.mentions(target):
+        find_source(settings, target.partition("/")[2])
+
+
+def check_gvc(records: Records, name: str) -> None:
+    """Raises NotFoundError, with the nearest name, where no GVC ``name`` is in Git or recorded, or ever was."""
+    key = Key(Kind.GVC, "", name)
+    if is_present(records, key) or records.applied.keys_of_gvc(name) or records.events.mentions_gvc(name):
+        return
+    prefix = f"{Kind.GVC}/"
+    known = (each.removeprefix(prefix) for each in _keys(records, prefix))
+    raise NotFoundError(f"there is no gvc {name!r}, neither in Git nor in the records{did_you_mean(name, known)}")
+
+
+def is_present(records: Records, key: Key) -> bool:
+    """Whether ``key`` is in Git, or recorded."""
+    return records.desired.get(str(key)) is not None or records.applied.exists(key)
+
+
+def source_of(target: str) -> str:
+    """The name in ``source/NAME``, "" where ``target`` is no source."""
+    kind, _, name = target.partition("/")
+    return name if kind == "source" else ""
+
+
+def _nearest_key(records: Records, key: Key) -> str:
+    """The key of another kind with the same name, else the one of the same kind that is most like it."""
+    kinds = [kind for kind in Kind if (kind in GVC_SCOPED) is bool(key.gvc)]
+    same = next((other for kind in kinds if is_present(records, other := Key(kind, key.gvc, key.name))), None)
+    if same is not None:
+        return f"; did you mean {same}?"
+    known = _keys(records, f"{key.kind}/")
+    home = str(key).removesuffix(key.name)
+    beside = closest(
+        key.name, islice((each.removeprefix(home) for each in known if each.startswith(home)), MAX_CANDIDATES)
+    )
+    return f"; did you mean {home}{beside}?" if beside else did_you_mean(str(key), known, NEARLY)
+
+
+def _keys(records: Records, prefix: str) -> list[str]:
+    found = {row[0] for row in records.applied.scan()} | {row[0] for row in records.desired.scan()}
+    return sorted(key for key in found if key.startswith(prefix))

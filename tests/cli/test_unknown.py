@@ -1,0 +1,97 @@
+"""What does not exist is an error with the nearest name, for every command; what is deleted has its history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.desk import Desk, workload
+
+NO_KEY = "there is no workload/shop/wbe, neither in Git nor in the records; did you mean workload/shop/web?"
+NO_GVC = "there is no gvc 'shpo', neither in Git nor in the records; did you mean shop?"
+NO_SOURCE = "there is no source 'mian'; the settings have main"
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    """A desk whose shop is applied, and one workload of it deleted again."""
+    desk = Desk(tmp_path_factory.mktemp("desk"))
+    desk.commit({"shop/old.yaml": workload("old")})
+    desk.applied()
+    desk.commit({"shop/old.yaml": None})
+    desk.applied()
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("describe", "workload/shop/wbe"), NO_KEY),
+        (("events", "workload/shop/wbe"), NO_KEY),
+        (("events", "workload/shop/wbe", "--follow"), NO_KEY),
+        (("drift", "workload/shop/wbe"), NO_KEY),
+        (("suspend", "workload/shop/wbe"), NO_KEY),
+        (("resume", "workload/shop/wbe"), NO_KEY),
+        (("retry", "workload/shop/wbe"), NO_KEY),
+        (("restart", "workload/shop/wbe"), NO_KEY),
+        (("orphan", "workload/shop/wbe"), NO_KEY),
+        (("adopt", "workload/shop/wbe"), NO_KEY),
+        (("logs", "workload/shop/wbe"), f"{NO_KEY}; there are no logs on this host"),
+        (("logs", "gvc/shpo"), f"{NO_GVC}; there are no logs on this host"),
+        (("get", "workload", "wbe"), "there is no workload 'wbe'; did you mean web?"),
+        (("get", "workload", "--gvc", "shpo"), NO_GVC),
+        (("get", "workload", "--gvc", "shpo", "-o", "json"), NO_GVC),
+        (("top", "--gvc", "shpo"), NO_GVC),
+        (("describe", "workload/shop/data"), "there is no workload/shop/data, neither in Git nor in the records; "
+                                             "did you mean volumeset/shop/data?"),
+        (("events", "source/mian"), NO_SOURCE),
+        (("history", "mian"), NO_SOURCE),
+        (("plan", "--source", "mian"), NO_SOURCE),
+        (("sync", "mian"), NO_SOURCE),
+        (("rollback", "mian", "HEAD"), NO_SOURCE),
+        (("explain", "readines-missing"), "there is no rule 'readines-missing'; did you mean readiness-missing?"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_does_not_exist_is_an_error(desk: Desk, words: tuple[str, ...], why: str) -> None:
+    assert desk.run(*words) == (1, "", f"error: {why}\n")
+
+
+def test_a_source_among_keys_is_named_with_those_that_there_are(desk: Desk) -> None:
+    for command in ("suspend", "resume"):
+        said = desk.run(command, "mian")
+        assert (said.code, said.err.startswith(f"error: {NO_SOURCE}; and 'mian' is not a key")) == (1, True)
+
+
+def test_what_was_deleted_has_its_history(desk: Desk) -> None:
+    said = desk.run("events", "workload/shop/old")
+    assert (said.code, said.err, said.out.count("Deleted")) == (0, "", 2)
+    assert desk.run("drift", "workload/shop/old").code == 0
+    assert desk.run("logs", "workload/shop/old").code == 0
+    said = desk.run("describe", "workload/shop/old")
+    deleted = "error: workload/shop/old was deleted; see: reconciler events workload/shop/old\n"
+    assert (said.code, said.err) == (1, deleted)
+
+
+def test_what_exists_and_has_nothing_is_no_error(desk: Desk) -> None:
+    for words in (
+        ("events", "source/main"),
+        ("get", "agent"),
+        ("get", "workload", "--gvc", "shop"),
+        ("top", "--gvc", "shop"),
+    ):
+        assert desk.run(*words).code == 0, words
+
+
+def test_what_is_in_git_alone_is_not_unknown(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.applied()
+    desk.run("suspend", "workload/shop/web")
+    tags = "tags: {reconciler/depends-on: workload/web}\n"
+    desk.commit({"shop/web.yaml": workload("web", "2"), "shop/after.yaml": workload("after", more=tags)})
+    assert desk.run("apply").code == 1
+    said = desk.run("get", "workload", "after")
+    assert said.code == 1
+    assert "workload 'after' is in Git, and not applied yet" in said.err
+    assert desk.run("events", "workload/shop/after").code == 0
