@@ -1,4 +1,4 @@
-"""The tree of expected errors; anything outside it is a bug and keeps its traceback.
+"""The tree of expected errors; anything outside it is a bug, which becomes an InternalError where it is contained.
 
 ReconcilerError
 ├── UsageError            the command line or the settings ask for something that cannot be (exit 2)
@@ -14,7 +14,8 @@ ReconcilerError
 │   ├── SourceEmpty         the path holds no manifest at all
 │   ├── SourceRewritten     the branch moved to a commit that does not contain the last one
 │   └── SourceUnverified    the commit or tag is not signed by whom the settings trust
-└── EngineError           a location refused or failed a step; ``retry`` says whether trying again can help
+├── EngineError           a location refused or failed a step; ``retry`` says whether trying again can help
+└── InternalError         a bug of this program, contained where it was met; the rest goes on
 """
 
 from __future__ import annotations
@@ -113,3 +114,18 @@ class EngineError(ReconcilerError):
         super().__init__(message)
         self.reason = reason
         self.retry = retry
+
+
+class InternalError(ReconcilerError):
+    """A bug of this program. ``kind`` is the type of the exception, ``place`` the code, ``trace`` the calls.
+
+    The text of the exception is nowhere in it: it may hold anything, secrets too.
+    """
+
+    reason = "InternalError"
+
+    def __init__(self, kind: str, place: str, trace: str = "") -> None:
+        super().__init__(f"{kind} at {place}; this is a bug in the reconciler: please report it")
+        self.kind = kind
+        self.place = place
+        self.trace = trace

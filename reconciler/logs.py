@@ -21,17 +21,20 @@ _MASK = "***"
 
 
 class _Forgiving:
-    """A stream that loses what cannot be written: nobody reads it any more, or its disk is full. The work goes on."""
+    """A stream that loses what cannot be written: nobody reads it any more, it is closed, or its disk is full.
+
+    The work goes on.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             self._stream.write(text)
 
     def flush(self) -> None:
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             self._stream.flush()
 
 
@@ -66,6 +69,8 @@ def log() -> FilteringBoundLogger:
     """The logger: ``log().info("run", source="main", applied=3)``; facts are keys, never sentences."""
     import structlog
 
+    if not structlog.is_configured():  # a command, whose standard output is for its answer
+        configure()
     logger: FilteringBoundLogger = structlog.get_logger()
     return logger
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+from reconciler.bugs import internal_error
 from reconciler.logs import log
 
 CLOSE_SECONDS = 2.0
@@ -67,7 +68,7 @@ async def _wait(tasks: set[asyncio.Task[Any]], seconds: float) -> set[asyncio.Ta
     done, pending = await asyncio.wait(tasks, timeout=seconds)
     for task in done:
         if not task.cancelled() and (error := task.exception()) is not None:
-            log().error("task_failed", task=task.get_name(), exc_info=error)
+            internal_error(error, f"task {task.get_name()}")
     return pending
 
 

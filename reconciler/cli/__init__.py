@@ -14,7 +14,7 @@ from keyword import iskeyword
 import click
 
 from reconciler import __version__
-from reconciler.cli.options import AskDaemon, print_error
+from reconciler.cli.options import AskDaemon, print_bug, print_error
 from reconciler.errors import ReconcilerError, UsageError
 
 USUAL = gc.get_threshold()
@@ -121,6 +121,8 @@ def _run() -> int:
         return 130
     except OSError as error:
         return _unsaid(error)
+    except Exception as error:  # noqa: BLE001 - people get the place, and never data out of an exception's text
+        return print_bug(error)
     return code if isinstance(code, int) else 0
 
 
@@ -151,7 +153,7 @@ def _tell(error: ReconcilerError) -> None:
 def _unsaid(error: OSError) -> int:
     """The exit code where stdout takes no more: whoever read has gone, or the disk is full."""
     if error.errno not in (errno.EPIPE, errno.ENOSPC):
-        raise error
+        return print_bug(error)
     # Without this the interpreter complains about it once more at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error.errno == errno.ENOSPC:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from reconciler.errors import RefusedError
+from reconciler.errors import ReconcilerError, RefusedError
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -174,6 +175,28 @@ def coloured(stream: TextIO) -> bool:
 def paint(text: str, colour: str, on: bool) -> str:
     """``text`` in ``colour`` where ``on`` says so; an empty colour leaves it as it is."""
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if on and colour else text
+
+
+@contextmanager
+def source_bugs_printed(source: str, failed: list[str]) -> Iterator[None]:
+    """A bug that ``source`` meets is printed and its name added to ``failed``: the other sources are worth seeing."""
+    try:
+        yield
+    except (ReconcilerError, OSError):
+        raise
+    except Exception as error:  # noqa: BLE001 - see above
+        failed.append(source)
+        print_bug(error, f"source {source}")
+
+
+def print_bug(error: Exception, part: str = "") -> int:
+    """Say on stderr where this program has a bug, with the calls that led to it; the exit code."""
+    from reconciler.bugs import internal_error
+
+    bug = internal_error(error)
+    click.echo(f"Calls that led to the error, innermost last:\n{bug.trace}", nl=False, err=True)
+    print_error(f"{part}: {bug}" if part else str(bug))
+    return 1
 
 
 def print_error(message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from reconciler.bugs import contained
 from reconciler.clock import Timers
 from reconciler.engines.protocol import SupportsWatch
 from reconciler.errors import EngineError
@@ -33,7 +34,8 @@ class Debounce:
 async def watch_engine(engine: SupportsWatch, noticed: Debounce) -> None:
     """Ask for a look whenever ``engine`` notices something; once it cannot any more, intervals have to do."""
     try:
-        async for _ in engine.changes():
-            noticed.trigger()
+        with contained("watching an engine"):
+            async for _ in engine.changes():
+                noticed.trigger()
     except EngineError as error:
         log().warning("unwatched", message=str(error))

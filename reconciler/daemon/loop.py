@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
 import msgspec
 
+from reconciler.bugs import internal_error
 from reconciler.clock import Clock, Timers
+from reconciler.daemon.background_fetch import BackgroundFetch
 from reconciler.daemon.debounce import Debounce, watch_engine
 from reconciler.daemon.run_log import RunLog
 from reconciler.daemon.source_backoff import SourceBackoff
 from reconciler.daemon.systemd import SystemdNotifier, Watchdog
 from reconciler.daemon.wake import WakeQueue
 from reconciler.engines.protocol import SupportsWatch
-from reconciler.errors import RecordsError, SourceError
+from reconciler.errors import RecordsError
 from reconciler.logs import log
 from reconciler.pipeline.report import Report, encode_reports
+from reconciler.pipeline.report import internal_error as internal_error_report
 from reconciler.pipeline.runner import Runner
 from reconciler.pipeline.saved_plan import SavedPlan
 from reconciler.pipeline.secret_watch import HostSecretMonitor
 from reconciler.records.tables.requests import Request
-from reconciler.source.source import Source
 
 JITTER = 0.1
 """Polls come up to this part of their interval later, so that many hosts do not ask at once."""
@@ -69,7 +72,7 @@ class Daemon:
         self._run_log = RunLog(clock)
         self._backoff = SourceBackoff(clock.monotonic, runner.settings.retry.cap)
         self._running: tuple[str, str] | None = None
-        self._fetch: asyncio.Task[None] | None = None
+        self._fetch = BackgroundFetch()
         self._watching: list[asyncio.Task[None]] = []
         self._settling: asyncio.Task[None] | None = None
 
@@ -103,7 +106,7 @@ class Daemon:
             self.notifier.stopping()
         stopped.cancel()
         self.timers.stop()
-        await self._fetched_before()
+        await self._fetch.wait()
         for task in self._watching:
             task.cancel()
         await self.runner.close()
@@ -120,22 +123,37 @@ class Daemon:
         began = self.clock.now()
         try:
             if self._replay:
-                await self._recover()
+                with self._contained("replay"):
+                    await self._recover()
             if RESTART in wakes.get(None, ()):
-                self.runner.refresh_engines()
+                with self._contained("restart"):
+                    self.runner.refresh_engines()
             for request in self.runner.records.requests.open():
                 await self._handle_request(request)
             for name in self._woken(wakes):
-                await self._reconcile_source(name, wakes.get(name, set()) | wakes.get(None, set()))
+                with self._contained(f"source {name}"):
+                    await self._reconcile_source(name, wakes.get(name, set()) | wakes.get(None, set()))
             for name in sorted(self.runner.sources_to_requeue):
                 self.wakes.add(name, "poll")
             if DRIFT in wakes or "sync" in wakes.get(None, ()):
-                await self._check_drift()
+                with self._contained("drift"):
+                    await self._check_drift()
             await self._flush()
             self._checkpoint()
-            self._next_attempt(began)
+            with self._contained("retry"):
+                self._next_attempt(began)
         except RecordsError as error:
             self._on_records_error(error)
+
+    @contextmanager
+    def _contained(self, part: str) -> Iterator[None]:
+        """A bug met in one part of a round is an event and a line of the log, and the other parts are done."""
+        try:
+            yield
+        except RecordsError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a bug in one place never takes down another
+            self.runner.conditions.append_bug(part, internal_error(error, part))
 
     def _start_watchers(self) -> None:
         """Look at the locations, and at this host, at intervals and whenever an engine notices something."""
@@ -176,22 +194,14 @@ class Daemon:
             return
         self.wakes.add(name, "poll")
         source = self.runner.lines[name].source
-        if self._running and self._running[0] == name and not source.local and self._fetch is None:
-            self._fetch = asyncio.create_task(self._fetched(source))
-
-    async def _fetched(self, source: Source) -> None:
-        try:
-            await asyncio.to_thread(source.refresh)
-        except SourceError as error:
-            log().debug("fetch", source=source.name, message=str(error))
-        finally:
-            self._fetch = None
+        if self._running and self._running[0] == name and not source.local:
+            self._fetch.start(source)
 
     async def _reconcile_source(self, name: str, reasons: set[str]) -> None:
         """A run where an operator, a start or a retry asks for one; else only where the source gives reason."""
         self.notifier.status(f"{name}: looking ({', '.join(sorted(reasons))})")
         began = self.clock.monotonic()
-        await self._fetched_before()
+        await self._fetch.wait()
         if reasons <= BACKGROUND:
             report = await self.runner.poll(name, partial(self._preempted, name))
         else:
@@ -206,16 +216,11 @@ class Daemon:
             self.notifier.status(f"{name}: {report.outcome} {report.revision}".rstrip())
 
     async def _run(self, name: str, reason: str, reviewed: SavedPlan | None = None) -> Report:
-        await self._fetched_before()
+        await self._fetch.wait()
         try:
             return await self.runner.run(name, reason, partial(self._preempted, name), reviewed)
         finally:
             self._running = None
-
-    async def _fetched_before(self) -> None:
-        """Two fetches into one mirror get in each other's way."""
-        if self._fetch is not None:
-            await self._fetch
 
     def _preempted(self, name: str, revision: str) -> bool:
         """Whether the run of ``name`` at ``revision`` should begin nothing new."""
@@ -230,30 +235,39 @@ class Daemon:
         else:
             self._backoff.answered(report.source)
         self._run_log.run(report, reason, seconds)
-        self._run_log.bugs(self.runner.executor.bugs)
 
     async def _handle_request(self, request: Request) -> None:
         """Do what an operator asked for and write the answer down."""
         self.runner.records.requests.take(request.id)
-        reports = []
+        reports: list[Report] = []
+        try:
+            await self._answer(request, reports)
+        except RecordsError:
+            raise
+        except Exception as error:  # noqa: BLE001 - who asked gets an answer, and asks no second time
+            bug = internal_error(error, f"request {request.kind}")
+            reports += [internal_error_report(name, "", bug) for name in self.runner.lines]
+        self.runner.records.requests.done(request.id, encode_reports(reports))
+
+    async def _answer(self, request: Request, reports: list[Report]) -> None:
         plans = {plan.source: plan for plan in msgspec.convert(request.args.get("plans", []), list[SavedPlan])}
         for name in plans.keys() & self.runner.lines.keys() or self.runner.lines:
             began = self.clock.monotonic()
             reports.append(await self._run(name, request.kind, plans.get(name)))
             self._log_report(reports[-1], request.kind, self.clock.monotonic() - began)
         await self._flush(force=True)
-        self.runner.records.requests.done(request.id, encode_reports(reports))
 
     async def _flush(self, *, force: bool = False) -> None:
         """Write status that is due, and come back when more is."""
         for name, writer in self.runner.writers.items():
-            due = writer.next_due()
-            if due is not None and (force or due <= 0):
-                await asyncio.to_thread(self.runner.flush, name, force=force)
-                self._run_log.status(self.runner.records, name)
+            with self._contained(f"status {name}"):
                 due = writer.next_due()
-            if due is not None:
-                self.timers.after(f"status {name}", max(due, 0.05), partial(self.wakes.add, STATUS, "status"))
+                if due is not None and (force or due <= 0):
+                    await asyncio.to_thread(self.runner.flush, name, force=force)
+                    self._run_log.status(self.runner.records, name)
+                    due = writer.next_due()
+                if due is not None:
+                    self.timers.after(f"status {name}", max(due, 0.05), partial(self.wakes.add, STATUS, "status"))
 
     def _checkpoint(self) -> None:
         """Tidy up behind the records now that all is told, beside whatever comes next."""

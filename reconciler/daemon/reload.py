@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.documents.limits import read_within
 from reconciler.errors import ReconcilerError, RecordsError, UsageError
@@ -56,6 +57,9 @@ class Reload:
             runner = make(settings) if settings != self._settings else None
         except ReconcilerError as error:
             self._refuse(_CREDENTIALS.sub("://", truncate(str(error))), again)
+            return None
+        except Exception as error:  # noqa: BLE001 - the former settings go on
+            self._refuse(str(internal_error(error, "settings")), again)
             return None
         mended = self._set_condition(True, "Taken", "")
         if runner is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping
 
 from reconciler.clock import Clock
+from reconciler.errors import InternalError
 from reconciler.logs import log
 from reconciler.pipeline.report import Report
 from reconciler.records.store import Records
@@ -42,7 +42,7 @@ class RunLog:
             self._told[report.source] = now
         level = "debug" if repeated else "warning" if bad else "info"
         facts = {"reason": reason, "outcome": report.outcome, "revision": report.revision, **report.counts}
-        if report.outcome in ("refused", "unreadable"):
+        if report.outcome in ("refused", "unreadable") or report.reason == InternalError.reason:
             facts["message"] = report.message
         if report.left_out:
             facts["skipped"] = report.left_out
@@ -77,12 +77,6 @@ class RunLog:
             elif self._unseen.get(place) != places[place]:
                 log().warning("location", location=place, seen=False, message=places[place])
         self._unseen = dict(places)
-
-    def bugs(self, bugs: Mapping[str, Exception]) -> None:
-        """Exceptions of engines that nobody expected, without their text, which may hold anything, secrets too."""
-        for place, error in bugs.items():
-            trace = "".join(traceback.format_tb(error.__traceback__))
-            log().error("engine bug", place=place, error=type(error).__name__, traceback=trace)
 
 
 def _bad(report: Report) -> bool:

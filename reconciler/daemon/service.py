@@ -6,8 +6,10 @@ import asyncio
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from reconciler import logs
+from reconciler.bugs import contained, internal_error
 from reconciler.clock import Clock, SystemClock
 from reconciler.daemon.lock import StateLock
 from reconciler.daemon.loop import STATUS, Daemon
@@ -121,6 +123,7 @@ async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES,
             readers = ReadOnlyServer(settings.state, file.absolute()) if file is not None else None
             service = Service(Runner(settings, records, clock, engines), clock, engines, reload, readers)
             loop = asyncio.get_running_loop()
+            loop.set_exception_handler(_on_loop_error)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, service.end)
             loop.add_signal_handler(signal.SIGHUP, service.on_sighup)
@@ -131,6 +134,15 @@ async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES,
             socket.close()
             records.close()
         log().info("stopped")
+
+
+def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A bug in a callback, or in a task that nobody waits for. The default handler would log its text."""
+    error = context.get("exception")
+    if isinstance(error, BaseException):
+        internal_error(error, "event loop")
+    else:
+        log().warning("event loop", message=str(context.get("message", "")))
 
 
 async def _watch(daemon: Daemon) -> None:
@@ -149,4 +161,5 @@ async def _watch(daemon: Daemon) -> None:
             daemon.wakes.add(name, "ref")
 
     if owners:
-        await watch_refs(sorted(owners), daemon.stop, moved, status)
+        with contained("watching refs"):  # sources are polled besides
+            await watch_refs(sorted(owners), daemon.stop, moved, status)

@@ -15,7 +15,8 @@ from threading import Thread
 import msgspec
 
 from reconciler.decode.cache import Blobs, Cache, DecodedFiles, holds_secrets, pack, unpack
-from reconciler.decode.worker import frame, read_frame
+from reconciler.decode.worker import WorkerBug, frame, read_frame
+from reconciler.errors import InternalError
 from reconciler.iteration import batches
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.revision import FileChange
@@ -131,10 +132,16 @@ class _Worker:
         return bool(batch)
 
     def decode_answer(self, answer: bytes | None) -> Iterator[EncodedFile]:
-        """``answer`` to the oldest batch. Raises ChildProcessError where the process ended before its time."""
+        """``answer`` to the oldest batch.
+
+        Raises ChildProcessError where the process ended before its time, and InternalError where it met a bug.
+        """
         if answer is None:
             raise ChildProcessError(f"a decoding process ended with code {self.process.wait()}")
-        yield from zip(self.sent.pop(0), msgspec.msgpack.decode(answer, type=list[bytes]), strict=True)
+        decoded = msgspec.msgpack.decode(answer, type=list[bytes] | WorkerBug)
+        if isinstance(decoded, WorkerBug):
+            raise InternalError(decoded.kind, decoded.place, decoded.trace)
+        yield from zip(self.sent.pop(0), decoded, strict=True)
 
     def stop(self) -> None:
         """End the process, whatever it is doing."""

@@ -9,8 +9,18 @@ from typing import IO
 
 import msgspec
 
+from reconciler.bugs import internal_error
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.normalize import ManifestContext
+
+
+class WorkerBug(msgspec.Struct, frozen=True):
+    """The answer to a batch that met a bug: what an InternalError holds."""
+
+    kind: str
+    place: str
+    trace: str
+
 
 LENGTH = struct.Struct("<I")
 
@@ -39,7 +49,12 @@ def main() -> None:
     dialect = msgspec.msgpack.decode(read_frame(stdin) or b"", type=ManifestContext)
     while (batch := read_frame(stdin)) is not None:
         files = msgspec.msgpack.decode(batch, type=list[bytes])
-        stdout.write(frame(encode([encode(decode(raw, dialect)) for raw in files])))
+        try:
+            answer = encode([encode(decode(raw, dialect)) for raw in files])
+        except Exception as error:  # noqa: BLE001 - the process that asked contains it
+            bug = internal_error(error)
+            answer = encode(WorkerBug(bug.kind, bug.place, bug.trace))
+        stdout.write(frame(answer))
         stdout.flush()
         gc.collect(0)
 

@@ -8,9 +8,9 @@ from typing import Literal
 
 import msgspec
 
+from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.drift.observations import ObservationRecorder
-from reconciler.engines.execution import messages as words
 from reconciler.engines.protocol import Engine, Observation
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.drift_policy import Ignore
@@ -59,9 +59,15 @@ async def scan(settings: Settings, records: Records, engines: Mapping[str, Engin
     for place, answer in zip(places, answers, strict=True):
         if isinstance(answer, str):
             unseen[place] = answer
-        else:
-            shown[place] = answer
+            continue
+        try:
             found += await asyncio.to_thread(_compared, settings, records, place, answer)
+            shown[place] = answer
+        except RecordsError:
+            raise
+        except Exception as error:  # noqa: BLE001 - nothing is concluded about this location; the others are compared
+            bug = internal_error(error, f"drift at {place}")
+            unseen[place] = f"{bug.reason}: {bug}"
     return DriftScan(sorted(found), frozenset(shown), unseen, shown)
 
 
@@ -88,7 +94,8 @@ async def _observed(engine: Engine) -> list[Observation] | str:
     except RecordsError:
         raise
     except Exception as error:  # noqa: BLE001 - an engine's bug must not take the daemon down
-        return f"EngineBug: {type(error).__name__} at {words.raise_location(error)}"
+        bug = internal_error(error, f"engine {engine.name}")
+        return f"{bug.reason}: {bug}"
 
 
 def _compared(settings: Settings, records: Records, place: str, seen: Iterable[Observation]) -> list[tuple[Drift, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.engines.protocol import Outcome, Result
-from reconciler.errors import ReconcilerError
+from reconciler.errors import InternalError, ReconcilerError
 from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.planning.plan import Action, Plan
 from reconciler.render.summary import sentence
@@ -94,6 +94,11 @@ def plan_changed(source: str, revision: str, message: str) -> Report:
 def unreadable(source: str, error: ReconcilerError) -> Report:
     """The report of a source that cannot be read; what is applied stays applied."""
     return Report(source, "", "unreadable", reason=error.reason, message=str(error))
+
+
+def internal_error(source: str, revision: str, bug: InternalError) -> Report:
+    """The report of a run that ended in a bug; what is applied stays applied."""
+    return Report(source, revision, "failed", reason=bug.reason, message=str(bug))
 
 
 def place(finding: Finding) -> str:

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from reconciler.bugs import internal_error
 from reconciler.clock import Clock
-from reconciler.errors import SourceError
+from reconciler.errors import InternalError, RecordsError, SourceError
 from reconciler.model.kinds.secret import CREDENTIAL, FILE
 from reconciler.model.revision import FileChange
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
 from reconciler.records.tables.events import Event
+from reconciler.records.tables.suspensions import source_target
 
 _MARKS = (FILE.encode(), CREDENTIAL.encode())
 """One of them is in every manifest that leads to the host."""
@@ -68,6 +70,7 @@ class HostSecretMonitor:
         self._clock = clock
         self._views = views
         self._lost: set[str] = set()
+        self._bugs: dict[str, str] = {}
 
     def check(self) -> set[str]:
         """The sources whose secrets have other values now. What is lost is told, once. Raises RecordsError."""
@@ -78,6 +81,11 @@ class HostSecretMonitor:
                 found = check_host_secrets(view())
             except SourceError:  # whoever polls the source tells of that
                 continue
+            except RecordsError:
+                raise
+            except Exception as error:  # noqa: BLE001 - the secrets of the other sources are read
+                self._on_bug(name, internal_error(error, f"secrets of {name}"))
+                continue
             changed |= {name} if found.other else set()
             lost |= {entry.key: f"{entry.path}:{entry.line}" for entry in found.lost}
         news, self._lost = sorted(lost.keys() - self._lost), set(lost)
@@ -86,3 +94,11 @@ class HostSecretMonitor:
             told = (Event(now, 0, key, "", "Warning", "SecretLost", f"{lost[key]}: {words}") for key in news)
             self._records.events.add_many(told)
         return changed
+
+    def _on_bug(self, name: str, bug: InternalError) -> None:
+        """Append the event of a bug, once for each source and place."""
+        if self._bugs.get(name) != bug.place:
+            self._bugs[name] = bug.place
+            message = f"its secrets on this host cannot be watched: {bug}"
+            event = Event(self._clock.now(), 0, source_target(name), "", "Warning", bug.reason, message)
+            self._records.events.add_many([event])

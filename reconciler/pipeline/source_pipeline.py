@@ -10,6 +10,7 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.drift.healing import record_healed
+from reconciler.engines.execution.retry import RetryPolicy, longest_wait
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import SourceError
 from reconciler.model.finding import Finding, Severity
@@ -28,7 +29,7 @@ from reconciler.planning.plan import Plan
 from reconciler.planning.planner import make_plan
 from reconciler.records.store import Records
 from reconciler.secrets.host_files import HostSecretDirectory, keyring_of, manifest_context
-from reconciler.settings import Settings, SourceSettings
+from reconciler.settings import RetrySettings, Settings, SourceSettings
 from reconciler.source.repository import check_rewrite
 from reconciler.source.source import Source, open_source
 from reconciler.status import waiting
@@ -62,6 +63,28 @@ class PlannedRevision(msgspec.Struct, frozen=True):
         return self.loaded.revision
 
 
+class CrashBackoff(msgspec.Struct):
+    """When a source whose run ended in a bug is looked at again: later and later, and at once at another commit."""
+
+    commit: str = ""
+    tries: int = 0
+    until: float = 0.0
+
+    def record(self, commit: str, now: float, retry: RetrySettings) -> None:
+        """A run of ``commit`` ended in a bug at ``now`` (seconds that never run backwards)."""
+        self.tries = self.tries + 1 if commit == self.commit else 1
+        self.commit = commit
+        self.until = now + longest_wait(RetryPolicy(retry.base, retry.cap), self.tries)
+
+    def clear(self) -> None:
+        """A run ended otherwise."""
+        self.commit, self.tries, self.until = "", 0, 0.0
+
+    def holds_back(self, commit: str, now: float) -> bool:
+        """Whether it is too soon for another run of ``commit``."""
+        return commit == self.commit and now < self.until
+
+
 class SourcePipeline:
     """The line of one source over one set of records. Reading happens in one thread at a time."""
 
@@ -77,6 +100,8 @@ class SourcePipeline:
         self.pending_keys: set[str] | None = None
         self.refused_commit = ""
         self.must_repoll = False
+        self.revision_read: Revision | None = None
+        self.crashes = CrashBackoff()
 
     @property
     def name(self) -> str:
@@ -91,6 +116,8 @@ class SourcePipeline:
         """
         row = self.records.sources.get(self.name)
         commit = self.source.revision(self._pinned()).commit
+        if self.crashes.holds_back(commit, self.clock.monotonic()):
+            return True
         if self.refused_commit:
             return commit == self.refused_commit
         if row is None or self.pending_keys is None or self.must_repoll or commit != row.commit:
@@ -120,7 +147,7 @@ class SourcePipeline:
         """
         repository = self.source.repository
         row = self.records.sources.get(self.name)
-        revision = self.source.revision(expression or self._pinned())
+        self.revision_read = revision = self.source.revision(expression or self._pinned())
         if not expression:
             same_ref = row is not None and row.ref == revision.ref
             check_rewrite(repository, row.commit if row is not None and same_ref else "", revision)

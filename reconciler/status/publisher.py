@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from reconciler.bugs import internal_error
 from reconciler.clock import Clock
-from reconciler.errors import ReconcilerError, SourceError
+from reconciler.errors import ReconcilerError, RecordsError, SourceError
 from reconciler.iteration import batches
 from reconciler.model.key import Key, Kind
 from reconciler.records.store import Records
@@ -13,7 +14,14 @@ from reconciler.settings import Settings
 from reconciler.source.source import Source
 from reconciler.status.branch.target import Target, open_target
 from reconciler.status.branch.trees import FEW, File, LazyFiles
-from reconciler.status.conditions import STATUS_PUSHED, STATUS_STALE, Condition, ResourceFacts, condition_from_error
+from reconciler.status.conditions import (
+    READY,
+    STATUS_PUSHED,
+    STATUS_STALE,
+    Condition,
+    ResourceFacts,
+    condition_from_error,
+)
 from reconciler.status.facts import FactsReader
 from reconciler.status.overview import MOST_LISTED, README_FILE, RUN_FILE, Overview, readme, run_file, unready_in
 from reconciler.status.readiness import ReadinessIndex
@@ -62,6 +70,12 @@ class StatusPublisher:
             self._write()
         except SourceError as fault:
             self._failed(fault)
+            return False
+        except RecordsError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a condition says it, and it is tried again
+            self._target = self._readiness = None
+            self._failed(internal_error(error, f"status {self._source.name}"))
             return False
         return True
 
@@ -170,7 +184,14 @@ class StatusPublisher:
 
 
 def _file(facts: ResourceFacts) -> bytes | None:
-    return resource_file(facts) if facts.exists else None
+    if not facts.exists:
+        return None
+    try:
+        return resource_file(facts)
+    except Exception as error:  # noqa: BLE001 - the files of the other resources are written
+        bug = internal_error(error, f"status file {facts.key}")
+        plain = ResourceFacts(facts.key, facts.source, digest=facts.digest, path=facts.path)
+        return resource_file(plain, (Condition(READY, False, bug.reason, str(bug)),))
 
 
 def _with(overview: Overview, unready: int, listed: list[ResourceFacts]) -> Overview:

@@ -140,7 +140,7 @@ def test_a_location_that_cannot_be_seen_is_told_once_and_again_when_it_can(tmp_p
         file.write_text(sound)
         eventually(lambda: daemon.said("location", location="there", seen=True), "it can be seen again")
         assert len(daemon.said("location")) == 2
-        assert daemon.said("location")[0]["message"].startswith("EngineBug: JSONDecodeError at ")
+        assert daemon.said("location")[0]["message"].startswith("InternalError: JSONDecodeError at ")
         with world.site.records() as records:
             assert (records.drifts.checked() or 0.0) > (checked or 0.0)
         assert world.reasons() == []

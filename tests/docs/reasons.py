@@ -64,7 +64,10 @@ RESOURCES = {
         "Find out who changes it, then `reconciler retry KEY`; or let it differ, see `reconciler drift`.",
     ),
     "EngineFailed": ("The engine refused or failed the step; the message says why.", "It is tried again."),
-    "EngineBug": ("The engine met a fault in this program; the log has its place.", "Please report it."),
+    "InternalError": (
+        "The engine met a bug in this program; the message has its place, the log the calls that led to it.",
+        "Please report it.",
+    ),
 }
 """Reason in the conditions of a resource → what it means, and what to do."""
 
@@ -105,6 +108,12 @@ SOURCES = {
     "SourceFailed": ("Git cannot give or take what it should; the message says what.", "See the message."),
     "PushRaced": ("Others moved the status branch at the same time, again and again.", "Nothing; it is tried again."),
     "Written": ("The status branch is up to date.", "Nothing."),
+    "InternalError": (
+        "A run, or a write of the status, met a bug in this program. The last good revision stays applied, and other "
+        "sources go on. It is tried again with backoff, and at once at another commit.",
+        "Please report it, with the lines of the log about `bug`. Until it is repaired, leave out what the newest "
+        "commit brought.",
+    ),
 }
 """Reason in the conditions of a source → what it means, and what to do."""
 
@@ -140,7 +149,8 @@ EVENTS = {
     "ClockSteady": "Normal. The clock of this host was not set for an hour.",
     "ClockJumped": "Warning. The clock of this host was set; nothing at the location goes by it.",
     "EngineFailed": "Warning. A step failed. Told when the reason changes, and then every tenth time.",
-    "EngineBug": "Warning. A step met a fault in this program.",
+    "InternalError": "Warning. A step, a run of a source, or another part of the daemon met a bug in this program.",
+    "Recovered": "Normal. A run of a source no longer ends for the reason that the message repeats.",
     "InvalidRevision": "Warning. A finding of a refused revision, 100 at most a revision.",
     "InvalidFiles": "Warning. The same where files with errors are skipped.",
     "SourceUnreachable": "Warning. The source cannot be read, for this reason; so for the five below.",
@@ -222,7 +232,9 @@ LOG = {
     "where steps wait. At level debug where it repeats the one before.",
     "replayed": "Steps that a crash had left open were done again. Facts: steps.",
     "records": "The records cannot be written; nothing goes on until they can. Facts: reason, message.",
-    "engine bug": "A fault in this program, with its place and without its text. Facts: place, error, traceback.",
+    "bug": "A bug in this program, once for each place and revision, and without its text, which may hold secrets. "
+    "Facts: part (what met it), revision, error (its type), place, traceback.",
+    "event loop": "A warning of the event loop. Facts: message.",
     "settings": "The settings were changed, and are taken over or (a warning) are not: the former ones go on. Facts: "
     "taken, sources, message.",
     "readers": "A warning: the group `readers` cannot be let in. Facts: group, message.",
@@ -233,7 +245,6 @@ LOG = {
     "status": "The status branch can be written again, or (a warning) cannot. Facts: source, written, reason, message.",
     "tasks_abandoned": "An error: something did not end in time when it was closed, and is left to itself. Facts: "
     "owner, tasks (their names).",
-    "task_failed": "An error: a fault in this program ended what was to be closed. Facts: task, the traceback.",
     "exit_forced": "An error: the daemon's work is done and written, but its process did not end by itself, so it is "
     "ended. Facts: tasks, threads (what still ran), seconds.",
     "fetch": "Debug: a fetch during a run failed. Facts: source, message.",

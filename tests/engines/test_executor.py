@@ -9,7 +9,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
+from reconciler.bugs import forget_logged
 from reconciler.errors import DiskFull
 from reconciler.model.record import Health
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Plan
@@ -150,7 +152,7 @@ def test_a_step_that_fails_the_same_way_again_and_again_does_not_flood_the_event
     assert [event.type for event in stage.records.events.list()] == ["Warning"] * 3  # the first, the 10th, the 20th
     stage.here.refuse, stage.here.bug = set(), {A}
     asyncio.run(stage.run(plan(step(A))))
-    assert stage.records.events.list()[-1].reason == "EngineBug"
+    assert stage.records.events.list()[-1].reason == "InternalError"
 
 
 def test_what_cannot_be_mended_fails_at_once(stage: Stage) -> None:
@@ -162,13 +164,15 @@ def test_what_cannot_be_mended_fails_at_once(stage: Stage) -> None:
 
 
 def test_a_bug_in_an_engine_fails_its_own_step_only_and_tells_no_secrets(stage: Stage) -> None:
+    forget_logged()
     stage.here.bug = {A}
     executor = stage.executor()
-    first, second = asyncio.run(executor.run(plan(step(A), step(B)), 1, lambda: False))
-    assert (first.reason, str(second.result)) == ("EngineBug", "applied")
-    assert "KeyError at ledger.py:" in first.message
+    with capture_logs() as logged:
+        first, second = asyncio.run(executor.run(plan(step(A), step(B)), 1, lambda: False))
+    assert (first.reason, str(second.result)) == ("InternalError", "applied")
+    assert "KeyError at reconciler/" in first.message
     assert "secret text" not in first.message
-    assert [type(bug) for bug in executor.bugs.values()] == [KeyError]
+    assert [(each["event"], each["error"]) for each in logged] == [("bug", "KeyError")]
 
 
 def test_held_steps_and_what_waits_for_them_wait_while_the_rest_goes(stage: Stage) -> None:

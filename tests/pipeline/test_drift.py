@@ -151,7 +151,7 @@ def test_a_bug_in_looking_is_named_and_its_text_is_not(tmp_path: Path) -> None:
 
     way.ledger.observe = broken  # type: ignore[method-assign]
     assert way.check() == set()
-    assert way.lookout.unreachable["here"].startswith("EngineBug: KeyError at test_drift.py:")
+    assert way.lookout.unreachable["here"].startswith("InternalError: KeyError at reconciler/drift/monitor.py:")
     assert way.records.drifts.checked() is None
 
 

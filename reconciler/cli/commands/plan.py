@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from reconciler.cli.options import blame_option, coloured, load, records_or_none, select_sources, settings_option
+from reconciler.cli.options import (
+    blame_option,
+    coloured,
+    load,
+    records_or_none,
+    select_sources,
+    settings_option,
+    source_bugs_printed,
+)
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +53,10 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
     """
     from reconciler.model.finding import has_errors
 
-    prepared = _prepared(load(settings_file), PlanOptions(**wanted))
+    failed: list[str] = []
+    prepared = _prepared(load(settings_file), PlanOptions(**wanted), failed)
+    if failed and not prepared:
+        return 1
     if out is not None:
         _write(out, _document(prepared))
     if form == "json":
@@ -56,28 +67,30 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
         click.echo("\n".join(_shown(each, form) for each in prepared), nl=False)
     if form == "json":
         _complain(prepared)
-    if any(each.plan is None or has_errors(each.findings) for each in prepared):
+    if failed or any(each.plan is None or has_errors(each.findings) for each in prepared):
         return 1
     return CHANGES if detailed_exitcode and any(each.plan and each.plan.steps for each in prepared) else 0
 
 
-def _prepared(settings: Settings, wanted: PlanOptions) -> list[PlannedRevision]:
+def _prepared(settings: Settings, wanted: PlanOptions, failed: list[str]) -> list[PlannedRevision]:
+    """What each source is about to become; those that met a bug are ``failed``, and the bug is printed."""
     from reconciler.clock import SystemClock
     from reconciler.pipeline.load import index_revision
     from reconciler.pipeline.source_pipeline import SourcePipeline
     from reconciler.review.blame import blamed
 
     records = records_or_none(settings)
-    found = []
+    found: list[PlannedRevision] = []
     sources = select_sources(settings, wanted.name)
     first_time = records.path is None and len(sources) > 1
     for source in sources:
-        line = SourcePipeline(settings, source, records, SystemClock())
-        line.source.refresh()
-        found.append(blamed(line, line.plan_revision(wanted.revision, keep_cache=first_time), wanted.blame))
-        if records.path is None:
-            # Nothing is recorded yet, so this is how the sources that follow get to know this one.
-            index_revision(records, found[-1].loaded, source.name)
+        with source_bugs_printed(source.name, failed):
+            line = SourcePipeline(settings, source, records, SystemClock())
+            line.source.refresh()
+            found.append(blamed(line, line.plan_revision(wanted.revision, keep_cache=first_time), wanted.blame))
+            if records.path is None:
+                # Nothing is recorded yet, so this is how the sources that follow get to know this one.
+                index_revision(records, found[-1].loaded, source.name)
     return found
 
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import DEFAULT_ORG, load, load_or_none, org_option, records_or_none, settings_option
+from reconciler.cli.options import (
+    DEFAULT_ORG,
+    load,
+    load_or_none,
+    org_option,
+    records_or_none,
+    settings_option,
+    source_bugs_printed,
+)
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,9 +49,11 @@ def command(settings_file: Path, path: Path | None, revision: str, form: str, or
         raise UsageError("--revision is for the sources in the settings; leave PATH out")
     if path is None and org:
         raise UsageError("--org is for a PATH; the settings say the org of their sources")
-    checked = _sources(settings_file, revision) if path is None else [_folder(path, settings_file, org)]
-    _show(checked, form)
-    return int(any(has_errors(each.findings) for each in checked))
+    failed: list[str] = []
+    checked = _sources(settings_file, revision, failed) if path is None else [_folder(path, settings_file, org)]
+    if checked or not failed:
+        _show(checked, form)
+    return int(bool(failed) or any(has_errors(each.findings) for each in checked))
 
 
 def _folder(path: Path, settings_file: Path, org: str) -> FolderCheck:
@@ -68,7 +78,8 @@ def _folder(path: Path, settings_file: Path, org: str) -> FolderCheck:
     return check_folder(path, dialect, ExternalResources.of(settings, org))
 
 
-def _sources(settings_file: Path, revision: str) -> list[FolderCheck]:
+def _sources(settings_file: Path, revision: str, failed: list[str]) -> list[FolderCheck]:
+    """What is found in each source; those that met a bug are ``failed``, and the bug is printed."""
     from reconciler.clock import SystemClock
     from reconciler.pipeline.source_pipeline import SourcePipeline
     from reconciler.review.folder import FolderCheck
@@ -78,15 +89,15 @@ def _sources(settings_file: Path, revision: str) -> list[FolderCheck]:
     checked: list[FolderCheck] = []
     seen: dict[str, str] = {}
     for source in settings.sources:
-        line = SourcePipeline(settings, source, records, SystemClock())
-        line.source.refresh()
-        delta = (prepared := line.plan_revision(revision, whole=True)).loaded.change_set
-        findings = sorted([*prepared.findings, *_claimed(delta.added.values(), seen)])
-        new = {key: f"{each.path}:{each.line} of source {source.name}" for key, each in delta.added.items()}
-        checked.append(
-            FolderCheck(findings, delta.documents, len(new.keys() - seen.keys()), prepared.read, source.path)
-        )
-        seen |= new
+        with source_bugs_printed(source.name, failed):
+            line = SourcePipeline(settings, source, records, SystemClock())
+            line.source.refresh()
+            delta = (prepared := line.plan_revision(revision, whole=True)).loaded.change_set
+            findings = sorted([*prepared.findings, *_claimed(delta.added.values(), seen)])
+            new = {key: f"{each.path}:{each.line} of source {source.name}" for key, each in delta.added.items()}
+            count = len(new.keys() - seen.keys())
+            checked.append(FolderCheck(findings, delta.documents, count, prepared.read, source.path))
+            seen |= new
     return checked
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.engines.execution import messages
 from reconciler.engines.execution.retry import RetryPolicy, wait_after
@@ -16,13 +17,12 @@ _PAUSE_SLICE = 0.5
 
 
 class Attempts:
-    """Performs steps. ``bugs`` keeps the first exception of each kind and place, for whoever logs them."""
+    """Performs steps."""
 
     def __init__(self, clock: Clock, retry: RetryPolicy, rng: random.Random) -> None:
         self._clock = clock
         self._retry = retry
         self._rng = rng
-        self.bugs: dict[str, Exception] = {}
 
     def try_immediately(self, engine: Engine, step: Step) -> Outcome | EngineError:
         """The first try by a prompt engine, without a task; an error that another try may mend is returned.
@@ -85,5 +85,4 @@ class Attempts:
             await self._clock.sleep(min(left, _PAUSE_SLICE))
 
     def _bug(self, engine: Engine, step: Step, error: Exception) -> Outcome:
-        self.bugs.setdefault(f"{type(error).__name__} {messages.raise_location(error)}", error)
-        return messages.engine_bug(step.id, engine.name, error)
+        return messages.engine_bug(step.id, engine.name, internal_error(error, f"engine {engine.name}"))

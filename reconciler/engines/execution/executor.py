@@ -39,13 +39,8 @@ class Executor:
         parallel: int,
         rng: random.Random,
     ) -> None:
-        self._attempts = Attempts(clock, retry, rng)
-        self._context = ExecutionContext(engines, Recorder(records, clock, retry, rng), self._attempts, parallel)
-
-    @property
-    def bugs(self) -> Mapping[str, Exception]:
-        """Exceptions of engines that were no EngineError in the last run, one of each type and place, to be logged."""
-        return self._attempts.bugs
+        recorder, attempts = Recorder(records, clock, retry, rng), Attempts(clock, retry, rng)
+        self._context = ExecutionContext(engines, recorder, attempts, parallel)
 
     async def run(self, plan: Plan, run: int, preempted: Callable[[], bool]) -> list[Outcome]:
         """Carry ``plan`` out as run number ``run``; one outcome for each of its steps, in their order.
@@ -55,7 +50,6 @@ class Executor:
         RecordsError where the records cannot be written, after what was in flight has ended; what was performed and
         not recorded stays in the journal for ``replay``. Raises ValueError for a plan that is out of order.
         """
-        self._attempts.bugs.clear()
         await self._resume(preempted)
         jobs = [StepRun(plan.source, plan.revision, run, step) for step in plan.steps]
         course = PlanRun(self._context, jobs, {}, preempted)
@@ -68,7 +62,6 @@ class Executor:
         To be called at the start and after a run that ended in RecordsError, before the next plan is made, so that
         the plan sees records that are true. Raises RecordsError.
         """
-        self._attempts.bugs.clear()
         return await self._resume(preempted)
 
     async def _resume(self, preempted: Callable[[], bool]) -> list[Outcome]:

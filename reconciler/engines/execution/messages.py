@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from reconciler.engines.protocol import Outcome, Result
-from reconciler.errors import EngineError
+from reconciler.errors import EngineError, InternalError
 from reconciler.planning.plan import Action, Hold, Step, StepId
 
 HOLD_WORDS = {
@@ -45,20 +43,9 @@ def failed(step_id: StepId, error: EngineError) -> Outcome:
     return Outcome(step_id, Result.FAILED, error.reason, str(error), retry=error.retry)
 
 
-def engine_bug(step_id: StepId, engine: str, error: BaseException) -> Outcome:
-    """The outcome of a step that met a bug: its type and place only, since its text may hold anything."""
-    message = (
-        f"the engine {engine} met {type(error).__name__} at {raise_location(error)}; this is a bug, please report it"
-    )
-    return Outcome(step_id, Result.FAILED, "EngineBug", message)
-
-
-def raise_location(error: BaseException) -> str:
-    """``file.py:120``, where ``error`` was raised."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else "an unknown place"
+def engine_bug(step_id: StepId, engine: str, bug: InternalError) -> Outcome:
+    """The outcome of a step whose engine met a bug."""
+    return Outcome(step_id, Result.FAILED, bug.reason, f"the engine {engine} met {bug}")
 
 
 def held(step: Step, digest: str) -> Outcome:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from reconciler.bugs import contained, internal_error
 from reconciler.engines.context import EngineContext
 from reconciler.engines.deployment import DeploymentTarget
 from reconciler.engines.host.autoscaling.autoscaler import Autoscaler
@@ -42,7 +43,7 @@ from reconciler.engines.host.volume_sets import VolumeSets, as_recorded
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import rejected
-from reconciler.errors import EngineError
+from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
@@ -50,8 +51,6 @@ from reconciler.tasks import cancel_and_wait
 
 MAX_EVENTS = 1000
 """News kept until they are asked for; older ones go."""
-
-_encode = msgspec.json.Encoder().encode
 
 
 class HostEngine:
@@ -153,11 +152,12 @@ class HostEngine:
     def _reload_workload(self, record: Record) -> None:
         """Let a workload be as it is recorded, with all that it is given; what stands in the way hurts no other."""
         try:
-            supply = self._template(record.key, record.body, record.version, record.digest)
-        except EngineError as error:
-            self._append_event(EngineEvent(record.key, "Warning", "HostTrouble", f"{error.reason}: {error}"))
-        else:
-            self._want(supply)
+            self._want(self._template(record.key, record.body, record.version, record.digest))
+        except RecordsError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a bug with one workload must not take the others down
+            known = error if isinstance(error, EngineError) else internal_error(error, f"workload {record.key}")
+            self._append_event(EngineEvent(record.key, "Warning", "HostTrouble", f"{known.reason}: {known}"))
 
     def _journaled_keys(self) -> set[Key]:
         """Of what a step was begun here and not recorded: it will be performed again, unless by another engine."""
@@ -166,8 +166,8 @@ class HostEngine:
 
     def news(self) -> list[EngineEvent]:
         """What happened since this was asked last."""
-        told, self._news = self._news, []
-        return told
+        news, self._news = self._news, []
+        return news
 
     async def changes(self) -> AsyncIterator[None]:
         """Yields whenever anything here has changed."""
@@ -242,9 +242,12 @@ class HostEngine:
             record = self._claims.record(key)
             state = record.state if record is not None else b"{}"
             return Observation(key, location, Health.DELETING, state, wanted.digest, wanted.version)
-        around = self._status_context(supply, keeper.last_error)
-        health, deployment = workload_status(keeper.wanted, tuple(keeper.replicas.values()), around)
-        return Observation(key, location, health, _encode(deployment), wanted.digest, wanted.version)
+        health, state = Health.UNKNOWN, b"{}"
+        with contained(f"status of {key}"):
+            around, replicas = self._status_context(supply, keeper.last_error), tuple(keeper.replicas.values())
+            health, deployment = workload_status(keeper.wanted, replicas, around)
+            state = msgspec.json.encode(deployment)
+        return Observation(key, location, health, state, wanted.digest, wanted.version)
 
     def _status_context(self, supply: ReplicaTemplate, trouble: str) -> StatusContext:
         known, domain = supply.env_context, self._context.settings.endpoint_domain
@@ -268,13 +271,14 @@ class HostEngine:
         """Decide again how many replicas there shall be, whenever there are new readings."""
         while True:
             await self._context.clock.sleep(STEADY)
-            with suppress(EngineError):
+            with suppress(EngineError), contained("cpu metric"):
                 await self._cpu.collect()
             for key, supply in self._templates.newest.items():
                 keeper = self._controller.workloads.get(key)
                 if keeper is not None and keeper.wanted is not None:
-                    self._advisor.observe(supply.desired, self._cpu.used(key), self._context.clock.monotonic())
-                    self._want(supply)
+                    with contained(f"scaling of {key}"):
+                        self._advisor.observe(supply.desired, self._cpu.used(key), self._context.clock.monotonic())
+                        self._want(supply)
 
 
 def _terminating(step: Step) -> Outcome:

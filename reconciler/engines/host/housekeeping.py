@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from reconciler.bugs import contained
 from reconciler.clock import Clock
 from reconciler.engines.host.logs.collector import Collector
 from reconciler.engines.protocol import EngineEvent
@@ -36,12 +37,14 @@ class Housekeeping:
         """Go on until cancelled; what stands in the way of storing logs is told once."""
         trouble = ""
         while True:
-            done = await self._collector.collect()
-            if done.trouble and done.trouble != trouble:
-                self._append_event(EngineEvent(self._key, "Warning", "LogsNotStored", done.trouble))
-            trouble = done.trouble
+            behind = False
+            with contained(f"logs of {self._key}"):
+                done = await self._collector.collect()
+                if done.trouble and done.trouble != trouble:
+                    self._append_event(EngineEvent(self._key, "Warning", "LogsNotStored", done.trouble))
+                trouble, behind = done.trouble, done.behind
             self.check_clock()
-            await self._clock.sleep(0.0 if done.behind else COLLECT)
+            await self._clock.sleep(0.0 if behind else COLLECT)
 
     def check_clock(self) -> None:
         """Say where the wall clock was set. Nothing goes by it here: all waits are those of the monotonic clock."""

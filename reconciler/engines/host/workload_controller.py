@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from reconciler.bugs import internal_error
 from reconciler.clock import iso
-from reconciler.engines.execution import messages
 from reconciler.engines.host.action_errors import DECIDE, ActionErrors, action_name
 from reconciler.engines.host.decisions.actions import (
     Action,
@@ -165,10 +165,8 @@ class WorkloadController:
             self._errors.succeeded(name)
 
     def _failed(self, name: str, error: Exception) -> None:
-        if isinstance(error, EngineError):
-            self._errors.failed(name, f"{error.reason}: {error}")
-        else:
-            self._errors.failed(name, f"EngineBug: {type(error).__name__} at {messages.raise_location(error)}")
+        known = error if isinstance(error, EngineError) else internal_error(error, f"workload {self.key}")
+        self._errors.failed(name, f"{known.reason}: {known}")
 
     async def _apply_action(self, act: Action) -> None:
         if isinstance(act, Create):

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from reconciler.engines.host import workload_controller
 from tests.casefiles import cases
 from tests.engines.host.simulation.schedule import QUIET, Schedule, begin
 from tests.engines.host.simulation.stage import Stage
@@ -122,3 +123,26 @@ def _apart(event: str) -> str:
     """``event`` a little later, so that it never falls together with what follows from another."""
     seconds, _, rest = event.partition(" ")
     return f"{float(seconds) + APART:.6f} {rest}"
+
+
+def test_a_bug_in_deciding_is_an_event_of_its_workload_which_goes_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raise_bug(*_: object) -> None:
+        raise KeyError("a text that may be a secret")
+
+    async def story() -> None:
+        stage = Stage(tmp_path, Schedule(replicas=2))
+        await stage.open()
+        with monkeypatch.context() as patched:
+            patched.setattr(workload_controller, "decide", raise_bug)
+            await stage.happen("push", "good")
+            await stage.run(60.0)
+        [event] = stage.news
+        assert (event.reason, stage.replicas()) == ("HostTrouble", ())
+        assert event.message.startswith("InternalError: KeyError at reconciler/engines/host/workload_controller.py:")
+        await stage.run(120.0)
+        assert [each.ready for each in stage.replicas()] == [True, True]
+        await stage.close()
+
+    asyncio.run(story())

@@ -1,0 +1,60 @@
+"""Commands that meet a bug name its place, show the other sources, and print none of the exception's text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.buggy import MARK, SECRET, raising_rule
+from tests.cli.desk import GVC, SETTINGS, SHOP, Desk, Said, here, workload
+from tests.gitkit import GitRepo
+
+SOURCES = SETTINGS.replace("locations:", "  - {name: other, url: ./other, branch: main}\nlocations:")
+BUGGY = workload("web", more=f"tags: {{test: {MARK}}}\n")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """Two sources; the first one trips a bug."""
+    GitRepo.create(tmp_path / "other", {"gvc.yaml": GVC.replace("name: shop", "name: other")}, bare=True)
+    desk = Desk(tmp_path, SHOP | {"shop/web.yaml": BUGGY}, SOURCES)
+    with raising_rule():
+        yield desk
+
+
+def is_of_a_bug(said: Said) -> bool:
+    """Whether the command ended as it does for a bug."""
+    assert SECRET not in said.out + said.err
+    assert "Traceback" not in said.err
+    [line] = [each for each in said.err.splitlines() if each.startswith("error: ")]
+    return said.code == 1 and "KeyError at reconciler/" in line and "please report it" in line
+
+
+def test_a_bug_in_one_source_does_not_hide_the_plan_of_another(desk: Desk) -> None:
+    said = desk.run("plan")
+    assert is_of_a_bug(said)
+    assert "gvc/other" in said.out
+
+
+def test_a_bug_in_one_source_does_not_hide_the_findings_of_another(desk: Desk) -> None:
+    desk.path.joinpath("other")
+    said = desk.run("validate")
+    assert is_of_a_bug(said)
+    assert "1 document" in said.out
+
+
+def test_a_run_without_a_daemon_goes_on_with_the_other_source(desk: Desk) -> None:
+    said = desk.run("apply")
+    assert (said.code, desk.recorded()) == (1, {"gvc/other"})
+    assert "main: failed at main@sha1:" in said.out
+    assert "KeyError at reconciler/" in said.out
+    assert SECRET not in said.out + said.err
+
+
+def test_a_bug_that_ends_a_command_is_one_line_for_people_and_the_calls(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "web.yaml").write_text(BUGGY)
+    assert is_of_a_bug(here("validate", "m", cwd=tmp_path, RECONCILER_SETTINGS="none.yaml"))
+    assert is_of_a_bug(desk.run("diff", "HEAD~0", "HEAD"))

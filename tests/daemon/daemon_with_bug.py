@@ -1,0 +1,22 @@
+"""A daemon with a rule that raises at workloads with a mark: ``python -m tests.daemon.daemon_with_bug``."""
+
+from __future__ import annotations
+
+import asyncio
+
+from reconciler import logs
+from reconciler.daemon.service import serve
+from reconciler.settings import load_settings, settings_path
+from tests.buggy import raising_rule
+
+
+def main() -> None:
+    """Run the daemon."""
+    settings = load_settings(settings_path(None))
+    logs.configure(settings.log.format, settings.log.level)
+    with raising_rule():
+        asyncio.run(serve(settings))
+
+
+if __name__ == "__main__":
+    main()
