@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
@@ -19,6 +20,7 @@ from reconciler.manifests import reference_check
 from reconciler.manifests.assembly import assemble
 from reconciler.manifests.decoder import Decoded
 from reconciler.manifests.normalize import ManifestContext
+from reconciler.manifests.rules.registry import CROSS_CHECKS
 from reconciler.model.finding import Finding
 from reconciler.model.revision import FileChange
 from reconciler.pipeline.desired_view import DesiredStateView
@@ -32,6 +34,12 @@ from reconciler.source.tree_diff import Difference, Entry
 WORKSPACE = "GITHUB_WORKSPACE"
 """Names the directory that paths in annotations begin at."""
 
+_QUESTIONS = frozenset({"missing-reference", "gvc-missing", "gvc-ambiguous"})
+"""Rules whose findings other manifests may answer, beside those that look at neighbours."""
+
+_SECOND_PLACE = re.compile(r"(?<= at )\S+\.ya?ml(?=:[0-9]+$)")
+"""Where a message names another place of the same manifests."""
+
 _FILE, _LINK = b"100644", b"120000"
 
 
@@ -39,7 +47,7 @@ class FolderCheck(msgspec.Struct, frozen=True):
     """What was looked at, and every fault in it in order of place.
 
     ``read`` gives the bytes of a file as findings name it; ``base`` is where their paths begin, from the root of the
-    repository on, "" for the root itself.
+    repository on, "" for the root itself; ``folder`` is that place on the disk, None for a revision.
     """
 
     findings: list[Finding]
@@ -47,33 +55,96 @@ class FolderCheck(msgspec.Struct, frozen=True):
     resources: int
     read: Read
     base: str = ""
+    folder: Path | None = None
+
+    def seen_from(self, here: Path) -> FolderCheck:
+        """The same with paths that can be opened from ``here``: relative below it, else absolute."""
+        if self.folder is None:
+            return self
+        start = _seen_from(self.folder, here)
+        findings = [_moved(each, f"{start}{each.path}", partial(os.path.join, start)) for each in self.findings]
+        return msgspec.structs.replace(self, findings=findings, read=lambda path: self.read(path[len(start) :]))
 
 
-def check_folder(path: Path, dialect: ManifestContext, around: ExternalResources) -> FolderCheck:
+class _Chosen(NamedTuple):
+    """The argument: its directory, and the manifests in it that are asked about, by their paths in the directory."""
+
+    folder: Path
+    names: list[str]
+
+
+def check_folder(
+    path: Path, dialect: ManifestContext, around: ExternalResources, sources: Sequence[Path] = ()
+) -> FolderCheck:
     """Check every manifest at ``path``, a directory or one file. Raises UsageError where there is nothing to read.
 
-    One file alone is read first; where that leaves questions, so is what lies around it, and what is told is still
-    only about the file.
+    They are read alone first. Where that leaves questions that neighbours may answer, everything up to the directory
+    of a source (``sources``), a ``.reconcilerignore`` or the root of the repository is read too; the findings are
+    still about ``path`` alone.
     """
-    if path.is_dir():
-        names = sorted(_manifests(path))
-        if not names:
-            raise UsageError(f"{path} holds no manifest: no file below it ends in .yaml or .yml")
-        return _checked(path, names, dialect, around)[0]
-    alone, _ = _checked(path.parent, [path.name], dialect, around)
-    if not alone.findings:
+    chosen = _chosen(path, sources)
+    alone, _ = _checked(chosen.folder, chosen.names, dialect, around)
+    top = _top(chosen.folder, sources)
+    if (top == chosen.folder.absolute() and path.is_dir()) or not any(map(_is_question, alone.findings)):
         return alone
-    root = _root(path.absolute().parent)
-    name = os.path.relpath(path.absolute(), root)
-    whole, mine = _checked(root, sorted({*_manifests(root), name}), dialect, around, name)
-    findings = [msgspec.structs.replace(each, path=path.name) for each in whole.findings if each.path == name]
-    return FolderCheck(findings, alone.documents, mine, alone.read, alone.base)
+    inside = os.path.relpath(chosen.folder.absolute(), top)
+    start = "" if inside == os.curdir else f"{inside}/"
+    mine = {f"{start}{name}" for name in chosen.names}
+    whole, resources = _checked(top, sorted({*_manifests(top), *mine}), dialect, around, mine)
+    findings = [_inside(each, top, start) for each in whole.findings if each.path.startswith(start)]
+    shown = {*chosen.names, *(each.path for each in alone.findings)}
+    return msgspec.structs.replace(
+        alone, findings=[each for each in findings if each.path in shown], resources=resources
+    )
+
+
+def _chosen(path: Path, sources: Sequence[Path]) -> _Chosen:
+    if not path.is_dir():
+        return _Chosen(path.parent, [path.name])
+    names = sorted(_manifests(path))
+    top = _top(path, sources)
+    if top != path.absolute():
+        # What the directory above leaves out is left out here, unless it is all that was asked for.
+        selection, start = _selection(top), os.path.relpath(path.absolute(), top)
+        names = [name for name in names if selection.matches(f"{start}/{name}")] or names
+    if not names:
+        raise UsageError(f"{path} holds no manifest: no file below it ends in .yaml or .yml")
+    return _Chosen(path, names)
+
+
+def _is_question(finding: Finding) -> bool:
+    """Whether other manifests may be the answer to ``finding``."""
+    return finding.rule in _QUESTIONS or finding.rule in CROSS_CHECKS
+
+
+def _inside(finding: Finding, top: Path, start: str) -> Finding:
+    """``finding``, whose paths begin at ``top``, with paths that begin at ``start`` below it."""
+
+    def shortened(path: str) -> str:
+        return path[len(start) :] if path.startswith(start) else os.path.join(top, path)
+
+    return _moved(finding, shortened(finding.path), shortened)
+
+
+def _moved(finding: Finding, path: str, other: Callable[[str], str]) -> Finding:
+    """``finding`` at ``path``, with ``other`` applied to the path of a second place in its message."""
+    message = _SECOND_PLACE.sub(lambda found: other(found[0]), finding.message)
+    return msgspec.structs.replace(finding, path=path, message=message)
+
+
+def _seen_from(folder: Path, here: Path) -> str:
+    """How paths in ``folder`` begin where somebody stands at ``here``."""
+    there = os.path.abspath(folder)
+    inside = os.path.relpath(there, here)
+    if inside == os.curdir:
+        return ""
+    return f"{there.rstrip('/')}/" if inside.split(os.sep)[0] == os.pardir else f"{inside}/"
 
 
 def _checked(
-    base: Path, names: Iterable[str], dialect: ManifestContext, around: ExternalResources, only: str = ""
+    base: Path, names: Iterable[str], dialect: ManifestContext, around: ExternalResources, only: Container[str] = ()
 ) -> tuple[FolderCheck, int]:
-    """What is found below ``base``, and how many resources the file ``only`` holds."""
+    """What is found below ``base``, and how many resources the files ``only`` hold."""
     blobs = Blobs(lambda name: _size(base, name), lambda name: _read(base, name))
     compared = _compared(base, names)
     records = Records.open(None)
@@ -86,9 +157,9 @@ def _checked(
     delta = assemble("", compared.changes, decode, records.desired)
     view.apply_change_set(delta)
     findings = sorted([*compared.findings, *delta.findings, *reference_check.check(delta, view)])
-    mine = sum(resource.path == only for resource in delta.added.values())
+    mine = sum(resource.path in only for resource in delta.added.values())
     count, read = len(delta.added), partial(_named, base)
-    return FolderCheck(findings, delta.documents, count, read, _below_root(base)), mine
+    return FolderCheck(findings, delta.documents, count, read, _below_root(base), base), mine
 
 
 def _compared(base: Path, names: Iterable[str]) -> TreeChanges:
@@ -130,6 +201,16 @@ def _root(here: Path) -> Path:
     return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
 
 
+def _top(folder: Path, sources: Sequence[Path]) -> Path:
+    """Where the manifests begin among which those in ``folder`` stand; ``folder`` itself where nothing says it."""
+    here = folder.absolute()
+    known = [each for each in sources if here.is_relative_to(each)]
+    if known:
+        return max(known, key=lambda each: len(each.parts))
+    marks = (".git", IGNORE_FILE)
+    return next((each for each in (here, *here.parents) if any((each / mark).exists() for mark in marks)), here)
+
+
 def _below_root(base: Path) -> str:
     """``base`` from the root of its repository on, which a forge's runner may know better than the disk."""
     here = base.resolve()
@@ -139,8 +220,7 @@ def _below_root(base: Path) -> str:
 
 def _manifests(base: Path) -> Iterator[str]:
     """Paths of manifests below ``base``, as Git would hold them: files and symbolic links."""
-    ignore = base / IGNORE_FILE
-    selection = FileFilter(ignored=read_within(ignore, MOST_IGNORE_BYTES) if ignore.is_file() else b"")
+    selection = _selection(base)
     for folder, folders, files in os.walk(base, onerror=_unreadable):
         # A link to a directory is an entry of its own to Git, never a way down.
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
@@ -150,6 +230,12 @@ def _manifests(base: Path) -> Iterator[str]:
             path = name if inside == os.curdir else f"{inside}/{name}"
             if selection.matches(path) and _kept_by_git(os.path.join(folder, name)):
                 yield path
+
+
+def _selection(base: Path) -> FileFilter:
+    """What ``base`` says of which files are manifests."""
+    ignore = base / IGNORE_FILE
+    return FileFilter(ignored=read_within(ignore, MOST_IGNORE_BYTES) if ignore.is_file() else b"")
 
 
 def _unreadable(error: OSError) -> NoReturn:

@@ -56,7 +56,7 @@ def test_the_document_has_exactly_these_fields(tmp_path: Path) -> None:
     names = ["rule", "severity", "path", "line", "column", "message", "suggestion", "key", "page"]
     assert all(list(finding) == names for finding in said.json["findings"])
     duplicate = next(each for each in said.json["findings"] if each["rule"] == "duplicate-resource")
-    assert (duplicate["path"], duplicate["line"], duplicate["key"]) == ("shop/copy.yaml", 1, "workload/shop/copy")
+    assert (duplicate["path"], duplicate["line"], duplicate["key"]) == ("m/shop/copy.yaml", 1, "workload/shop/copy")
     assert duplicate["page"] == "docs/rules.md#duplicate-resource"
 
 
@@ -75,9 +75,47 @@ def test_a_single_file_is_judged_among_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "secrets.yaml").unlink()
     said = validate(tmp_path, "shop/api.yaml")
     assert said.code == 1
-    assert said.out.startswith("api.yaml:13:37: error: ")
+    assert said.out.startswith("shop/api.yaml:13:37: error: ")
     assert "refers to secret/db, which does not exist" in said.out
     assert validate(tmp_path, "shop/web.yaml").code == 0, "faults of the neighbours are none of its own"
+
+
+def test_a_directory_is_judged_among_its_neighbours(tmp_path: Path) -> None:
+    lay(tmp_path, {**SHOP, "old/x.yaml": "kind: nonsense", "shop/more/web.yaml": workload("more")})
+    (tmp_path / ".git").mkdir()
+    assert validate(tmp_path, "shop/more") == (0, "no findings in 1 document, 1 resource\n", "")
+    assert validate(tmp_path, "shop").code == 0, "what it links to lies beside it"
+    (tmp_path / "secrets.yaml").unlink()
+    said = validate(tmp_path, "shop")
+    assert (said.code, said.out.split(":")[0]) == (1, "shop/api.yaml")
+    assert "nonsense" not in said.out, "faults of the neighbours are none of its own"
+    from_inside = here("validate", ".", cwd=tmp_path / "shop")
+    assert from_inside.out.startswith("api.yaml:13:37: error: ")
+
+
+@pytest.mark.parametrize("mark", ["git", "ignore", "source"])
+def test_the_surroundings_end_where_the_manifests_begin(tmp_path: Path, mark: str) -> None:
+    lay(tmp_path, {"m/shop/gvc.yaml": GVC, "m/shop/deep/api.yaml": workload(), "gvc.yaml": GVC})
+    if mark == "source":
+        (tmp_path / "settings.yaml").write_text(SETTINGS.replace("./manifests", "., path: m"))
+        said = here("validate", "m/shop/deep", cwd=tmp_path)
+    else:
+        (tmp_path / {"git": "m/.git", "ignore": "m/.reconcilerignore"}[mark]).touch()
+        said = validate(tmp_path, "m/shop/deep")
+    assert "declared twice" not in said.out
+    assert said.code == 0, said.out
+
+
+def test_paths_are_those_that_open_the_file_from_here(tmp_path: Path) -> None:
+    lay(tmp_path, {"m/shop/gvc.yaml": GVC, "m/shop/a.yaml": workload("copy"), "m/shop/b.yaml": workload("copy")})
+    twice = "workload/shop/copy is declared twice: here and at"
+    assert f"m/shop/b.yaml:1:1: error: {twice} m/shop/a.yaml:1 " in validate(tmp_path, "m").out
+    (tmp_path / "elsewhere").mkdir()
+    away = here("validate", "../m", cwd=tmp_path / "elsewhere")
+    assert f"{tmp_path}/m/shop/b.yaml:1:1: error: {twice} {tmp_path}/m/shop/a.yaml:1 " in away.out
+    (tmp_path / ".git").mkdir()
+    forge = validate(tmp_path, "m", "--format", "github")
+    assert "file=m/shop/b.yaml," in forge.out
 
 
 def test_a_single_file_without_neighbours_stands_for_itself(tmp_path: Path) -> None:
@@ -97,9 +135,9 @@ def test_odd_files_are_judged_as_a_commit_of_them_would_be(tmp_path: Path) -> No
     said = validate(tmp_path, "m", "--format", "json")
     found = {(each["path"], each["rule"]) for each in said.json["findings"]}
     assert found == {
-        ("linked.yaml", "symlink"), ("two\\nlines.yaml", "file-name"), ("latin-\\xe9.yaml", "file-name"),
+        ("m/linked.yaml", "symlink"), ("m/two\\nlines.yaml", "file-name"), ("m/latin-\\xe9.yaml", "file-name"),
     }  # fmt: skip
-    assert "two\\nlines.yaml: error: " in validate(tmp_path, "m").out, "the file as a whole has no line"
+    assert "m/two\\nlines.yaml: error: " in validate(tmp_path, "m").out, "the file as a whole has no line"
 
 
 def test_links_of_the_own_org_are_followed_where_the_org_is_told(tmp_path: Path) -> None:

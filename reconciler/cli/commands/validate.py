@@ -37,11 +37,12 @@ def command(settings_file: Path, path: Path | None, revision: str, form: str, or
     """Check manifests and say every fault, with its place and what to do.
 
     With PATH, the files as they lie there, Git or not; no settings are needed then, and without them any location
-    counts as known. Of a single file the files around it are read too, since it refers to them.
+    counts as known. The files around PATH are read too, since it refers to them: up to a directory that a source in
+    the settings names, that has a .reconcilerignore, or that is the root of the repository.
     Without PATH, the revision of every source in the settings. Only errors make the exit code 1.
 
-    The formats github (annotations of a workflow), gitlab (a code quality report) and sarif (2.1.0) name files from
-    the repository's root on.
+    Paths are relative to the current directory. The formats github (annotations of a workflow), gitlab (a code quality
+    report) and sarif (2.1.0) name files from the repository's root on.
     """
     from reconciler.model.finding import has_errors
 
@@ -75,7 +76,8 @@ def _folder(path: Path, settings_file: Path, org: str) -> FolderCheck:
     # Whoever looks at files need not be able to open them.
     ring = replace(keyring_of(settings), required=False)
     dialect = ManifestContext(org or settings.org, settings.scheme, key, ring, settings.secrets.policy)
-    return check_folder(path, dialect, ExternalResources.of(settings, org))
+    folders = [Path(each.url, each.path).absolute() for each in settings.sources if each.local]
+    return check_folder(path, dialect, ExternalResources.of(settings, org), folders)
 
 
 def _sources(settings_file: Path, revision: str, failed: list[str]) -> list[FolderCheck]:
@@ -116,6 +118,8 @@ def _claimed(resources: Iterable[Resource], seen: Mapping[str, str]) -> Iterator
 def _show(checked: Sequence[FolderCheck], form: str) -> None:
     from reconciler.cli.output import findings as told
 
+    if form in ("text", "json"):
+        checked = [each.seen_from(Path.cwd()) for each in checked]
     found = [finding for each in checked for finding in each.findings]
     documents, resources = sum(each.documents for each in checked), sum(each.resources for each in checked)
     if form == "json":
