@@ -82,4 +82,12 @@ def test_the_hook_checks_the_repository_as_a_whole(tmp_path: Path) -> None:
     git(place, "reset", "--quiet", "--hard")
     (place / "notes.txt").write_text("no manifest")
     git(place, "add", "notes.txt")
-    assert "no files to check" in pre_commit(place, tmp_path / "home", "run").stdout
+    passed = pre_commit(place, tmp_path / "home", "run")
+    assert (passed.returncode, "Passed" in passed.stdout) == (0, True)
+
+    git(place, "reset", "--quiet", "--hard")
+    git(place, "rm", "--quiet", "shop/gvc.yaml")
+    deleting = pre_commit(place, tmp_path / "home", "run")
+    assert deleting.returncode == 1, "a commit that only deletes is checked"
+    assert "shop/web.yaml:1:1: error: " in deleting.stdout
+    assert "[gvc-missing]" in deleting.stdout

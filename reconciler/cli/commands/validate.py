@@ -36,13 +36,11 @@ FORMS = ("text", "json", "github", "gitlab", "sarif")
 def command(settings_file: Path, path: Path | None, revision: str, form: str, org: str) -> int:
     """Check manifests and say every fault, with its place and what to do.
 
-    With PATH, the files as they lie there, Git or not; no settings are needed then, and without them any location
-    counts as known. The files around PATH are read too, since it refers to them: up to a directory that a source in
-    the settings names, that has a .reconcilerignore, or that is the root of the repository.
-    Without PATH, the revision of every source in the settings. Only errors make the exit code 1.
+    With PATH, the files as they lie there, Git or not, among the files around them: up to a source's directory, a
+    .reconcilerignore or the repository's root. Without settings any location counts as known. Without PATH, the
+    revision of every source in the settings. Only errors make the exit code 1.
 
-    Paths are relative to the current directory. The formats github (annotations of a workflow), gitlab (a code quality
-    report) and sarif (2.1.0) name files from the repository's root on.
+    Paths are relative to the current directory; for the formats github, gitlab and sarif, to the repository's root.
     """
     from reconciler.model.finding import has_errors
 
