@@ -17,9 +17,13 @@ from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.queries.existence import check_present, find_source
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.events import Event
+from reconciler.records.tables.runs import KEEP
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
 from reconciler.status.waiting import mark_status_dirty
+
+PREVIOUS = "--previous"
+"""Stands for the last good revision before the one that is applied."""
 
 
 class OperatorCommands:
@@ -54,15 +58,35 @@ class OperatorCommands:
             mark_status_dirty(self._records, name)
         return f"{target} goes on"
 
-    def rollback(self, source: str, expression: str, reason: str) -> str:
-        """Hold ``source`` at the revision that ``expression`` names. Raises SourceError where there is none."""
-        revision = self._revision(source, expression)
-        with self._recorded_as_event(
-            source_target(source), "RolledBack", f"{self._by}: {expression} ({revision.commit[:12]})"
-        ):
+    def rollback(self, source: str, expression: str, reason: str, *, force: bool = False) -> str:
+        """Hold ``source`` at the revision that ``expression`` names; PREVIOUS names the last good one before this.
+
+        Raises SourceError where there is none, RefusedError where the source never followed it, unless ``force``.
+        """
+        line = self._pipeline(source)
+        line.source.refresh()
+        if expression == PREVIOUS:
+            revision = self._previous(line)
+        else:
+            revision = line.revisions.named(expression)
+            if not force:
+                _refuse_unfollowed(line, revision, expression)
+        short = revision.commit[:12]
+        with self._recorded_as_event(source_target(source), "RolledBack", f"{self._by}: {expression} ({short})"):
             self._records.pins.put(source, revision.commit, expression, reason, self._by)
-        return f"{source} is held at {revision.commit[:12]} ({revision.subject}); follow the branch again: " \
-               f"reconciler resume {source}"  # fmt: skip
+        return f"{source} is held at {short} ({revision.subject}); follow the branch again: reconciler resume {source}"
+
+    def _previous(self, line: SourcePipeline) -> Revision:
+        """The revision before what is applied now of which everything was applied."""
+        applied = line.revisions.applied()
+        repository = line.source.repository
+        commits = (run.commit for run in self._records.runs.list(KEEP, line.name) if run.outcome == "applied")
+        for commit in dict.fromkeys(commits) if applied else ():
+            if commit != applied and repository.contains(applied, commit):
+                return line.revisions.named(commit)
+        raise RefusedError(
+            f"no earlier revision of {line.name} is recorded as applied; name one: reconciler rollback {line.name} REV"
+        )
 
     def retry(self, key: Key) -> str:
         """Try the failed steps of ``key`` again at once, and heal again what was fought over."""
@@ -142,11 +166,8 @@ class OperatorCommands:
         check_present(self._records, key)
         return str(key)
 
-    def _revision(self, source: str, expression: str) -> Revision:
-        found = find_source(self._settings, source)
-        line = SourcePipeline(self._settings, found, self._records, self._clock)
-        line.source.refresh()
-        return line.source.revision(expression)
+    def _pipeline(self, source: str) -> SourcePipeline:
+        return SourcePipeline(self._settings, find_source(self._settings, source), self._records, self._clock)
 
     @contextmanager
     def _recorded_as_event(self, key: str, reason: str, message: str) -> Iterator[None]:
@@ -165,6 +186,18 @@ def run_operator_command(settings: Settings, clock: Clock, by: str, verb: Callab
         return verb(OperatorCommands(settings, records, clock, by))
     finally:
         records.close()
+
+
+def _refuse_unfollowed(line: SourcePipeline, revision: Revision, expression: str) -> None:
+    """Raises RefusedError where ``revision`` is no part of what the source followed: nobody merged it there."""
+    followed = line.revisions.followed() or line.revisions.applied() or line.source.revision().commit
+    repository = line.source.repository
+    if repository.holds(followed) and repository.contains(followed, revision.commit):
+        return
+    raise RefusedError(
+        f"{expression} is {revision.commit[:12]} ({revision.subject}), which {line.name} never followed: it is no "
+        f"ancestor of {followed[:12]}; name one that `reconciler history` lists, or add --force"
+    )
 
 
 def _reason_suffix(reason: str) -> str:

@@ -23,6 +23,7 @@ from reconciler.pipeline.file_reader import Read, reader
 from reconciler.pipeline.load import LoadedRevision, Loader, blobs_of, decoder_fingerprint, gc_paused, index_revision
 from reconciler.pipeline.plan_inputs import pending_keys_of, planner_input
 from reconciler.pipeline.report import Report
+from reconciler.pipeline.revision_selector import RevisionSelector
 from reconciler.planning.blame import Blames
 from reconciler.planning.inputs import PlannerInput, Refusal
 from reconciler.planning.plan import Plan
@@ -30,7 +31,6 @@ from reconciler.planning.planner import make_plan
 from reconciler.records.store import Records
 from reconciler.secrets.host_files import HostSecretDirectory, keyring_of, manifest_context
 from reconciler.settings import RetrySettings, Settings, SourceSettings
-from reconciler.source.repository import check_rewrite
 from reconciler.source.source import Source, open_source
 from reconciler.status import waiting
 
@@ -93,6 +93,7 @@ class SourcePipeline:
         self.records = records
         self.clock = clock
         self.source: Source = open_source(source, Path(settings.state))
+        self.revisions = RevisionSelector(self.source, records)
         self.dialect = manifest_context(settings, records.secret_key)
         self.host: HostSecretDirectory | None = HostSecretDirectory.of(settings)
         self.externals = ExternalResources.of(settings)
@@ -115,7 +116,7 @@ class SourcePipeline:
         refused still; where the branch goes back to the last good one, that has to be told. Raises SourceError.
         """
         row = self.records.sources.get(self.name)
-        commit = self.source.revision(self._pinned()).commit
+        commit = self.revisions.current().commit
         if self.crashes.holds_back(commit, self.clock.monotonic()):
             return True
         if self.refused_commit:
@@ -129,29 +130,24 @@ class SourcePipeline:
     def has_newer_revision(self, revision: str) -> bool:
         """Whether the source stands elsewhere than at ``revision``; one that cannot be read has not moved."""
         try:
-            return str(self.source.revision(self._pinned())) != revision
+            return str(self.revisions.current()) != revision
         except SourceError:
             return False
 
-    def _pinned(self) -> str:
-        """The commit that an operator holds the source at, "" where it follows its branch."""
-        pin = self.records.pins.get(self.name)
-        return pin.commit if pin is not None else ""
-
     @gc_paused()
-    def plan_revision(self, expression: str = "", *, keep_cache: bool = False, whole: bool = False) -> PlannedRevision:
+    def plan_revision(
+        self, expression: str = "", *, head: str = "", keep_cache: bool = False, whole: bool = False
+    ) -> PlannedRevision:
         """Read and plan the source's revision, or the one that ``expression`` names; changes nothing in the world.
 
-        Raises SourceError. ``keep_cache`` remembers decoded documents, which only the holder of the lock should do;
-        ``whole`` looks at every file again.
+        Raises SourceError. ``head`` is what ``HEAD`` means, else what is applied. ``keep_cache`` remembers decoded documents, which
+        only the holder of the lock should do; ``whole`` looks at every file again.
         """
         repository = self.source.repository
-        row = self.records.sources.get(self.name)
-        self.revision_read = revision = self.source.revision(expression or self._pinned())
+        select = self.revisions
+        self.revision_read = revision = select.named(expression, head) if expression else select.current()
         if not expression:
-            same_ref = row is not None and row.ref == revision.ref
-            check_rewrite(repository, row.commit if row is not None and same_ref else "", revision)
-            repository.check_signed(revision.commit, row.commit if row is not None else "")
+            select.check(revision)
         self._reload_age_identity()
         self.records.documents.use(decoder_fingerprint(self.dialect), keep=keep_cache)
         with self.records.snapshot():
@@ -214,6 +210,7 @@ class SourcePipeline:
         with self.records.repeatable():
             self._forget_failures(plan)
             index_revision(self.records, prepared.loaded, self.name)
+            self.revisions.accept(prepared.revision)
             if plan.held:
                 for digest in (plan.digest, plan.held):
                     self.records.approvals.remember_plan(digest, f"{self.name}/{plan.held}")

@@ -115,4 +115,11 @@ HOST = (
         WITHOUT ROWID""",
 )
 
-MIGRATIONS = ((*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS), OPERATIONS, HOST)
+FOLLOWED = (
+    """CREATE TABLE followed (source TEXT NOT NULL, ref TEXT NOT NULL, commit_id TEXT NOT NULL,
+        PRIMARY KEY (source, ref)) WITHOUT ROWID""",
+    # A source that is held at a commit has that commit as its ref; which branch it followed before is not known.
+    "INSERT INTO followed SELECT name, 'refs/heads/' || ref, commit_id FROM sources WHERE ref <> commit_id",
+)
+
+MIGRATIONS = ((*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS), OPERATIONS, HOST, FOLLOWED)

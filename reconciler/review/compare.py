@@ -20,6 +20,7 @@ from reconciler.planning.plan import Plan
 from reconciler.records.store import Records
 from reconciler.review.blame import blamed
 from reconciler.settings import LocationSettings, Settings, SourceSettings
+from reconciler.source.url import wanted_ref
 
 
 class PlanBetweenCommits(msgspec.Struct, frozen=True):
@@ -38,30 +39,31 @@ class PlanBetweenCommits(msgspec.Struct, frozen=True):
 
 
 def plan_between(
-    settings: Settings, source: SourceSettings, before: str, after: str, blame: bool | None = None
+    settings: Settings, source: SourceSettings, before: str, after: str, blame: bool | None = None, head: str = ""
 ) -> PlanBetweenCommits:
-    """Plan the way from ``before`` to ``after`` (anything Git understands). Raises SourceError.
+    """Plan the way from ``before`` to ``after``, in which ``HEAD`` means ``head``, else the newest.
 
-    It is SourceEmpty where ``after`` has no manifest, since that is never taken for "delete everything".
+    Raises SourceError; it is SourceEmpty where ``after`` has no manifest, which is never taken for "delete everything".
 
     Faults in ``before`` do not matter: what is sound in it counts, be it nothing. Every location is taken for bound.
     Who asked for the changes since is looked for where ``blame`` says so, or (None) they are few.
     """
     records = Records.open(None)
+    head = head or source.commit or wanted_ref(source)
     lenient = msgspec.structs.replace(settings, on_invalid="skip", locations={})
     first = _pipeline(lenient, source, records)
-    base = _base(first, before)
+    base = _base(first, before, head)
     places = _all_locations(first, base) if base is not None else set()
     bound = {place: LocationSettings(engine=next(iter(ENGINES))) for place in places}
     strict = msgspec.structs.replace(settings, on_invalid="refuse", locations=bound)
     if base is not None:
         _record(_pipeline(strict, source, records), base)
     second = _pipeline(strict, source, records)
-    extra = _all_locations(second, second.plan_revision(after)) - places
+    extra = _all_locations(second, second.plan_revision(after, head=head)) - places
     if extra:
         bound |= {place: LocationSettings(engine=next(iter(ENGINES))) for place in extra}
         second = _pipeline(msgspec.structs.replace(strict, locations=bound), source, records)
-    prepared = blamed(second, second.plan_revision(after), blame)
+    prepared = blamed(second, second.plan_revision(after, head=head), blame)
     delta = prepared.loaded.change_set
     return PlanBetweenCommits(prepared.findings, prepared.revision, prepared.plan, delta.documents, len(delta.added),
                     prepared.read, prepared.blames)  # fmt: skip
@@ -76,10 +78,10 @@ def _pipeline(settings: Settings, source: SourceSettings, records: Records) -> S
     return line
 
 
-def _base(line: SourcePipeline, before: str) -> PlannedRevision | None:
+def _base(line: SourcePipeline, before: str, head: str) -> PlannedRevision | None:
     """What ``before`` holds; None where that is nothing, since every repository has to begin somewhere."""
     try:
-        return line.plan_revision(before)
+        return line.plan_revision(before, head=head)
     except SourceEmpty:
         return None
 

@@ -11,11 +11,12 @@ import msgspec
 import pygit2
 from pygit2.enums import ObjectType
 
-from reconciler.errors import SourceError, SourceGone, SourceRewritten
+from reconciler.errors import SourceError, SourceGone
 from reconciler.model.revision import FileChange, Revision
 from reconciler.model.suggest import closest
 from reconciler.source.ancestry import is_ancestor
 from reconciler.source.changes import CONTROL, TreeChanges, classify, is_manifest
+from reconciler.source.expression import Expression, parse_expression
 from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, TOO_LARGE, FileFilter
 from reconciler.source.libgit import open_git
 from reconciler.source.tree_diff import Walk, parse_tree
@@ -66,20 +67,31 @@ class Repository:
         pointer = self.gitdir / "commondir"
         return (self.gitdir / pointer.read_text().strip()).resolve() if pointer.is_file() else self.gitdir
 
-    def resolve(self, expression: str = "") -> Revision:
-        """The revision the source stands at, or the one that ``expression`` (anything Git understands) names.
+    def resolve(self, expression: str = "", head: str = "") -> Revision:
+        """The revision the source stands at, or the one that ``expression`` names; ``HEAD`` in it means ``head``.
 
-        Sees what other programs did to the refs, packed or not. Raises SourceGone where the branch, tag, commit or
-        path is not there, SourceUnverified where the settings ask for a signature that is not there, SourceError where
-        objects are missing or damaged.
+        See ``parse_expression``. Sees what other programs did to the refs, packed or not. Raises SourceGone where the
+        branch, tag, commit or path is not there, SourceUnverified where the settings ask for a signature that is not
+        there, SourceError where objects are missing or damaged.
         """
-        name = expression or self.settings.commit or wanted_ref(self.settings)
-        target = self._find(name)
+        wanted = self._wanted(expression, head)
+        target = self._find(wanted, expression)
         if (signatures := self._signatures) is not None:
-            self._ask(lambda: signatures.check(self._git, target, name))
-        if self._last is None or self._last[0] != target or self._last[1].ref != _short(name):
-            self._last = (target, self._revision(_short(name), target))
+            self._ask(lambda: signatures.check(self._git, target, wanted.ref))
+        ref = _short(expression or wanted.text)
+        if self._last is None or self._last[0] != target or self._last[1].ref != ref:
+            self._last = (target, self._revision(ref, target))
         return self._last[1]
+
+    def _wanted(self, expression: str, head: str) -> Expression:
+        own = self.settings.commit or wanted_ref(self.settings)
+        if not expression:
+            return Expression(own, "" if self.settings.commit else own)
+        try:
+            return parse_expression(expression, own, head, lambda ref: ref in self._git.references)
+        except _GIT_FAULTS as fault:
+            self._still_there()
+            raise SourceGone(f"source {self.settings.name}: {expression!r} names no revision: {fault}") from None
 
     def contains(self, newer: str, older: str) -> bool:
         """Whether commit ``older`` is ``newer`` or one of its ancestors; an unknown commit is neither."""
@@ -186,15 +198,15 @@ class Repository:
             del self._trees[next(iter(self._trees))]
         return content
 
-    def _find(self, name: str) -> str:
-        """Id of the object that ``name`` stands for; refs are asked directly, since a poll does only this."""
+    def _find(self, wanted: Expression, written: str) -> str:
+        """Id of the object that ``wanted`` stands for; refs are asked directly, since a poll does only this."""
         try:
-            if name.startswith("refs/"):
-                return str(self._git.lookup_reference(name).resolve().target)
-            return str(self._git.revparse_single(name).id)
+            if wanted.ref == wanted.text:
+                return str(self._git.lookup_reference(wanted.ref).resolve().target)
+            return str(self._git.revparse_single(wanted.text).id)
         except _GIT_FAULTS:
             self._still_there()
-            raise SourceGone(f"source {self.settings.name}: {self._missing(name)}") from None
+            raise SourceGone(f"source {self.settings.name}: {self._missing(written or wanted.text)}") from None
 
     def _missing(self, name: str) -> str:
         kind, _, short = name.removeprefix("refs/").partition("/")
@@ -262,21 +274,6 @@ class Repository:
             ignored = self._ignore_file(blob) if blob else b""
             self._selections = {blob: FileFilter(self.settings.include, self.settings.exclude, ignored)}
         return self._selections[blob]
-
-
-def check_rewrite(repository: Repository, previous: str, revision: Revision) -> None:
-    """Raises SourceRewritten where the branch left the commit ``previous`` behind (``""``: none yet) without leave.
-
-    Tags and commits are the operator's own choice and may go back.
-    """
-    settings = repository.settings
-    chosen = settings.allow_rewrite or settings.tag or settings.commit
-    if chosen or not previous or repository.contains(revision.commit, previous):
-        return
-    raise SourceRewritten(
-        f"source {settings.name}: {revision.ref} moved to {revision.commit[:12]}, which does not contain the last "
-        f"commit {previous[:12]}; push a commit that does, or set allowRewrite to follow"
-    )
 
 
 def _signatures(settings: SourceSettings) -> Signatures | None:

@@ -74,18 +74,20 @@ class Signatures:
         self._trusted = ""
         self._verdicts: dict[str, str] = {}
 
-    def check(self, git: pygit2.Repository, target: str, name: str) -> None:
+    def check(self, git: pygit2.Repository, target: str, ref: str) -> None:
         """Raises SourceUnverified where the commit or tag ``target`` is not signed as the settings ask for.
 
-        With ``signed: tag`` a commit counts where a signed tag in the repository stands for it, and a tag that was
-        found by its ref ``name`` has to be signed under that name: else an old release could be shown as a new one.
+        With ``signed: tag`` a commit counts where a signed tag in the repository stands for it. A tag that was found
+        by way of ``ref`` ("" for none) has to be signed under that name: else an old release could be shown as a new
+        one.
         """
         found = git[target]
         if self._settings.signed != "tag":
             self._require(git, [str(found.peel(pygit2.Commit).id)])
-        elif isinstance(found, pygit2.Tag):
-            if name.startswith("refs/tags/") and name != f"refs/tags/{found.name}":
-                raise self._refusal(f"tag {target[:12]}", "the tag was made under another name")
+            return
+        if ref.startswith("refs/tags/") and not _is_tag_of(git[git.lookup_reference(ref).resolve().target], ref):
+            raise self._refusal(f"tag {target[:12]}", "the tag was made under another name")
+        if isinstance(found, pygit2.Tag):
             self._require(git, [target])
         elif tags := list(_tags_of(git, target)):
             self._require(git, tags[:1])
@@ -209,8 +211,13 @@ def _kind(git: pygit2.Repository, id_: str) -> str:
 
 
 def _tags_of(git: pygit2.Repository, commit: str) -> Iterator[str]:
-    """Ids of the annotated tags that stand for ``commit``, by name."""
+    """Ids of the annotated tags that stand for ``commit`` under their own names, by name."""
     for name in sorted(ref for ref in git.references if ref.startswith("refs/tags/")):
         found = git[git.references[name].resolve().target]
-        if isinstance(found, pygit2.Tag) and str(found.peel(pygit2.Commit).id) == commit:
+        if isinstance(found, pygit2.Tag) and _is_tag_of(found, name) and str(found.peel(pygit2.Commit).id) == commit:
             yield str(found.id)
+
+
+def _is_tag_of(found: pygit2.Object, ref: str) -> bool:
+    """Whether ``found`` was made under the name ``ref``; what is no annotated tag has no name of its own."""
+    return not isinstance(found, pygit2.Tag) or ref == f"refs/tags/{found.name}"

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.errors import SourceEmpty, UsageError
+from reconciler.errors import SourceEmpty, SourceRewritten, UsageError
 from reconciler.source.url import parse_address
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ class Source:
         if self.mirror is not None:
             self.mirror.refresh()
 
-    def revision(self, expression: str = "") -> Revision:
-        """Where the source stands now, or what ``expression`` (anything Git understands) names.
+    def revision(self, expression: str = "", head: str = "") -> Revision:
+        """Where the source stands now, or what ``expression`` names, in which ``HEAD`` means the commit ``head``.
 
         Raises SourceGone, and SourceEmpty where the path selects no manifest.
         """
-        revision = self.repository.resolve(expression)
+        revision = self.repository.resolve(expression, head)
         if revision.tree != self._filled and not self.repository.has_manifests(revision.tree):
             raise SourceEmpty(
                 f"source {self.name}: {revision} holds no manifest below {self.settings.path!r}; nothing is changed. "
@@ -76,3 +76,18 @@ def open_source(settings: SourceSettings, state_dir: Path) -> Source:
     from reconciler.source.mirror import Mirror
 
     return Source(settings, None, Mirror(settings, address, state_dir / "mirrors" / f"{settings.name}.git"))
+
+
+def check_rewrite(repository: Repository, previous: str, revision: Revision) -> None:
+    """Raises SourceRewritten where the branch left the commit ``previous`` behind (``""``: none yet) without leave.
+
+    Tags and commits are the operator's own choice and may go back.
+    """
+    settings = repository.settings
+    chosen = settings.allow_rewrite or settings.tag or settings.commit
+    if chosen or not previous or repository.contains(revision.commit, previous):
+        return
+    raise SourceRewritten(
+        f"source {settings.name}: {revision.ref} moved to {revision.commit[:12]}, which does not contain the last "
+        f"commit {previous[:12]}; push a commit that does, or set allowRewrite to follow"
+    )

@@ -15,7 +15,7 @@ import pytest
 from reconciler.errors import DiskFull, RecordsError
 from reconciler.model.resource import Dependency, Reference
 from reconciler.records.database import Database, migrate
-from reconciler.records.migrations import MIGRATIONS
+from reconciler.records.migrations import FOLLOWED, MIGRATIONS
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
 from reconciler.records.tables.sources import SourceRow
@@ -106,6 +106,24 @@ def test_records_of_an_older_program_are_brought_forward(path: Path) -> None:
     assert database.all("SELECT * FROM fruit") == [("apple", "green")]
     assert database.value("PRAGMA user_version") == 2
     database.close()
+
+
+def test_what_was_followed_is_known_of_older_records_but_for_sources_that_are_held(path: Path) -> None:
+    before = MIGRATIONS[: MIGRATIONS.index(FOLLOWED)]
+    older = Database.open(path, before)
+    for name, ref in (("main", "release"), ("held", "c1")):
+        older.write("INSERT INTO sources VALUES (?, ?, 'c1', 't1', 'all', 'Ann', 'Hello', 9)", (name, ref))
+    older.close()
+    records = Records.open(path)
+    assert records.sources.followed("main", "refs/heads/release") == "c1"
+    assert records.sources.followed("main", "refs/heads/main") == ""
+    assert records.sources.followed("held", "refs/heads/main") == ""
+    assert records.sources.followed("held", "refs/heads/c1") == ""
+    records.sources.put_followed("main", "refs/heads/release", "c2")
+    records.close()
+    again = Records.open(path)
+    assert again.sources.followed("main", "refs/heads/release") == "c2"
+    again.close()
 
 
 def test_a_migration_that_fails_changes_nothing(path: Path) -> None:

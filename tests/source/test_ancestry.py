@@ -10,7 +10,7 @@ import pytest
 from reconciler.errors import SourceRewritten
 from reconciler.source.ancestry import commits_since, is_ancestor
 from reconciler.source.libgit import open_git
-from reconciler.source.repository import check_rewrite
+from reconciler.source.source import check_rewrite
 from tests.gitkit import GitRepo
 from tests.source.conftest import Opener
 

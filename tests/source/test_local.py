@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import SourceEmpty, SourceError, SourceGone, SourceRewritten, UsageError
-from reconciler.source.repository import check_rewrite
+from reconciler.source.source import check_rewrite
 from tests.gitkit import Files, GitRepo, Symlink, git
 from tests.source.conftest import Opener
 from tests.tools import only_root

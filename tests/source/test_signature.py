@@ -223,6 +223,20 @@ def test_a_tag_has_to_be_signed_under_its_own_name(repo: GitRepo, keys: Keys, ve
     assert "no annotated tag stands for it" in refusal(verified("tag", tag="v1"))
 
 
+@pytest.mark.parametrize("word", ["v1", "tags/v1", "refs/tags/v1", "v1^{}", "v1^0", "v1~0"])
+def test_an_old_release_cannot_be_shown_under_the_name_of_another(
+    repo: GitRepo, keys: Keys, verified: SourceOf, word: str
+) -> None:
+    keys.ssh("ada")
+    keys.tag(repo, "v0", "ada")
+    assert verified("tag", tag="v0").revision("v0").commit == repo.git("rev-parse", "main")
+    repo.git("update-ref", "refs/tags/v1", repo.git("rev-parse", "refs/tags/v0"))
+    assert "the tag was made under another name" in refusal(verified("tag", tag="v0"), word)
+    repo.git("update-ref", "-d", "refs/tags/v0")
+    said = refusal(verified("tag", tag="v1"), repo.git("rev-parse", "main"))
+    assert "no annotated tag stands for it" in said
+
+
 def test_a_source_at_a_tag_can_ask_for_its_commit_to_be_signed(repo: GitRepo, keys: Keys, verified: SourceOf) -> None:
     keys.ssh("ada")
     keys.tag(repo, "v1", "ada")

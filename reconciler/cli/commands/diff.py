@@ -14,6 +14,7 @@ from reconciler.cli.options import (
     coloured,
     load_or_none,
     org_option,
+    records_or_none,
     select_sources,
     settings_option,
 )
@@ -50,29 +51,40 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 def command(settings_file: Path, rev1: str, rev2: str, form: str, blame: bool | None, **where: Any) -> int:
     """Show what would change between the commits REV1 and REV2, as if REV1 were applied.
 
-    Needs neither records nor settings, so a pull request's CI can show it. Exits with 1 where REV2 has errors.
+    Needs neither records nor settings, so a pull request's CI can show it. Exits with 1 where REV2 has errors. HEAD is
+    what is checked out; of a source in the settings it is what is applied.
     """
     from reconciler.review.compare import plan_between
 
-    settings, source = _source(settings_file, CommitOptions(**where))
-    compared = plan_between(settings, source, rev1, rev2, blame)
+    settings, source, here = _source(settings_file, CommitOptions(**where))
+    compared = plan_between(settings, source, rev1, rev2, blame, _head(settings, source, (rev1, rev2), here))
     _show(compared, form)
     return int(compared.plan is None)
 
 
-def _source(settings_file: Path, where: CommitOptions) -> tuple[Settings, SourceSettings]:
-    """Whose commits to compare: those of the repository asked for, else of a source, else of where we are."""
+def _head(settings: Settings, source: SourceSettings, wanted: tuple[str, str], here: bool) -> str:
+    """What HEAD means: what is checked out ``here``, else what is applied; "" for what the source has newest."""
+    from reconciler.source.expression import CHECKOUT, names_head
+
+    if here or not any(map(names_head, wanted)):
+        return CHECKOUT if here else ""
+    row = records_or_none(settings).sources.get(source.name)
+    return row.commit if row is not None else ""
+
+
+def _source(settings_file: Path, where: CommitOptions) -> tuple[Settings, SourceSettings, bool]:
+    """Whose commits to compare: those of the repository asked for, else of a source, else of where we are (True)."""
     from msgspec.structs import replace
 
     from reconciler.settings import Settings, SourceSettings
 
     settings = load_or_none(settings_file)
     if where.repo is None and settings is not None:
-        return replace(settings, org=where.org or settings.org), select_sources(settings, where.name)[0]
+        return replace(settings, org=where.org or settings.org), select_sources(settings, where.name)[0], False
     url = str((where.repo or _repository()).resolve())
     here = SourceSettings(name=where.name or "here", url=url, path=where.below)
     settings = settings or Settings(org=DEFAULT_ORG, sources=(here,))
-    return replace(settings, org=where.org or settings.org, sources=(here,)), here
+    return replace(settings, org=where.org or settings.org, sources=(here,)), here, True
 
 
 def _repository() -> Path:

@@ -38,7 +38,12 @@ CHANGES = 3
 
 
 @click.command(epilog="Example: reconciler plan --revision feature --format markdown")
-@click.option("--revision", metavar="REV", default="", help="A branch, tag or commit instead of the source's own.")
+@click.option(
+    "--revision",
+    metavar="REV",
+    default="",
+    help="Another revision; HEAD is what is applied.",
+)
 @click.option("--source", "name", metavar="NAME", default="", help="Only this source.")
 @click.option("--format", "form", type=click.Choice(FORMS), default="text", help="Default: text.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the plan to FILE as JSON too.", metavar="FILE")

@@ -8,16 +8,27 @@ import click
 
 from reconciler.cli.operator import run_operation
 from reconciler.cli.options import settings_option
+from reconciler.errors import UsageError
 
 
 @click.command(epilog="Example: reconciler rollback main HEAD~1 --reason incident-12")
 @click.argument("source")
-@click.argument("revision", metavar="REV")
+@click.argument("revision", metavar="[REV]", required=False, default="")
+@click.option("--previous", is_flag=True, help="The last good revision before the one that is applied.")
+@click.option("--force", is_flag=True, help="Also to a revision that the source never followed.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; others will read it.")
 @settings_option
-def command(settings_file: Path, source: str, revision: str, reason: str) -> None:
+def command(settings_file: Path, source: str, revision: str, previous: bool, force: bool, reason: str) -> None:
     """Take a source back to the revision REV and hold it there, whatever is pushed, until `reconciler resume SOURCE`.
+
+    REV is a commit, a tag, or a name such as main~2. HEAD is what is applied now, so that HEAD~1 is the commit before
+    it, whatever is checked out in the repository. It has to be an ancestor of what the source followed.
 
     Drift is healed towards REV meanwhile. Deletes beyond the budget wait for approval as in any other run.
     """
-    run_operation(settings_file, lambda operations: operations.rollback(source, revision, reason))
+    from reconciler.operations.commands import PREVIOUS
+
+    if previous == bool(revision):
+        raise UsageError("say where to: either a revision REV or --previous")
+    wanted = PREVIOUS if previous else revision
+    run_operation(settings_file, lambda operations: operations.rollback(source, wanted, reason, force=force))

@@ -29,7 +29,12 @@ FORMS = ("text", "json", "github", "gitlab", "sarif")
 
 @click.command(epilog="Example: reconciler validate manifests/ --format json")
 @click.argument("path", required=False, type=click.Path(exists=True, path_type=Path))
-@click.option("--revision", metavar="REV", default="", help="A branch, tag or commit instead of the source's own.")
+@click.option(
+    "--revision",
+    metavar="REV",
+    default="",
+    help="Another revision; HEAD is what is applied.",
+)
 @click.option("--format", "form", type=click.Choice(FORMS), default="text", help="Default: text.")
 @org_option
 @settings_option

@@ -36,6 +36,11 @@ class Run(msgspec.Struct, frozen=True):
     author: str = ""
     subject: str = ""
 
+    @property
+    def commit(self) -> str:
+        """The full id of the commit that ``revision`` names."""
+        return self.revision.rpartition(":")[2]
+
 
 class Runs:
     """Runs in the order in which they began."""

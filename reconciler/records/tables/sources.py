@@ -1,4 +1,4 @@
-"""The last good revision of each source that was loaded."""
+"""The last good revision of each source that was loaded, and the last commit that it took from each branch."""
 
 from __future__ import annotations
 
@@ -38,6 +38,18 @@ class Sources:
     def forget(self, name: str) -> None:
         """Load the source from nothing next time; the index of its resources stays until then."""
         self._db.write("DELETE FROM sources WHERE name = ?", (name,))
+
+    def followed(self, name: str, ref: str) -> str:
+        """The commit that the source took last from ``ref`` (its full name), "" where it took none.
+
+        It stays as it is while an operator holds the source at another revision.
+        """
+        return str(self._db.value("SELECT commit_id FROM followed WHERE source = ? AND ref = ?", (name, ref)) or "")
+
+    def put_followed(self, name: str, ref: str, commit: str) -> None:
+        """Remember that the source took ``commit`` from ``ref``."""
+        if self.followed(name, ref) != commit:
+            self._db.write("INSERT OR REPLACE INTO followed VALUES (?, ?, ?)", (name, ref, commit))
 
     def names(self) -> list[str]:
         """The sources that were ever loaded, sorted."""
