@@ -39,11 +39,16 @@ class RevisionSelector:
 
     def check(self, revision: Revision) -> None:
         """Raises SourceRewritten or SourceUnverified where ``revision``, the current one, must not be taken."""
-        if not self.pinned():
+        if _was_followed(revision):
             check_rewrite(self._source.repository, self.followed(), revision)
         self._source.repository.check_signed(revision.commit, self.applied())
 
     def accept(self, revision: Revision) -> None:
         """Remember the commit that the branch was at, unless ``revision`` is one that the source is held at."""
-        if revision.ref != revision.commit:  # a pinned commit is its own ref
+        if _was_followed(revision):
             self._records.sources.put_followed(self._source.name, wanted_ref(self._source.settings), revision.commit)
+
+
+def _was_followed(revision: Revision) -> bool:
+    """Whether ``revision`` was found by a branch or tag; a commit that a source is held at is its own ref."""
+    return revision.ref != revision.commit

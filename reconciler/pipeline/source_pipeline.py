@@ -140,8 +140,8 @@ class SourcePipeline:
     ) -> PlannedRevision:
         """Read and plan the source's revision, or the one that ``expression`` names; changes nothing in the world.
 
-        Raises SourceError. ``head`` is what ``HEAD`` means, else what is applied. ``keep_cache`` remembers decoded documents, which
-        only the holder of the lock should do; ``whole`` looks at every file again.
+        Raises SourceError. ``head`` is what ``HEAD`` means, else what is applied. ``keep_cache`` remembers decoded
+        documents, which only the holder of the lock should do; ``whole`` looks at every file again.
         """
         repository = self.source.repository
         select = self.revisions
