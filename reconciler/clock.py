@@ -22,7 +22,7 @@ class Clock(Protocol):
 
 
 class Timers(Protocol):
-    """Calls at intervals and once later; APScheduler in production, the fake clock in tests."""
+    """Calls at intervals and once later: on the event loop in production, by the fake clock in tests."""
 
     def every(self, name: str, seconds: float, jitter: float, call: Callable[[], None]) -> None:
         """Call again and again, ``seconds`` plus up to ``jitter`` apart; replaces what ``name`` did before."""

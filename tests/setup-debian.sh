@@ -27,6 +27,7 @@ tools)
     need gnupg command_exists gpg
     need openssl command_exists openssl
     need curl command_exists curl
+    need faketime command_exists faketime
     need systemd command_exists systemd-analyze
     need nodejs command_exists node
     need npm command_exists npm

@@ -17,7 +17,7 @@ from reconciler.daemon.read_server import ReadOnlyServer
 from reconciler.daemon.ref_watch import watch_refs
 from reconciler.daemon.reload import SETTINGS_POLL_SECONDS, Reload
 from reconciler.daemon.systemd import SystemdNotifier
-from reconciler.daemon.timers import SchedulerTimers
+from reconciler.daemon.timers import LoopTimers
 from reconciler.daemon.wake import WakeSocket
 from reconciler.engines.registry import ENGINES, MakeEngine
 from reconciler.errors import SourceError
@@ -84,7 +84,7 @@ class Service:
         self._daemon.wakes.add(source, reason)
 
     def _made(self, runner: Runner) -> Daemon:
-        return Daemon(runner, self._clock, SchedulerTimers(), self._notifier, self._over)
+        return Daemon(runner, self._clock, LoopTimers(), self._notifier, self._over)
 
     async def _look(self) -> None:
         while self._reload is not None:

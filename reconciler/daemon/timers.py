@@ -1,85 +1,77 @@
-"""Timers of the running daemon: the Timers protocol on APScheduler."""
+"""Timers of the running daemon, on the event loop. They go by the monotonic clock, so setting the clock moves none."""
 
 from __future__ import annotations
 
 import asyncio
-import time
+import random
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 
-CHECK = 5.0
-"""Seconds between looks at whether the clock was put back."""
-NOTICED = 1.0
-"""Seconds that it must have been put back by."""
+import msgspec
+
+from reconciler.bugs import contained
 
 
-class SchedulerTimers:
+class _Timer(msgspec.Struct):
+    call: Callable[[], None]
+    seconds: float
+    jitter: float = 0.0
+    repeats: bool = False
+    handle: asyncio.TimerHandle | None = None
+
+
+class LoopTimers:
     """Calls on the event loop that is running at ``start``; use it from that loop's thread only.
 
-    A call that comes late (a suspended machine, a busy loop) is made once and not once for every time missed. As
-    APScheduler goes by the clock on the wall, ``wall`` (seconds since the epoch), all calls are moved along where that
-    is put back: they would not be made for as long otherwise, those that feed the watchdog among them.
+    The next call is due so long after the last one was made: calls that were missed (a stopped process, a busy loop, a
+    machine that slept) are made up for by one. A call that raises is logged and made again when it is next due.
     """
 
-    def __init__(self, wall: Callable[[], float] = time.time) -> None:
-        from apscheduler.schedulers.asyncio import AsyncIOScheduler
-
-        self._scheduler = AsyncIOScheduler(
-            timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None, "max_instances": 1}
-        )
-        self._calls: dict[str, Callable[[], None]] = {}
-        self._wall = wall
-        self._ahead = 0.0
-        self._check: asyncio.TimerHandle | None = None
+    def __init__(self) -> None:
+        self._timers: dict[str, _Timer] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def every(self, name: str, seconds: float, jitter: float, call: Callable[[], None]) -> None:
         """Call again and again, ``seconds`` plus up to ``jitter`` apart; replaces what ``name`` did before."""
-        from apscheduler.triggers.interval import IntervalTrigger
-
-        self._add(name, IntervalTrigger(seconds=seconds, jitter=jitter or None, timezone=UTC), call)
+        self._add(name, _Timer(call, seconds, jitter, repeats=True))
 
     def after(self, name: str, seconds: float, call: Callable[[], None]) -> None:
         """Call once in ``seconds``; replaces what ``name`` did before."""
-        from apscheduler.triggers.date import DateTrigger
-
-        def once() -> None:
-            del self._calls[name]
-            call()
-
-        self._add(name, DateTrigger(datetime.now(UTC) + timedelta(seconds=seconds)), once)
+        self._add(name, _Timer(call, seconds))
 
     def cancel(self, name: str) -> None:
         """Forget ``name``; nothing happens where it is not known."""
-        if self._calls.pop(name, None) is not None and self._scheduler.get_job(name):
-            self._scheduler.remove_job(name)
+        timer = self._timers.pop(name, None)
+        if timer is not None and timer.handle is not None:
+            timer.handle.cancel()
 
     def start(self) -> None:
-        """Begin to call. Needs a running event loop."""
-        self._scheduler.start()
-        self._ahead = self._wall() - time.monotonic()
-        self._check = asyncio.get_running_loop().call_later(CHECK, self._follow_the_clock)
+        """Begin to call, and to count the seconds. Needs a running event loop."""
+        self._loop = asyncio.get_running_loop()
+        for name in self._timers:
+            self._schedule(name)
 
     def stop(self) -> None:
         """Never call again."""
-        self._calls.clear()
-        if self._check is not None:
-            self._check.cancel()
-        if self._scheduler.running:
-            self._scheduler.shutdown(wait=False)
+        for name in list(self._timers):
+            self.cancel(name)
+        self._loop = None
 
-    def _follow_the_clock(self) -> None:
-        ahead = self._wall() - time.monotonic()
-        if ahead < self._ahead - NOTICED:
-            for job in self._scheduler.get_jobs():
-                job.modify(next_run_time=job.next_run_time + timedelta(seconds=ahead - self._ahead))
-        self._ahead = ahead
-        self._check = asyncio.get_running_loop().call_later(CHECK, self._follow_the_clock)
+    def _add(self, name: str, timer: _Timer) -> None:
+        self.cancel(name)
+        self._timers[name] = timer
+        self._schedule(name)
 
-    def _add(self, name: str, trigger: object, call: Callable[[], None]) -> None:
-        self._calls[name] = call
-        self._scheduler.add_job(self._fire, trigger, args=(name, call), id=name, replace_existing=True)
+    def _schedule(self, name: str) -> None:
+        if self._loop is not None:
+            timer = self._timers[name]
+            wait = timer.seconds + random.uniform(0.0, timer.jitter)
+            timer.handle = self._loop.call_later(wait, self._fire, name)
 
-    # A coroutine, since APScheduler hands plain functions to a thread.
-    async def _fire(self, name: str, call: Callable[[], None]) -> None:
-        if self._calls.get(name) is call:
-            call()
+    def _fire(self, name: str) -> None:
+        timer = self._timers[name]
+        if timer.repeats:
+            self._schedule(name)
+        else:
+            del self._timers[name]
+        with contained(f"timer {name}"):
+            timer.call()

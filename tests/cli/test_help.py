@@ -58,7 +58,7 @@ def test_help_starts_in_a_tenth_of_a_second(tmp_path: Path) -> None:
     assert any(cpu_seconds("--help", cwd=tmp_path) < 0.1 for _ in range(20))
 
 
-HEAVY = {"apscheduler", "httpx", "jsonschema", "referencing", "structlog", "watchfiles"}
+HEAVY = {"httpx", "jsonschema", "referencing", "structlog", "watchfiles"}
 
 
 @pytest.mark.parametrize(

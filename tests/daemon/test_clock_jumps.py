@@ -1,0 +1,45 @@
+"""A clock that is set far ahead, or back, while the daemon runs: it works on as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.kit import Site, eventually, workload
+
+LIBRARY = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
+
+YEARS = 365 * 86400
+
+
+def cpu_seconds(pid: int) -> float:
+    """What the process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory(pid: int) -> int:
+    """The most memory that the process has had, in KiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
+@pytest.mark.skipif(LIBRARY is None and "CI" not in os.environ, reason="libfaketime is not installed")
+def test_a_clock_that_jumps_costs_no_time_and_no_memory(tmp_path: Path) -> None:
+    site, clock = Site(tmp_path, drift={"interval": "2s"}), tmp_path / "clock"
+    clock.write_text("+0")
+    faked = {"LD_PRELOAD": str(LIBRARY), "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1",
+             "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_DISABLE_SHM": "1"}  # fmt: skip
+    with site.daemon(**faked) as running:
+        eventually(lambda: len(site.recorded()) == 3, "the shop is applied")
+        before, pid = memory(running.process.pid), running.process.pid
+        for port, jump in enumerate((54 * YEARS, -400 * 86400, 30 * 86400), 7001):
+            used = cpu_seconds(pid)
+            clock.write_text(f"{jump:+d}")
+            commit = site.repo.commit({"shop/api.yaml": workload("api", port)})
+            eventually(lambda: site.applied(commit), "the next commit is applied")  # noqa: B023 - waited for at once
+            assert cpu_seconds(pid) - used < 2.0
+        assert memory(pid) - before < 20_000
+        assert running.stop() == 0
