@@ -136,5 +136,5 @@ def marked(state: Path) -> Iterator[tuple[int, str]]:
         with contextlib.suppress(OSError):
             environ = (folder / "environ").read_bytes()
             command = (folder / "cmdline").read_bytes().split(b"\0")
-            if os.fsencode(state / "host") in environ and command[0] not in (b"/bin/sh", b""):
+            if os.fsencode(state / "host") in environ and not command[0].startswith(b"reconciler: ") and command[0]:
                 yield int(folder.name), b" ".join(command).decode(errors="replace")

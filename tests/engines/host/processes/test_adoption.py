@@ -128,9 +128,10 @@ def test_a_lost_state_directory_leads_to_adoption(tmp_path: Path, limited: bool)
 
 FORGED = """
 import os, sys
-from reconciler.engines.host.runtimes.process.spawn import NAME, script
 os.setsid()
-os.execve("/bin/sh", ["sh", "-c", script(), NAME, "true"], {**os.environ, "RECONCILER_CONTAINER": sys.argv[1]})
+gvc, workload, replica, container = (sys.argv[1].split("/") + [""] * 4)[1:5]
+title = f"reconciler: {gvc}/{workload}/{replica}/{container}"
+os.execve("/bin/sh", [title], {**os.environ, "RECONCILER_CONTAINER": sys.argv[1]})
 """
 
 
@@ -139,7 +140,7 @@ def test_a_wrapper_that_a_program_has_forged_is_ended(tmp_path: Path, name: str)
     async def story() -> None:
         environ = {**os.environ, "RECONCILER_ROOT": str(tmp_path), "RECONCILER_REPLICA": "1/-1/s"}
         forged = subprocess.Popen([sys.executable, "-c", FORGED, name], env=environ, stdin=subprocess.PIPE)
-        await until(lambda: b"reconciler-container" in Path(f"/proc/{forged.pid}/cmdline").read_bytes())
+        await until(lambda: Path(f"/proc/{forged.pid}/cmdline").read_bytes().startswith(b"reconciler: "))
         async with opened(tmp_path) as host:
             assert await host.runtime.list() == []
             assert not alive(forged.pid)
@@ -256,7 +257,7 @@ from tests.engines.host.processes.kit import opened, shell
 async def story():
     async with opened(Path(sys.argv[1])) as host:
         if sys.argv[2] == "before":
-            spawning._let_go = lambda wrapper: os.kill(os.getpid(), 9)
+            spawning._let_go = lambda *_: os.kill(os.getpid(), 9)
         await host.runtime.start(shell(f"touch {sys.argv[1]}/ran; echo $$; exec sleep 1000", env={**os.environ}))
         await host.number()
         os.kill(os.getpid(), 9)

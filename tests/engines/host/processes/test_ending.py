@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 from pathlib import Path
 
@@ -38,21 +39,22 @@ def away(*, session, environment):
 
 away(session=True, environment=dict(os.environ))
 away(session=False, environment={})
-if sys.argv[1] == "groups":
+if sys.argv[1] == "all":
     away(session=True, environment={})
 while True:
     time.sleep(1000)
 """
-"""A program with children that outlive it; without groups, one that has shed all signs of its origin is lost."""
+"""A program with children that outlive it. Who has shed all signs of its origin is found below the wrapper, while that
+lives, or in its control groups."""
 
 
 @both_ways
 @pytest.mark.parametrize("way", ["killed", "ended", "removed", "wrapper"])
 def test_nothing_outlives_a_container(tmp_path: Path, limited: bool, way: str) -> None:
     async def story() -> None:
-        count = 3 if limited else 2
+        count = 3 if limited or way != "wrapper" else 2
         async with opened(tmp_path, limited=limited) as host:
-            await host.runtime.start(launch("python3", "-c", HIDING, "groups" if limited else "plain"))
+            await host.runtime.start(launch("python3", "-c", HIDING, "all" if count == 3 else "some"))
             await until(lambda: len(host.output().splitlines()) == count, "children")
             pids = [int(line) for line in host.output().splitlines()]
             everything = [*pids, *marked(tmp_path)]
@@ -90,6 +92,34 @@ def test_a_signal_goes_to_the_program_alone(tmp_path: Path) -> None:
             await host.runtime.signal(place(), signal.SIGTERM)
             assert (await host.over()).code == 6
             assert host.output() == "up\nprogram\n"
+
+    asyncio.run(story())
+
+
+def test_a_signal_does_not_go_to_what_the_program_has_orphaned(tmp_path: Path) -> None:
+    orphan = "trap 'echo orphan' TERM; echo up; while :; do sleep 0.01; done"
+
+    async def story() -> None:
+        async with opened(tmp_path, limited=False) as host:
+            program = f"(sh -c {shlex.quote(orphan)} &); trap 'echo program; exit 6' TERM; while :; do sleep 0.01; done"
+            await host.runtime.start(shell(program))
+            await host.wrote("up")
+            await host.runtime.signal(place(), signal.SIGTERM)
+            assert (await host.over()).code == 6
+            assert host.output() == "up\nprogram\n"
+            assert marked(tmp_path) == []
+
+    asyncio.run(story())
+
+
+def test_many_orphans_of_many_sessions_end_with_their_program(tmp_path: Path) -> None:
+    script = "for n in $(seq 40); do setsid -f env -i sh -c 'echo $$; exec sleep 1000'; done; kill -KILL $$"
+
+    async def story() -> None:
+        async with opened(tmp_path, limited=False) as host:
+            await host.runtime.start(shell(script))
+            assert (await host.over()).code == 137
+            assert [line for line in host.output().split() if alive(int(line))] == []
 
     asyncio.run(story())
 

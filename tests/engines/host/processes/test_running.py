@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.engines.host.runtimes.process.child_setup import nproc_limits
 from reconciler.errors import EngineError
-from tests.engines.host.processes.kit import alive, as_root, both_ways, launch, marked, opened, place, shell
+from tests.engines.host.processes.kit import alive, as_root, both_ways, launch, marked, opened, place, shell, until
 
 
 @pytest.mark.parametrize(
@@ -90,6 +91,37 @@ def test_a_program_has_files_for_its_output_nothing_to_read_and_no_other_file(tm
             assert host.output().splitlines() == ["/dev/null", output, output, "0022", "/"]
 
     os.umask(os.umask(0o077))
+    asyncio.run(story())
+
+
+def test_the_list_of_processes_shows_a_title_and_the_program(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as host:
+            await host.runtime.start(launch("sleep", "1000"))
+            await until(lambda: len(commands(tmp_path)) == 2 and commands(tmp_path)[1] != commands(tmp_path)[0])
+            assert commands(tmp_path) == ["reconciler: shop/api/r/main", "/usr/bin/sleep 1000"]
+
+    asyncio.run(story())
+
+
+def commands(root: Path) -> list[str]:
+    """The command lines of what runs there, the oldest first."""
+    found = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in sorted(marked(root))]
+    return [each.rstrip(b"\0").replace(b"\0", b" ").decode() for each in found]
+
+
+@both_ways
+def test_no_program_gains_rights_and_processes_are_limited(tmp_path: Path, limited: bool) -> None:
+    script = "awk '/NoNewPrivs/ {print $2}' /proc/self/status; awk '/Max processes/ {print $3, $4}' /proc/self/limits"
+
+    async def story() -> None:
+        async with opened(tmp_path, limited=limited) as host:
+            await host.runtime.start(shell(f"{script}; echo end; exec sleep 1000"))
+            await host.wrote("end")
+            soft, hard = nproc_limits()
+            assert host.output() == f"1\n{soft} {hard}\nend\n"
+            assert (await host.runtime.exec(place(), ["sh", "-c", script], 10)).output == f"1\n{soft} {hard}\n"
+
     asyncio.run(story())
 
 

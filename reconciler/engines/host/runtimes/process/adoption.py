@@ -36,7 +36,10 @@ def discover(folders: StateDirectory, marking: ProcessLabels, clock: Clock) -> D
     over: list[StartRecord] = []
     for begun in folders.every():
         ours = begun.boot == boot and is_ours(marking, begun.pid, begun.start, marking.text(begun.place))
-        (alive if ours else over).append(begun)
+        if ours:
+            alive.append(begun)
+        elif folders.began(begun.place):
+            over.append(begun)
     known = {marking.text(begun.place) for begun in [*alive, *over]}
     strays: set[str] = set()
     for each in procfs.everyone().values():
@@ -73,17 +76,19 @@ def signal_program(begun: StartRecord, number: int) -> None:
     deadline = time.monotonic() + _PATIENCE
     while lives(begun.pid, begun.start):
         found = [each for pid in procfs.children(begun.pid) if (each := procfs.look(pid)) is not None]
-        programs = [each for each in found if procfs.command_line(each.pid) and not is_wrapper(each.pid)]
-        if programs or time.monotonic() > deadline:
-            for each in programs or found:
-                procfs.signal_exactly(each, number)
+        # Later children of the wrapper are what its program has orphaned.
+        program = min(found, key=lambda each: each.start, default=None)
+        begun_it = program is not None and procfs.command_line(program.pid) and not is_wrapper(program.pid, begun.place)
+        if begun_it or time.monotonic() > deadline:
+            if program is not None:
+                procfs.signal_exactly(program, number)
             return
         time.sleep(_PAUSE)
 
 
 def _unrecorded(each: procfs.Proc, environment: bytes, marking: ProcessLabels, clock: Clock) -> StartRecord | None:
     marker = marking.marker_in(environment)
-    if marker is None or each.pid != each.session or not is_wrapper(each.pid):
+    if marker is None or each.pid != each.session or not is_wrapper(each.pid, marker.place):
         return None
     started = clock.monotonic() - procfs.age(each)
     groups = groups_of(each.pid)

@@ -15,6 +15,7 @@ from typing import IO
 import msgspec
 
 from reconciler.engines.host.runtimes.process import cgroups, procfs
+from reconciler.engines.host.runtimes.process.child_setup import set_up_exec
 from reconciler.engines.host.runtimes.process.exit_watch import ExitWatcher, lives
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord
 from reconciler.engines.host.runtimes.protocol import ExecResult
@@ -143,11 +144,12 @@ def _kill(pid: int) -> None:
 
 
 def _started(begun: StartRecord, argv: Sequence[str]) -> _Child:
-    environment, wrapper = _asked(begun)
+    environment = _environment_of(begun)
     pairs = (pair.partition(b"=") for pair in environment.split(b"\0") if pair)
     whom = _whom(begun.pid) if os.geteuid() == 0 else None
     # In a shell that waits until it is in the groups, so that nothing of the program happens outside them.
-    gate = [os.fsdecode(wrapper[0]), "-c", _GATE, "exec"] if begun.groups else []
+    shell = os.readlink(f"/proc/{begun.pid}/exe")
+    gate = [shell, "-c", _GATE, "exec"] if begun.groups else []
     reading, writing = os.pipe2(os.O_CLOEXEC)
     output = os.fdopen(reading, "rb", buffering=0)
     try:
@@ -158,6 +160,7 @@ def _started(begun: StartRecord, argv: Sequence[str]) -> _Child:
             stdin=subprocess.PIPE if gate else subprocess.DEVNULL,
             stdout=writing,
             stderr=writing,
+            preexec_fn=set_up_exec(),
             start_new_session=True,
             umask=0o022,
             bufsize=0,
@@ -172,12 +175,12 @@ def _started(begun: StartRecord, argv: Sequence[str]) -> _Child:
     return child, output
 
 
-def _asked(begun: StartRecord) -> tuple[bytes, list[bytes]]:
+def _environment_of(begun: StartRecord) -> bytes:
     # Right after its start, the wrapper is not yet what it is going to be.
     for _ in range(_MOMENTS):
-        environment, arguments = procfs.environment(begun.pid), procfs.command_line(begun.pid)
-        if environment and arguments:
-            return environment, arguments
+        environment = procfs.environment(begun.pid)
+        if environment and procfs.command_line(begun.pid):
+            return environment
         if not lives(begun.pid, begun.start):
             break
         time.sleep(_MOMENT)

@@ -115,13 +115,23 @@ def kill_once(marking: ProcessLabels, targets: Mapping[Target, frozenset[Mark]])
             parents = {pid for pid, _ in mine}
             roots.update(each.pid for each in fresh.values() if each.parent in parents)
             alive = [fresh[pid] for pid in procfs.below(fresh, roots) & fresh.keys() if fresh[pid].alive]
-            for each in alive:
-                procfs.signal_exactly(each, signal.SIGKILL)
             mine.update((each.pid, each.start) for each in alive)
+            for each in [each for each in alive if (each.pid, each.start) not in target.wrappers]:
+                procfs.signal_exactly(each, signal.SIGKILL)
         if look < _MOMENTS and fresh.keys() <= unsure:
             time.sleep(_MOMENT)
         seen |= fresh.keys() - unsure if look < _MOMENTS else fresh.keys()
+    for target, mine in found.items():
+        if mine <= set(target.wrappers):
+            _end_wrappers(mine)
     return {target: frozenset(mine) for target, mine in found.items()}
+
+
+def _end_wrappers(wrappers: Collection[Mark]) -> None:
+    """Wrappers go last: as long as they live, whoever loses its parent becomes their child, and is found below them."""
+    for pid, start in wrappers:
+        if (now := procfs.look(pid)) is not None and now.start == start:
+            procfs.signal_exactly(now, signal.SIGKILL)
 
 
 def _session(target: Target, procs: dict[int, procfs.Proc]) -> set[int]:

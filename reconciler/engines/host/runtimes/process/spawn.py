@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -14,14 +15,15 @@ from importlib.resources import files
 
 from reconciler.engines.host.runtimes.process import cgroups, procfs
 from reconciler.engines.host.runtimes.process.cgroup_tree import CgroupTree
+from reconciler.engines.host.runtimes.process.child_setup import set_up_wrapper
 from reconciler.engines.host.runtimes.process.executable import User, directory_of, program_of, user_of
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.errors import EngineError
 
-NAME = "reconciler-container"
-"""What wrappers are called in the list of processes."""
+_LONGEST_ARGUMENT = 1 << 17
+"""Bytes of one argument, from which on Linux starts no program."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TOO_MANY = frozenset({errno.EAGAIN, errno.ENOMEM})
 
@@ -32,9 +34,14 @@ def script() -> str:
     return files(__package__).joinpath("wrapper.sh").read_text(encoding="utf-8")
 
 
-def is_wrapper(pid: int) -> bool:
-    """Whether the process is a wrapper, by what it runs."""
-    return procfs.command_line(pid)[1:4] == [b"-c", script().encode(), NAME.encode()]
+def title(place: ContainerId) -> str:
+    """What the wrapper of a container is called in the list of processes."""
+    return f"reconciler: {place.key.gvc}/{place.key.name}/{place.replica}/{place.container}"
+
+
+def is_wrapper(pid: int, place: ContainerId) -> bool:
+    """Whether the process is the wrapper of that container, by its title: nothing else is called so."""
+    return procfs.command_line(pid) == [title(place).encode()]
 
 
 def group_name(place: ContainerId) -> str:
@@ -52,16 +59,18 @@ def spawn(
     """
     user = user_of(launch)
     directory = directory_of(launch, user)
-    argv = [_shell(launch), "-c", script(), NAME, program_of(launch, user, directory), *launch.args]
+    argv = [program_of(launch, user, directory), *launch.args]
+    environment = _environment(launch, marking)
     with _explained(launch.place):
+        _check_size(argv, environment)
         outputs = folders.prepare(launch.place)
     try:
         groups = _groups(launch, limits)
         try:
             with _explained(launch.place):
-                wrapper = _wrapper(argv, _environment(launch, marking), directory, user, outputs)
+                wrapper = _wrapper(launch, environment, directory, user, outputs)
                 begun = _begun(launch, wrapper.pid, at, groups)
-                _go(wrapper, begun, folders)
+                _go(wrapper, begun, folders, _script_for(argv))
         except EngineError:
             cgroups.remove(groups, limits.bases if limits else ())
             raise
@@ -71,11 +80,11 @@ def spawn(
     return begun
 
 
-def _go(wrapper: subprocess.Popen[bytes], begun: StartRecord, folders: StateDirectory) -> None:
+def _go(wrapper: subprocess.Popen[bytes], begun: StartRecord, folders: StateDirectory, text: bytes) -> None:
     try:
         folders.write(begun)
         cgroups.join(begun.groups, wrapper.pid)
-        _let_go(wrapper)
+        _let_go(wrapper, text)
     except OSError:
         wrapper.communicate()
         raise
@@ -83,10 +92,27 @@ def _go(wrapper: subprocess.Popen[bytes], begun: StartRecord, folders: StateDire
     wrapper.returncode = 0
 
 
-def _let_go(wrapper: subprocess.Popen[bytes]) -> None:
+def _let_go(wrapper: subprocess.Popen[bytes], text: bytes) -> None:
     assert wrapper.stdin is not None
-    wrapper.stdin.write(b"go\n")
-    wrapper.stdin.close()
+    with wrapper.stdin:
+        rest = memoryview(text)
+        while rest:
+            rest = rest[wrapper.stdin.write(rest) :]
+
+
+def _script_for(argv: list[str]) -> bytes:
+    # In braces, a shell runs nothing of it before it has read the last of them.
+    return os.fsencode(f"{{\nset -- {' '.join(map(shlex.quote, argv))}\n{script()}}}\n")
+
+
+def _check_size(argv: list[str], env: dict[str, str]) -> None:
+    """Raises what starting a program with that much would raise: its wrapper alone has less to take."""
+    texts = [os.fsencode(each) for each in (*argv, *env, *env.values())]
+    if any(b"\0" in each for each in texts):
+        raise ValueError("embedded null byte")
+    whole = sum(map(len, texts)) + 16 * len(texts)
+    if max(map(len, texts)) >= _LONGEST_ARGUMENT or whole > os.sysconf("SC_ARG_MAX"):
+        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
 
 
 def _environment(launch: ContainerStart, marking: ProcessLabels) -> dict[str, str]:
@@ -118,10 +144,12 @@ def _groups(launch: ContainerStart, limits: CgroupTree | None) -> tuple[str, ...
 
 
 def _wrapper(
-    argv: list[str], env: dict[str, str], directory: str, user: User, outputs: tuple[int, int]
+    launch: ContainerStart, env: dict[str, str], directory: str, user: User, outputs: tuple[int, int]
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        argv,
+        [title(launch.place)],
+        executable=_shell(launch),
+        preexec_fn=set_up_wrapper(),
         env=env,
         cwd=directory,
         stdin=subprocess.PIPE,

@@ -17,9 +17,9 @@ from reconciler.model.key import Key
 
 _RECORD, _CODE, _OUTPUT = "record.json", "code", "output"
 _NEVER = "never"
-"""What wrappers write that were not told to go."""
-_ROOM = b"\n" * 5
-"""Kept in the file of the code, so that a full disk does not keep a code from being written."""
+"""What stands in the file of the code until the wrapper has its script, and so keeps room for it on a full disk."""
+_BEGAN = "-"
+"""What the wrapper writes first."""
 
 
 class StartRecord(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class StateDirectory(msgspec.Struct, frozen=True):
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
         code = os.open(folder / _CODE, flags | os.O_TRUNC, 0o600)
         try:
-            os.write(code, _ROOM)
+            os.write(code, _NEVER.encode())
             os.lseek(code, 0, os.SEEK_SET)
             return os.open(folder / _OUTPUT, flags | os.O_APPEND, 0o600), code
         except OSError:
@@ -89,14 +89,17 @@ class StateDirectory(msgspec.Struct, frozen=True):
         fresh.replace(folder / _RECORD)
 
     def every(self) -> Iterator[StartRecord]:
-        """All starts that are recorded; what cannot be read, or was called off, was never followed by a program."""
+        """All starts that are recorded; what cannot be read was never followed by a program."""
         for path in sorted(self.top.glob(f"*/*/*/*/{_RECORD}")):
             try:
                 begun = _decoder.decode(path.read_bytes())
             except (OSError, msgspec.DecodeError):
                 continue
-            if self._written(begun.place) != _NEVER:
-                yield begun
+            yield begun
+
+    def began(self, place: ContainerId) -> bool:
+        """Whether the wrapper of the last start has got its script."""
+        return self._written(place) != _NEVER
 
     def containers(self, key: Key, replica: str) -> list[str]:
         """The names of the containers of a replica that have directories."""
@@ -105,7 +108,7 @@ class StateDirectory(msgspec.Struct, frozen=True):
 
     def code(self, place: ContainerId) -> Code:
         """How the last start ended."""
-        text = self._written(place)
+        text = self._written(place).removeprefix(_BEGAN)
         number = text.removesuffix("!")
         return Code(int(number), number != text) if number.isdigit() else Code(None)
 
@@ -119,7 +122,7 @@ class StateDirectory(msgspec.Struct, frozen=True):
         """Record how a container ended that could not do it itself; nothing where there is no room."""
         try:
             with (self.of(place) / _CODE).open("r+b") as file:
-                file.write(b"%d" % code)
+                file.write(f"{_BEGAN}{code:<4}".encode())
         except OSError:
             return
 

@@ -1,13 +1,9 @@
-# Runs the program that its arguments name as the only one of a container, and records how it ended. Its stdin is a
-# pipe from the daemon, stdout the file for the output, stderr the file for the exit code, which gets a `!` behind the
-# code where the program could not be begun: only then a shell is left below that can say so (bash never does). Where
-# the daemon dies before it says go, that file says `never`.
-IFS= read -r word
-[ "$word" = go ] || {
-    printf never >&2
-    exit 0
-}
+# Runs the program of a container as the only one below it, and records how it ended. The daemon writes this script to
+# the shell's stdin, with the program and its arguments in front: nothing of it runs before all of it has arrived.
+# stdout is the file for the output, stderr the file for the exit code: a `-` says that it began, the code follows, with a
+# `!` where the program could not be begun: only then a shell is left below that can say so (bash never does).
 exec 3>&2 2>/dev/null
+printf %s - >&3
 failed=
 trap : TERM INT HUP QUIT
 trap failed=! USR1
@@ -15,4 +11,17 @@ trap failed=! USR1
     trap 'kill -USR1 $$' EXIT
     exec "$@" </dev/null 2>&1 3>&-
 )
-printf %s "$?$failed" >&3
+code=$?
+# What has left the program's session belongs to this shell since its parent ended, and must not outlive the program.
+# Their own children come here in turn. The empty subshell lets the shell reap them.
+turns=200
+while [ "$turns" -gt 0 ]; do
+    orphans=
+    read -r orphans <"/proc/$$/task/$$/children"
+    [ -n "$orphans" ] || break
+    kill -KILL $orphans
+    (:)
+    turns=$((turns - 1))
+done
+printf %-4s "$code$failed" >&3
+exit 0
