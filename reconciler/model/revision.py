@@ -17,7 +17,12 @@ class Revision(msgspec.Struct, frozen=True):
     time: int = 0
 
     def __str__(self) -> str:
-        return f"{self.ref}@sha1:{self.commit}"
+        return revision_text(self.ref, self.commit)
+
+
+def revision_text(ref: str, commit: str) -> str:
+    """``main@sha1:4f2a…``, and ``sha1:4f2a…`` where no branch or tag but the commit itself is asked for."""
+    return f"sha1:{commit}" if ref == commit else f"{ref}@sha1:{commit}"
 
 
 class FileChange(msgspec.Struct, frozen=True, order=True, gc=False):

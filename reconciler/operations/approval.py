@@ -10,36 +10,53 @@ from reconciler.records.tables.events import Event
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
 
+MIN_PREFIX = 8
+"""Characters of a digest that have to be given at least; people read twelve in `reconciler history`."""
+
 
 def approve(settings: Settings, digest: str, by: str) -> str:
     """Record that ``by`` lets the held steps of the plan ``digest`` go; returns what to tell the operator.
 
-    ``digest`` is that of a whole plan or of its held steps alone. Raises RefusedError where no such plan is known
-    and none of today's plans has it, or where nothing in it waits; RecordsError where there are no records.
+    ``digest`` is that of a whole plan or of its held steps alone, or begins it, with at least ``MIN_PREFIX``
+    characters. Raises RefusedError where no such plan is known and none of today's plans has it, where several begin
+    so, or where nothing in it waits; RecordsError where there are no records.
     """
+    if len(digest) < MIN_PREFIX:
+        raise RefusedError(f"{digest!r} is too short; write the first {MIN_PREFIX} characters of a digest, or more")
     path = settings.state / FILE
     Records.open(path, read_only=True).close()  # where there are none, none are made
     records = Records.open(path)
     try:
-        held = records.approvals.held_of(digest)
-        if held is None:
-            held = _held_today(settings, records, digest)
+        known = records.approvals.held_of(digest) or _held_today(settings, records, digest)
+        waiting = [each for each in known if each]
+        if len(waiting) > 1:
+            raise RefusedError(
+                f"several digests begin with {digest}: {', '.join(map(_alone, waiting))}; write more of it"
+            )
+        held = next(iter(waiting), "")
         if not held:
             raise RefusedError(f"nothing in the plan {digest} waits for approval")
         now = SystemClock().now()
         ends = now + settings.approval_lasts
         with records.transaction():
             records.approvals.approve(held, by, ends)
-            message = f"{by} lets {held.rpartition('/')[2]} go, until {iso(ends)}"
+            message = f"{by} lets {_alone(held)} go, until {iso(ends)}"
             records.events.add_many(
                 [Event(now, 0, source_target(held.rpartition("/")[0]), "", "Normal", "Approved", message)]
             )
-        return f"approved {held.rpartition('/')[2]} as {by}, until {iso(ends)}"
+        return f"approved {_alone(held)} as {by}, until {iso(ends)}"
     finally:
         records.close()
 
 
-def _held_today(settings: Settings, records: Records, digest: str) -> str:
+def _alone(held: str) -> str:
+    """The digest in ``SOURCE/DIGEST``."""
+    return held.rpartition("/")[2]
+
+
+def _held_today(settings: Settings, records: Records, prefix: str) -> list[str]:
+    """What today's plans hold that have the digest, as ``SOURCE/DIGEST``. Raises RefusedError where none has it."""
+    found: list[str] = []
     clock = SystemClock()
     waiting: list[str] = []
     for source in settings.sources:
@@ -49,8 +66,10 @@ def _held_today(settings: Settings, records: Records, digest: str) -> str:
             continue
         if plan is None:
             continue
-        if digest in (plan.digest, plan.held):
-            return plan.held and f"{source.name}/{plan.held}"
+        if any(each.startswith(prefix) for each in (plan.digest, plan.held)):
+            found.append(plan.held and f"{source.name}/{plan.held}")
         waiting += [plan.held] if plan.held else []
+    if found:
+        return found
     now = f"what waits now is {' and '.join(waiting)}" if waiting else "nothing waits now"
-    raise RefusedError(f"no plan has the digest {digest}; {now}")
+    raise RefusedError(f"no plan has the digest {prefix}; {now}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any
 
@@ -37,6 +38,7 @@ class Hold(StrEnum):
     NONE = ""
     BUDGET = "prune-budget"
     VOLUMES = "deletes-volumes"
+    RENAME = "renames-volumes"
     REPLACE = "replace"
     ALWAYS = "approval-always"
     DELETES = "approval-deletes"
@@ -128,3 +130,20 @@ class Plan(msgspec.Struct, frozen=True):
     let_go: tuple[str, ...] = ()
     kept: tuple[RetainedResource, ...] = ()
     renames: tuple[Rename, ...] = ()
+
+
+def causes_of_waiting(steps: Iterable[Step]) -> dict[StepId, Step]:
+    """The steps that no hold is on and that wait all the same, each with the held step that it waits for in the end.
+
+    ``steps`` are in the order of a plan.
+    """
+    held: dict[StepId, Step] = {}
+    causes: dict[StepId, Step] = {}
+    for step in steps:
+        if step.hold is not Hold.NONE:
+            held[step.id] = step
+            continue
+        cause = next((found for each in step.waits_for if (found := held.get(each) or causes.get(each))), None)
+        if cause is not None:
+            causes[step.id] = cause
+    return causes

@@ -71,7 +71,7 @@ def with_holds(scope: PlannerInput, steps: list[Step], renames: tuple[Rename, ..
             found = Hold.VOLUMES if volumes else Hold.BUDGET if step.key.kind in over_budget else Hold.NONE
             return found if found is not Hold.NONE or scope.policy.approval == "never" else Hold.DELETES
         if step.key in renamed and step.action is Action.CREATE:
-            return Hold.VOLUMES
+            return Hold.RENAME
         return Hold.ALWAYS if step.hold is Hold.NONE and scope.policy.approval == "always" else step.hold
 
     return [msgspec.structs.replace(step, hold=hold(step)) for step in steps]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from reconciler.planning.blame import WHOLE, Blame, Blames
-from reconciler.planning.plan import Action, Plan, Step
+from reconciler.planning.plan import Action, Plan, Step, causes_of_waiting
 from reconciler.render.summary import changes_of, summary
 
 
@@ -16,19 +16,20 @@ def document(plan: Plan, blames: Blames | None = None) -> dict[str, Any]:
 
     With ``blames`` each changed field, and each step that makes or deletes, has a ``blame``: null where nobody is.
     """
+    causes = causes_of_waiting(plan.steps)
     return {
         "source": plan.source,
         "revision": plan.revision,
         "digest": plan.digest,
         "held": plan.held,
-        "steps": [_step(step, blames) for step in plan.steps],
+        "steps": [_step(step, causes.get(step.id), blames) for step in plan.steps],
         "kept": [{"key": str(kept.key), "reason": kept.reason} for kept in plan.kept],
         "renames": [{"before": str(rename.before), "after": str(rename.after)} for rename in plan.renames],
         "summary": summary(plan),
     }
 
 
-def _step(step: Step, blames: Blames | None) -> dict[str, Any]:
+def _step(step: Step, cause: Step | None, blames: Blames | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "action": str(step.action),
         "key": str(step.key),
@@ -37,6 +38,7 @@ def _step(step: Step, blames: Blames | None) -> dict[str, Any]:
         "changes": [msgspec.to_builtins(change) for change in changes_of(step)],
         "waits_for": [str(other) for other in step.waits_for],
         "hold": str(step.hold) or None,
+        "blocked_by": None if cause is None else str(cause.id),
         "heals": step.heals,
     }
     if blames is not None and step.action in (Action.CREATE, Action.DELETE):

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from reconciler.planning.blame import WHOLE, Blames, shown
-from reconciler.planning.plan import Action, FieldChange, Hold, Plan
-from reconciler.render.summary import HOLD_REASONS, Group, differences, groups, sentence, shown_pair
+from reconciler.planning.plan import Action, FieldChange, Plan
+from reconciler.render.summary import Group, differences, groups, sentence, shown_pair
 from reconciler.render.text import NOTES
 
 WORDS = {Action.CREATE: "create", Action.UPDATE: "update", Action.REPLACE: "**replace**", Action.DELETE: "**delete**"}
@@ -45,8 +45,7 @@ def markdown(plan: Plan, blames: Blames | None = None) -> str:
 
 def _row(group: Group) -> str:
     step = group.step
-    waits = f" (waits: {HOLD_REASONS[step.hold]})" if step.hold.approvable else " (suspended)"
-    held = waits if step.hold is not Hold.NONE else ""
+    held = f" ({group.waiting})" if group.waiting else ""
     held += " (heals drift)" if step.heals else ""
     fields = str(len(group.changes)) if group.changes else ""
     return f"| {WORDS[step.action]}{held} | `{step.key}` | {', '.join(group.locations)} | {fields} |"

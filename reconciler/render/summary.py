@@ -11,11 +11,12 @@ import msgspec
 
 from reconciler.manifests.secret_values import shown
 from reconciler.model.key import Key, Kind
-from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Plan, Step
+from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Plan, Step, StepId, causes_of_waiting
 
 HOLD_REASONS = {
     Hold.BUDGET: "more deletes than one run may make",
     Hold.VOLUMES: "it deletes volumes",
+    Hold.RENAME: "it takes the place of volumes whose delete waits",
     Hold.REPLACE: "it deletes what is there first",
     Hold.ALWAYS: "the settings ask for an approval of every step",
     Hold.DELETES: "the settings ask for an approval of every delete",
@@ -34,11 +35,22 @@ _MAX_ALIGNED = 1_000_000
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Steps of one key that do the same at several locations."""
+    """Steps of one key that do the same at several locations; ``cause`` is a held step that they wait for."""
 
     step: Step
     locations: tuple[str, ...]
     changes: tuple[FieldChange, ...]
+    cause: Step | None = None
+
+    @property
+    def waiting(self) -> str:
+        """Why it is not done by the next run, in words; empty where it is."""
+        if self.cause is not None:
+            why = "waits for approval" if self.cause.hold.approvable else "is suspended"
+            return f"waits for {self.cause.key}, which {why}"
+        if self.step.hold is Hold.SUSPENDED:
+            return "suspended"
+        return f"waits for approval: {HOLD_REASONS[self.step.hold]}" if self.step.hold is not Hold.NONE else ""
 
 
 def groups(plan: Plan) -> Iterator[tuple[str, list[Group]]]:
@@ -48,17 +60,20 @@ def groups(plan: Plan) -> Iterator[tuple[str, list[Group]]]:
         return step.key.name if step.key.kind is Kind.GVC else step.key.gvc
 
     position = {step.id: number for number, step in enumerate(plan.steps)}
+    causes = causes_of_waiting(plan.steps)
     ranked = sorted(plan.steps, key=lambda step: (home(step), position[step.id]))
     for gvc, steps in groupby(ranked, key=home):
-        alike: dict[tuple[Key, Action, Hold, bool, bytes], list[Step]] = {}
+        alike: dict[tuple[Key, Action, Hold, bool, Key | None, bytes], list[Step]] = {}
         for step in steps:
             mark = msgspec.json.encode(step.changes)
-            alike.setdefault((step.key, step.action, step.hold, step.heals, mark), []).append(step)
-        yield gvc, [_group(same) for same in alike.values()]
+            cause = causes[step.id].key if step.id in causes else None
+            alike.setdefault((step.key, step.action, step.hold, step.heals, cause, mark), []).append(step)
+        yield gvc, [_group(same, causes) for same in alike.values()]
 
 
-def _group(steps: list[Step]) -> Group:
-    return Group(steps[0], tuple(sorted(step.location for step in steps if step.location)), steps[0].changes)
+def _group(steps: list[Step], causes: Mapping[StepId, Step]) -> Group:
+    places = tuple(sorted(step.location for step in steps if step.location))
+    return Group(steps[0], places, steps[0].changes, causes.get(steps[0].id))
 
 
 def changes_of(step: Step) -> tuple[FieldChange, ...]:
@@ -74,11 +89,15 @@ def changes_of(step: Step) -> tuple[FieldChange, ...]:
 
 
 def summary(plan: Plan) -> dict[str, int]:
-    """Keys (not steps) by action; how many wait for approval, are suspended, and stay though Git dropped them."""
+    """Keys (not steps) by action; how many wait for approval, are suspended, and stay though Git dropped them.
+
+    ``blocked`` are those that wait for one that waits for approval or is suspended.
+    """
     keys = Counter(action for action, _ in {(step.action, step.key) for step in plan.steps})
     held = {step.key for step in plan.steps if step.hold.approvable}
     suspended = {step.key for step in plan.steps if step.hold is Hold.SUSPENDED}
-    aside = {"waiting": len(held), "suspended": len(suspended), "kept": len(plan.kept)}
+    blocked = {each.key for each in causes_of_waiting(plan.steps)}
+    aside = {"waiting": len(held), "suspended": len(suspended), "blocked": len(blocked), "kept": len(plan.kept)}
     return {str(action): keys[action] for action in Action} | aside
 
 
@@ -91,6 +110,8 @@ def sentence(plan: Plan) -> str:
     waiting = count["waiting"]
     asides = [f"{waiting} {'wait' if waiting > 1 else 'waits'} for approval"] if waiting else []
     asides += [f"{count['suspended']} suspended"] if count["suspended"] else []
+    blocked = count["blocked"]
+    asides += [f"{blocked} {'wait' if blocked > 1 else 'waits'} for one of them"] if blocked else []
     return ", ".join(parts) + (f" ({', '.join(asides)})" if asides else "")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.planning.blame import WHOLE, Blames, shown
-from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Plan
-from reconciler.render.summary import HOLD_REASONS, Group, differences, groups, sentence, shown_pair
+from reconciler.planning.plan import Action, ChangeClass, FieldChange, Plan
+from reconciler.render.summary import Group, differences, groups, sentence, shown_pair
 
 SIGNS = {Action.CREATE: "+", Action.UPDATE: "~", Action.REPLACE: "±", Action.DELETE: "-"}
 COLOURS = {Action.CREATE: "32", Action.UPDATE: "33", Action.REPLACE: "35", Action.DELETE: "31"}
@@ -44,13 +44,12 @@ def _group(group: Group, paint: _Paint, blames: Blames) -> Iterator[str]:
     step = group.step
     colour = COLOURS[step.action]
     places = f"  at {', '.join(group.locations)}" if group.locations else ""
-    waits = f"  waits for approval: {HOLD_REASONS[step.hold]}" if step.hold.approvable else "  suspended"
 
     def by(path: str) -> str:
         told = shown(blames.get((step.id, path)))
         return paint("2", f"  ({told})" if told else "")
 
-    held = waits if step.hold is not Hold.NONE else ""
+    held = f"  {group.waiting}" if group.waiting else ""
     places += "  heals drift" if step.heals else ""
     name = paint(colour, str(step.key))
     yield f"  {paint(colour, SIGNS[step.action])} {name}{paint('2', places)}{paint('35', held)}{by(WHOLE)}"

@@ -9,6 +9,7 @@ from reconciler.clock import Clock
 from reconciler.errors import ReconcilerError, RecordsError, SourceError
 from reconciler.iteration import batches
 from reconciler.model.key import Key, Kind
+from reconciler.model.revision import revision_text
 from reconciler.records.store import Records
 from reconciler.settings import Settings
 from reconciler.source.source import Source
@@ -151,7 +152,7 @@ class StatusPublisher:
         found = self._records.conditions.get(name)
         return Overview(
             source=name,
-            revision=f"{row.ref}@sha1:{row.commit}" if row is not None else "",
+            revision=revision_text(row.ref, row.commit) if row is not None else "",
             counts=self._records.applied.counts(name),
             conditions=tuple(
                 Condition(each.type, each.status, each.reason, each.message) for each in found if each.type not in _OWN

@@ -83,6 +83,24 @@ def test_deletes_that_wait_are_told_and_the_rest_is_applied(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("digest", ["digest", "held"])
+@pytest.mark.parametrize("length", [8, 12])
+@pytest.mark.parametrize("applied_first", [True, False])
+def test_the_beginning_of_a_digest_is_enough_for_an_approval(
+    tmp_path: Path, digest: str, length: int, applied_first: bool
+) -> None:
+    desk = desk_that_waits(tmp_path)
+    planned = desk.plan()
+    if applied_first:
+        assert desk.run("apply").code == 1
+    said = desk.run("approve", planned[digest][: length - 1] if length == 8 else "0" * length)
+    assert (said.code, "approved" in said.out) == (1, False)
+    said = desk.run("approve", planned[digest][:length])
+    assert (said.code, said.err) == (0, "")
+    assert f"approved {planned['held']} as " in said.out
+    assert desk.run("apply").code == 0
+
+
+@pytest.mark.parametrize("digest", ["digest", "held"])
 @pytest.mark.parametrize("applied_first", [True, False])
 def test_an_approval_lets_the_deletes_go(tmp_path: Path, digest: str, applied_first: bool) -> None:
     desk = desk_that_waits(tmp_path)

@@ -37,7 +37,7 @@ A changed field is named by its path: `spec.containers[main].env[PORT].value`. A
 its index in the old one: `bindings[0].principalLinks`. Lists of plain values are one field; text and Markdown show the
 entries that come and go. With `--format json` each step has `changes`, each with `path`, `before`, `after` (null where
 there is nothing) and `class` (`in-place`, `scale-only`, `new-version`, `replace`). `[order]` at the end of a path: the
-same entries stand in another order.
+same entries stand in another order. `hold` says why a step waits, `blocked_by` which such step it waits for.
 """,
 }
 """Command → what its help has no room for."""

@@ -8,6 +8,9 @@ import pytest
 
 from reconciler.planning.inputs import PrunePolicy
 from reconciler.planning.plan import Action, Hold, Plan
+from reconciler.render.json import document
+from reconciler.render.markdown import markdown
+from reconciler.render.text import text
 from reconciler.settings import PruneSettings
 from tests.gitkit import File
 from tests.pipeline.way import BASE, Way, placed
@@ -260,6 +263,15 @@ def test_a_renamed_volume_set_waits_with_all_that_wants_it(tmp_path: Path) -> No
     assert [str(rename.after) for rename in plan.renames] == ["volumeset/shop/new"]
     held = {placed(step) for step in plan.steps if step.hold is not Hold.NONE}
     assert held == {f"volumeset/shop/{name}@{place}" for name in ("old", "new") for place in ("here", "there")}
+    shown = text(plan)
+    assert "+ volumeset/shop/new  at here, there  waits for approval: it takes the place of volumes" in shown
+    assert "- volumeset/shop/old  at here, there  waits for approval: it deletes volumes" in shown
+    assert "~ workload/shop/db  at here, there  waits for volumeset/shop/new, which waits for approval" in shown
+    assert "Plan: 1 to create, 1 to update, 1 to delete (2 wait for approval, 1 waits for one of them)." in shown
+    assert "(waits for volumeset/shop/new, which waits for approval)" in markdown(plan)
+    blocked = {step["blocked_by"] for step in document(plan)["steps"] if step["key"] == "workload/shop/db"}
+    assert blocked == {"volumeset/shop/new@here", "volumeset/shop/new@there"}
+    assert document(plan)["summary"]["blocked"] == 1
     assert way.apply().outcome == "waiting"
     mounted = {place: record.body for place, record in way.recorded().items() if "db" in place}
     assert all(b"volumeset/old" in body for body in mounted.values())

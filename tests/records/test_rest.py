@@ -209,19 +209,27 @@ def test_what_is_left_of_an_approved_run_is_approved_as_long_as_the_whole_was(re
     records.approvals.carry("main", "h2", ["s2"])
     assert records.approvals.valid(49.0) == {"main/s2", "other/h1"}
     assert records.approvals.valid(50.0) == {"other/h1"}
-    assert records.approvals.held_of("p1") is None
+    assert records.approvals.held_of("p1") == []
 
 
 def test_the_digest_of_a_plan_leads_to_what_it_holds(records: Records) -> None:
     records.approvals.remember_plan("p1", "h1")
     records.approvals.remember_plan("p2", "")
-    assert [records.approvals.held_of(digest) for digest in ("p1", "h1", "p2", "p3", "")] == [
-        "h1",
-        "h1",
-        "",
-        None,
-        None,
-    ]
+    assert [records.approvals.held_of(digest) for digest in ("p1", "h1", "p2", "p3")] == [["h1"], ["h1"], [""], []]
+
+
+def test_the_beginning_of_a_digest_leads_to_all_that_begin_so(records: Records) -> None:
+    for digest, held in (("abc1", "main/def1"), ("abc2", "main/def2"), ("def1", "main/def1"), ("%", "main/x")):
+        records.approvals.remember_plan(digest, held)
+    found = {prefix: records.approvals.held_of(prefix) for prefix in ("abc", "abc1", "def1", "de", "main", "%")}
+    assert found == {
+        "abc": ["main/def1", "main/def2"],
+        "abc1": ["main/def1"],
+        "def1": ["main/def1"],
+        "de": ["main/def1", "main/def2"],
+        "main": [],
+        "%": ["main/x"],
+    }
 
 
 def test_a_key_added_while_its_status_is_written_is_written_again(records: Records) -> None:

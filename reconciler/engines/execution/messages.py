@@ -9,6 +9,7 @@ from reconciler.planning.plan import Action, Hold, Step, StepId
 HOLD_WORDS = {
     Hold.BUDGET: "it is one of more deletes than a run may make",
     Hold.VOLUMES: "it deletes volumes and what is on them",
+    Hold.RENAME: "it takes the place of volumes whose delete waits",
     Hold.REPLACE: "it deletes the resource and makes it anew",
     Hold.ALWAYS: "the settings ask for an approval of every step",
     Hold.DELETES: "the settings ask for an approval of every delete",

@@ -56,9 +56,8 @@ class Approvals:
             self._db.write("INSERT OR REPLACE INTO plans (digest, held) VALUES (?, ?)", (digest, held))
             self._db.write("DELETE FROM plans WHERE seq <= (SELECT max(seq) FROM plans) - ?", (KEEP,))
 
-    def held_of(self, digest: str) -> str | None:
-        """The held digest of the plan ``digest`` (or ``digest`` itself where it is one); None where nobody knows it."""
-        held: str | None = self._db.value(
-            "SELECT held FROM plans WHERE digest = ?1 OR (held = ?1 AND held <> '') LIMIT 1", (digest,)
-        )
-        return held
+    def held_of(self, prefix: str) -> list[str]:
+        """What plans held (``SOURCE/DIGEST``; ``""``: nothing) whose digest, or that of what they held, begins so."""
+        sql = """SELECT DISTINCT held FROM plans WHERE substr(digest, 1, length(?1)) = ?1
+            OR substr(held, instr(held, '/') + 1, length(?1)) = ?1 ORDER BY held"""
+        return [held for (held,) in self._db.all(sql, (prefix,))]
