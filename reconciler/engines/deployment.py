@@ -1,4 +1,4 @@
-"""What a deployment looks like when all of it runs as asked: pure, in the shape of 4-fields.md, section 5."""
+"""What a deployment looks like, in the shape of 4-fields.md, section 5; and one of which nothing runs: pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import msgspec
 
 from reconciler.engines.workload_view import Container, WorkloadSpec, replicas_at
 from reconciler.model.key import Key
+from reconciler.model.record import Health
+
+NOTHING_RUNS = "recorded only: nothing runs at this location"
+"""The message of a deployment that is only recorded."""
 
 
 class DeploymentTarget(msgspec.Struct, frozen=True):
@@ -90,21 +94,24 @@ def read_deployment(state: bytes) -> Deployment | None:
 def build_deployment(
     key: Key, version: int, spec: WorkloadSpec, place: DeploymentTarget, created: str, past: Deployment | None
 ) -> Deployment:
-    """``key`` running at ``place`` in ``version``. Of ``past`` stay the executions, and when this version was made."""
+    """``key`` as it is recorded at ``place`` in ``version``, with all replicas it asks for and none of them ready.
+
+    Of ``past`` stay the executions, and when this version was made.
+    """
     replicas = replicas_at(spec, place.location)
     served = spec.type != "cron" and any(container.ports for container in spec.containers)
     host = f"{key.name}-{place.alias}"
     endpoint = f"{host}.{place.location}.{place.endpoint_domain}" if served else ""
     made = next((old.created for old in past.status.versions if old.workload == version), created) if past else created
     containers = {container.name: _container(container, replicas) for container in spec.containers}
-    entry = Version(f"{key.name}-{version:05d}", made, version, place.gvc_version, True, "", containers)
+    entry = Version(f"{key.name}-{version:05d}", made, version, place.gvc_version, not replicas, "", containers)
     executions = past.status.job_executions if past and spec.job else ()
     names = tuple(f"{key.name}-{index}.{key.name}" for index in range(replicas)) if spec.type == "stateful" else ()
     canonical = f"{host}.{place.endpoint_domain}" if served else ""
-    status = Status(endpoint, True, False, version, version, "", (entry,), executions)
+    status = Status(endpoint, not replicas, False, version, version, NOTHING_RUNS, (entry,), executions)
     internal = f"{key.name}.{key.gvc}.platform.local"
     return Deployment(
-        place.location, status, WorkloadStatus(canonical, canonical, internal, names, "Healthy", replicas)
+        place.location, status, WorkloadStatus(canonical, canonical, internal, names, str(Health.RECORDED), 0)
     )
 
 
@@ -124,11 +131,11 @@ def _container(container: Container, replicas: int) -> dict[str, Any]:
     return {
         "name": container.name,
         "image": container.image,
-        "ready": True,
+        "ready": not replicas,
         "message": "",
         "resources": {
             "replicas": replicas,
-            "replicasReady": replicas,
+            "replicasReady": 0,
             "cpu": container.cpu,
             "memory": container.memory,
         },

@@ -10,13 +10,22 @@ from reconciler.model.key import Key
 
 
 class Health(StrEnum):
-    """Health in the platform's words (document 1, Workload health)."""
+    """Health in the platform's words (document 1, Workload health), and one more.
+
+    Recorded: the engine of its location only writes down what it is asked for, so there is nothing to be healthy.
+    """
 
     LOADING = "Loading"
     HEALTHY = "Healthy"
+    RECORDED = "Recorded"
     UNHEALTHY = "Unhealthy"
     DELETING = "Deleting"
     UNKNOWN = "Unknown"
+
+    @property
+    def is_good(self) -> bool:
+        """Whether all is as it was asked for, so that nobody has to wait or to look."""
+        return self is Health.HEALTHY or self is Health.RECORDED
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):

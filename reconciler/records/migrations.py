@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-WORST = """(SELECT health FROM applied WHERE key = {row}.key ORDER BY CASE health
+WORST_BEFORE = """(SELECT health FROM applied WHERE key = {row}.key ORDER BY CASE health
     WHEN 'Unhealthy' THEN 0 WHEN 'Unknown' THEN 1 WHEN 'Loading' THEN 2 WHEN 'Deleting' THEN 3 ELSE 4 END LIMIT 1)"""
+"""The worst health of a resource in the versions that did not know Recorded."""
+
+WORST = """(SELECT health FROM applied WHERE key = {row}.key ORDER BY CASE health WHEN 'Unhealthy' THEN 0
+    WHEN 'Unknown' THEN 1 WHEN 'Loading' THEN 2 WHEN 'Deleting' THEN 3 WHEN 'Recorded' THEN 4 ELSE 5 END LIMIT 1)"""
 """The health of a resource is the worst of its locations (``applied.WORST_FIRST``; a test holds the two together)."""
 
 GROUND = (
@@ -46,13 +50,13 @@ INVENTORY = (
         WITHOUT ROWID""",
     f"""CREATE TRIGGER applied_added AFTER INSERT ON applied BEGIN
         INSERT INTO inventory VALUES (new.key, new.source, substr(new.key, 1, instr(new.key, '/') - 1), new.health)
-        ON CONFLICT DO UPDATE SET source = excluded.source, health = {WORST.format(row="new")}; END""",
+        ON CONFLICT DO UPDATE SET source = excluded.source, health = {WORST_BEFORE.format(row="new")}; END""",
     f"""CREATE TRIGGER applied_changed AFTER UPDATE OF source, health ON applied
         WHEN old.source <> new.source OR old.health <> new.health BEGIN
-        UPDATE inventory SET source = new.source, health = {WORST.format(row="new")} WHERE key = new.key; END""",
+        UPDATE inventory SET source = new.source, health = {WORST_BEFORE.format(row="new")} WHERE key = new.key; END""",
     f"""CREATE TRIGGER applied_removed AFTER DELETE ON applied BEGIN
         DELETE FROM inventory WHERE key = old.key AND NOT EXISTS (SELECT 1 FROM applied WHERE key = old.key);
-        UPDATE inventory SET health = {WORST.format(row="old")} WHERE key = old.key; END""",
+        UPDATE inventory SET health = {WORST_BEFORE.format(row="old")} WHERE key = old.key; END""",
     """CREATE TRIGGER inventory_added AFTER INSERT ON inventory BEGIN
         INSERT INTO tally VALUES (new.source, new.kind, new.health, 1) ON CONFLICT DO UPDATE SET n = n + 1; END""",
     """CREATE TRIGGER inventory_removed AFTER DELETE ON inventory BEGIN
@@ -122,4 +126,30 @@ FOLLOWED = (
     "INSERT INTO followed SELECT name, 'refs/heads/' || ref, commit_id FROM sources WHERE ref <> commit_id",
 )
 
-MIGRATIONS = ((*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS), OPERATIONS, HOST, FOLLOWED)
+RECORDED = (
+    "DROP TRIGGER applied_added",
+    "DROP TRIGGER applied_changed",
+    "DROP TRIGGER applied_removed",
+    f"""CREATE TRIGGER applied_added AFTER INSERT ON applied BEGIN
+        INSERT INTO inventory VALUES (new.key, new.source, substr(new.key, 1, instr(new.key, '/') - 1), new.health)
+        ON CONFLICT DO UPDATE SET source = excluded.source, health = {WORST.format(row="new")}; END""",
+    f"""CREATE TRIGGER applied_changed AFTER UPDATE OF source, health ON applied
+        WHEN old.source <> new.source OR old.health <> new.health BEGIN
+        UPDATE inventory SET source = new.source, health = {WORST.format(row="new")} WHERE key = new.key; END""",
+    f"""CREATE TRIGGER applied_removed AFTER DELETE ON applied BEGIN
+        DELETE FROM inventory WHERE key = old.key AND NOT EXISTS (SELECT 1 FROM applied WHERE key = old.key);
+        UPDATE inventory SET health = {WORST.format(row="old")} WHERE key = old.key; END""",
+    """UPDATE applied SET health = 'Recorded'
+        WHERE engine = 'recorded' AND location <> '' AND health = 'Healthy'""",
+    """UPDATE applied SET state = CAST(json_set(CAST(state AS TEXT), '$.workload.health', 'Recorded',
+        '$.workload.currentReplicaCount', 0, '$.status.ready', json('false'), '$.status.versions[0].ready',
+        json('false'), '$.status.versions[0].containers', (SELECT json_group_object(key, json_set(value, '$.ready',
+        json('false'), '$.resources.replicasReady', 0))
+        FROM json_each(CAST(applied.state AS TEXT), '$.status.versions[0].containers'))) AS BLOB)
+        WHERE health = 'Recorded' AND json_extract(CAST(state AS TEXT), '$.workload.currentReplicaCount') > 0""",
+    """INSERT OR IGNORE INTO pending (source, key) SELECT DISTINCT source, key FROM applied
+        WHERE health = 'Recorded' OR (key >= 'gvc/' AND key < 'gvc0')""",
+)
+"""What the recorded engine has is called Recorded, and nothing of it ready; the status files follow."""
+
+MIGRATIONS = ((*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS), OPERATIONS, HOST, FOLLOWED, RECORDED)

@@ -93,11 +93,11 @@ class ResourceFacts(msgspec.Struct, frozen=True, gc=False):
 def conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
     """What holds about a resource: Ready always, the other types only where they have news.
 
-    Ready: every record has the desired digest and is Healthy. Reconciling: more will happen without anybody doing
-    anything. Stalled: it will not mend itself. Placed is False where locations of the GVC are bound by no engine
-    here (4-fields.md, section 2). NotEnforced: an engine cannot hold it to all that it asks for. ClockJumped: the
-    clock was set where it runs. Messages carry no times, and no counts but of replicas on their way, so that an
-    unchanged state stays unchanged.
+    Ready: every record has the desired digest and is Healthy or Recorded. Reconciling: more will happen without
+    anybody doing anything. Stalled: it will not mend itself. Placed is False where locations of the GVC are bound by
+    no engine here (4-fields.md, section 2). NotEnforced: an engine cannot hold it to all that it asks for.
+    ClockJumped: the clock was set where it runs. Messages carry no times, and no counts but of replicas on their way,
+    so that an unchanged state stays unchanged.
     """
     if not facts.exists:
         return ()
@@ -148,7 +148,7 @@ def _waiting(facts: ResourceFacts, wait: WaitReason) -> tuple[Condition, ...]:
     message = truncate(wait.message)
     if not wait.kept:
         return _at_work(wait.reason, message)
-    if facts.health is Health.HEALTHY:
+    if facts.health.is_good:
         return (Condition(READY, True, wait.reason, message),)
     return _by_health(facts)
 
@@ -180,6 +180,10 @@ def _by_health(facts: ResourceFacts) -> tuple[Condition, ...]:
     places = [record.location for record in facts.records if record.health is own]
     if own is Health.HEALTHY:
         return (Condition(READY, True, "Applied", f"applied{_at(places)}"),)
+    if own is Health.RECORDED:
+        running = [record.location for record in facts.records if record.health is Health.HEALTHY]
+        applied = f"applied{_at(running)}; " if running else ""
+        return (Condition(READY, True, str(own), truncate(f"{applied}recorded only{_at(places)}: nothing runs there")),)
     if own in (Health.LOADING, Health.DELETING):
         return _at_work(str(own), truncate(f"{str(own).lower()}{_told(facts.records, own)}"))
     words = "health is not known" if own is Health.UNKNOWN else "not healthy"

@@ -55,6 +55,8 @@ class FactsReader:
         digest = entry.digest if entry is not None else ""
         if members is None:
             members = self._members(key.name) if key.kind is Kind.GVC else ()
+        if key.kind is Kind.GVC and self._is_recorded(key.name):
+            members = (*members, Health.RECORDED)
         owner = entry.source if entry is not None else next((record.source for record in records), "")
         return ResourceFacts(
             key,
@@ -106,6 +108,11 @@ class FactsReader:
 
     def _unbound_of(self, gvc: str) -> tuple[str, ...]:
         return tuple(place for place in self._places_of(gvc) or () if place not in self._settings.locations)
+
+    def _is_recorded(self, gvc: str) -> bool:
+        """Whether ``gvc`` has a location at which nothing runs: its members there are Recorded."""
+        bound = self._settings.locations
+        return any(place in bound and bound[place].engine == "recorded" for place in self._places_of(gvc) or ())
 
     def _places_of(self, gvc: str) -> tuple[str, ...] | None:
         """Every location of ``gvc`` as it was applied; None where it was not."""

@@ -18,7 +18,7 @@ RUN_FILE = "reconciler.yaml"
 README_FILE = "README.md"
 MOST_LISTED = 100
 
-_COLUMNS = (Health.HEALTHY, Health.LOADING, Health.UNHEALTHY, Health.DELETING, Health.UNKNOWN)
+_COLUMNS = (Health.HEALTHY, Health.RECORDED, Health.LOADING, Health.UNHEALTHY, Health.DELETING, Health.UNKNOWN)
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 _NOT_READY = re.compile(rb"^notReady: (\d+)$", re.MULTILINE)
 _ABNORMAL = ("Stale", "Stalled", "Suspended", "Pinned")

@@ -56,8 +56,8 @@ def unhealthy_resources(records: Records) -> Iterator[UnhealthyResource]:
 
 
 def _not_healthy(records: Records) -> Iterator[Record]:
-    ill = {kind for kind, health in records.applied.counts() if health is not Health.HEALTHY}
+    ill = {kind for kind, health in records.applied.counts() if not health.is_good}
     for kind in sorted(ill):
         for record in records.applied.items(kind):
-            if record.health is not Health.HEALTHY and (record.location or record.key.kind not in PLACED):
+            if not record.health.is_good and (record.location or record.key.kind not in PLACED):
                 yield record

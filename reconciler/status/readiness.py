@@ -27,10 +27,10 @@ class ReadinessIndex:
         standing._unready.update(str(failure.key) for failure in records.failures.all(source))
         standing._unready.update(row.key for row in records.drifts.all(source))
         standing._unready.update(_behind(records, source, gathering))
-        ill = {kind for kind, health in records.applied.counts(source) if health is not Health.HEALTHY}
+        ill = {kind for kind, health in records.applied.counts(source) if not health.is_good}
         for kind in sorted(ill):
             for record in records.applied.items(kind):
-                if record.source == source and record.health is not Health.HEALTHY:
+                if record.source == source and not record.health.is_good:
                     standing._unready.add(str(record.key))
                     standing._ail(record.key, record.health)
         return standing
@@ -45,7 +45,7 @@ class ReadinessIndex:
         return [Key.parse(key) for key in heapq.nsmallest(count, self._unready)]
 
     def members(self, gvc: str) -> tuple[Health, ...]:
-        """The health of the members of ``gvc`` that are not Healthy."""
+        """The health of the members of ``gvc`` that are neither Healthy nor Recorded."""
         return tuple(self._ailing.get(gvc, {}).values())
 
     def add(self, facts: ResourceFacts) -> bool:
@@ -58,7 +58,7 @@ class ReadinessIndex:
         if not facts.key.gvc:
             return False
         before = self._ailing.get(facts.key.gvc, {}).pop(key, Health.HEALTHY)
-        after = facts.health if facts.records else Health.HEALTHY
+        after = facts.health if facts.records and not facts.health.is_good else Health.HEALTHY
         if after is not Health.HEALTHY:
             self._ailing.setdefault(facts.key.gvc, {})[key] = after
         return before is not after

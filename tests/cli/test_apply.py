@@ -161,7 +161,9 @@ def test_waiting_for_health_ends_when_all_is_healthy(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     said = desk.run("apply", "--wait", "--timeout", "20")
     assert (said.code, said.err) == (0, "")
-    assert all(item["health"] == "Healthy" for item in desk.run("get", "-o", "json").json["items"])
+    found = {item["kind"]: item["health"] for item in desk.run("get", "-o", "json").json["items"]}
+    assert {found.pop(kind) for kind in ("workload", "volumeset", "gvc")} == {"Recorded"}
+    assert set(found.values()) == {"Healthy"}
 
 
 def test_waiting_does_not_outlast_what_has_no_place_on_this_host(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_suspended_resource_stays_as_it_is_and_the_rest_goes_on(desk: Desk) ->
 
 def test_who_suspended_a_resource_and_why_is_shown_at_once_and_until_it_is_over(desk: Desk) -> None:
     desk.run("suspend", WEB, "--reason", "a look inside")
-    assert re.search(r"^workload/shop/web +Healthy +yes, suspended ", desk.run("get").out, re.MULTILINE)
+    assert re.search(r"^workload/shop/web +Recorded +yes, suspended ", desk.run("get").out, re.MULTILINE)
     assert re.search(r"Suspended +True +Suspended +suspended by \S+: a look inside", desk.run("describe", WEB).out)
     desk.applied()
     assert "a look inside" in desk.status("shop/workload/web.yaml")

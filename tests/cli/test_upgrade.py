@@ -7,10 +7,13 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from reconciler.model.key import Key, Kind
+from reconciler.model.record import Health
 from reconciler.records.migrations import MIGRATIONS
-from reconciler.records.store import FILE
+from reconciler.records.store import FILE, Records
 from tests.casefiles import CASES
 from tests.cli.desk import Desk, workload
 
@@ -67,3 +70,19 @@ def test_a_backup_of_the_first_version_is_restored(desk: Desk) -> None:
     said = desk.run("restore", "copy.sqlite")
     assert (said.code, said.err) == (0, "")
     assert desk.plan()["held"] == DIGEST
+
+
+def test_what_the_first_version_called_healthy_and_nothing_runs_of_is_recorded(desk: Desk) -> None:
+    with closing(Records.open(desk.state / FILE)) as records:
+        assert {record.health for record in records.applied.items() if record.location} == {Health.RECORDED}
+        assert {record.health for record in records.applied.items() if not record.location} == {Health.HEALTHY}
+        assert {health for kind, health in records.applied.counts() if kind is Kind.WORKLOAD} == {Health.RECORDED}
+        for record in records.applied.items(Kind.WORKLOAD):
+            state = msgspec.json.decode(record.state)
+            [version] = state["status"]["versions"]
+            [container] = version["containers"].values()
+            assert container["resources"]["replicas"] > container["resources"]["replicasReady"] == 0
+            assert [each["ready"] for each in (container, version, state["status"])] == [False] * 3
+            assert (state["workload"]["health"], state["workload"]["currentReplicaCount"]) == ("Recorded", 0)
+        waiting = set(records.status_queue.take("main").keys)
+        assert {record.key for record in records.applied.items(Kind.WORKLOAD)} <= set(map(Key.parse, map(str, waiting)))

@@ -193,7 +193,7 @@ def remote(tmp_path: Path) -> Iterator[tuple[Site, HttpsServer, dict[str, str]]]
 def test_a_remote_is_followed_from_push_to_pushed_status(remote: tuple[Site, HttpsServer, dict[str, str]]) -> None:
     site, server, environ = remote
     with site.daemon(**environ) as daemon:
-        eventually(lambda: "health: Healthy" in site.status("shop/workload/api.yaml"), "status is pushed")
+        eventually(lambda: "health: Recorded" in site.status("shop/workload/api.yaml"), "status is pushed")
         assert sorted(site.recorded()) == API
         server.trouble = "cut"
         commit = site.repo.commit({"shop/web.yaml": workload("web")})
@@ -216,7 +216,7 @@ def test_a_push_that_fails_is_a_condition_and_never_a_failed_run(
         eventually(lambda: site.condition("StatusPushed").startswith("false "), "the condition says so")
         eventually(lambda: site.condition("Ready") == "true Applied", "the run is well")
         site.repo.git("config", "http.receivepack", "true")
-        eventually(lambda: "health: Healthy" in site.status("shop/workload/api.yaml"), "it is pushed when it can be")
+        eventually(lambda: "health: Recorded" in site.status("shop/workload/api.yaml"), "it is pushed when it can be")
         eventually(lambda: site.condition("StatusPushed") == "true Written", "and the condition says so")
         assert daemon.said("run", outcome="failed") == []
         assert STATUS in site.repo.git("for-each-ref", "--format=%(refname)")

@@ -25,6 +25,10 @@ TYPES = {
 
 RESOURCES = {
     "Applied": ("Done, and healthy.", "Nothing."),
+    "Recorded": (
+        "Done; the engine `recorded` has its locations, or some of them, and nothing runs there.",
+        "Nothing, or bind the locations to another engine.",
+    ),
     "Pending": ("In Git, and not or not yet everywhere applied.", "Nothing; the next run does it."),
     "Loading": ("Applied, and on its way; the message says how far at each location.", "Nothing."),
     "Unhealthy": (

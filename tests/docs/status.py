@@ -27,8 +27,12 @@ anew.
 OUTCOMES = """\
 ## Health
 
-`Healthy`, `Loading`, `Unhealthy`, `Deleting`, `Unknown`. A resource is as well as the worst of its locations, and a GVC
-as the worst of its members.
+`Healthy`, `Recorded`, `Loading`, `Unhealthy`, `Deleting`, `Unknown`. A resource is as well as the worst of its
+locations, and a GVC as the worst of its members.
+
+`Recorded` is the health of workloads and volume sets at locations of the engine `recorded`: they are written down, and
+nothing runs. It counts as ready: what depends on such a resource does not wait for it, and `reconciler apply --wait`
+ends.
 """
 
 

@@ -21,7 +21,6 @@ from reconciler.clock import Clock
 from reconciler.engines.protocol import Engine, Observation, SupportsLifecycle
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from reconciler.model.record import Health
 from reconciler.planning.plan import Action, Step
 from tests.engines.plans import Bench, ends, plan, step
 
@@ -109,8 +108,8 @@ class Subject(Bench):
         self._loop.run(self.engine.command(Key.parse(WEB), name, {"location": "here"}))
 
     def healthy(self) -> Observation:
-        """The one workload, once it is Healthy."""
-        return self.until(lambda: next((each for each in self.see() if each.health is Health.HEALTHY), None))
+        """The one workload, once it is as it was asked for."""
+        return self.until(lambda: next((each for each in self.see() if each.health.is_good), None))
 
     def delete(self) -> None:
         """Delete the workload; asked again until it is gone."""
@@ -189,8 +188,13 @@ def more_replicas_are_no_new_version(subject: Subject) -> None:
     after = subject.healthy()
     assert (after.version, after.digest) == (1, "digest-1-{'minScale': 3}")
     if after.state != b"{}":
-        counts = [msgspec.json.decode(one.state)["workload"]["currentReplicaCount"] for one in (before, after)]
-        assert counts == [2, 3]
+        assert [replicas_in(one.state) for one in (before, after)] == [2, 3]
+
+
+def replicas_in(state: bytes) -> int:
+    """How many replicas a deployment shall have."""
+    [version] = msgspec.json.decode(state)["status"]["versions"]
+    return int(version["containers"]["main"]["resources"]["replicas"])
 
 
 def a_restart_takes_over_what_there_is(subject: Subject) -> None:

@@ -198,7 +198,8 @@ def test_held_steps_and_what_waits_for_them_wait_while_the_rest_goes(stage: Stag
     assert stage.records.failures.all() == []
 
 
-def test_a_step_waits_until_what_it_needs_is_healthy(stage: Stage) -> None:
+@pytest.mark.parametrize("good", [Health.HEALTHY, Health.RECORDED])
+def test_a_step_waits_until_what_it_needs_is_healthy_or_recorded(stage: Stage, good: Health) -> None:
     stage.here.unhealthy = {A}
     planned = plan(
         step(A), step(B, waits_for=[A], needs_healthy=[A]), step(C, waits_for=[B]), step(D, needs_healthy=["secret/x"])
@@ -209,7 +210,7 @@ def test_a_step_waits_until_what_it_needs_is_healthy(stage: Stage) -> None:
         C: "waiting/DependencyWaiting",
         D: "waiting/DependencyNotHealthy",
     }
-    stage.records.applied.update_seen(A, "here", Health.HEALTHY, b"{}")
+    stage.records.applied.update_seen(A, "here", good, b"{}")
     assert ends(asyncio.run(stage.run(plan(step(B, needs_healthy=[A]))))) == {B: "applied"}
 
 

@@ -19,6 +19,7 @@ from reconciler.model.record import Health
 from reconciler.model.resource import Reference
 from reconciler.planning.plan import Action, Step
 from reconciler.records.tables.desired import Entry
+from tests.engines.contract import replicas_in
 from tests.engines.plans import Bench, ends, plan, step
 from tests.fakeclock import FakeClock
 
@@ -111,26 +112,26 @@ def test_a_deployment_is_recorded_in_full(world: World) -> None:
         "name": WEST,
         "status": {
             "endpoint": f"api-{ALIAS}.{WEST}.example.net",
-            "ready": True,
+            "ready": False,
             "deploying": False,
             "lastProcessedVersion": 1,
             "expectedDeploymentVersion": 1,
-            "message": "",
+            "message": "recorded only: nothing runs at this location",
             "versions": [
                 {
                     "name": "api-00001",
                     "created": "2026-01-01T00:00:00Z",
                     "workload": 1,
                     "gvc": 1,
-                    "ready": True,
+                    "ready": False,
                     "message": "",
                     "containers": {
                         "main": {
                             "name": "main",
                             "image": "app:1",
-                            "ready": True,
+                            "ready": False,
                             "message": "",
-                            "resources": {"replicas": 2, "replicasReady": 2, "cpu": "100m", "memory": "256Mi"},
+                            "resources": {"replicas": 2, "replicasReady": 0, "cpu": "100m", "memory": "256Mi"},
                             "restarts": {"count": 0},
                         }
                     },
@@ -143,8 +144,8 @@ def test_a_deployment_is_recorded_in_full(world: World) -> None:
             "endpoint": f"api-{ALIAS}.example.net",
             "internalName": "api.shop.platform.local",
             "replicaInternalNames": [],
-            "health": "Healthy",
-            "currentReplicaCount": 2,
+            "health": "Recorded",
+            "currentReplicaCount": 0,
             "domainEndpoints": [],
         },
     }
@@ -166,14 +167,14 @@ def test_options_of_a_location_replace_the_default_ones_whole_and_there_only(wor
     own = {"location": f"/org/acme/location/{EAST}", "timeoutSeconds": 9}
     options = {**scaled(3, suspend=True), "localOptions": [own]}
     world.apply(workload("api", spec=options), workload("api", location=EAST, spec=options))
-    assert world.state("workload/shop/api")["workload"]["currentReplicaCount"] == 0
-    assert world.state("workload/shop/api", EAST)["workload"]["currentReplicaCount"] == 1
+    counts = [replicas_in(world.record("workload/shop/api", place).state) for place in (WEST, EAST)]
+    assert counts == [0, 1]
 
 
-def test_a_suspended_workload_has_no_replicas_and_is_healthy(world: World) -> None:
+def test_a_suspended_workload_has_no_replicas_and_none_is_missing(world: World) -> None:
     world.apply(workload("api", spec=scaled(3, suspend=True)))
     assert world.state("workload/shop/api")["status"]["ready"]
-    assert world.record("workload/shop/api").health is Health.HEALTHY
+    assert world.record("workload/shop/api").health is Health.RECORDED
 
 
 def test_stateful_replicas_have_names_of_their_own(world: World) -> None:

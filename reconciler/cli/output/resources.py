@@ -14,7 +14,14 @@ from reconciler.status.conditions import READY, SUSPENDED, Condition, ResourceFa
 
 MASK = "***"
 
-HEALTH_COLOURS = {"Healthy": "green", "Loading": "yellow", "Deleting": "yellow", "Unhealthy": "red", "Unknown": "grey"}
+HEALTH_COLOURS = {
+    "Healthy": "green",
+    "Recorded": "grey",
+    "Loading": "yellow",
+    "Deleting": "yellow",
+    "Unhealthy": "red",
+    "Unknown": "grey",
+}
 
 
 def item(facts: ResourceFacts) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from reconciler.engines.execution import messages
 from reconciler.engines.execution.retry import RetryPolicy, wait_after
 from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.model.key import PLACED, Key
-from reconciler.model.record import Failure, Health, Record
+from reconciler.model.record import Failure, Record
 from reconciler.planning.plan import Step
 from reconciler.records.store import Records
 from reconciler.records.tables.events import Event
@@ -79,14 +79,14 @@ class Recorder:
         return [(row.id, _unpack(row.step)) for row in rows]
 
     def unhealthy(self, keys: Sequence[Key]) -> Key | None:
-        """The first of ``keys`` that is not recorded, or not Healthy at all of its locations.
+        """The first of ``keys`` that has no record, or is neither Healthy nor Recorded at all of its locations.
 
         What is placed nowhere here runs on another host, if at all, and cannot be waited for.
         """
         for key in keys:
             records = self._records.applied.get(key)
             placed = [record for record in records if record.location or key.kind not in PLACED]
-            if not records or any(record.health is not Health.HEALTHY for record in placed):
+            if not records or any(not record.health.is_good for record in placed):
                 return key
         return None
 

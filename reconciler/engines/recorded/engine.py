@@ -1,4 +1,4 @@
-"""The engine whose world is the record: nothing runs, and everything is recorded as if it did."""
+"""The engine whose world is the record: nothing runs, and everything is recorded as it would be."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class RecordedEngine:
         raise rejected(f"a {key.kind} takes no commands")
 
     def _seen(self, step: Step, past: Record | None) -> Observation:
-        health, state, alias = Health.HEALTHY, b"{}", ""
+        health, state, alias = (Health.RECORDED if step.location else Health.HEALTHY), b"{}", ""
         if step.key.kind is Kind.GVC:
             alias = (past.alias if past else "") or step.alias or make_alias(self._org, step.key.name)
         elif step.key.kind in PLACED and not step.location:

@@ -14,7 +14,14 @@ from reconciler.model.record import Health, Record
 from reconciler.records.database import Database
 from reconciler.records.sql import AnyKey, gvc_ranges, key_of, prefix_range
 
-WORST_FIRST = (Health.UNHEALTHY, Health.UNKNOWN, Health.LOADING, Health.DELETING, Health.HEALTHY)
+WORST_FIRST = (
+    Health.UNHEALTHY,
+    Health.UNKNOWN,
+    Health.LOADING,
+    Health.DELETING,
+    Health.RECORDED,
+    Health.HEALTHY,
+)
 """A resource is as healthy as the worst of its locations."""
 
 BATCH = 500
