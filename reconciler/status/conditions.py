@@ -183,7 +183,9 @@ def _by_health(facts: ResourceFacts) -> tuple[Condition, ...]:
     if own is Health.RECORDED:
         running = [record.location for record in facts.records if record.health is Health.HEALTHY]
         applied = f"applied{_at(running)}; " if running else ""
-        return (Condition(READY, True, str(own), truncate(f"{applied}recorded only{_at(places)}: nothing runs there")),)
+        return (
+            Condition(READY, True, "Recorded", truncate(f"{applied}recorded only{_at(places)}: nothing runs there")),
+        )
     if own in (Health.LOADING, Health.DELETING):
         return _at_work(str(own), truncate(f"{str(own).lower()}{_told(facts.records, own)}"))
     words = "health is not known" if own is Health.UNKNOWN else "not healthy"
