@@ -150,6 +150,11 @@ class _Backend(BaseHTTPRequestHandler):
         self.server.lines.append(self.requestline)
 
     def _answer(self) -> None:
+        if self.path.startswith("/moved/"):
+            self.send_response(301)
+            self.send_header("Location", self.server.url(self.path.removeprefix("/moved/")))
+            self.end_headers()
+            return
         login = self.headers.get("Authorization", "").removeprefix("Basic ")
         user, _, token = base64.b64decode(login).decode().partition(":")
         if token != self.server.token:
@@ -191,7 +196,8 @@ class _Backend(BaseHTTPRequestHandler):
 class HttpsServer(ThreadingHTTPServer):
     """Serves the repositories below ``root`` over TLS to whoever knows ``token``; use it in a ``with``.
 
-    ``trouble`` makes answers with objects end halfway (``"cut"``) or never come (``"hang"``).
+    What is asked for below ``moved/`` is redirected to where it is. ``trouble`` makes answers with objects end halfway
+    (``"cut"``) or never come (``"hang"``).
     """
 
     def __init__(self, root: Path, scratch: Path, token: str) -> None:

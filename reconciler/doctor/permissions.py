@@ -117,8 +117,8 @@ def _credentials(source: SourceSettings, who: Identity) -> Iterator[Check]:
         yield _secret(given.key_file, about, who, ssh=True)
     if given.known_hosts is not None:
         yield _trusted(given.known_hosts, about, who)
-    if given.token_file is not None and source.url.startswith("http://"):
-        yield problem(about, "its token crosses the network as plain text", "use https://")
+    if given.token_file is not None and given.allow_insecure and source.url.startswith("http://"):
+        yield warning(about, "its token crosses the network as plain text", "use https://")
 
 
 def _secret(path: Path, about: str, who: Identity, *, ssh: bool = False) -> Check:

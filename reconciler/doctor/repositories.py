@@ -16,7 +16,7 @@ from reconciler.errors import ReconcilerError, SourceError
 from reconciler.settings import Settings, SourceSettings
 from reconciler.source.remote import Remote
 from reconciler.source.source import Source, open_source
-from reconciler.source.url import Address, parse_address, wanted_ref
+from reconciler.source.url import Address, source_address, wanted_ref
 
 PATIENCE = 15.0
 """Seconds that a remote is waited for, where its ``timeout`` is not shorter still."""
@@ -30,7 +30,7 @@ def check_sources(settings: Settings, who: Identity, clock: Clock) -> Iterator[C
         patient = msgspec.structs.replace(each, timeout=min(each.timeout, PATIENCE))
         about = f"source {each.name}"
         try:
-            address = parse_address(each.url)
+            address = source_address(each)
             if address.path is None:
                 yield _remote(patient, address, about)
             mirror = settings.state / "mirrors" / f"{each.name}.git"

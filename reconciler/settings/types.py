@@ -17,6 +17,7 @@ class Credentials(msgspec.Struct, frozen=True, rename="camel"):
     token_file: Path | None = None
     key_file: Path | None = None
     known_hosts: Path | None = None
+    allow_insecure: bool = False
 
 
 class VerifySettings(msgspec.Struct, frozen=True, rename="camel"):
@@ -51,6 +52,7 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="camel"):
     allow_rewrite: bool = False
     read_only: bool = False
     timeout: float = 60.0
+    follow_redirects: bool = False
     credentials: Credentials = Credentials()
     verify: VerifySettings | None = None
     status: StatusSettings = StatusSettings()

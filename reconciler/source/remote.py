@@ -23,7 +23,6 @@ _KEPT = (
 _OPTIONS = (
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "credential.helper="),
-    *("-c", "http.followRedirects=initial"),
     *("-c", "protocol.version=2"),
     *("-c", "gc.autoDetach=false"),
 )
@@ -43,6 +42,9 @@ _GONE = re.compile(
 )
 
 
+_REDIRECTED = re.compile(r"unable to update url base from redirection|returned error: 30\d")
+
+
 class Remote:
     """What is needed to speak to one remote: its address, credentials by file, and the deadline in seconds."""
 
@@ -51,6 +53,7 @@ class Remote:
         self.address = address
         self._timeout = settings.timeout
         self._credentials = settings.credentials
+        self._redirects = settings.follow_redirects
 
     def run(self, repository: Path, arguments: Iterable[str]) -> GitResult:
         """Run ``git ARGUMENTS`` in ``repository``. Raises SourceUnreachable past the deadline; the whole family ends.
@@ -58,7 +61,8 @@ class Remote:
         Neither the command line nor the environment holds a secret: git asks a credential helper, which reads the
         file, and only for the origin of the url, so that a redirect elsewhere learns nothing.
         """
-        command = ["git", *_OPTIONS, *self._credential_options(), *arguments]
+        redirects = ("-c", f"http.followRedirects={'initial' if self._redirects else 'false'}")
+        command = ["git", *_OPTIONS, *redirects, *self._credential_options(), *arguments]
         answer = run_git(command, repository, self._environment(repository), self._timeout)
         if answer is None:
             raise SourceUnreachable(f"source {self.name}: {self._place()} did not answer within {self._timeout:g} s")
@@ -66,6 +70,11 @@ class Remote:
 
     def failure(self, answer: GitResult) -> SourceGone | SourceUnreachable:
         """The error that ``answer`` tells of, in git's words without what is secret."""
+        if not self._redirects and _REDIRECTED.search(answer.errors):
+            return SourceUnreachable(
+                f"source {self.name}: {self._place()} redirects to another address; name that one in url (it often "
+                "ends in .git), or set followRedirects"
+            )
         kind = SourceGone if _GONE.search(answer.errors) else SourceUnreachable
         return kind(f"source {self.name}: {self._place()}: {self.words(answer)}")
 
@@ -87,10 +96,13 @@ class Remote:
 
     def _environment(self, repository: Path) -> dict[str, str]:
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        return kept | clean_environment(str(repository), self.address.scheme) | {
+        return kept | clean_environment(str(repository), self._protocols()) | {
             "LC_ALL": "C",
             "GIT_SSH_COMMAND": self._ssh(),
         }  # fmt: skip
+
+    def _protocols(self) -> str:
+        return f"https:{self.address.scheme}" if self._redirects else self.address.scheme
 
     def _ssh(self) -> str:
         options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"ConnectTimeout={max(1, int(self._timeout))}"]

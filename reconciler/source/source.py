@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.errors import SourceEmpty, SourceRewritten, UsageError
-from reconciler.source.url import parse_address
+from reconciler.source.url import source_address
 
 if TYPE_CHECKING:
     from reconciler.model.revision import Revision
@@ -70,7 +70,7 @@ def open_source(settings: SourceSettings, state_dir: Path) -> Source:
     """
     if settings.verify is not None and settings.verify.signed == "tag" and not settings.tag:
         raise UsageError(f"source {settings.name}: `signed: tag` is for a source that stays at a tag; set its tag")
-    address = parse_address(settings.url)
+    address = source_address(settings)
     if address.path is not None:
         return Source(settings, address.path, None)
     from reconciler.source.mirror import Mirror

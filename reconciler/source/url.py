@@ -36,8 +36,8 @@ class Address(msgspec.Struct, frozen=True):
 def parse_address(url: str) -> Address:
     """Tell paths and ``file://`` from ``https``, ``http``, ``ssh``, ``git`` and ``user@host:path``.
 
-    Raises UsageError for other schemes, for git's remote helpers (``ext::…``), and for a password in the url: it would
-    show up in lists of processes.
+    Raises UsageError for other schemes, for git's remote helpers (``ext::…``), and for a password or, with http and
+    https, a user in the url: lists of processes show it, and a token is often written there.
     """
     if _HELPER.match(url):
         raise UsageError(
@@ -57,7 +57,25 @@ def parse_address(url: str) -> Address:
             f"the url of the source at {parts.hostname} holds a password; put it into a file and name that as "
             "credentials.tokenFile"
         )
+    if parts.username is not None and parts.scheme in ("https", "http"):
+        raise UsageError(
+            f"the url of the source at {parts.hostname} holds a user, which lists of processes show; leave it out and "
+            "write credentials.username, or, where it is a token, put it into a file and name that as "
+            "credentials.tokenFile"
+        )
     return Address(url, parts.scheme)
+
+
+def source_address(settings: SourceSettings) -> Address:
+    """Where a source is, as ``parse_address``. Raises UsageError too where a token would cross the network in clear."""
+    address = parse_address(settings.url)
+    credentials = settings.credentials
+    if credentials.token_file is not None and address.scheme in ("http", "git") and not credentials.allow_insecure:
+        raise UsageError(
+            f"source {settings.name}: with {address.scheme}:// its token, and all that is fetched, cross the network "
+            "as plain text; use https://, or set credentials.allowInsecure"
+        )
+    return address
 
 
 def wanted_ref(settings: SourceSettings) -> str:

@@ -263,7 +263,10 @@ def test_a_remote_is_asked_for_its_branch_and_for_leave_to_push(
 def test_a_token_that_crosses_the_network_as_plain_text_is_a_problem(desk: Desk) -> None:
     (desk.path / "token").write_text(TOKEN)
     settled(desk, url="http://127.0.0.1:9/manifests", credentials={"tokenFile": "token"}, timeout="1s")
-    assert "as plain text -> use https://" in told(desk, "source main", "problem")
+    assert "cross the network as plain text; use https://, or set credentials" in told(desk, "source main", "problem")
+    leave = {"tokenFile": "token", "allowInsecure": True}
+    settled(desk, url="http://127.0.0.1:9/manifests", credentials=leave, timeout="1s")
+    assert "as plain text -> use https://" in told(desk, "source main", "warning")
 
 
 def test_signatures_are_checked_and_who_may_change_whom_they_trust(desk: Desk, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import SourceEmpty, SourceError, SourceGone, SourceRewritten, UsageError
+from reconciler.settings import Credentials
 from reconciler.source.source import check_rewrite
 from tests.gitkit import Files, GitRepo, Symlink, git
 from tests.source.conftest import Opener
@@ -167,6 +168,8 @@ def test_a_repository_of_another_user_is_read(repo: GitRepo, opener: Opener) -> 
     ("url", "words"),
     [
         ("https://ada:hunter2@example.com/m.git", "holds a password"),
+        ("https://hunter2@example.com/m.git", "holds a user.*credentials.tokenFile"),
+        ("http://hunter2:@example.com/m.git", "holds a password"),
         ("ext::sh -c x", "names a program to run"),
         ("ftp://example.com/m", "not understood"),
     ],
@@ -175,3 +178,12 @@ def test_urls_that_would_leak_or_run_something_are_refused(opener: Opener, url: 
     with pytest.raises(UsageError, match=words) as refusal:
         opener(url)
     assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("scheme", ["http", "git"])
+def test_a_token_crosses_the_network_in_clear_only_with_leave(tmp_path: Path, opener: Opener, scheme: str) -> None:
+    url = f"{scheme}://127.0.0.1:9/m.git"
+    with pytest.raises(UsageError, match=f"source main: with {scheme}:// its token.*credentials.allowInsecure"):
+        opener(url, credentials=Credentials(token_file=tmp_path / "token"))
+    assert not opener(url).local
+    assert not opener(url, credentials=Credentials(token_file=tmp_path / "token", allow_insecure=True)).local

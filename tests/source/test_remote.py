@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from reconciler.errors import PushRaced, SourceError, SourceGone, SourceUnreachable
 from reconciler.settings import Credentials
+from reconciler.source.git_command import LAST_BYTES, clean_environment, run_git
 from reconciler.source.mirror import Mirror
 from reconciler.source.source import Source
 from tests.gitkit import SSHD, GitRepo, HttpsServer, SshServer
@@ -117,6 +119,33 @@ def test_a_missing_branch_or_repository_is_gone_and_what_was_fetched_stays(repo:
         https(commit="1" * 40).refresh()
 
 
+def test_a_redirect_is_followed_only_with_leave(repo: GitRepo, server: HttpsServer, https: Opener) -> None:
+    with pytest.raises(SourceUnreachable, match="redirects to another address; name that one in url"):
+        https(name="moved/manifests.git").refresh()
+    assert [line for line in server.lines if "/moved/" not in line] == []
+    source = https(name="moved/manifests.git", follow_redirects=True)
+    source.refresh()
+    assert source.revision().commit == repo.git("rev-parse", "main")
+
+
+def test_of_an_endless_output_the_end_is_known(tmp_path: Path) -> None:
+    flood = "yes | head -c 3000000 >&2; yes | head -c 3000000; echo last >&2; echo end"
+    answer = run_git(["sh", "-c", flood], tmp_path, clean_environment(), 60.0)
+    assert answer is not None
+    assert len(answer.errors) == len(answer.output) == LAST_BYTES
+    assert answer.errors.endswith("last\n")
+    assert answer.output.endswith("end\n")
+
+
+def test_an_endless_answer_takes_little_memory(tmp_path: Path) -> None:
+    tracemalloc.start()
+    try:
+        assert run_git(["sh", "-c", "yes >&2"], tmp_path, clean_environment(), 0.5) is None
+        assert tracemalloc.get_traced_memory()[1] < 20 * LAST_BYTES
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_remote_that_breaks_off_is_unreachable_and_the_next_fetch_works(server: HttpsServer, https: Opener) -> None:
     source = https()
     server.trouble = "cut"
@@ -164,7 +193,7 @@ def test_no_process_shows_the_token(server: HttpsServer, https: Opener, monkeypa
 
 def test_nobody_listening_is_unreachable(opener: Opener) -> None:
     with pytest.raises(SourceUnreachable, match="127"):
-        opener("https://ada@127.0.0.1:1/m.git").refresh()
+        opener("https://127.0.0.1:1/m.git").refresh()
 
 
 def test_a_push_lands_only_on_what_it_was_built_on(repo: GitRepo, https: Opener) -> None:
