@@ -10,24 +10,32 @@ import asyncio
 import contextlib
 import grp
 import os
+import re
 import signal
 import socket
 import stat
 import sys
+from collections import Counter
 from pathlib import Path
 
 import msgspec
 
+from reconciler.bugs import contained
 from reconciler.daemon.wake import address_of
 from reconciler.logs import log
 from reconciler.tasks import cancel_and_wait
 
 NAME = "read.sock"
 """The socket in the state directory. Whoever may write to it is answered; the kernel sees to that."""
-MOST = 16
-"""Commands at once."""
+MAX_COMMANDS = 16
+"""Commands at once, of all users together."""
+MAX_COMMANDS_PER_USER = 4
 PATIENCE = 5.0
 """Seconds in which a question must have come."""
+COMMAND_SECONDS = 300.0
+"""Seconds that a command may take, unless it follows what happens."""
+OUSTED = "ousted"
+"""Why a task is cancelled whose slot another user gets."""
 ENV_SERVED_FOR_UID = "RECONCILER_SERVED"
 """Set, to the number of the user who asks, for a command that is carried out here."""
 _LONGEST = 65_536
@@ -50,6 +58,37 @@ class Frame:
         return int.from_bytes(head[1:_HEAD], "big")
 
 
+class ReaderSlots:
+    """Who has which commands under way; neither one user nor a few can keep the others out.
+
+    A user has at most MAX_COMMANDS_PER_USER. Where all MAX_COMMANDS are taken, whoever has fewer than another user
+    gets the slot of that user's oldest command.
+    """
+
+    def __init__(self) -> None:
+        self._users: dict[asyncio.Task[None], int] = {}
+
+    def admit(self, user: int) -> tuple[str, asyncio.Task[None] | None]:
+        """Why ``user`` may begin no further command, ``""`` where that may be; and the task that has to end for it."""
+        counts = Counter(self._users.values())
+        if counts[user] >= MAX_COMMANDS_PER_USER:
+            return f"you have {counts[user]} commands running already; end one", None
+        if len(self._users) < MAX_COMMANDS:
+            return "", None
+        greediest, most = counts.most_common(1)[0]
+        if most <= counts[user] + 1:
+            return "too many commands at once; try again", None
+        return "", next(task for task, owner in self._users.items() if owner == greediest)
+
+    def take(self, task: asyncio.Task[None], user: int) -> None:
+        """``task`` serves ``user`` from now on."""
+        self._users[task] = user
+
+    def free(self, task: asyncio.Task[None]) -> None:
+        """``task`` has ended, or is about to."""
+        self._users.pop(task, None)
+
+
 class ReadOnlyServer:
     """Listens in ``state`` for members of a group; ``file`` are the settings that their commands go by."""
 
@@ -58,6 +97,7 @@ class ReadOnlyServer:
         self._file = file
         self._server: asyncio.Server | None = None
         self._asking: set[asyncio.Task[None]] = set()
+        self._slots = ReaderSlots()
         self._group = ""
 
     async def open(self, group: str) -> None:
@@ -112,25 +152,38 @@ class ReadOnlyServer:
         assert task is not None
         self._asking.add(task)
         try:
-            with contextlib.suppress(OSError, ValueError, TimeoutError, msgspec.DecodeError):
-                await self._answer(reader, writer)
+            with contained("readers"), contextlib.suppress(OSError, ValueError, TimeoutError, msgspec.DecodeError):
+                await self._admit(task, reader, writer)
+        except asyncio.CancelledError as cancelled:
+            if OUSTED in cancelled.args:
+                _refuse(writer, "ended to make room for other readers; ask again later")
+            raise
         finally:
             self._asking.discard(task)
+            self._slots.free(task)
             writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _admit(
+        self, task: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Answer, where the user may have one more command."""
+        user = _user(writer.get_extra_info("socket"))
+        refusal, ousted = self._slots.admit(user)
+        if refusal:
+            _refuse(writer, refusal)
+            return
+        if ousted is not None:
+            self._slots.free(ousted)
+            ousted.cancel(OUSTED)
+        self._slots.take(task, user)
         async with asyncio.timeout(PATIENCE):
             line = await reader.readline()
         words = msgspec.json.decode(line, type=list[str])
-        user = _user(writer.get_extra_info("socket"))
-        if len(self._asking) > MOST:
-            writer.write(Frame.encode(Frame.ERRORS, b"error: too many commands at once; try again\n"))
-            writer.write(Frame.encode(Frame.EXIT, b"1"))
-            await writer.drain()
-            return
         log().debug("reading", user=user, words=words[:1])
         running = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "reconciler.cli.read_commands", *words),
+            # -I and "/": nothing is imported from where the daemon happened to be started.
+            *(sys.executable, "-I", "-m", "reconciler.cli.read_commands", *words),
+            cwd="/",
             env=_environment()
             | {"RECONCILER_SETTINGS": str(self._file), ENV_SERVED_FOR_UID: str(user), "NO_COLOR": "1"},
             stdin=asyncio.subprocess.DEVNULL,
@@ -138,17 +191,40 @@ class ReadOnlyServer:
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
-        gone = asyncio.create_task(reader.read(1))
-        told = asyncio.create_task(_tell(running, writer))
-        try:
-            await asyncio.wait({gone, told}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (gone, told):
-                task.cancel()
-            if running.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(running.pid, signal.SIGKILL)
-            await running.wait()
+        await _relay(running, reader, writer, None if _follows(words) else COMMAND_SECONDS)
+
+
+async def _relay(
+    running: asyncio.subprocess.Process,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    seconds: float | None,
+) -> None:
+    """Pass on what the command writes, until it ends, the reader goes, or ``seconds`` are over. It is ended then."""
+    gone = asyncio.create_task(reader.read(1))
+    told = asyncio.create_task(_tell(running, writer))
+    try:
+        done, _ = await asyncio.wait({gone, told}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            _refuse(writer, f"ended after {seconds:.0f} s, which is as long as a reader's command may take")
+    finally:
+        for task in (gone, told):
+            task.cancel()
+        if running.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+        await running.wait()
+
+
+def _follows(words: list[str]) -> bool:
+    """Whether the command goes on until its reader ends it: ``--follow``, or ``-f`` alone or among other letters."""
+    return any(word == "--follow" or re.fullmatch("-[a-z]*f.*", word) for word in words)
+
+
+def _refuse(writer: asyncio.StreamWriter, why: str) -> None:
+    """Let the command of whoever asked end with an error. Does not wait until that has arrived."""
+    writer.write(Frame.encode(Frame.ERRORS, f"error: {why}\n".encode()))
+    writer.write(Frame.encode(Frame.EXIT, b"1"))
 
 
 async def _tell(running: asyncio.subprocess.Process, writer: asyncio.StreamWriter) -> None:

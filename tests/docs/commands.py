@@ -20,7 +20,8 @@ without a terminal there are none. What `convert` and `import` do field by field
 
 Who may not read the records, and is a member of the group that the setting `readers` names, has `get`, `describe`,
 `plan`, `events`, `logs`, `top` and `history` carried out by the daemon, as long as one runs. All other commands are
-for root and for the user of the daemon.
+for root and for the user of the daemon. A reader has at most 4 commands at once, all readers 16; where these are taken,
+the oldest command of whoever has most makes room. A command that follows nothing ends after 5 minutes.
 
 What these commands show has `***` in the place of secrets. Only `logs` shows lines as workloads wrote them: what they
 write about their secrets is there for all who may look.
