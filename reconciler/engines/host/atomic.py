@@ -1,18 +1,25 @@
-"""Small files, written whole or not at all."""
+"""Small files, written whole or not at all, and in place where the disk is full."""
 
 from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from reconciler.errors import EngineError
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors of a disk without room."""
+_BLOCK = 512
 
 
 def write_atomic(path: Path, content: bytes, mode: int, folder: int = 0o700) -> None:
     """Put ``content`` in the place of what is at ``path``; its folder is made with mode ``folder`` where it is missing.
 
-    It outlives a kill of the daemon, not a power cut, which ends all that it is about. Raises EngineError.
+    It outlives a kill of the daemon, not a power cut, which ends all that it is about. Where there is no room for a
+    second file the first is overwritten by a single write, if it has the room already: JSON then ends with spaces, and
+    a reader may see a part of each. Raises EngineError.
     """
     part = path.with_name(f".{path.name}.part")
     try:
@@ -21,10 +28,23 @@ def write_atomic(path: Path, content: bytes, mode: int, folder: int = 0o700) -> 
             file.write(content)
         part.replace(path)
     except OSError as error:
-        raise failed(f"{path} cannot be written", error) from None
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        if error.errno not in FULL or not _overwrite(path, content):
+            raise failed(f"{path} cannot be written", error) from None
+
+
+def _overwrite(path: Path, content: bytes) -> bool:
+    """Whether ``content`` is in the file now, in blocks that the file had already."""
+    try:
+        with open(path, "r+b", buffering=0) as file:
+            found = os.fstat(file.fileno())
+            return len(content) <= found.st_blocks * _BLOCK and file.write(content.ljust(found.st_size)) > 0
+    except OSError:
+        return False
 
 
 def failed(what: str, error: OSError) -> EngineError:
     """``what``, and why: with the reason DiskFull where there is no room, NoRights where that is what is missing."""
-    reason = {errno.ENOSPC: "DiskFull", errno.EDQUOT: "DiskFull", errno.EACCES: "NoRights", errno.EPERM: "NoRights"}
+    reason = dict.fromkeys(FULL, "DiskFull") | {errno.EACCES: "NoRights", errno.EPERM: "NoRights"}
     return EngineError(f"{what}: {error.strerror}", reason=reason.get(error.errno or 0, "StateFailed"))

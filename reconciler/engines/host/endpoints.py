@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from reconciler.engines.host.atomic import write_atomic
 from reconciler.engines.host.replica import Replica
+from reconciler.errors import EngineError
 from reconciler.model.key import Key
 
 ADDRESS = "127.0.0.1"
@@ -45,23 +47,49 @@ class Endpoints:
         self._listeners.append(listener)
 
     def publish(self, key: Key, replicas: Iterable[Replica]) -> None:
-        """Let the pool of ``key`` be the ready ones of ``replicas``. Raises EngineError where it cannot be written."""
+        """Let the pool of ``key`` be the ready ones of ``replicas``.
+
+        Raises EngineError where the file cannot be written. It then names no replica that is not ready: it has those
+        of its replicas that still are, or is gone.
+        """
         ready = tuple(_endpoint(each) for each in sorted(replicas, key=_name) if each.ready and each.ports)
         if ready != self._ready.get(key):
             self._ready[key] = ready
             for listener in self._listeners:
                 listener(key, ready)
-        if ready != self._written.get(key):
-            path = self._directory / key.gvc / f"{key.name}.json"
-            write_atomic(path, msgspec.json.encode({"replicas": ready}), 0o644, 0o755)
-            self._written[key] = ready
+        if ready == self._written.get(key):
+            return
+        try:
+            self._write(key, ready)
+        except EngineError:
+            self._shrink(key, ready)
+            raise
 
     def remove(self, key: Key) -> None:
         """Forget a workload that is gone."""
-        self.publish(key, ())
-        self._ready.pop(key, None)
+        for listener in self._listeners if self._ready.pop(key, ()) else ():
+            listener(key, ())
+        self._delete(key)
+
+    def _write(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
+        write_atomic(self._path(key), msgspec.json.encode({"replicas": ready}), 0o644, 0o755)
+        self._written[key] = ready
+
+    def _shrink(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
+        """Take out of the file what is not ready any more: fewer replicas need no more room, and none needs no file."""
+        still = tuple(each for each in self._written.get(key, ()) if each in ready)
+        try:
+            self._write(key, still)
+        except EngineError:
+            self._delete(key)
+
+    def _delete(self, key: Key) -> None:
         self._written.pop(key, None)
-        (self._directory / key.gvc / f"{key.name}.json").unlink(missing_ok=True)
+        with suppress(OSError):
+            self._path(key).unlink(missing_ok=True)
+
+    def _path(self, key: Key) -> Path:
+        return self._directory / key.gvc / f"{key.name}.json"
 
 
 def _name(replica: Replica) -> str:

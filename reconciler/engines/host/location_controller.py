@@ -39,7 +39,10 @@ class LocationController:
         await tools.runtime.open(self.ended)
         running = {each.place: each for each in await tools.runtime.list()}
         kept, gone = tools.store.load()
+        alive = {(place.key, place.replica) for place, each in running.items() if each.alive}
         for key, name in gone:
+            if (key, name) in alive:
+                continue
             await tools.runtime.remove(key, name)
             tools.store.remove(key, name)
         for replica in kept:

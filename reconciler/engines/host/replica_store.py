@@ -31,9 +31,9 @@ class Store:
         self._boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
 
     def load(self) -> tuple[list[Replica], list[tuple[Key, str]]]:
-        """The replicas of this boot, and (key, name) of those of an earlier one, of which nothing runs any more.
+        """The replicas of this boot, and (key, name) of files that are of an earlier one or cannot be read.
 
-        A file that cannot be read is passed over: what runs is known by its marker all the same.
+        Nothing runs of an earlier boot. A replica whose file cannot be read may run, and is known by its labels.
         """
         here: list[Replica] = []
         gone: list[tuple[Key, str]] = []

@@ -56,8 +56,11 @@ class ReplicaRow(msgspec.Struct, frozen=True):
 
 def take_snapshot(root: Path, location: str) -> HostSnapshot:
     """What is at ``location``, whose directory is ``root``. Blocks for a while. Raises PermissionError."""
-    replicas = _replicas(root)
-    running = _running(root)
+    written = _replicas(root)
+    started = _started(root)
+    running = [begun for begun in started if lives(begun.pid, begun.start)]
+    over = {begun.place for begun in started} - {begun.place for begun in running}
+    replicas = tuple(_without_dead(each, over) for each in written)
     used = usage(ProcessLabels(root.resolve(), location), running)
     pids = {begun.place: begun.pid for begun in running}
     return HostSnapshot(time.monotonic(), replicas, {(place, pids[place]): each for place, each in used.items()})
@@ -115,7 +118,13 @@ def _replicas(root: Path) -> tuple[Replica, ...]:
     return tuple(Store(folder).load()[0])
 
 
-def _running(root: Path) -> list[StartRecord]:
+def _without_dead(replica: Replica, over: set[ContainerId]) -> Replica:
+    """``replica``, not ready where a container of it is ``over``: a full disk may keep its file from saying so."""
+    places = {ContainerId(replica.key, replica.name, each.name) for each in replica.containers}
+    return msgspec.structs.replace(replica, ready_since=None) if places & over else replica
+
+
+def _started(root: Path) -> list[StartRecord]:
+    """The last start of each container in this boot."""
     boot = boot_id()
-    every = StateDirectory(root.resolve() / "run").every()
-    return [begun for begun in every if begun.boot == boot and lives(begun.pid, begun.start)]
+    return [begun for begun in StateDirectory(root.resolve() / "run").every() if begun.boot == boot]

@@ -12,7 +12,7 @@ from threading import Lock
 
 import msgspec
 
-from reconciler.engines.host.atomic import failed
+from reconciler.engines.host.atomic import FULL, failed
 from reconciler.engines.host.provisioning.mounts import Planned, ScratchMount, SecretMount, VolumeMount, plan_mounts
 from reconciler.engines.host.provisioning.ownership import (
     Owner,
@@ -73,7 +73,7 @@ class Files:
         plans = plan_mounts(container, self._reveal, self._scheme)
         try:
             mounts = self._mounts(place, index, plans, owner)
-            own = self._own(place, mounts, owner)
+            own = self._own_or_instead(place, mounts, owner)
         except OSError as error:
             raise failed(f"the files of {place.replica}, container {place.container}, cannot be made", error) from None
         return ContainerFiles(mounts, own / "volumes", own / "home", own / "scratch")
@@ -172,8 +172,21 @@ class Files:
         allow_traversal(path, owner)
         return path
 
+    def _own_or_instead(self, place: ContainerId, mounts: tuple[Mount, ...], owner: Owner) -> Path:
+        """As ``_own``; on a full disk what the last start had goes first, so that there is room for the next."""
+        try:
+            return self._own(place, mounts, owner)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            remove(self._own_path(place))
+            return self._own(place, mounts, owner)
+
+    def _own_path(self, place: ContainerId) -> Path:
+        return _of_replica(self._root / "scratch", place.key, place.replica) / _OWN / _name(place.container)
+
     def _own(self, place: ContainerId, mounts: tuple[Mount, ...], owner: Owner) -> Path:
-        own = _of_replica(self._root / "scratch", place.key, place.replica) / _OWN / _name(place.container)
+        own = self._own_path(place)
         fresh = _fresh(own)
         view = fresh / "volumes"
         view.mkdir(mode=0o755)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.key import Key
 
 _RECORD, _CODE, _OUTPUT = "record.json", "code", "output"
+_FRESH = f"{_RECORD}.new"
 _NEVER = "never"
 """What stands in the file of the code until the wrapper has its script, and so keeps room for it on a full disk."""
 _BEGAN = "-"
@@ -70,11 +72,14 @@ class StateDirectory(msgspec.Struct, frozen=True):
         """Make room for a start; returns files for the output and the code, to be closed. Raises OSError."""
         folder = self.of(place)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (folder / _RECORD).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            # The file of the last start becomes that of the next one: on a full disk there is no room for another.
+            (folder / _RECORD).rename(folder / _FRESH)
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-        code = os.open(folder / _CODE, flags | os.O_TRUNC, 0o600)
+        code = os.open(folder / _CODE, flags, 0o600)
         try:
             os.write(code, _NEVER.encode())
+            os.ftruncate(code, len(_NEVER))
             os.lseek(code, 0, os.SEEK_SET)
             return os.open(folder / _OUTPUT, flags | os.O_APPEND, 0o600), code
         except OSError:
@@ -84,9 +89,11 @@ class StateDirectory(msgspec.Struct, frozen=True):
     def write(self, begun: StartRecord) -> None:
         """Record a start, whole or not at all. Raises OSError."""
         folder = self.of(begun.place)
-        fresh = folder / f"{_RECORD}.new"
-        fresh.write_bytes(msgspec.json.encode(begun))
-        fresh.replace(folder / _RECORD)
+        content = msgspec.json.encode(begun)
+        with open(os.open(folder / _FRESH, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb", buffering=0) as file:
+            file.write(content)
+            file.truncate()
+        (folder / _FRESH).replace(folder / _RECORD)
 
     def every(self) -> Iterator[StartRecord]:
         """All starts that are recorded; what cannot be read was never followed by a program."""

@@ -1,0 +1,79 @@
+"""A disk without room: what runs goes on, what dies is restarted, and what is shown is true."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from tests.daemon.hostkit import HostSite, host_site, served
+from tests.daemon.kit import eventually
+from tests.tools import fill, only_root, small_disk
+
+wait = partial(eventually, patience=60.0)
+pytestmark = only_root("mounts a file system of its own")
+PLAIN = served("plain", replicas=1, command="sleep", args=["100000"], ports=None, readinessProbe=None)
+
+
+@contextlib.contextmanager
+def on_small_disk(path: Path, files: dict[str, str], size: str = "40m") -> Iterator[HostSite]:
+    """A site whose state directory lies on a file system of its own."""
+    everything = host_site(path / "site", files, prune={"percent": 100})
+    with small_disk(path / "small", f"size={size}") as small, everything as site:
+        site.state = small / "state"
+        site.configure(state=str(site.state))
+        yield site
+
+
+def killed(site: HostSite, name: str) -> int:
+    """Kill one program of a workload; which one."""
+    names = {each.name for each in site.replicas(name).values()}
+    victim = min(pid for pid in site.programs() if replica_of(pid) in names)
+    os.kill(victim, signal.SIGKILL)
+    return victim
+
+
+def replica_of(pid: int) -> str:
+    """The replica that a process belongs to."""
+    environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    marker = next(each for each in environ if each.startswith(b"RECONCILER_CONTAINER="))
+    return marker.decode().split("/")[3]
+
+
+def states(site: HostSite) -> dict[str, str]:
+    """What `top` says of each replica."""
+    shown = json.loads(site.run("top", "-o", "json").stdout)
+    return {each["replica"]: each["state"] for each in shown["replicas"]}
+
+
+def answers(site: HostSite) -> set[str]:
+    """What the endpoints answer; that one refuses is an answer too."""
+    try:
+        return site.greetings("web")
+    except OSError:
+        return {"refused"}
+
+
+def test_what_dies_on_a_full_disk_is_restarted_and_leaves_the_endpoints(tmp_path: Path) -> None:
+    files = {"shop/web.yaml": served(env={"GREETING": "well"}), "shop/plain.yaml": PLAIN}
+    with on_small_disk(tmp_path, files) as site, site.daemon() as daemon:
+        wait(lambda: site.healthy() and site.healthy("workload/shop/plain@here"))
+        before = site.programs()
+        fill(site.state)
+        for name in ("web", "plain"):
+            killed(site, name)
+        wait(lambda: len(site.programs()) == 3 and len(site.programs().keys() - before.keys()) == 2, "both run again")
+        wait(lambda: len(site.ready("web")) == 2 and answers(site) == {"well"})
+
+        daemon.kill()
+        names, victim = set(states(site)), killed(site, "web")
+        assert names == set(states(site)), victim
+        assert sorted(states(site).values()).count("Ready") == 2, "the dead one is not called ready"
+        with site.daemon():
+            wait(lambda: len(site.programs()) == 3 and len(site.ready("web")) == 2, "a new daemon does so too")
+            wait(lambda: answers(site) == {"well"})
+            wait(lambda: set(states(site).values()) == {"Ready"})
