@@ -112,7 +112,7 @@ class LocationController:
         for each in await self._services.runtime.list():
             keeper = self.workloads.get(each.place.key)
             if not each.alive and keeper is not None:
-                keeper.ended(each.place, how_ended(each, now))
+                keeper.ended(each.place, each.started, how_ended(each, now))
 
     def _controller(self, key: Key) -> WorkloadController:
         if key not in self.workloads:
@@ -159,7 +159,7 @@ def _since(container: Container, found: RunningContainer | None, now: float) -> 
     container = replace(container, post_start=_over(container.post_start), pre_stop=_over(container.pre_stop))
     if found is not None and found.alive:
         if container.phase is Phase.RUNNING:
-            return container
+            return replace(container, started=min(container.started, found.started))
         ready = container.wanted.readiness is None
         return Container(container.name, Phase.RUNNING, found.started, ready, wanted=container.wanted)
     if container.phase is not Phase.RUNNING:

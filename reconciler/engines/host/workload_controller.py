@@ -254,12 +254,15 @@ class WorkloadController:
         await tools.provisioner.release(replica)
         self._members.remove(replica.name)
 
-    def ended(self, place: ContainerId, how: Ended) -> None:
-        """A container has ended."""
+    def ended(self, place: ContainerId, started: float, how: Ended) -> None:
+        """The run of a container that began at ``started`` has ended; it may be started anew since."""
+        replica = self.replicas.get(place.replica)
+        container = container_of(replica, place.container) if replica is not None else None
+        if container is not None and started < container.started:
+            return
         self._services.probes.forget(place)
         self._hooks.forget(place)
-        replica = self.replicas.get(place.replica)
-        if replica is None or container_of(replica, place.container).phase is not Phase.RUNNING:
+        if replica is None or container is None or container.phase is not Phase.RUNNING:
             return
         self.on_replica_change(
             place.replica, lambda it: container_exited(it, place.container, how.at, how.code, how.reason, how.message)

@@ -39,6 +39,8 @@ class InOrder(random.Random):
 class Stage:
     """One location with one workload. ``world`` is what the former daemon left to the next one: programs and files."""
 
+    runtime = FakeRuntime
+
     def __init__(self, root: Path, schedule: Schedule) -> None:
         self.clock = QuickClock()
         self.clock.start()
@@ -56,7 +58,7 @@ class Stage:
     async def open(self) -> None:
         """Let a daemon begin."""
         tools = HostServices(
-            runtime=FakeRuntime(self.programs),
+            runtime=self.runtime(self.programs),
             provisioner=FakeOutfit(),
             store=Store(self._root / "replicas"),
             endpoints=Endpoints(self._root / "pool"),

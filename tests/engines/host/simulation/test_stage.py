@@ -13,7 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from reconciler.engines.host import workload_controller
+from reconciler.engines.host.runtimes.protocol import ContainerStart
 from tests.casefiles import cases
+from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.simulation.schedule import QUIET, Schedule, begin
 from tests.engines.host.simulation.stage import Stage
 from tests.engines.host.simulation.test_schedules import WEEK, a_week, schedules
@@ -108,6 +110,38 @@ def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
         (110, "remove"),
     ]
     assert [each.message for each in stage.news] == ["StillRunning: main cannot be killed"] * 2
+
+
+class SlowRuntime(FakeRuntime):
+    """A start takes a second: as long as that, the end of the run before is all that is known of a container."""
+
+    async def start(self, launch: ContainerStart) -> None:
+        """As Runtime.start."""
+        await self._programs.clock.sleep(1)
+        await super().start(launch)
+
+
+class SlowStage(Stage):
+    """A stage on which starts take a second."""
+
+    runtime = SlowRuntime
+
+
+def test_an_end_is_that_of_its_own_start(tmp_path: Path) -> None:
+    async def whole() -> None:
+        stage = SlowStage(tmp_path, Schedule(replicas=2))
+        await stage.open()
+        await stage.happen("push", "plain")
+        await stage.run(100)
+        await stage.happen("crash", "0")
+        await stage.run(0.5)
+        await stage.happen("crash", "0")
+        await stage.run(5)
+        replicas = stage.replicas()
+        assert [(each.ready, each.containers[0].restarts) for each in replicas] == [(True, 1)] * 2
+        await stage.close()
+
+    asyncio.run(whole())
 
 
 def test_a_week_is_carried_out_as_decided(tmp_path: Path) -> None:
