@@ -78,6 +78,8 @@ class HostSettings(msgspec.Struct, frozen=True, rename="camel"):
     log_retention: float = 604_800.0
     first_port: int = 20_000
     last_port: int = 31_999
+    default_user: str = "nobody"
+    pids_limit: int = 2048
 
 
 class RetrySettings(msgspec.Struct, frozen=True, rename="camel"):

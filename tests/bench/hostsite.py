@@ -54,7 +54,7 @@ class BenchSite(HostSite):
     def __init__(self, path: Path, files: Mapping[str, File], **settings: object) -> None:
         plain = {
             "sources": [{"name": "main", "url": str(path / "main.git"), "branch": "main"}],
-            "host": {"terminationScale": 0.002},
+            "host": {"defaultUser": "root", "terminationScale": 0.002},
             "prune": {"percent": 100},
             "log": {"format": "json", "level": "info"},
         }

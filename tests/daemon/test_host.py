@@ -237,10 +237,12 @@ WHO = SERVER.replace('os.environ.get("GREETING", "")', "who()").replace(
 
 
 @only_root("only root runs programs as somebody else")
-def test_a_workload_of_another_user_finds_what_is_its_own_and_nothing_else() -> None:
+@pytest.mark.parametrize(("asked", "default"), [({"runAsUser": 65534}, "root"), ({}, "nobody"), ({}, "65534")])
+def test_a_workload_of_another_user_finds_what_is_its_own_and_nothing_else(asked: dict[str, int], default: str) -> None:
     volumes = [{"uri": "scratch://data", "path": "/data"}]
-    web = served(replicas=1, args=["-c", WHO], volumes=volumes, securityOptions={"runAsUser": 65534})
-    with open_place() as place, host_site(place, {"shop/web.yaml": web}) as site, site.daemon():
+    web = served(replicas=1, args=["-c", WHO], volumes=volumes, securityOptions=asked)
+    host = {"defaultUser": default}
+    with open_place() as place, host_site(place, {"shop/web.yaml": web}, host=host) as site, site.daemon():
         wait(site.healthy)
         assert site.greetings("web") == {"65534 65534 True True"}
         here = site.state / "host" / "here"

@@ -214,6 +214,7 @@ HOST = {
     "MountRefused": "A volume names nothing that can be mounted, or lies inside another one.",
     "ArgumentTooLong": "An argument is too long once what it embeds is put in.",
     "VariableTooLong": "A variable is too long once what it embeds is put in.",
+    "UserNotFound": "This host has no user of the name in `host.defaultUser`.",
     "NoCommand": "A container has no `command`, and images are not used.",
     "ProgramNotFound": "The program of a container is not on this host.",
     "DirectoryNotFound": "The working directory of a container is not on this host.",

@@ -32,7 +32,7 @@ def host(bench: Bench, path: Path) -> Engine:
     def no_secret(key: object) -> object:
         raise AssertionError(f"nothing here uses {key}")
 
-    settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.01))
+    settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.01, default_user="root"))
     site = EngineContext(bench.records, "here", settings, bench.clock, no_secret)  # type: ignore[arg-type]
     return HostEngine(site, path / "here", ProcessRuntime(path / "here", "here", bench.clock))
 

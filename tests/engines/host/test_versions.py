@@ -35,7 +35,7 @@ class Host(Bench):
         self.time.start()
         super().__init__(path, self.time)
         self.programs = Programs(self.time)
-        self._settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.0))
+        self._settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.0, default_user="root"))
         self._path = path
         self.engine = self._made()
 

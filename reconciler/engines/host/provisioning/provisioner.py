@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
+from reconciler.engines.host.provisioning.default_user import resolve_user
 from reconciler.engines.host.provisioning.environment import ContainerDirs, environment
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.mounts import unsupported_mounts
@@ -22,27 +23,33 @@ from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Container
+from reconciler.settings import HostSettings
 
 _ports_in_use: dict[int, tuple[Key, str]] = {}
 """Ports of this host that replicas have, whatever location they are at: locations of one daemon share the host."""
 
 
 class Provisioner:
-    """Gives the containers of one location what they need. ``among`` are the ports to choose from.
+    """Gives the containers of one location what they need.
 
     ``templates`` has those of all versions that still run, so that a container of an old one can be started again.
     """
 
-    def __init__(self, files: Files, reveal: SecretReader, pool: Path, among: range, templates: TemplateStore) -> None:
+    def __init__(
+        self, files: Files, reveal: SecretReader, pool: Path, settings: HostSettings, templates: TemplateStore
+    ) -> None:
         self._files = files
         self._reveal = reveal
         self._pool = pool
-        self._among = among
+        self._settings = settings
+        self._among = range(settings.first_port, settings.last_port + 1)
         self._templates = templates
 
     def prepare(self, supply: ReplicaTemplate) -> None:
         """Let replicas of ``supply`` reach their files: a user of their own must pass the directories above them."""
-        if supply.desired.user and os.geteuid() == 0:
+        with suppress(EngineError):
+            if not self._owner(supply).other:
+                return
             root = self._pool.parent
             allow_traversal_of(root.parent.parent, root.parent, root)
 
@@ -79,10 +86,8 @@ class Provisioner:
         """All that starts a container, its files made anew. Raises EngineError."""
         supply, spec = self._made_from(replica, container)
         place = ContainerId(replica.key, replica.name, container)
-        security = supply.spec.security_options
-        given = self._files.provide(
-            place, replica.index, spec, Owner(security.run_as_user, security.filesystem_group_id)
-        )
+        owner = self._owner(supply)
+        given = self._files.provide(place, replica.index, spec, owner)
         room = ContainerDirs(
             replica.name, replica.ports, given.volumes, self._pool / replica.key.gvc, given.home, given.scratch
         )
@@ -100,20 +105,27 @@ class Provisioner:
             env,
             image=spec.image,
             directory=str(given.home if not spec.working_dir else inside if inside.is_dir() else spec.working_dir),
-            user=security.run_as_user,
-            group=security.filesystem_group_id,
+            user=owner.user,
+            group=owner.group,
             cpu=wanted.cpu,
             memory=wanted.memory,
+            processes=self._settings.pids_limit,
             ports={port: replica.ports[port] for port in declared_ports(spec) if port in replica.ports},
             mounts=given.mounts,
         )
 
     def limitations(self, supply: ReplicaTemplate) -> tuple[str, ...]:
         """What cannot be given to the containers of a workload, a sentence each."""
-        security = supply.spec.security_options
-        owner = Owner(security.run_as_user, security.filesystem_group_id)
         mounts = (told for container in supply.spec.containers for told in unsupported_mounts(container))
-        return (*mounts, *self._files.unreachable(owner))
+        try:
+            return (*mounts, *self._files.unreachable(self._owner(supply)))
+        except EngineError as error:
+            return (*mounts, f"Nothing can be started: {error}.")
+
+    def _owner(self, supply: ReplicaTemplate) -> Owner:
+        """Whose the files of the containers are. Raises EngineError, reason UserNotFound."""
+        security = supply.spec.security_options
+        return Owner(resolve_user(security.run_as_user, self._settings.default_user), security.filesystem_group_id)
 
     def sweep(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove what a crash has left of others than ``replicas``. Raises EngineError."""

@@ -32,7 +32,8 @@ class ContainerStart(msgspec.Struct, frozen=True):
     """All that is needed to start a container once. ``ports`` maps a declared port to the one that it is given.
 
     ``env`` and the files behind ``mounts`` may hold secrets: neither is ever logged. ``cpu`` in millicores, ``memory``
-    in bytes. ``version``, ``stamp`` and ``index`` are those of the replica: they come back from ``list``.
+    in bytes, ``processes`` with their threads. ``version``, ``stamp`` and ``index`` are those of the replica: they come
+    back from ``list``.
     """
 
     place: ContainerId
@@ -48,6 +49,7 @@ class ContainerStart(msgspec.Struct, frozen=True):
     group: int = 0
     cpu: int = 50
     memory: int = 128 * 2**20
+    processes: int = 2048
     ports: dict[int, int] = {}
     mounts: tuple[Mount, ...] = ()
 

@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.runtimes.process.limitations import limitations
+from reconciler.engines.host.runtimes.process.limitations import HostRights, limitations
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
-from reconciler.model.kinds.workload import Autoscaling, Options
+from reconciler.model.kinds.workload import Autoscaling, Command, Options, Probe
 from tests.engines.host.processes.kit import KEY
 
 PLAIN = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "stamp", 1, (ContainerSpec("main"),), Options())
+ROOT = HostRights(root=True, limited=True, pids=True)
 WEB = ContainerSpec("web", image="nginx:1", ports=(80,), mounts=("/data", "/cache"))
 SIDE = ContainerSpec("side", image="//image/side:2")
 
@@ -35,19 +36,41 @@ SIDE = ContainerSpec("side", image="//image/side:2")
     ],
 )
 def test_only_what_is_asked_for_is_lacking_in_a_fixed_order(asked: dict[str, Any], words: list[str]) -> None:
-    found = list(limitations(msgspec.structs.replace(PLAIN, **asked), limited=True, root=True))
+    found = list(limitations(msgspec.structs.replace(PLAIN, **asked), ROOT))
     assert len(found) == len(words)
     assert all(word in sentence for word, sentence in zip(words, found, strict=True))
 
 
 def test_limits_lack_where_no_groups_can_be_made() -> None:
-    assert ["limits of CPU and memory" in each for each in limitations(PLAIN, limited=False, root=True)] == [True]
+    assert [
+        "limits of CPU and memory" in each for each in limitations(PLAIN, msgspec.structs.replace(ROOT, limited=False))
+    ] == [True]
 
 
 def test_only_root_changes_users() -> None:
-    found = list(limitations(msgspec.structs.replace(PLAIN, user=4, group=5), limited=True, root=False))
+    found = list(limitations(msgspec.structs.replace(PLAIN, user=4, group=5), HostRights(False, True, True)))
     assert ["user 4" in found[0], "group 5" in found[1]] == [True, True]
 
 
 def test_root_changes_users() -> None:
-    assert list(limitations(msgspec.structs.replace(PLAIN, user=4, group=5), limited=True, root=True)) == []
+    assert list(limitations(msgspec.structs.replace(PLAIN, user=4, group=5), ROOT)) == []
+
+
+def test_processes_are_not_limited_where_they_cannot_be_counted() -> None:
+    (found,) = limitations(PLAIN, msgspec.structs.replace(ROOT, pids=False, processes=4000))
+    assert "all containers of a user may have 4000 together" in found
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        ContainerSpec("main", liveness=Probe(exec=Command(("true",)))),
+        ContainerSpec("main", readiness=Probe(exec=Command(("true",)))),
+        ContainerSpec("main", post_start=Command(("true",))),
+        ContainerSpec("main", pre_stop=Command(("true",))),
+    ],
+)
+def test_what_probes_and_hooks_hide_is_found_by_control_groups_only(container: ContainerSpec) -> None:
+    asked = msgspec.structs.replace(PLAIN, containers=(container,))
+    assert list(limitations(asked, ROOT)) == []
+    assert "a probe or a hook" in list(limitations(asked, msgspec.structs.replace(ROOT, limited=False)))[1]

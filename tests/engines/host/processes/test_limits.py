@@ -40,6 +40,34 @@ def test_a_container_that_needs_more_memory_than_it_may_is_ended_and_says_so(tmp
 
 
 @with_groups
+def test_a_container_that_forks_without_end_stops_at_its_limit(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as host:
+            tree = cgroup_tree.find("reconciler-test", cgroup_tree.mounts())
+            if tree is None or not tree.pids:
+                pytest.skip("no controller of processes may be used here")
+            await host.runtime.start(shell('exec python3 -c "$CODE"', env={**os.environ, "CODE": FORKS}, processes=20))
+            assert 10 < await host.number() < 20
+
+    asyncio.run(story())
+
+
+FORKS = """
+import os, time
+count = 0
+try:
+    while count < 100:
+        if not os.fork():
+            time.sleep(1000)
+        count += 1
+except BlockingIOError:
+    pass
+print(count, flush=True)
+time.sleep(1000)
+"""
+
+
+@with_groups
 def test_what_is_killed_later_has_not_ended_for_its_memory(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as host:

@@ -20,7 +20,8 @@ from reconciler.engines.host.runtimes.process import cgroups
 PREFIX = "reconciler-"
 """What the groups below which containers have theirs begin with."""
 NEEDED = ("cpu", "memory")
-_USEFUL = ("cpuacct", "freezer")
+_PIDS = "pids"
+_USEFUL = ("cpuacct", "freezer", _PIDS)
 
 
 class Mounted(msgspec.Struct, frozen=True):
@@ -33,21 +34,26 @@ class Mounted(msgspec.Struct, frozen=True):
 
 
 class CgroupTree(msgspec.Struct, frozen=True):
-    """Where groups can be made: one directory under version 2, one for each controller under version 1."""
+    """Where groups can be made: one directory under version 2, one for each controller under version 1.
+
+    ``pids``: the number of processes can be limited too.
+    """
 
     bases: tuple[Path, ...]
     unified: bool
+    pids: bool = False
 
-    def make(self, name: str, cpu: int, memory: int) -> tuple[str, ...]:
-        """Groups of one container with its limits: millicores, and bytes. Raises OSError."""
+    def make(self, name: str, limits: cgroups.Limits) -> tuple[str, ...]:
+        """Groups of one container with its limits. Raises OSError."""
         for base in self.bases:
             base.mkdir(exist_ok=True)
             if self.unified:
-                cgroups.write(base / "cgroup.subtree_control", " ".join(f"+{each}" for each in NEEDED))
+                wanted = (*NEEDED, _PIDS) if self.pids else NEEDED
+                cgroups.write(base / "cgroup.subtree_control", " ".join(f"+{each}" for each in wanted))
         groups = tuple(base / name for base in self.bases)
         for group in groups:
             group.mkdir(exist_ok=True)
-            cgroups.limit(group, cpu, memory)
+            cgroups.limit(group, limits)
         return tuple(map(str, groups))
 
     def groups(self) -> dict[str, tuple[str, ...]]:
@@ -130,7 +136,10 @@ def _unified(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
     for mounted in found:
         if mounted.unified and mounted.controllers.issuperset(NEEDED):
             place = _divided_above(mounted)
-            return CgroupTree((place / name,), unified=True) if place is not None else None
+            if place is None:
+                return None
+            divided = cgroups.told(str(place), "cgroup.subtree_control").split()
+            return CgroupTree((place / name,), unified=True, pids=_PIDS in divided)
     return None
 
 
@@ -158,12 +167,13 @@ def _divided(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
         return None
     useful = [own[each] for each in _USEFUL if each in own and os.access(own[each], os.W_OK)]
     places = dict.fromkeys([*(own[each] for each in NEEDED), *useful])
-    return CgroupTree(tuple(place / name for place in places), unified=False)
+    pids = own.get(_PIDS) in places
+    return CgroupTree(tuple(place / name for place in places), unified=False, pids=pids)
 
 
 def _works(hierarchy: CgroupTree) -> bool:
     try:
-        hierarchy.make("trial", 1000, 1 << 30)
+        hierarchy.make("trial", cgroups.Limits(1000, 1 << 30, 1000))
     except OSError:
         return False
     finally:

@@ -9,6 +9,8 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 from reconciler.engines.host.runtimes.process import procfs
 
 _USED = frozenset({"memory.current", "memory.usage_in_bytes"})
@@ -17,9 +19,19 @@ _LEAST_QUOTA = 1_000
 _PATIENCE = 1.0
 
 
-def limit(group: Path, cpu: int, memory: int) -> None:
-    """Set the limits of a group: millicores, and bytes. Raises OSError."""
-    quota = max(_LEAST_QUOTA, cpu * _PERIOD // 1000)
+class Limits(msgspec.Struct, frozen=True):
+    """Millicores, bytes of memory, and processes and threads."""
+
+    cpu: int
+    memory: int
+    processes: int
+
+
+def limit(group: Path, limits: Limits) -> None:
+    """Set the limits of a group. Raises OSError."""
+    quota, memory = max(_LEAST_QUOTA, limits.cpu * _PERIOD // 1000), limits.memory
+    if (group / "pids.max").exists():
+        write(group / "pids.max", str(limits.processes))
     if (group / "cpu.max").exists():
         write(group / "cpu.max", f"{quota} {_PERIOD}")
     if (group / "memory.max").exists():

@@ -5,29 +5,41 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from reconciler.engines.host.spec import Type, WorkloadSpec
+import msgspec
+
+from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.kinds.workload import metric_of
 
 COUNTED = ("rps", "latency", "concurrency")
 """What the number of replicas can follow that only those know who see the requests."""
 
 
-def limitations(wanted: WorkloadSpec, limited: bool, root: bool) -> Iterator[str]:
-    """What of ``wanted`` is not enforced, in a fixed order (document 1, Container).
+class HostRights(msgspec.Struct, frozen=True):
+    """What the daemon may do on this host: be root, limit CPU and memory, and limit the processes of a container.
 
-    ``limited``: limits can be set; ``root``: the daemon is root.
+    ``processes`` is what all containers of a user may have together in the latter's place.
     """
+
+    root: bool
+    limited: bool
+    pids: bool
+    processes: int = 0
+
+
+def limitations(wanted: WorkloadSpec, rights: HostRights) -> Iterator[str]:
+    """What of ``wanted`` is not enforced, in a fixed order (document 1, Container)."""
     if wanted.type is Type.CRON:
         yield "The schedule is not followed: this engine runs no executions as yet."
     else:
         yield from _scale(wanted)
     yield from _programs(wanted)
-    if not limited:
+    if not rights.limited:
         yield (
             "The limits of CPU and memory are not enforced: the daemon may not make control groups with both "
             "controllers here."
         )
-    if not root:
+    yield from _processes(wanted, rights)
+    if not rights.root:
         yield from _users(wanted)
     yield from _paths(wanted)
     yield from _names(wanted)
@@ -46,6 +58,25 @@ def _programs(wanted: WorkloadSpec) -> Iterator[str]:
         yield f"Images are not used ({', '.join(images)}): commands run programs and files of this host."
     if wanted.dynamic_tags:
         yield "Images are not looked at again (supportDynamicTags), since none is used."
+
+
+def _processes(wanted: WorkloadSpec, rights: HostRights) -> Iterator[str]:
+    if not rights.pids:
+        yield (
+            f"The number of processes is not limited for each container: all containers of a user may have "
+            f"{rights.processes} together."
+        )
+    if not rights.limited and any(_starts_beside(each) for each in wanted.containers):
+        yield (
+            "What a probe or a hook starts in a session of its own and with an empty environment may outlive the "
+            "container: only control groups would show whose it is."
+        )
+
+
+def _starts_beside(container: ContainerSpec) -> bool:
+    probes = (container.readiness, container.liveness)
+    commands = [probe for probe in probes if probe is not None and probe.exec is not None]
+    return bool(commands or container.post_start or container.pre_stop)
 
 
 def _users(wanted: WorkloadSpec) -> Iterator[str]:

@@ -17,10 +17,11 @@ from reconciler.clock import Clock
 from reconciler.engines.host.runtimes.process import cgroups, exit_watch, usage
 from reconciler.engines.host.runtimes.process.adoption import Discovery, discover, running_of, signal_program
 from reconciler.engines.host.runtimes.process.cgroup_tree import CgroupTree, find, mounts, name_for
+from reconciler.engines.host.runtimes.process.child_setup import nproc_limits
 from reconciler.engines.host.runtimes.process.exec import KILLED, execute
 from reconciler.engines.host.runtimes.process.kill import ProcessKiller, Target
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
-from reconciler.engines.host.runtimes.process.limitations import limitations
+from reconciler.engines.host.runtimes.process.limitations import HostRights, limitations
 from reconciler.engines.host.runtimes.process.spawn import group_name, spawn
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
 from reconciler.engines.host.runtimes.protocol import (
@@ -98,7 +99,10 @@ class ProcessRuntime:
 
     def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
         """What processes cannot be given, a sentence each."""
-        return tuple(limitations(wanted, limited=self._limits is not None, root=os.geteuid() == 0))
+        limits = self._limits
+        pids = limits is not None and limits.pids
+        rights = HostRights(os.geteuid() == 0, limits is not None, pids, nproc_limits()[0])
+        return tuple(limitations(wanted, rights))
 
     async def start(self, launch: ContainerStart) -> None:
         """Start a container. Raises EngineError: what is missing on this host, or that another one runs there."""

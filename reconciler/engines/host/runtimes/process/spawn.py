@@ -136,7 +136,7 @@ def _groups(launch: ContainerStart, limits: CgroupTree | None) -> tuple[str, ...
     name = group_name(launch.place)
     try:
         cgroups.remove([str(base / name) for base in limits.bases], limits.bases)
-        return limits.make(name, launch.cpu, launch.memory)
+        return limits.make(name, cgroups.Limits(launch.cpu, launch.memory, launch.processes))
     except OSError as error:
         raise EngineError(
             f"the limits of {launch.place.container} cannot be set: {error.strerror}", reason="LimitsNotSet"

@@ -1,0 +1,29 @@
+"""Whom containers run as that name no user: a setting, and only for a daemon that is root."""
+
+from __future__ import annotations
+
+import os
+import pwd
+
+from reconciler.errors import EngineError
+
+
+def resolve_user(asked: int | None, default: str) -> int | None:
+    """The user by number: the one ``asked`` for by the manifest, else ``default``, a name or a number.
+
+    None for the daemon's own, which is what anybody but root can have. Raises EngineError, reason UserNotFound.
+    """
+    if os.geteuid() != 0:
+        return asked
+    number = asked if asked is not None else _number(default)
+    return None if number == 0 else number
+
+
+def _number(name: str) -> int:
+    if name.isdecimal():
+        return int(name)
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        message = f"this host has no user {name}, which host.defaultUser names for containers without runAsUser"
+        raise EngineError(message, reason="UserNotFound") from None
