@@ -53,7 +53,7 @@ def changed(raw: bytes, seed: int) -> bytes | None:
     at = chance.randrange(len(documents))
     documents[at] = mutated(documents[at], chance, pool())
     if isinstance(documents[at], dict) and chance.random() < 0.1:
-        documents[at] = documents[at] | mutated(seeds.SOPS, chance, pool(), most=2)
+        documents[at] = {**documents[at], "sops": mutated(seeds.SOPS["sops"], chance, pool(), most=2)}
     return seeds.stream(documents, escaped=chance.random() < 0.1)
 
 
