@@ -66,6 +66,7 @@ class Composer:
         self._text_fields = text_fields
         self._unusual = any(mark in raw for mark in _UNUSUAL)
         self._key_lines = key_lines
+        self._file_nodes = 0
         self._begin()
 
     def documents(self) -> Iterator[tuple[int, int, Any, list[Fault]]]:
@@ -88,6 +89,10 @@ class Composer:
             self._begin()
             value, end = self._compose(root)
             self._check_size(root, end.end_mark.index - start.start_mark.index)
+            self._file_nodes += self._nodes
+            if self._file_nodes > self._limits.file_nodes:
+                message = f"this file has more than {self._limits.file_nodes:,} values in all its documents"
+                self.faults.end("too-many-nodes", root, message, "split the file")
             yield index, root.start_mark.line + 1, self._marked(value), self.faults.faults[before:]
             index += 1
 

@@ -41,7 +41,7 @@ class EventStream:
         self._get: Any = CParser(self.content).get_event
         self._limits = limits
         self._at_limit = False
-        self._depth = self._documents = self._events = self._aliases = self._start = 0
+        self._depth = self._documents = self._file_events = self._events = self._aliases = self._start = 0
 
     def next(self) -> Any:
         """The next event; one that breaks a limit is the last.
@@ -61,12 +61,14 @@ class EventStream:
             self._aliases += 1
         elif kind is DocumentStartEvent:
             self._documents += 1
+            self._file_events += self._events
             self._events = self._aliases = 0
             self._start = event.start_mark.index
         limits = self._limits
         self._at_limit = (
             self._depth > limits.depth
             or self._events > 2 * limits.nodes  # a node is at most two events
+            or self._file_events + self._events > 2 * limits.file_nodes
             or self._aliases > limits.aliases
             or self._documents > limits.documents
             or event.start_mark.index - self._start > limits.document_bytes

@@ -6,12 +6,28 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from reconciler.documents.redaction import lines_of
+from reconciler.documents.line_column import count_breaks, start_of_line
 
 MARK = b"reconciler:"
 """Without these bytes a file has no such comment, and nothing looks for one."""
 
-_COMMENT = re.compile(r"(?:^|\s)(#\s*reconciler:\s*ignore\b\s*)([-a-zA-Z0-9_]*)(?:\s+([^\s#].*))?")
+_TEXT = MARK.decode()
+
+MOST_COMMENTS = 1_000
+"""Such comments of one file; further ones silence nothing."""
+
+_MOST_MARKS = 10 * MOST_COMMENTS
+"""Places of one file that are looked at for a comment."""
+
+_BEFORE, _BEHIND = 100, 1_000
+"""Characters before and behind the mark that may belong to its comment."""
+
+_COMMENT = re.compile(r"(?:(?<![\s\S])|(?<=\s))(#\s*reconciler:\s*ignore\b\s*)([-a-zA-Z0-9_]*)(?:\s+([^\s#].*))?")
+_END = re.compile("[\n\r\x85\u2028\u2029]|\\Z")
+_COMMENT_LINES = re.compile(
+    "(?:[^\\S\n\r\x85\u2028\u2029]*+#[^\n\r\x85\u2028\u2029]*+(?:\r\n|[\n\r\x85\u2028\u2029]|\\Z))*+"
+)
+"""Lines that hold nothing but a comment."""
 
 
 class Comment(NamedTuple):
@@ -23,34 +39,52 @@ class Comment(NamedTuple):
     reason: str
 
 
-def comments(raw: bytes) -> Iterator[Comment]:
-    """All such comments of a file; a text that spells one passes for it."""
-    for number, line in enumerate(lines_of(raw), 1):
-        found = _COMMENT.search(line)
-        if found is not None:
-            yield Comment(number, found.start(1) + 1, found[2], found[3] or "")
-
-
 class IgnoreComments:
-    """What the comments of one file silence."""
+    """The comments of one file, the first ``MOST_COMMENTS`` of them, and what they silence.
+
+    A text that spells one passes for it. ``overflow`` is the line from which on comments are not read; 0 where all are.
+    """
 
     def __init__(self, raw: bytes) -> None:
-        self._lines = lines_of(raw) if MARK in raw else []
+        self.found: list[Comment] = []
+        self.overflow = 0
+        self._silenced: set[tuple[int, str]] = set()
+        if MARK in raw:
+            self._read(raw.decode("utf-8-sig", "replace"))
 
     def __contains__(self, place: tuple[int, str]) -> bool:
         """Whether a comment speaks of the line (from 1) and rule ``place``: on it, or in the comment lines above."""
-        line, rule = place
-        if not 0 < line <= len(self._lines):
-            return False
-        if self._says(line, rule):
-            return True
-        above = line - 1
-        while above and self._lines[above - 1].lstrip().startswith("#"):
-            if self._says(above, rule):
-                return True
-            above -= 1
-        return False
+        return place in self._silenced
 
-    def _says(self, line: int, rule: str) -> bool:
-        found = _COMMENT.search(self._lines[line - 1])
-        return found is not None and found[2] == rule and bool(found[3])
+    def _read(self, text: str) -> None:
+        block_end = below = 0
+        for marks, (number, start, found) in enumerate(_marked(text)):
+            if len(self.found) == MOST_COMMENTS or marks == _MOST_MARKS:
+                self.overflow = number
+                return
+            if found is None or (self.found and self.found[-1].line == number):
+                continue
+            comment = Comment(number, found.start(1) - start + 1, found[2], found[3] or "")
+            self.found.append(comment)
+            if not comment.reason:
+                continue
+            if start >= block_end:
+                block = _COMMENT_LINES.match(text, start)
+                block_end = block.end() if block is not None else start
+                below = number + count_breaks(text, start, block_end)
+            # Where the line holds more than the comment, nothing below is meant.
+            self._silenced |= {(number, comment.rule), (below if start < block_end else number, comment.rule)}
+
+
+def _marked(text: str) -> Iterator[tuple[int, int, re.Match[str] | None]]:
+    """Each mark: its line, where that line starts, and the comment that the mark is of, the first on its line."""
+    number, start, at, last = 1, 0, 0, 0
+    while (at := text.find(_TEXT, at)) >= 0:
+        # Only what lies between two marks is looked at for line breaks, so that one long line costs no more than many.
+        if breaks := count_breaks(text, last, at):
+            number, start = number + breaks, start_of_line(text, at, last)
+        end = _END.search(text, at, at + _BEHIND)
+        found = _COMMENT.search(text, max(start, at - _BEFORE), end.start() if end is not None else len(text))
+        yield number, start, found
+        last = at
+        at += len(_TEXT)

@@ -18,6 +18,7 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
     depth: int = 64
     aliases: int = 1_000
     nodes: int = 100_000
+    file_nodes: int = 250_000
     document_bytes: int = 1 << 20
     file_bytes: int = 16 << 20
     documents: int = 5_000
@@ -25,6 +26,9 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
 
 
 LIMITS = Limits()
+
+EXCERPT_BYTES = LIMITS.document_bytes
+"""No line is shown of a larger file: finding out which lines may be shown takes longer than reading it."""
 
 SIZE_RULES = frozenset(
     {

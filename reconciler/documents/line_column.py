@@ -8,10 +8,14 @@ _BREAKS = "\n\r\x85\u2028\u2029"
 
 def position(text: str, index: int) -> tuple[int, int]:
     """Line and column, counted from 1, of the character at ``index``."""
-    before = sum(text.count(each, 0, index) for each in _BREAKS) - text.count("\r\n", 0, index)
-    return before + 1, index - start_of_line(text, index) + 1
+    return count_breaks(text, 0, index) + 1, index - start_of_line(text, index) + 1
 
 
-def start_of_line(text: str, index: int) -> int:
-    """Where the line of the character at ``index`` begins."""
-    return 1 + max(text.rfind(each, 0, index) for each in _BREAKS)
+def count_breaks(text: str, begin: int, end: int) -> int:
+    """How many lines end between the two indices."""
+    return sum(text.count(each, begin, end) for each in _BREAKS) - text.count("\r\n", begin, end)
+
+
+def start_of_line(text: str, index: int, after: int = 0) -> int:
+    """Where the line of the character at ``index`` begins; at the start of the text where none ends since ``after``."""
+    return 1 + max(text.rfind(each, after, index) for each in _BREAKS)

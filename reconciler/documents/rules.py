@@ -120,7 +120,8 @@ RULES = (
     ),
     error_rule(
         "too-many-nodes",
-        f"A document has at most {LIMITS.nodes:,} values, each alias counted as what it stands for.",
+        f"A document has at most {LIMITS.nodes:,} values, each alias counted as what it stands for, and a file "
+        f"{LIMITS.file_nodes:,}.",
         _LIMITED,
         _LIMITS,
     ),

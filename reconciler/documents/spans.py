@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from reconciler.documents.event_stream import ENDS, EventStream
 from reconciler.documents.events import AliasEvent, ScalarEvent, StreamEndEvent
+from reconciler.documents.limits import LIMITS
+
+_NEAR = replace(LIMITS, file_nodes=50_000)
+"""Underlining is worth no more of another parse."""
 
 TO_THE_END = 1 << 30
 """The end of a scalar that goes on below its line."""
@@ -17,7 +23,7 @@ def spans(raw: bytes) -> dict[tuple[int, int], int]:
     All count from 1.
     """
     found: dict[tuple[int, int], int] = {}
-    stream = EventStream(raw)
+    stream = EventStream(raw, _NEAR)
     with suppress(*ENDS):
         while (kind := type(event := stream.next())) is not StreamEndEvent:
             if kind is ScalarEvent or kind is AliasEvent:

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reconciler.documents.ignore_comments import MARK, IgnoreComments, comments
+from reconciler.documents.ignore_comments import MOST_COMMENTS, IgnoreComments
 from reconciler.documents.reader import read
 from reconciler.documents.types import Document, Reading
 from reconciler.manifests.document import DocumentDecoder, SourceFile
 from reconciler.manifests.field_schema import shape_of
 from reconciler.manifests.normalize import ManifestContext, Normalizer
+from reconciler.manifests.rule_check import MOST_FAULTS
 from reconciler.model.finding import Fault, Severity
 from reconciler.model.key import Kind
 from reconciler.model.resource import LookupRequest, Manifest, Reference
@@ -20,9 +21,6 @@ from reconciler.model.suggest import closest
 from reconciler.sops.result import MARK as ENCRYPTED
 from reconciler.sops.result import DecryptedDocument
 from reconciler.sops.rules import RULES as SECRET_RULES
-
-MOST_FAULTS = 500
-"""Faults of one file that are looked for and told one by one."""
 
 MOST_PARTIAL = 10
 """Documents of one file that are looked through although single values in them cannot be read."""
@@ -157,11 +155,11 @@ def decode(raw: bytes, dialect: ManifestContext) -> Decoded:
         faults.extend(one.faults)
     if owned:
         faults.append(_owned_notice(site, owned))
-    if MARK in raw:
-        faults.extend(_idle_comments(raw))
+    ignored = IgnoreComments(raw)
+    faults.extend(_idle_comments(ignored))
     if dialect.scheme != "platform":
         faults = [_with_platform_scheme(fault, dialect.prefix) for fault in faults]
-    told = tuple(sorted(_told(faults, raw), key=lambda fault: (fault.line, fault.column))) if faults else ()
+    told = tuple(sorted(_told(faults, ignored), key=lambda fault: (fault.line, fault.column))) if faults else ()
     return Decoded(tuple(manifests), told, len(reading.documents), tuple(broken))
 
 
@@ -177,19 +175,23 @@ def _with_platform_scheme(fault: Fault, prefix: str) -> Fault:
     return msgspec.structs.replace(fault, message=message, suggestion=hint)
 
 
-def _told(faults: list[Fault], raw: bytes) -> Iterator[Fault]:
+def _told(faults: list[Fault], ignored: IgnoreComments) -> Iterator[Fault]:
     """Those of ``faults`` that no comment silences."""
-    ignored = IgnoreComments(raw)
     return (each for each in faults if each.severity is Severity.ERROR or (each.line, each.rule) not in ignored)
 
 
-def _idle_comments(raw: bytes) -> Iterator[Fault]:
+def _idle_comments(ignored: IgnoreComments) -> Iterator[Fault]:
     """Comments that are meant to silence a warning and silence none."""
+    if not ignored.found:
+        return
     from reconciler.manifests.rules import rules
 
     book = {*RULES, *SECRET_RULES, *rules().values()}
     mild = {rule.id for rule in book if rule.severity is not Severity.ERROR}
-    for comment in comments(raw):
+    if ignored.overflow:
+        message = f"this file has more than {MOST_COMMENTS:,} of these comments; from here on they silence nothing"
+        yield Fault("ignore-comment", message, ignored.overflow, 1, "split the file", Severity.WARNING)
+    for comment in ignored.found:
         if not comment.rule:
             message = "this comment does not say which rule it is about"
         elif comment.rule not in mild:

@@ -38,6 +38,9 @@ RULES = (
 MOST_GUESSES = 50
 """Missing targets of one revision for which the nearest existing one is looked for."""
 
+MOST_MISSING = 100
+"""Links of one document that lead nowhere and are told one by one."""
+
 
 def check(delta: ChangeSet, world: DesiredState) -> list[Finding]:
     """Every link of what changed, every link to what is gone, and every circle through what changed."""
@@ -104,15 +107,15 @@ class _Links:
     def _dangling_reference(
         self, key: str, references: Iterable[Reference], site: ResourceLocation
     ) -> Iterator[Finding]:
-        for reference in references:
-            target = reference.target
-            if self._exists(target):
-                continue
+        missing = [reference for reference in references if not self._exists(reference.target)]
+        for number, reference in enumerate(missing[: MOST_MISSING + 1]):
             line, column = self.world.position(site, pointer_parts(reference.pointer))
-            message = f"{key} refers to {target}, which does not exist"
-            yield Finding(
-                site.path, line, column, "missing-reference", Severity.ERROR, message, self._hint(target), key
-            )
+            message = f"{key} refers to {reference.target}, which does not exist"
+            hint = self._hint(reference.target)
+            if number == MOST_MISSING:
+                message = f"{key} refers to {len(missing) - MOST_MISSING:,} more that do not exist, from here on"
+                hint = "add them to Git, or correct the links"
+            yield Finding(site.path, line, column, "missing-reference", Severity.ERROR, message, hint, key)
 
     def _exists(self, target: str) -> bool:
         if target not in self.answers:

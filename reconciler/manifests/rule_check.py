@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,11 +19,17 @@ from reconciler.model.rule import Rule
 if TYPE_CHECKING:
     from reconciler.documents.schema.dialect import SchemaError
 
+MOST_FAULTS = 500
+"""Faults of one file that are looked for and told one by one."""
+
 _EMPTY: dict[str, Any] = {"object": {}, "array": [], "string": "", "integer": 0, "number": 0, "boolean": False}
+
+_TOO_LONG = {"maxLength": "string", "maxItems": "array", "maxProperties": "object"}
+"""Keywords by which a value is too long for a rule to look at it, and the type that it has."""
 
 
 class InvalidValue(NamedTuple):
-    """A value that does not fit the schema; ``types`` are those that it should have where it has another one."""
+    """A value that does not fit the schema; with ``types``, those it should have, the rules do not see it."""
 
     at: Pointer
     types: Sequence[str] = ()
@@ -39,21 +45,27 @@ class RuleResult(NamedTuple):
 def check_rules(kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue] = ()) -> RuleResult:
     """Hold ``value``, as it is written but for what is ``torn``, to the rules of ``kind``.
 
-    Nothing is said that rests on a torn value.
+    Nothing is said that rests on a torn value, and no more than ``MOST_FAULTS`` things are.
     """
-    rules = rules_of(kind)
     flaws: list[tuple[Rule, Flaw]] = []
     questions: list[LookupRequest] = []
+    for rule, found in _results(kind, value, torn):
+        if isinstance(found, Lookup):
+            questions.append(LookupRequest(rule.id, found.target, _written(found.at), found.detail))
+        else:
+            flaws.append((rule, found))
+        if len(flaws) > MOST_FAULTS:
+            break
+    return RuleResult(flaws, questions)
+
+
+def _results(kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue]) -> Iterator[tuple[Rule, Flaw | Lookup]]:
+    rules = rules_of(kind)
     view = _view(value, rules.view)
     for rule, check in rules.entries if view is not None else ():
         for found in check(view):
-            if torn and any(_overlap(found, each.at) for each in torn):
-                continue
-            if isinstance(found, Lookup):
-                questions.append(LookupRequest(rule.id, found.target, _written(found.at), found.detail))
-            else:
-                flaws.append((rule, found))
-    return RuleResult(flaws, questions)
+            if not torn or not any(_overlap(found, each.at) for each in torn):
+                yield rule, found
 
 
 @lru_cache(maxsize=4096)
@@ -75,6 +87,8 @@ def invalid_of(breach: SchemaError) -> InvalidValue:
     """Where ``breach`` leaves nothing to judge by: at a value of the wrong type, or at a field that is missing."""
     if breach.keyword == "type":
         return InvalidValue(breach.path, [breach.asked] if isinstance(breach.asked, str) else breach.asked)
+    if breach.keyword in _TOO_LONG and not breach.naming:
+        return InvalidValue(breach.path, (_TOO_LONG[breach.keyword],))
     return InvalidValue((*breach.path, breach.field) if breach.keyword == "required" else breach.path)
 
 

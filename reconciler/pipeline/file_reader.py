@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.documents.limits import LIMITS
+from reconciler.documents.limits import EXCERPT_BYTES
 from reconciler.errors import ReconcilerError
 from reconciler.model.revision import Revision
 from reconciler.source.source import open_source
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from reconciler.source.repository import Repository
 
 Read = Callable[[str], bytes]
-"""The bytes of the file at a path below the source's; nothing where they cannot be had."""
+"""The bytes of the file at a path below the source's; nothing where they cannot be had, or are too many to show."""
 
 
 def reader(repository: Repository, revision: Revision) -> Read:
@@ -25,7 +25,7 @@ def reader(repository: Repository, revision: Revision) -> Read:
     def read(path: str) -> bytes:
         try:
             blob = repository.blob(revision.tree, path)
-            return repository.read(blob) if blob and repository.size(blob) <= LIMITS.file_bytes else b""
+            return repository.read(blob) if blob and repository.size(blob) <= EXCERPT_BYTES else b""
         except ReconcilerError:
             return b""
 

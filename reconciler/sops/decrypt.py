@@ -15,7 +15,7 @@ from reconciler.documents.types import Document, Reading
 from reconciler.model.finding import Pointer
 from reconciler.sops.cipher import DecryptionFailed, Value, additional_data, as_bytes, decrypt_value, parsed
 from reconciler.sops.keys import Keyring, NoUsableKey, data_key
-from reconciler.sops.layout import DocumentLayout, ScalarSpan, layout_of, mac_value
+from reconciler.sops.layout import MOST_SCALARS, DocumentLayout, ScalarSpan, layout_of, mac_value
 from reconciler.sops.metadata import FIELD, FormatError, Metadata, metadata_of, path_of
 from reconciler.sops.result import KEY_WRONG, LOCKED, MAC_BROKEN, METADATA, DecryptedDocument, SopsProblem
 
@@ -151,7 +151,7 @@ def with_values(document: Document, revealed: Revealed) -> dict[str, Any]:
 def _written_plainly(part: DocumentLayout | None) -> DocumentLayout:
     """``part``. Raises FormatError where SOPS does not write documents so."""
     if part is None:
-        raise FormatError("", "the values of this document cannot be found in its text")
+        raise FormatError("", f"encrypted documents of a file have more than {MOST_SCALARS:,} keys and values")
     if part.shared:
         raise FormatError("", "an encrypted document has no aliases or merge keys: SOPS writes all values out")
     return part

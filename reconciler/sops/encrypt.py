@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.documents.json_compat import fix_json_surrogates
 from reconciler.documents.reader import read
-from reconciler.documents.types import Reading
+from reconciler.documents.types import Document, Reading
 from reconciler.documents.writer import after_key, written
 from reconciler.sops.cipher import (
     COMMENT,
@@ -32,7 +32,7 @@ from reconciler.sops.decrypt import (
     with_values,
 )
 from reconciler.sops.keys import Keyring, NoUsableKey, data_key, new_key, wrapped
-from reconciler.sops.layout import DocumentLayout, ScalarSpan, layout_of
+from reconciler.sops.layout import MOST_SCALARS, DocumentLayout, ScalarSpan, layout_of
 from reconciler.sops.metadata import FIELD, FormatError, Metadata, metadata_of, path_of
 
 _BOM = b"\xef\xbb\xbf"
@@ -180,7 +180,7 @@ def _plain(raw: bytes) -> tuple[Reading, dict[int, DocumentLayout]]:
     if not reading.documents:
         raise WritingError("it holds no document")
     for document in reading.documents:
-        part = found[document.index]
+        part = _found(found, document)
         if not isinstance(document.value, dict) or not part.block:
             raise WritingError(f"line {document.line}: only a mapping without braces can be encrypted")
         if FIELD in document.value:
@@ -206,7 +206,7 @@ def _group(raw: bytes) -> Group:
             metadata.covers()
         except FormatError as error:
             raise WritingError(f"line {document.line}: {error}") from None
-        if found[document.index].shared:
+        if _found(found, document).shared:
             raise WritingError(f"line {document.line}: SOPS knows no aliases and merge keys; write the values out")
         group = groups.setdefault(metadata.mac, Group(metadata))
         group.documents.append((document, found[document.index]))
@@ -216,6 +216,12 @@ def _group(raw: bytes) -> Group:
     if only.metadata.others or only.metadata.groups > 1 or only.metadata.by_comments():
         raise WritingError("it is encrypted in a way that only sops itself writes")
     return only
+
+
+def _found(layouts: dict[int, DocumentLayout], document: Document) -> DocumentLayout:
+    if document.index not in layouts:
+        raise WritingError(f"line {document.line}: its file has more than {MOST_SCALARS:,} keys and values; split it")
+    return layouts[document.index]
 
 
 def _replaced(text: str, leaf: ScalarSpan, sealed: str) -> Edit:

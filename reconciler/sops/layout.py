@@ -19,8 +19,12 @@ from reconciler.documents.events import (
     SequenceEndEvent,
     SequenceStartEvent,
 )
+from reconciler.documents.fault_sink import LimitReached
 from reconciler.documents.scalars import MERGE_KEY, Problem, Scalar, plain
 from reconciler.model.finding import Pointer
+
+MOST_SCALARS = 50_000
+"""Keys and values of the encrypted documents of a file, each of which is laid out, opened and hashed."""
 
 _MOMENT = re.compile(
     r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
@@ -80,15 +84,19 @@ class _Open(msgspec.Struct):
 def layout_of(raw: bytes, wanted: Collection[int]) -> dict[int, DocumentLayout]:
     """The documents with an index (``Document.index``) in ``wanted``, as far as the reader reads the file.
 
-    Positions count in ``raw`` as ``fix_json_surrogates`` leaves it.
+    What lies behind ``MOST_SCALARS`` is left out. Positions count in ``raw`` as ``fix_json_surrogates`` leaves it.
     """
     found: dict[int, DocumentLayout] = {}
     stream = EventStream(raw)
+    scalars = 0
     with suppress(*ENDS):
         for index in range(max(wanted, default=-1) + 1):
             root = stream.document()
             if root is not None and index in wanted:
-                found[index] = _part(stream.next, root)
+                found[index] = part = _part(stream.next, root)
+                scalars += len(part.spans)
+            if scalars > MOST_SCALARS:
+                break
     return found
 
 
@@ -134,6 +142,8 @@ def _walk(get: Any, event: Any, part: DocumentLayout) -> Iterator[int]:
             stack.pop()
         elif kind is ScalarEvent:
             _scalar(event, stack, part)
+            if len(part.spans) > MOST_SCALARS:
+                raise LimitReached
         elif kind is MappingStartEvent or kind is SequenceStartEvent:
             pointer = _next(stack[-1]) if stack else ()
             stack.append(_Open(pointer, kind is SequenceStartEvent, bool(event.flow_style)))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from unicodedata import category, east_asian_width
 
-from reconciler.documents.limits import SIZE_RULES
+from reconciler.documents.limits import EXCERPT_BYTES, SIZE_RULES
 from reconciler.documents.redaction import lines_of, visible_lines
 from reconciler.model.finding import Finding
 
@@ -42,6 +42,7 @@ class Excerpts:
             from reconciler.documents.spans import spans
 
             raw = self._read(finding.path)
+            raw = raw if len(raw) <= EXCERPT_BYTES else b""
             self._path, self._lines, self._ends = finding.path, self._visible(raw), spans(raw)
         if finding.line > len(self._lines):
             return None

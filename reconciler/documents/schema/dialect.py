@@ -24,8 +24,11 @@ def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern)
 
 
-def _pattern(_: Validator, pattern: str, instance: object, __: Any) -> Iterator[ValidationError]:
-    if isinstance(instance, str) and not compiled(pattern).search(instance):
+def _pattern(_: Validator, pattern: str, instance: object, schema: Any) -> Iterator[ValidationError]:
+    # Of a text that is too long its length is said, and Python's patterns take memory that grows with it.
+    if not isinstance(instance, str) or len(instance) > schema.get("maxLength", len(instance)):
+        return
+    if not compiled(pattern).search(instance):
         yield ValidationError(pattern)
 
 

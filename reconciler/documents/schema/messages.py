@@ -51,7 +51,7 @@ def to_faults(found: Iterable[SchemaError], schema: dict[str, Any], places: Posi
 
 
 def _without_echoes(found: Iterable[SchemaError]) -> list[SchemaError]:
-    """Where the type is wrong, say only that: bounds and allowed values would repeat it."""
+    """Where the type is wrong or a text too long, say only that: bounds, forms and allowed values would repeat it."""
     wrong: dict[Pointer, SchemaError] = {}
     rest: list[SchemaError] = []
     for breach in found:
@@ -59,6 +59,8 @@ def _without_echoes(found: Iterable[SchemaError]) -> list[SchemaError]:
             rest.append(breach)
         elif breach.path not in wrong or len(_types(breach)) < len(_types(wrong[breach.path])):
             wrong[breach.path] = breach
+    long = {(breach.path, breach.naming) for breach in rest if breach.keyword == "maxLength"}
+    rest = [breach for breach in rest if breach.keyword == "maxLength" or (breach.path, breach.naming) not in long]
     return [*wrong.values(), *(breach for breach in rest if breach.naming or breach.path not in wrong)]
 
 

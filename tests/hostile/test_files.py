@@ -1,0 +1,127 @@
+"""Every hostile file through the check and every format: no traceback, in under a second, in bounded memory."""
+
+from __future__ import annotations
+
+import gc
+import re
+import resource
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.cli.output.excerpt import Excerpts
+from reconciler.cli.output.findings import as_json, findings_document, findings_text, markdown_findings
+from reconciler.manifests.normalize import ManifestContext
+from reconciler.pipeline.externals import ExternalResources
+from reconciler.render.github import workflow_commands
+from reconciler.render.gitlab import report
+from reconciler.render.sarif import sarif
+from reconciler.review.folder import FolderCheck, check_folder
+from reconciler.rulebook import rulebook
+from tests.hostile.corpus import HUGE, KIB, MIB, PIECES, WIDE, repeated
+from tests.sops.kit import keyring
+
+SECONDS = 1.0
+MEMORY = 200 * MIB
+DIALECT = ManifestContext("acme", secret_key=b"k" * 32, keyring=keyring("identity"), secrets="any")
+AROUND = ExternalResources(external=frozenset({"gvc/shop"}), settings_unknown=True)
+
+FORMATS: dict[str, Callable[[FolderCheck], str]] = {
+    "text": lambda one: findings_text(one.findings, Excerpts(one.read)),
+    "json": lambda one: as_json(findings_document(one.findings, one.documents, one.resources)).decode(),
+    "github": lambda one: workflow_commands(one.findings),
+    "gitlab": lambda one: msgspec.json.encode(report(one.findings)).decode(),
+    "sarif": lambda one: msgspec.json.encode(sarif(one.findings)).decode(),
+    "markdown": lambda one: markdown_findings(one.findings, "Refused"),
+}
+
+
+@contextmanager
+def bounded_memory(more: int) -> Iterator[None]:
+    """MemoryError where the process takes ``more`` bytes than it has now."""
+    gc.collect()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def in_time(work: Callable[[], Any], seconds: float) -> Any:
+    """What ``work`` returns. It may take longer once or twice, since others share the processor."""
+    for _ in range(3):
+        began = time.process_time()
+        found = work()
+        spent = time.process_time() - began
+        if spent < seconds:
+            return found, spent
+    raise AssertionError(f"took {spent:.2f} s, more than {seconds:.2f}")
+
+
+def checked(path: Path) -> FolderCheck:
+    """``path`` checked and shown in every format, each in time."""
+    found, spent = in_time(lambda: check_folder(path, DIALECT, AROUND), SECONDS)
+    unknown = {finding.rule for finding in found.findings} - rulebook().keys()
+    assert not unknown
+    for name, shown in FORMATS.items():
+        text, _ = in_time(partial(shown, found), SECONDS - spent)
+        assert len(text) < MIB, name
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What is imported or compiled once does not count."""
+    path = tmp_path_factory.mktemp("warm") / "x.yaml"
+    path.write_text("kind: workload\nname: a\nspec: {containers: [{name: 1}]}\n---\na: &a\n")
+    checked(path)
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_a_bomb_is_checked_and_shown_in_time(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(WIDE[name]())
+    with bounded_memory(MEMORY):
+        checked(path)
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_huge_file_is_checked_and_shown_in_time(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(HUGE[name]())
+    with bounded_memory(MEMORY):
+        checked(path)
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_whatever_is_repeated_is_checked_and_shown_in_time(piece: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    for _, raw in repeated(piece, 40 * KIB):
+        path.write_bytes(raw)
+        checked(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("piece", PIECES)
+def test_whatever_is_repeated_a_million_times_is_checked_and_shown_in_time(piece: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    for _, raw in repeated(piece, MIB):
+        path.write_bytes(raw)
+        with bounded_memory(MEMORY):
+            checked(path)
+
+
+def test_a_finding_about_size_shows_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(b"kind: gvc\nname: x\nspec: " + b"[" * 300_000)
+    found = check_folder(path, DIALECT, AROUND)
+    assert [finding.rule for finding in found.findings] == ["too-deep"]
+    assert not re.search(r"\^", FORMATS["text"](found))
