@@ -83,7 +83,7 @@ def _progress(records: Records, now: float) -> str:
         return "no run was ever needed"
     if last.finished is None:
         return f"a run of {last.source} began {ago(now - last.started)} ago and has not ended"
-    return f"the last run that did something ended {ago(now - last.finished)} ago ({last.source}: {last.outcome})"
+    return f"the last run in the history ended {ago(now - last.finished)} ago ({last.source}: {last.outcome})"
 
 
 def _requests(records: Records, holder: str, now: float) -> Iterator[Check]:

@@ -123,22 +123,23 @@ class Runner:
         Where the plan is not the one that was ``reviewed``, nothing is done but to say so. Raises RecordsError; that a
         source cannot be read, is refused, or meets a bug, is in the report.
         """
-        return await self._contained(name, self._run(name, reason, preempted, reviewed))
+        return await self._contained(name, self._run(name, reason, preempted, reviewed), reason)
 
     async def poll(self, name: str, preempted: Preempted = never) -> Report | None:
         """A look at the source that becomes a run only where there is reason for one; else None."""
-        return await self._contained(name, self._poll(name, preempted))
+        return await self._contained(name, self._poll(name, preempted), "poll")
 
-    async def _contained(self, name: str, work: Coroutine[None, None, Answer]) -> Answer | Report:
+    async def _contained(self, name: str, work: Coroutine[None, None, Answer], reason: str) -> Answer | Report:
         """``work`` for one source, whose troubles are its own. Raises RecordsError, which concerns all."""
         try:
             return await work
         except SourceError as error:
-            return self._unreadable(name, error)
+            self.conditions.unreadable(name, error, reason)
+            return report.unreadable(name, error)
         except RecordsError:
             raise
         except Exception as error:  # noqa: BLE001 - a bug that one source meets must not end the daemon
-            return self._crashed(name, error)
+            return self._crashed(name, error, reason)
 
     async def _run(self, name: str, reason: str, preempted: Preempted, reviewed: SavedPlan | None) -> Report:
         line = self.lines[name]
@@ -154,7 +155,7 @@ class Runner:
         if prepared.plan is not None and any(step.key.kind in ORG_SCOPED_FOR_WORKLOADS for step in prepared.plan.steps):
             self.refresh_engines()
         line.crashes.clear()
-        self.conditions.after_run(name, prepared, ended)
+        self.conditions.after_run(name, prepared, ended, reason)
         self._requeue_dependents(name, prepared, ended)
         return ended
 
@@ -241,16 +242,13 @@ class Runner:
         line.source.refresh()
         return line.plan_revision(keep_cache=True)
 
-    def _unreadable(self, name: str, error: SourceError) -> Report:
-        self.conditions.unreadable(name, error)
-        return report.unreadable(name, error)
-
-    def _crashed(self, name: str, error: Exception) -> Report:
+    def _crashed(self, name: str, error: Exception, reason: str) -> Report:
         """A bug ended what was done for one source: it is written down and tried again later, and the others go on."""
         line, read = self.lines[name], self.lines[name].revision_read
         revision = str(read) if read is not None else ""
         bug = internal_error(error, f"source {name}", revision)
         line.crashes.record(read.commit if read is not None else "", self.clock.monotonic(), self.settings.retry)
         line.pending_keys = None  # how far it came is not known
-        self.conditions.internal_error(name, bug)
-        return report.internal_error(name, revision, bug)
+        ended = report.internal_error(name, revision, bug)
+        self.conditions.internal_error(name, bug, ended, reason)
+        return ended

@@ -167,9 +167,12 @@ def test_on_invalid_skip_applies_the_rest(tmp_path: Path) -> None:
         eventually(lambda: good in site.status("shop/workload/api.yaml"), "what was skipped comes later")
         eventually(lambda: site.condition("Ready") == "true Applied", "all is well again")
     with site.records() as records:
-        told = [event.message for event in records.events.list() if event.reason == "InvalidFiles"]
+        first, *told = [event.message for event in records.events.list() if event.reason == "InvalidFiles"]
+        assert first.startswith(f"{commit[:12]} (")
         assert told
         assert all(message.startswith("shop/api.yaml:") for message in told)
+        over = [event.message for event in records.events.list("source/main") if event.reason == "Recovered"]
+        assert [message.partition(": files")[0] for message in over] == ["over: InvalidFiles"]
 
 
 TOKEN = "s3cret-t0ken"

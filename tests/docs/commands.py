@@ -26,12 +26,23 @@ the oldest command of whoever has most makes room. A command that follows nothin
 What these commands show has `***` in the place of secrets. Only `logs` shows lines as workloads wrote them: what they
 write about their secrets is there for all who may look.
 
-A resource is named by its key: `workload/GVC/NAME`, `gvc/NAME`, `secret/NAME`; `events` also takes `source/NAME`. What
+A resource is named by its key: `workload/GVC/NAME`, `gvc/NAME`, `secret/NAME`; `events` and `describe` also take
+`source/NAME`. What
 does not exist (a source, resource, GVC, rule or revision) is an error of every command that names it: exit code 1, and
 the nearest name. What was deleted has its events, logs and history for as long as they are kept.
 """
 
 NOTES = {
+    "describe": """\
+`describe source/NAME` begins with `Live`: `yes`, `no: …` (refused, unreadable, held, suspended, and why), `not all of
+it: …` (steps wait or failed) or `not yet: …` (nobody has looked at the newest commit). Its exit code is 0 whatever the
+answer; programs read `ready` below `sources` of `get -o json`.
+""",
+    "get": """\
+As JSON and YAML, `items` are the resources and `sources` all sources: `name`, `ready` (the newest revision that was
+read is applied, all of it), `reason`, `message` and `since` of that, `applied`, `refused` (a revision), `held` and
+`suspended` (by whom, since when, why), each null where it is not so.
+""",
     "plan": """\
 A changed field is named by its path: `spec.containers[main].env[PORT].value`. An entry of a list is named by its name
 (its number for ports, its path for volumes), else by its index in the new list; an entry that goes, and has no name, by

@@ -154,8 +154,10 @@ EVENTS = {
     "ClockJumped": "Warning. The clock of this host was set; nothing at the location goes by it.",
     "EngineFailed": "Warning. A step failed. Told when the reason changes, and then every tenth time.",
     "InternalError": "Warning. A step, a run of a source, or another part of the daemon met a bug in this program.",
-    "Recovered": "Normal. A run of a source no longer ends for the reason that the message repeats.",
-    "InvalidRevision": "Warning. A finding of a refused revision, 100 at most a revision.",
+    "Recovered": "Normal. A trouble of a source is over: its revision is no longer refused, it can be read again, or "
+    "a bug no longer ends its runs. The message repeats it.",
+    "InvalidRevision": "Warning. A revision is refused, told of its source; and each finding, of its resource, 100 "
+    "at most a revision.",
     "InvalidFiles": "Warning. The same where files with errors are skipped.",
     "SourceUnreachable": "Warning. The source cannot be read, for this reason; so for the five below.",
     "SourceGone": "Warning.",

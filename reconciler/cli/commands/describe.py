@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import coloured, load, paint, parse_key, read_records, settings_option
+from reconciler.cli.options import coloured, load, paint, parse_target, read_records, settings_option
 from reconciler.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -24,24 +24,34 @@ _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
 @click.command(epilog="Example: reconciler describe workload/shop/api")
-@click.argument("key", callback=parse_key)
+@click.argument("key", callback=parse_target)
 @settings_option
-def command(settings_file: Path, key: Key) -> None:
+def command(settings_file: Path, key: Key | str) -> None:
     """Show all that is known about KEY: its fields, conditions, locations and last events.
 
-    Keys look like workload/GVC/NAME, gvc/NAME and secret/NAME.
+    Keys look like workload/GVC/NAME, gvc/NAME and secret/NAME. Of source/NAME it says whether the newest commit is
+    live, and if not, why.
     """
-    from reconciler.queries.existence import check_key
+    from reconciler.queries.existence import check_key, find_source, source_of
     from reconciler.status.facts import FactsReader
 
     settings = load(settings_file)
     records = read_records(settings)
+    on = coloured(sys.stdout)
+    if isinstance(key, str):
+        from reconciler.cli.output.source import source_sections
+
+        _print(source_sections(settings, records, find_source(settings, source_of(key)), on), on)
+        return
     facts = FactsReader(records, settings).facts(key)
     if not facts.exists:
         check_key(records, key)
         raise NotFoundError(f"{key} was deleted; see: reconciler events {key}")
-    on = coloured(sys.stdout)
-    for title, lines in _sections(facts, records, on):
+    _print(_sections(facts, records, on), on)
+
+
+def _print(sections: Iterable[tuple[str, str]], on: bool) -> None:
+    for title, lines in sections:
         if lines:
             click.echo("\n" + paint(title, "bold", on) if title else "", nl=bool(title))
             click.echo(lines)

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import coloured, load, nearest, read_records, settings_option
+from reconciler.cli.output.live_display import strip_control
 from reconciler.errors import NotFoundError
 
 if TYPE_CHECKING:
     from reconciler.model.key import Kind
+    from reconciler.queries.source_state import SourceState
     from reconciler.records.store import Records
     from reconciler.settings import Settings
     from reconciler.status.conditions import ResourceFacts
@@ -31,8 +33,12 @@ _HEADING = ("KEY", "HEALTH", "READY", "VERSION", "LOCATIONS")
 def command(settings_file: Path, kind: str | None, name: str | None, gvc: str | None, output: str) -> None:
     """Show what is recorded: all resources, those of KIND, or the one called NAME.
 
-    It is what was applied last and how it was seen last; secret data shows as ***.
+    It is what was applied last and how it was seen last; secret data shows as ***. A source whose newest revision is
+    refused or cannot be read, or that is held or suspended, has a line on standard error; programs find all sources
+    below `sources`. The exit code does not say how anything is.
     """
+    from reconciler.queries.source_state import source_state
+
     wanted = _kind(kind)
     settings = load(settings_file)
     records = read_records(settings)
@@ -40,10 +46,9 @@ def command(settings_file: Path, kind: str | None, name: str | None, gvc: str | 
     first = next(found, None)
     if first is None:
         _check_there(records, wanted, gvc, name)
-    {"text": _text, "json": _json, "yaml": _yaml}[output]([] if first is None else chain([first], found))
-    if output == "text":
-        for line in _asides(records, settings):
-            click.echo(line, err=True)
+    sources = [source_state(records, source.name) for source in settings.sources]
+    show = {"text": _text, "json": _json, "yaml": _yaml}[output]
+    show([] if first is None else chain([first], found), sources)
 
 
 def _kind(text: str | None) -> Kind | None:
@@ -65,19 +70,6 @@ def _matching(
         yield gathering.facts(key)
 
 
-def _asides(records: Records, settings: Settings) -> Iterator[str]:
-    """What operators hold back as a whole."""
-    from reconciler.records.tables.suspensions import source_target
-    from reconciler.status.waiting import pinned_by, suspended_by
-
-    for source in settings.sources:
-        suspension, pin = records.suspensions.get(source_target(source.name)), records.pins.get(source.name)
-        if suspension is not None:
-            yield f"source {source.name}: {suspended_by(suspension)}"
-        if pin is not None:
-            yield f"source {source.name}: {pinned_by(pin)}"
-
-
 def _check_there(records: Records, kind: Kind | None, gvc: str | None, name: str | None) -> None:
     """Raises NotFoundError where what is asked for by its name does not exist, or is not applied yet."""
     from reconciler.model.key import Key
@@ -95,8 +87,9 @@ def _check_there(records: Records, kind: Kind | None, gvc: str | None, name: str
     raise NotFoundError(f"there is no {kind} {name!r}{place}{nearest(name, names)}")
 
 
-def _text(found: Iterable[ResourceFacts]) -> None:
+def _text(found: Iterable[ResourceFacts], sources: Iterable[SourceState]) -> None:
     from reconciler.cli.output.resources import HEALTH_COLOURS, columns, ready_words, version
+    from reconciler.queries.source_state import source_lines
     from reconciler.status.conditions import conditions
 
     rows = [_HEADING]
@@ -108,24 +101,29 @@ def _text(found: Iterable[ResourceFacts]) -> None:
         click.echo(columns(rows, colours=HEALTH_COLOURS if coloured(sys.stdout) else None))
     else:
         click.echo("nothing is recorded", err=True)
+    for line in (line for source in sources for line in source_lines(source)):
+        click.echo(strip_control(line), err=True)
 
 
 # Items leave one by one, since 100,000 of them as dicts would fill a gigabyte.
-def _json(found: Iterable[ResourceFacts]) -> None:
+def _json(found: Iterable[ResourceFacts], sources: Iterable[SourceState]) -> None:
     import msgspec
 
     from reconciler.cli.output.resources import item
+    from reconciler.queries.source_state import source_document
 
     click.echo('{"items": [', nl=False)
     for number, facts in enumerate(found):
         text = msgspec.json.format(msgspec.json.encode(item(facts)), indent=2).decode()
         click.echo(("," if number else "") + "\n" + text, nl=False)
-    click.echo("\n]}")
+    listed = msgspec.json.format(msgspec.json.encode(list(map(source_document, sources))), indent=2).decode()
+    click.echo(f'\n], "sources": {listed}}}')
 
 
-def _yaml(found: Iterable[ResourceFacts]) -> None:
+def _yaml(found: Iterable[ResourceFacts], sources: Iterable[SourceState]) -> None:
     from reconciler.cli.output.resources import item
     from reconciler.documents.writer import written
+    from reconciler.queries.source_state import source_document
 
     empty = True
     for facts in found:
@@ -133,3 +131,4 @@ def _yaml(found: Iterable[ResourceFacts]) -> None:
         empty = False
     if empty:
         click.echo("items: []")
+    click.echo(written({"sources": list(map(source_document, sources))}), nl=False)

@@ -13,7 +13,7 @@ from reconciler.cli.options import coloured, load, paint, read_records, settings
 if TYPE_CHECKING:
     from reconciler.records.tables.runs import Run
 
-_COLOURS = {"applied": "green", "failed": "red", "waiting": "yellow"}
+_COLOURS = {"applied": "green", "failed": "red", "refused": "red", "unreadable": "red", "waiting": "yellow"}
 
 
 @click.command(epilog="Example: reconciler history main --last 20")
@@ -22,7 +22,10 @@ _COLOURS = {"applied": "green", "failed": "red", "waiting": "yellow"}
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
 @settings_option
 def command(settings_file: Path, source: str, last: int, output: str) -> None:
-    """Show the runs that did something, newest first: of SOURCE, or of all."""
+    """Show the runs that did something, and those that could not, newest first: of SOURCE, or of all.
+
+    A revision that is refused, and tried again, is listed once.
+    """
     from reconciler.cli.output.findings import echo_json
     from reconciler.queries.existence import find_source
 
@@ -35,14 +38,15 @@ def command(settings_file: Path, source: str, last: int, output: str) -> None:
         return
     on = coloured(sys.stdout)
     for run in runs:
-        click.echo(_line(run, on))
+        click.echo(as_line(run, on))
 
 
-def _line(run: Run, on: bool) -> str:
+def as_line(run: Run, on: bool) -> str:
+    """``run`` as time, source and commit, outcome, seconds, what it did or why not, and who made the commit."""
     from reconciler.clock import iso
 
     outcome = run.outcome or "unfinished"
-    counts = ", ".join(f"{count} {word}" for word, count in run.counts.items()) or "-"
+    counts = ", ".join(f"{count} {word}" for word, count in run.counts.items()) or run.message or "-"
     took = f"{run.finished - run.started:.1f} s" if run.finished is not None else "-"
     commit = run.revision.rpartition(":")[2][:12]
     made = f"{run.author}: {run.subject}" if run.author else run.subject
@@ -73,6 +77,7 @@ def _document(run: Run) -> dict[str, Any]:
         "started": iso(run.started),
         "seconds": None if run.finished is None else round(run.finished - run.started, 3),
         "outcome": run.outcome or None,
+        "message": run.message or None,
         "counts": run.counts,
         "digest": run.digest or None,
     }

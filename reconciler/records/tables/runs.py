@@ -9,6 +9,9 @@ import msgspec
 
 from reconciler.records.database import Database
 
+REFUSED, UNREADABLE = "refused", "unreadable"
+"""Outcomes of runs that did nothing."""
+
 KEEP = 10_000
 """Runs remembered; at one a minute, a week."""
 
@@ -67,9 +70,29 @@ class Runs:
             (self._now(), outcome, digest, msgspec.json.encode(dict(counts)), message, run),
         )
 
+    def append_failed(self, run: Run) -> bool:
+        """Append ``run``, which did nothing; whether it did so. Its number and times are given here.
+
+        A revision that is tried again and ends alike again is listed once.
+        """
+        last = self.last_read(run.source)
+        alike = last is not None and (last.revision, last.outcome) == (run.revision, run.outcome)
+        if last is not None and alike and (run.revision or last.message == run.message):
+            return False
+        with self._db.transaction():
+            number = self.start(run.source, run.revision, run.reason, author=run.author, subject=run.subject)
+            self.finish(number, run.outcome, "", {}, run.message)
+        return True
+
     def last(self, source: str) -> Run | None:
         """The latest run of ``source``, finished or not."""
         row = self._db.one(f"SELECT {COLUMNS} FROM runs WHERE source = ? ORDER BY id DESC LIMIT 1", (source,))
+        return None if row is None else _run(row)
+
+    def last_read(self, source: str) -> Run | None:
+        """The latest run of ``source`` that could read a revision."""
+        where = "source = ? AND outcome <> ?"
+        row = self._db.one(f"SELECT {COLUMNS} FROM runs WHERE {where} ORDER BY id DESC LIMIT 1", (source, UNREADABLE))
         return None if row is None else _run(row)
 
     def list(self, limit: int = 100, source: str = "") -> Sequence[Run]:

@@ -1,0 +1,165 @@
+"""Is my commit live, and if not, why: `get`, `describe source/NAME`, `history` and events answer, and tell the end."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.desk import SETTINGS, SHOP, Desk, workload
+from tests.gitkit import GitRepo
+
+BAD = "kind: workload\nname: bad\n"
+TIME = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A desk whose shop is applied."""
+    desk = Desk(tmp_path)
+    desk.applied()
+    return desk
+
+
+def refused(desk: Desk, message: str = "Serve the new page") -> str:
+    """A commit that is refused; its id."""
+    commit = desk.commit({"shop/bad.yaml": BAD, "shop/web.yaml": workload("web", "2")}, message=message)
+    assert desk.run("apply").code == 1
+    return commit
+
+
+def source_events(desk: Desk) -> list[tuple[str, str]]:
+    lines = desk.run("events", "source/main", "-o", "json").out.splitlines()
+    return [(event["reason"], event["message"]) for event in map(json.loads, lines)]
+
+
+def live(desk: Desk) -> str:
+    """The answer of `describe`."""
+    said = desk.run("describe", "source/main")
+    assert said.code == 0, said.err
+    [line] = [line for line in said.out.splitlines() if line.startswith("  Live")]
+    return line.split(maxsplit=1)[1]
+
+
+def test_get_says_that_the_newest_commit_is_refused_and_what_is_applied(desk: Desk) -> None:
+    first = desk.repo.git("rev-parse", "main")
+    assert desk.run("get").err == ""
+    bad = refused(desk)
+    said = desk.run("get")
+    assert said.code == 0
+    assert re.fullmatch(
+        rf"source main: {bad[:12]} \(Serve the new page, [^)]+\) is refused since {TIME}: \d errors?; the first: "
+        rf"shop/bad\.yaml:\d+:\d+: .*; applied is {first[:12]} \(.*\)\n",
+        said.err,
+    ), said.err
+    for form, read in (("json", json.loads), ("yaml", yaml.safe_load)):
+        [source] = read(desk.run("get", "workload", "web", "-o", form).out)["sources"]
+        assert (source["name"], source["ready"], source["reason"]) == ("main", False, "InvalidRevision")
+        assert source["applied"]["revision"] == f"main@sha1:{first}"
+        assert source["refused"]["revision"] == f"main@sha1:{bad}"
+        assert source["refused"]["subject"] == "Serve the new page"
+        assert (source["held"], source["suspended"]) == (None, None)
+
+
+def test_describe_answers_whether_the_newest_commit_is_live(desk: Desk) -> None:
+    assert live(desk) == "yes"
+    bad = refused(desk)
+    assert live(desk).startswith(f"no: {bad[:12]} (Serve the new page, ")
+    assert desk.run("describe", "source/main").out.count(bad[:12]) >= 3
+    good = desk.commit({"shop/bad.yaml": None}, message="Mend it")
+    assert live(desk).startswith("no: "), "nobody has looked at it yet"
+    desk.applied()
+    assert live(desk) == "yes"
+    newer = desk.commit({"shop/web.yaml": workload("web", "3")}, message="Go on")
+    assert (
+        live(desk) == f"not yet: {newer[:12]} (Go on) was not looked at; no daemon runs; `reconciler apply` looks at it"
+    )
+    desk.run("rollback", "main", good[:12], "--reason", "later")
+    desk.applied()
+    assert re.match(rf"no: \S+ holds it at {good[:12]} \({good[:12]}\): later", live(desk))
+    desk.run("resume", "main")
+    desk.run("suspend", "main", "--reason", "freeze")
+    assert re.match(r"no: suspended by \S+: freeze", live(desk))
+    [source] = desk.run("get", "-o", "json").json["sources"]
+    assert (source["suspended"]["why"], source["suspended"]["until"]) == ("freeze", None)
+
+
+def test_a_commit_whose_steps_wait_is_not_all_live(desk: Desk) -> None:
+    desk.commit({"shop/db.yaml": None})
+    assert desk.run("apply").code == 1
+    assert live(desk).startswith("not all of it: ApprovalRequired: ")
+
+
+def test_the_history_lists_a_refused_revision_once_however_often_it_is_tried(desk: Desk) -> None:
+    bad = refused(desk)
+    for _ in range(3):
+        assert desk.run("apply").code == 1
+    newest, first = desk.run("history", "-o", "json").json["items"]
+    assert (newest["outcome"], first["outcome"]) == ("refused", "applied")
+    assert newest["revision"] == f"main@sha1:{bad}"
+    assert "shop/bad.yaml" in newest["message"]
+    assert re.search(rf"main {bad[:12]}  refused +\S+ s  1 error; the first: shop/bad.yaml", desk.run("history").out)
+    worse = refused(desk, "Try again")
+    assert [run["revision"].rpartition(":")[2] for run in desk.run("history", "-o", "json").json["items"][:2]] == [
+        worse,
+        bad,
+    ]
+    assert [reason for reason, _ in source_events(desk)].count("InvalidRevision") >= 2
+
+
+def test_the_end_of_a_refusal_is_an_event(desk: Desk) -> None:
+    bad = refused(desk)
+    refused(desk, "Try again")
+    assert "Recovered" not in dict(source_events(desk)), "another refused commit is no end"
+    assert dict(source_events(desk)[:1])["InvalidRevision"].startswith(f"{bad[:12]} (Serve the new page, ")
+    desk.commit({"shop/bad.yaml": None})
+    desk.applied()
+    assert source_events(desk)[-1][0] == "Recovered"
+    assert source_events(desk)[-1][1].startswith("over: InvalidRevision: 1 error; the first: shop/bad.yaml")
+    desk.applied()
+    assert [reason for reason, _ in source_events(desk)].count("Recovered") == 1
+
+
+def test_an_unreadable_source_is_told_everywhere_and_so_is_its_end(desk: Desk) -> None:
+    away = desk.path / "away"
+    desk.repo.path.rename(away)
+    for _ in range(2):
+        assert desk.run("apply").code == 1
+    assert re.match(rf"source main: it cannot be read since {TIME}: SourceGone: .*; applied is ", desk.run("get").err)
+    assert live(desk).startswith("no: it cannot be read since ")
+    assert [run["outcome"] for run in desk.run("history", "-o", "json").json["items"]] == ["unreadable", "applied"]
+    away.rename(desk.repo.path)
+    desk.applied()
+    assert [reason for reason, _ in source_events(desk)] == ["SourceGone", "Recovered"]
+    assert desk.run("get").err == ""
+    assert live(desk) == "yes"
+
+
+def test_files_that_are_left_out_are_told_and_so_is_their_end(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, SHOP, SETTINGS + "onInvalid: skip\n")
+    desk.applied()
+    refused(desk)
+    assert re.match(rf"source main: a part of it is not applied since {TIME}: InvalidFiles: ", desk.run("get").err)
+    assert live(desk).startswith("no: a part of it is not applied since ")
+    desk.commit({"shop/bad.yaml": None})
+    desk.applied()
+    assert source_events(desk)[-1][0] == "Recovered"
+
+
+def test_a_subject_cannot_steer_the_terminal(desk: Desk) -> None:
+    refused(desk, "\x1b[31mred\x07 \u202e")
+    for said in (desk.run("get"), desk.run("describe", "source/main")):
+        assert not re.search("[\x1b\x07\u202e]", (said.out + said.err).replace("\x1b[0m", "")), said
+
+
+def test_one_source_in_trouble_does_not_speak_for_another(tmp_path: Path) -> None:
+    both = SETTINGS.replace("locations:", "  - {name: extra, url: ./extra, branch: main}\nlocations:")
+    desk = Desk(tmp_path, SHOP, both)
+    GitRepo.create(tmp_path / "extra", {"bad.yaml": BAD})
+    assert desk.run("apply").code == 1
+    assert re.fullmatch(r"source extra: .* is refused since .*; nothing of it is applied\n", desk.run("get").err)
+    states = {source["name"]: source["ready"] for source in desk.run("get", "-o", "json").json["sources"]}
+    assert states == {"main": True, "extra": False}
