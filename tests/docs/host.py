@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from reconciler.engines.host import ephemeral_storage
 from reconciler.engines.host.action_errors import ERROR_RETRY_SECONDS
 from reconciler.engines.host.autoscaling import capacity, decide
 from reconciler.engines.host.decisions import availability
@@ -71,6 +72,7 @@ def _numbers() -> dict[str, str]:
         "retry": waits("NotStarted")[0],
         "first": ERROR_RETRY_SECONDS[0],
         "most": ERROR_RETRY_SECONDS[1],
+        "looks": ephemeral_storage.LOOKS,
         "gone": retention.MOST_GONE,
         "longest": blocks.LONGEST_LINE >> 10,
         "patience": tail.PATIENCE,

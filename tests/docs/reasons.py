@@ -144,6 +144,7 @@ EVENTS = {
     "ContainerEnded": "Warning. A container ended of itself, with the code in the message. The first end is told, and "
     "then every tenth in a row.",
     "NotStarted": "Warning. A container could not be started; the message says why. Told as often.",
+    "Evicted": "Warning. A replica used more ephemeral storage than it may, was ended at once and is replaced.",
     "PreStopFailed": "Warning. A preStop hook failed; the replica ends all the same.",
     "HostTrouble": "Warning. Nothing can be done about a workload at the moment, for one of the reasons below; it is "
     "tried again.",

@@ -21,6 +21,7 @@ from reconciler.engines.host.autoscaling.recommender import CapacityRecommender
 from reconciler.engines.host.decisions.availability import is_being_deleted
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.endpoints import Endpoints
+from reconciler.engines.host.ephemeral_storage import EphemeralStorage
 from reconciler.engines.host.housekeeping import Housekeeping
 from reconciler.engines.host.location_controller import LocationController
 from reconciler.engines.host.logs.collector import Collector, LogLimits
@@ -88,6 +89,7 @@ class HostEngine:
         self._news: list[EngineEvent] = []
         self._changed = asyncio.Event()
         self._upkeep = Housekeeping(self._collector, clock, site.location, self._append_event)
+        self._storage = EphemeralStorage(root / "scratch", runtime.output, clock)
         self._controller = LocationController(self._tools())
         self._working: list[asyncio.Task[None]] = []
         self._open_requested = False
@@ -129,7 +131,8 @@ class HostEngine:
         if records or self._context.decommissioning:
             self._controller.stop_unrecorded({record.key for record in records} | self._journaled_keys())
         self._provisioner.sweep(self._controller.replica_names())
-        self._working = [asyncio.create_task(self._upkeep.run()), asyncio.create_task(self._scale())]
+        storage = self._storage.run(self._controller.live_replicas, self._controller.evict)
+        self._working = [asyncio.create_task(each) for each in (self._upkeep.run(), self._scale(), storage)]
 
     async def close(self) -> None:
         """Let go of everything; what runs goes on."""

@@ -7,14 +7,15 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.engines.host.decisions.transitions import recompute_ready
+from reconciler.engines.host.decisions.transitions import evicted, recompute_ready
 from reconciler.engines.host.fair_turn import FairTurn
 from reconciler.engines.host.probes.state import Verdict
-from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
+from reconciler.engines.host.replica import EVICTED, Container, Ended, Hook, Phase, Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, RunningContainer
 from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 from reconciler.engines.host.workload_controller import WorkloadController
+from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key
 from reconciler.tasks import cancel_and_wait, wait_at_most
 
@@ -106,6 +107,19 @@ class LocationController:
         keeper = self.workloads.get(verdict.place.key)
         if keeper is not None:
             keeper.probed(verdict)
+
+    def evict(self, replica: Replica, message: str) -> None:
+        """End a replica at once, and say why; another one takes its place."""
+        keeper, now = self.workloads.get(replica.key), self._services.clock.monotonic()
+        if keeper is not None and replica.name in keeper.replicas:
+            keeper.on_replica_change(replica.name, lambda it: evicted(it, now))
+            event = EngineEvent(replica.key, "Warning", EVICTED, f"{replica.name} is replaced: {message}")
+            self._services.append_event(event)
+
+    def live_replicas(self) -> list[Replica]:
+        """Every replica that is watched and does not end."""
+        found = (each for keeper in self.workloads.values() for each in keeper.replicas.values())
+        return [each for each in found if each.ending is None]
 
     async def _discover(self) -> None:
         now = self._services.clock.monotonic()

@@ -13,6 +13,9 @@ import msgspec
 from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.key import Key
 
+EVICTED = "Evicted"
+"""Why a replica ends that used too much of the host."""
+
 
 class Phase(StrEnum):
     """Of a container: ``waiting`` for its (next) start, ``running``, or ``ended`` and not yet decided upon."""
@@ -73,7 +76,7 @@ class Replica(msgspec.Struct, frozen=True):
 
     ``ports`` maps declared ports to the ones that it was given.
     ``ready_since`` is when it became ready, None while it is not. ``ending`` is when its termination began, None
-    before. ``reason`` says why it ends, for people: ScaledDown, Replaced, Deleted, Suspended.
+    before. ``reason`` says why it ends, for people: ScaledDown, Replaced, Deleted, Suspended, Evicted.
     """
 
     name: str

@@ -11,7 +11,16 @@ from msgspec.structs import replace
 
 from reconciler.engines.host.decisions.actions import Kill, RunPreStop, ScheduleRestart, Start, StopReplica, Terminate
 from reconciler.engines.host.probes.state import ProbeKind, Verdict
-from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica, container_of, with_container
+from reconciler.engines.host.replica import (
+    EVICTED,
+    Container,
+    Ended,
+    Hook,
+    Phase,
+    Replica,
+    container_of,
+    with_container,
+)
 from reconciler.engines.host.spec import WorkloadSpec
 
 Begun = StopReplica | Start | RunPreStop | Terminate | Kill | ScheduleRestart
@@ -59,6 +68,11 @@ def container_exited(replica: Replica, container: str, now: float, code: int, re
     return recompute_ready(
         with_container(replica, replace(old, phase=Phase.ENDED, started=started, ready=False, last=last)), now
     )
+
+
+def evicted(replica: Replica, now: float) -> Replica:
+    """``replica`` has to end at once, without its hooks and their time: it takes the host's room away from others."""
+    return replica if replica.reason == EVICTED else replace(replica, ending=now, reason=EVICTED, ready_since=None)
 
 
 def hook_finished(replica: Replica, container: str, hook: HookName, failed_message: str, now: float) -> Replica:

@@ -70,6 +70,7 @@ class _There(msgspec.Struct, forbid_unknown_fields=True):
     created: float = 0.0
     ready: float | None = None
     ending: float | None = None
+    reason: str = ""
     index: int = -1
     containers: tuple[_Held, ...] = ()
     failing: str = ""
@@ -117,6 +118,7 @@ def replica_from(written: dict[str, Any]) -> Replica:
         index=there.index,
         ready_since=there.ready,
         ending=there.ending,
+        reason=there.reason,
     )
 
 
