@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 from click.core import ParameterSource
 
-from reconciler.errors import ReconcilerError, RefusedError
+from reconciler.errors import ReconcilerError, RefusedError, SourceError
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -178,14 +178,20 @@ def paint(text: str, colour: str, on: bool) -> str:
 
 
 @contextmanager
-def source_bugs_printed(source: str, failed: list[str]) -> Iterator[None]:
-    """A bug that ``source`` meets is printed and its name added to ``failed``: the other sources are worth seeing."""
+def source_errors_printed(source: str, failed: dict[str, ReconcilerError]) -> Iterator[None]:
+    """That ``source`` cannot be read, or meets a bug, is printed and goes into ``failed``: the others go on."""
+    from reconciler.bugs import internal_error
+
     try:
         yield
+    except SourceError as error:
+        failed[source] = error
+        named = str(error).startswith("source ")
+        print_error(str(error) if named else f"source {source}: {error}")
     except (ReconcilerError, OSError):
         raise
     except Exception as error:  # noqa: BLE001 - see above
-        failed.append(source)
+        failed[source] = internal_error(error)
         print_bug(error, f"source {source}")
 
 

@@ -74,6 +74,17 @@ def source_lines(state: SourceState) -> list[str]:
     return [f"source {state.name}: {line}" for line in found]
 
 
+def hold_lines(state: SourceState) -> list[str]:
+    """Who holds a source back, why, and what ends it; none where nobody does."""
+    ends = f"until: reconciler resume {state.name}"
+    found = []
+    if state.suspension is not None:
+        found.append(f"{suspended_by(state.suspension)}; nothing of this plan is applied {ends}")
+    if state.pin is not None:
+        found.append(f"{pinned_by(state.pin)}; it does not follow its branch {ends}")
+    return found
+
+
 def trouble_sentence(state: SourceState, trouble: ScopeCondition) -> str:
     """``1a2b3c4d5e6f (Subject, Ada) is refused since 2026-01-31T12:00:00Z: 2 errors; the first: …``."""
     if state.refused is not None and trouble.reason == INVALID_REVISION:
@@ -95,7 +106,7 @@ def applied_sentence(state: SourceState) -> str:
 
 
 def source_document(state: SourceState) -> dict[str, Any]:
-    """A source as JSON values; times are UTC. ``refused``, ``held`` and ``suspended`` are null where it is not so."""
+    """A source as JSON values; times are UTC. ``refused``, ``pinned`` and ``suspended`` are null where it is not so."""
     row, run, pin, suspension = state.applied, state.refused, state.pin, state.suspension
     shown = state.trouble or state.conditions.get(READY)
     return {
@@ -108,7 +119,7 @@ def source_document(state: SourceState) -> dict[str, Any]:
         "refused": None if run is None else {
             **_commit(run.revision, run.author, run.subject), "since": iso(run.started), "message": run.message,
         },
-        "held": None if pin is None else {
+        "pinned": None if pin is None else {
             "commit": pin.commit, "expression": pin.expression, "by": pin.by, "since": iso(pin.at), "why": pin.reason,
         },
         "suspended": None if suspension is None else {

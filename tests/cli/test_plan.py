@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from hashlib import sha256
 from pathlib import Path
 
@@ -20,7 +21,7 @@ CHANGED: dict[str, File] = {
 }
 """One of each: an update, a create, deletes at one place and of a whole resource, and volumes among them."""
 
-FIELDS = ["source", "revision", "digest", "held", "steps", "kept", "renames", "summary"]
+FIELDS = ["source", "revision", "digest", "held", "steps", "kept", "renames", "summary", "pinned", "suspended"]
 
 
 def desk_with_changes(path: Path) -> Desk:
@@ -210,3 +211,40 @@ def test_of_a_saved_plan_only_what_it_does_counts_and_not_who_asked(tmp_path: Pa
     moved = desk.run("apply", "--plan", "plan.json").out
     assert "new: create workload/shop/late@here" in moved
     assert "other:" not in moved
+
+
+def test_an_unreadable_source_does_not_hide_the_plan_of_another(tmp_path: Path) -> None:
+    both = SETTINGS.replace("sources:\n", "sources:\n  - {name: first, url: ./first, branch: main}\n")
+    desk = Desk(tmp_path, settings=both)
+    said = desk.run("plan")
+    assert (said.code, said.err.count("\n")) == (1, 1)
+    assert said.err.startswith("error: source first: no Git repository can be read at ")
+    assert "+ workload/shop/web" in said.out
+    main, first = desk.run("plan", "--format", "json").json
+    assert (main["source"], list(main)) == ("main", FIELDS)
+    assert (first["source"], first["error"]["reason"]) == ("first", "SourceGone")
+    assert "### Source `first`: no plan" in desk.run("plan", "--format", "markdown").out
+    assert desk.run("plan", "--source", "first", "--format", "json").json == first
+    plan = str(tmp_path / "plan.json")
+    assert desk.run("plan", "--out", plan).code == 1
+    assert desk.run("apply", "--plan", plan).code == 0, "what was planned can be applied"
+    assert "workload/shop/web" in desk.recorded()
+    assert "no findings in" in desk.run("validate").out or "warning" in desk.run("validate").out
+    assert desk.run("validate").code == 1
+
+
+def test_a_plan_says_that_its_source_is_held_back_by_whom_and_why(tmp_path: Path) -> None:
+    desk = desk_with_changes(tmp_path)
+    assert (desk.plan()["pinned"], desk.plan()["suspended"]) == (None, None)
+    desk.run("rollback", "main", "main~1", "--reason", "broken release")
+    desk.run("suspend", "main", "--reason", "freeze")
+    commit = desk.repo.git("rev-parse", "main~1")
+    text = desk.run("plan").out.splitlines()
+    assert text[0] == f"main  sha1:{commit}"
+    held = "it does not follow its branch until: reconciler resume main"
+    assert re.fullmatch(r"Source main: suspended by \S+: freeze; nothing of this plan is applied until: .*", text[-2])
+    assert re.fullmatch(rf"Source main: \S+ holds it at main~1 \({commit[:12]}\): broken release; {held}", text[-1])
+    assert "Source `main`: `suspended by " in desk.run("plan", "--format", "markdown").out
+    plan = desk.plan()
+    assert (plan["pinned"]["commit"], plan["pinned"]["why"]) == (commit, "broken release")
+    assert plan["suspended"]["why"] == "freeze"

@@ -61,7 +61,7 @@ def test_get_says_that_the_newest_commit_is_refused_and_what_is_applied(desk: De
         assert source["applied"]["revision"] == f"main@sha1:{first}"
         assert source["refused"]["revision"] == f"main@sha1:{bad}"
         assert source["refused"]["subject"] == "Serve the new page"
-        assert (source["held"], source["suspended"]) == (None, None)
+        assert (source["pinned"], source["suspended"]) == (None, None)
 
 
 def test_describe_answers_whether_the_newest_commit_is_live(desk: Desk) -> None:

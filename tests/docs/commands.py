@@ -40,7 +40,7 @@ answer; programs read `ready` below `sources` of `get -o json`.
 """,
     "get": """\
 As JSON and YAML, `items` are the resources and `sources` all sources: `name`, `ready` (the newest revision that was
-read is applied, all of it), `reason`, `message` and `since` of that, `applied`, `refused` (a revision), `held` and
+read is applied, all of it), `reason`, `message` and `since` of that, `applied`, `refused` (a revision), `pinned` and
 `suspended` (by whom, since when, why), each null where it is not so.
 """,
     "plan": """\
@@ -49,7 +49,9 @@ A changed field is named by its path: `spec.containers[main].env[PORT].value`. A
 its index in the old one: `bindings[0].principalLinks`. Lists of plain values are one field; text and Markdown show the
 entries that come and go. With `--format json` each step has `changes`, each with `path`, `before`, `after` (null where
 there is nothing) and `class` (`in-place`, `scale-only`, `new-version`, `replace`). `[order]` at the end of a path: the
-same entries stand in another order. `hold` says why a step waits, `blocked_by` which such step it waits for.
+same entries stand in another order. `hold` says why a step waits, `blocked_by` which such step it waits for;
+`pinned` and `suspended` say who holds the source back. Of several sources the document is a list, in which a source
+that cannot be read has `error` (`reason`, `message`) and no plan. In the summary, resources are counted, not steps.
 """,
 }
 """Command → what its help has no room for."""

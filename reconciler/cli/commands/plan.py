@@ -15,12 +15,13 @@ from reconciler.cli.options import (
     records_or_none,
     select_sources,
     settings_option,
-    source_bugs_printed,
+    source_errors_printed,
 )
-from reconciler.errors import UsageError
+from reconciler.errors import ReconcilerError, UsageError
 
 if TYPE_CHECKING:
     from reconciler.pipeline.source_pipeline import PlannedRevision
+    from reconciler.queries.source_state import SourceState
     from reconciler.settings import Settings
 
 
@@ -58,84 +59,116 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
     """
     from reconciler.model.finding import has_errors
 
-    failed: list[str] = []
-    prepared = _prepared(load(settings_file), PlanOptions(**wanted), failed)
-    if failed and not prepared:
-        return 1
-    if out is not None:
-        _write(out, _document(prepared))
+    settings = load(settings_file)
+    failed: dict[str, ReconcilerError] = {}
+    options = PlanOptions(**wanted)
+    prepared = _prepared(settings, options, failed)
+    several = len(select_sources(settings, options.name)) > 1
+    documents = [_document(each) for each in prepared]
+    if out is not None and prepared:
+        _write(out, documents if several else documents[0])
     if form == "json":
         from reconciler.cli.output.findings import echo_json
 
-        echo_json(_document(prepared))
-    else:
-        click.echo("\n".join(_shown(each, form) for each in prepared), nl=False)
-    if form == "json":
+        documents += [_failure(name, error) for name, error in failed.items()]
+        echo_json(documents if several else documents[0])
         _complain(prepared)
-    if failed or any(each.plan is None or has_errors(each.findings) for each in prepared):
+    else:
+        shown = [_shown(each, form) for each in prepared]
+        shown += [_failure_markdown(name, error) for name, error in failed.items()] if form == "markdown" else []
+        click.echo("\n".join(shown), nl=False)
+    if failed or any(each.revision.plan is None or has_errors(each.revision.findings) for each in prepared):
         return 1
-    return CHANGES if detailed_exitcode and any(each.plan and each.plan.steps for each in prepared) else 0
+    return (
+        CHANGES
+        if detailed_exitcode and any(each.revision.plan and each.revision.plan.steps for each in prepared)
+        else 0
+    )
 
 
-def _prepared(settings: Settings, wanted: PlanOptions, failed: list[str]) -> list[PlannedRevision]:
-    """What each source is about to become; those that met a bug are ``failed``, and the bug is printed."""
+class PlannedSource(NamedTuple):
+    """What a source is about to become, and how it is now: nothing of it is applied while it is suspended."""
+
+    revision: PlannedRevision
+    state: SourceState
+
+
+def _prepared(settings: Settings, wanted: PlanOptions, failed: dict[str, ReconcilerError]) -> list[PlannedSource]:
+    """What each source is about to become; why that of others cannot be known is printed, and in ``failed``."""
     from reconciler.clock import SystemClock
     from reconciler.pipeline.load import index_revision
     from reconciler.pipeline.source_pipeline import SourcePipeline
+    from reconciler.queries.source_state import source_state
     from reconciler.review.blame import blamed
 
     records = records_or_none(settings)
-    found: list[PlannedRevision] = []
+    found: list[PlannedSource] = []
     sources = select_sources(settings, wanted.name)
     first_time = records.path is None and len(sources) > 1
     for source in sources:
-        with source_bugs_printed(source.name, failed):
+        with source_errors_printed(source.name, failed):
             line = SourcePipeline(settings, source, records, SystemClock())
             line.source.refresh()
-            found.append(blamed(line, line.plan_revision(wanted.revision, keep_cache=first_time), wanted.blame))
+            planned = blamed(line, line.plan_revision(wanted.revision, keep_cache=first_time), wanted.blame)
+            found.append(PlannedSource(planned, source_state(records, source.name)))
             if records.path is None:
                 # Nothing is recorded yet, so this is how the sources that follow get to know this one.
-                index_revision(records, found[-1].loaded, source.name)
+                index_revision(records, planned.loaded, source.name)
     return found
 
 
-def _document(prepared: list[PlannedRevision]) -> Any:
-    """The plan as JSON values; of several sources, a list."""
-    found = [_one(each) for each in prepared]
-    return found[0] if len(found) == 1 else found
+def _failure(name: str, error: ReconcilerError) -> dict[str, Any]:
+    return {"source": name, "error": {"reason": error.reason, "message": str(error)}}
 
 
-def _one(prepared: PlannedRevision) -> dict[str, Any]:
+def _failure_markdown(name: str, error: ReconcilerError) -> str:
+    from reconciler.render.markdown import code
+
+    return f"### Source {code(name)}: no plan\n\n{code(str(error))}\n"
+
+
+def _document(prepared: PlannedSource) -> dict[str, Any]:
+    """The plan as JSON values, or the findings that refuse it."""
     from reconciler.cli.output.findings import findings_document
+    from reconciler.queries.source_state import source_document
     from reconciler.render.json import document
 
-    if prepared.plan is not None:
-        return document(prepared.plan, prepared.blames)
-    delta = prepared.loaded.change_set
-    return findings_document(prepared.findings, delta.documents, len(delta.added))
+    planned, state = prepared
+    if planned.plan is not None:
+        held_back = source_document(state)
+        document_of_plan = document(planned.plan, planned.blames)
+        return document_of_plan | {name: held_back[name] for name in ("pinned", "suspended")}
+    delta = planned.loaded.change_set
+    return findings_document(planned.findings, delta.documents, len(delta.added))
 
 
-def _shown(prepared: PlannedRevision, form: str) -> str:
+def _shown(prepared: PlannedSource, form: str) -> str:
     from reconciler.cli.output.excerpt import Excerpts
     from reconciler.cli.output.findings import counted, findings_text, markdown_plan, more
+    from reconciler.queries.source_state import hold_lines
+    from reconciler.render.markdown import code
     from reconciler.render.text import text
 
-    plan, findings = prepared.plan, prepared.findings
+    planned, state = prepared
+    plan, findings, holds = planned.plan, planned.findings, hold_lines(state)
     if form == "markdown":
-        return markdown_plan(plan, findings, prepared.blames)
+        shown = markdown_plan(plan, findings, planned.blames)
+        return shown + "".join(f"\nSource {code(state.name)}: {code(line)}\n" for line in holds)
     colour = coloured(sys.stdout)
-    told = findings_text(findings, Excerpts(prepared.read), colour=colour)
+    told = findings_text(findings, Excerpts(planned.read), colour=colour)
     if plan is None:
-        return f"{told}{prepared.revision} is refused: {counted(findings)}\n{more(findings)}"
-    return told + text(plan, colour=colour, blames=prepared.blames) + more(findings)
+        told += f"{planned.revision} is refused: {counted(findings)}\n"
+    else:
+        told += text(plan, colour=colour, blames=planned.blames)
+    return told + "".join(f"Source {state.name}: {line}\n" for line in holds) + more(findings)
 
 
-def _complain(prepared: list[PlannedRevision]) -> None:
+def _complain(prepared: list[PlannedSource]) -> None:
     """Say on stderr what is left out of plans, since a plan as JSON has no place for it."""
     from reconciler.cli.output.excerpt import Excerpts
     from reconciler.cli.output.findings import print_findings
 
-    for each in prepared:
+    for each, _ in prepared:
         if each.plan is not None:
             print_findings(each.findings, Excerpts(each.read), sys.stderr)
 

@@ -15,9 +15,9 @@ from reconciler.cli.options import (
     org_option,
     records_or_none,
     settings_option,
-    source_bugs_printed,
+    source_errors_printed,
 )
-from reconciler.errors import UsageError
+from reconciler.errors import ReconcilerError, UsageError
 
 if TYPE_CHECKING:
     from reconciler.model.finding import Finding
@@ -53,7 +53,7 @@ def command(settings_file: Path, path: Path | None, revision: str, form: str, or
         raise UsageError("--revision is for the sources in the settings; leave PATH out")
     if path is None and org:
         raise UsageError("--org is for a PATH; the settings say the org of their sources")
-    failed: list[str] = []
+    failed: dict[str, ReconcilerError] = {}
     checked = _sources(settings_file, revision, failed) if path is None else [_folder(path, settings_file, org)]
     if checked or not failed:
         _show(checked, form)
@@ -83,8 +83,8 @@ def _folder(path: Path, settings_file: Path, org: str) -> FolderCheck:
     return check_folder(path, dialect, ExternalResources.of(settings, org), folders)
 
 
-def _sources(settings_file: Path, revision: str, failed: list[str]) -> list[FolderCheck]:
-    """What is found in each source; those that met a bug are ``failed``, and the bug is printed."""
+def _sources(settings_file: Path, revision: str, failed: dict[str, ReconcilerError]) -> list[FolderCheck]:
+    """What is found in each source; why others cannot be read is printed, and in ``failed``."""
     from reconciler.clock import SystemClock
     from reconciler.pipeline.source_pipeline import SourcePipeline
     from reconciler.review.folder import FolderCheck
@@ -94,7 +94,7 @@ def _sources(settings_file: Path, revision: str, failed: list[str]) -> list[Fold
     checked: list[FolderCheck] = []
     seen: dict[str, str] = {}
     for source in settings.sources:
-        with source_bugs_printed(source.name, failed):
+        with source_errors_printed(source.name, failed):
             line = SourcePipeline(settings, source, records, SystemClock())
             line.source.refresh()
             delta = (prepared := line.plan_revision(revision, whole=True)).loaded.change_set
