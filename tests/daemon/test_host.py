@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -112,6 +113,37 @@ def test_replicas_whose_records_are_lost_serve_until_new_ones_do(shop: HostSite)
         while not (shop.healthy() and len(shop.programs()) == 2 and not before.keys() & shop.programs().keys()):
             assert shop.greetings("web") == {"hello"}
             time.sleep(0.02)
+
+
+def test_replicas_whose_files_are_lost_are_adopted_as_they_are(tmp_path: Path) -> None:
+    plain = served("plain", command="sleep", args=["100000"], ports=None, readinessProbe=None)
+    files = {"shop/web.yaml": served(replicas=3, env={"GREETING": "hello"}), "shop/plain.yaml": plain}
+    with host_site(tmp_path, files) as site:
+        with site.daemon() as daemon:
+            wait(lambda: site.healthy() and site.healthy("workload/shop/plain@here"))
+            daemon.kill()
+        before, addresses = site.programs(), site.ready("web")
+        for name in ("replicas", "run"):
+            shutil.rmtree(site.state / "host" / "here" / name)
+        with site.daemon():
+            wait(lambda: len(site.replicas("web")) == 3 and len(site.replicas("plain")) == 2, "they are written again")
+            assert site.run("apply", "--wait", "--timeout", "60").returncode == 0
+            assert (site.programs(), site.ready("web")) == (before, addresses)
+            assert site.healthy("workload/shop/plain@here")
+
+
+def test_a_rollout_of_replicas_whose_files_are_lost_keeps_the_others(tmp_path: Path) -> None:
+    with host_site(tmp_path, {"shop/web.yaml": served(replicas=3, env={"GREETING": "hello"})}) as site:
+        with site.daemon() as daemon:
+            wait(site.healthy)
+            daemon.kill()
+        for name in ("replicas", "run"):
+            shutil.rmtree(site.state / "host" / "here" / name)
+        site.repo.commit({"shop/web.yaml": served(replicas=3, env={"GREETING": "new"})})
+        with site.daemon():
+            while site.greetings("web") != {"new"} or not site.healthy():
+                assert len(site.ready("web")) >= 3
+                time.sleep(0.02)
 
 
 def test_a_readiness_failure_pauses_a_rollout_and_a_fix_resumes_it(shop: HostSite) -> None:

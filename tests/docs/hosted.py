@@ -51,6 +51,7 @@ MEANINGS = {
     "PORT_8080": "What was given for the declared port of this number, for each one of the workload.",
     "RECONCILER_CONTAINER": "Location, GVC, workload, replica and container: by this the daemon finds its processes.",
     "RECONCILER_POOL": "A directory with a file for each workload of the GVC, which lists its ready replicas.",
+    "RECONCILER_PORTS": "The declared ports of the container, and where each is on this host.",
     "RECONCILER_REPLICA": "Version, place in a stateful workload (-1 elsewhere), and what it was started with.",
     "RECONCILER_ROOT": "The directory of the location.",
     "RECONCILER_VOLUMES": "A directory below which each volume is at its path.",

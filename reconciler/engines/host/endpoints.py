@@ -26,6 +26,12 @@ class Endpoint(msgspec.Struct, frozen=True):
     version: int
 
 
+class _File(msgspec.Struct, frozen=True):
+    replicas: tuple[Endpoint, ...]
+
+
+_decode = msgspec.json.Decoder(_File).decode
+
 Listener = Callable[[Key, tuple[Endpoint, ...]], None]
 
 
@@ -45,6 +51,13 @@ class Endpoints:
     def listen(self, listener: Listener) -> None:
         """Call ``listener`` at every change, before anything is done to a replica that has left."""
         self._listeners.append(listener)
+
+    def listed(self, key: Key) -> list[str] | None:
+        """The names of the replicas of ``key`` in the file of a former daemon; None where there is none to read."""
+        try:
+            return [each.name for each in _decode(self._path(key).read_bytes()).replicas]
+        except (OSError, msgspec.DecodeError):
+            return None
 
     def publish(self, key: Key, replicas: Iterable[Replica]) -> None:
         """Let the pool of ``key`` be the ready ones of ``replicas``.
@@ -72,7 +85,7 @@ class Endpoints:
         self._delete(key)
 
     def _write(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
-        write_atomic(self._path(key), msgspec.json.encode({"replicas": ready}), 0o644, 0o755)
+        write_atomic(self._path(key), msgspec.json.encode(_File(ready)), 0o644, 0o755)
         self._written[key] = ready
 
     def _shrink(self, key: Key, ready: tuple[Endpoint, ...]) -> None:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
-from msgspec.structs import replace
-
-from reconciler.engines.host.decisions.transitions import evicted, recompute_ready
+from reconciler.engines.host.adopted import LabelContext, as_found, from_labels, how_ended
+from reconciler.engines.host.decisions.transitions import evicted
 from reconciler.engines.host.fair_turn import FairTurn
 from reconciler.engines.host.probes.state import Verdict
-from reconciler.engines.host.replica import EVICTED, Container, Ended, Hook, Phase, Replica
+from reconciler.engines.host.replica import EVICTED, Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, RunningContainer
 from reconciler.engines.host.services import HostServices
-from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
+from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.host.workload_controller import WorkloadController
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key
 from reconciler.tasks import cancel_and_wait, wait_at_most
-
-LOST = "it ended while nobody watched"
 
 
 class LocationController:
@@ -47,11 +44,12 @@ class LocationController:
             await tools.runtime.remove(key, name)
             tools.store.remove(key, name)
         for replica in kept:
-            tools.provisioner.reserve_ports(replica)
-            self._adoptable.setdefault(replica.key, []).append(self._as_found(replica, running))
+            tools.provisioner.reserve_ports(replica.key, replica.name, replica.ports)
+            self._adoptable.setdefault(replica.key, []).append(as_found(replica, running, tools.clock.monotonic()))
         known = {(replica.key, replica.name) for replica in kept}
         for place, each in running.items():
             if (place.key, place.replica) not in known:
+                tools.provisioner.reserve_ports(place.key, place.replica, each.ports)
                 self._untracked.setdefault(place.key, []).append(each)
 
     def stop_unrecorded(self, recorded: Collection[Key] = ()) -> None:
@@ -69,8 +67,10 @@ class LocationController:
             return
         keeper = self._controller(key)
         keeper.want(wanted)
-        for replica in (*self._adoptable.pop(key, ()), *self._found(key, wanted)):
-            keeper.adopt(replica)
+        for replica in self._adoptable.pop(key, ()):
+            keeper.adopt(replica, written=True)
+        for replica in self._found(key, wanted):
+            keeper.adopt(replica, written=False)
         keeper.wake()
 
     def replicas(self, key: Key) -> tuple[Replica, ...]:
@@ -140,66 +140,13 @@ class LocationController:
         self._services.endpoints.remove(keeper.key)
         self._services.changed()
 
-    def _as_found(self, replica: Replica, running: Mapping[ContainerId, RunningContainer]) -> Replica:
-        """``replica`` as a former daemon left it, with what has happened to its containers since."""
-        now = self._services.clock.monotonic()
-        containers = []
-        for container in replica.containers:
-            found = running.get(ContainerId(replica.key, replica.name, container.name))
-            containers.append(_since(container, found, now))
-        return recompute_ready(replace(replica, containers=tuple(containers)), now)
-
     def _found(self, key: Key, wanted: WorkloadSpec | None) -> list[Replica]:
         """Replicas of which only the running containers are known, by their labels."""
         by_name: dict[str, list[RunningContainer]] = {}
         for each in self._untracked.pop(key, ()):
             by_name.setdefault(each.place.replica, []).append(each)
-        now = self._services.clock.monotonic()
-        return [_unknown(key, name, found, wanted, now) for name, found in sorted(by_name.items())]
-
-
-def how_ended(running: RunningContainer, now: float) -> Ended:
-    """How an ended container ended, in the words of replicas."""
-    code = -1 if running.code is None else running.code
-    reason = running.reason or ("Completed" if code == 0 else "Error")
-    return Ended(code, now, reason, LOST if running.code is None else "")
-
-
-def _since(container: Container, found: RunningContainer | None, now: float) -> Container:
-    """``container`` with what has happened to it while nobody watched; a hook that ran then is over.
-
-    Of one that the runtime knows nothing of the daemon had just begun the start.
-    """
-    container = replace(container, post_start=_over(container.post_start), pre_stop=_over(container.pre_stop))
-    if found is not None and found.alive:
-        if container.phase is Phase.RUNNING:
-            return replace(container, started=min(container.started, found.started))
-        ready = container.wanted.readiness is None
-        return Container(container.name, Phase.RUNNING, found.started, ready, wanted=container.wanted)
-    if container.phase is not Phase.RUNNING:
-        return container
-    if found is None:
-        return replace(container, phase=Phase.WAITING, due=now, ready=False, post_start=Hook.NONE)
-    return replace(container, phase=Phase.ENDED, ready=False, last=how_ended(found, now))
-
-
-def _over(hook: Hook) -> Hook:
-    return Hook.DONE if hook is Hook.RUNNING else hook
-
-
-def _unknown(key: Key, name: str, found: list[RunningContainer], wanted: WorkloadSpec | None, now: float) -> Replica:
-    """A replica as its labels tell it: not ready until it says so itself.
-
-    Its ports are forgotten: where it has some it counts as an old one, and a rollout replaces it.
-    """
-    specs = {each.name: each for each in wanted.containers} if wanted is not None else {}
-    containers = tuple(_labelled(each, specs.get(each.place.container, ContainerSpec("")), now) for each in found)
-    stamp = "" if any(each.wanted.ports for each in containers) else found[0].stamp
-    return Replica(name, key, found[0].version, stamp, now, containers, index=found[0].index)
-
-
-def _labelled(found: RunningContainer, wanted: ContainerSpec, now: float) -> Container:
-    phase = Phase.RUNNING if found.alive else Phase.ENDED
-    last = None if found.alive else how_ended(found, now)
-    ready = found.alive and wanted.readiness is None
-    return Container(found.place.container, phase, started=found.started, ready=ready, last=last, wanted=wanted)
+        clock, listed = self._services.clock, self._services.endpoints.listed(key)
+        return [
+            from_labels(name, found, wanted, LabelContext(clock.monotonic(), clock.now(), listed))
+            for name, found in sorted(by_name.items())
+        ]

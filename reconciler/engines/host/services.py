@@ -28,7 +28,7 @@ class ContainerProvisioner(Protocol):
     def ports(self, wanted: WorkloadSpec, name: str) -> dict[int, int]:
         """A port of this host for each declared one, for a new replica called ``name``."""
 
-    def reserve_ports(self, replica: Replica) -> None:
+    def reserve_ports(self, key: Key, replica: str, ports: Mapping[int, int]) -> None:
         """Let what a replica was given that is there already be nobody else's."""
 
     def reassign_ports(self, replica: Replica, container: str) -> dict[int, int]:

@@ -101,9 +101,9 @@ class WorkloadController:
         now = self._services.clock.monotonic()
         self.on_replica_change(verdict.place.replica, lambda it: apply_verdict(it, verdict, now))
 
-    def adopt(self, replica: Replica) -> None:
+    def adopt(self, replica: Replica, *, written: bool) -> None:
         """Take a replica over that was there before: its containers are watched as if they had just been started."""
-        self._members.adopt(replica, written=True)
+        self._members.adopt(replica, written=written)
         for container in replica.containers:
             if container.phase is Phase.RUNNING:
                 self._watch(replica, container.name)

@@ -193,6 +193,7 @@ class FakeRuntime:
                 program.alive,
                 program.started,
                 None if program.alive else program.code,
+                ports=program.launch.ports,
             )
             for place, program in self._programs.running.items()
         ]
@@ -261,7 +262,7 @@ class FakeOutfit:
         """One port, so that the pool has something to show."""
         return {8080: 20000}
 
-    def reserve_ports(self, replica: Replica) -> None:
+    def reserve_ports(self, key: Key, replica: str, ports: Mapping[int, int]) -> None:
         """Nothing is held."""
 
     def reassign_ports(self, replica: Replica, container: str) -> dict[int, int]:
@@ -272,7 +273,9 @@ class FakeOutfit:
         """The replica, and how it behaves."""
         image = next(each.wanted.image for each in replica.containers if each.name == container)
         place = ContainerId(replica.key, replica.name, container)
-        return ContainerStart(place, replica.version, replica.stamp, replica.index, "", (), {}, image=image)
+        return ContainerStart(
+            place, replica.version, replica.stamp, replica.index, "", (), {}, image=image, ports=replica.ports
+        )
 
     def release_ports(self, replica: Replica) -> None:
         """Nothing was held."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -53,10 +53,10 @@ class Provisioner:
             root = self._pool.parent
             allow_traversal_of(root.parent.parent, root.parent, root)
 
-    def reserve_ports(self, replica: Replica) -> None:
+    def reserve_ports(self, key: Key, replica: str, ports: Mapping[int, int]) -> None:
         """Let the ports of a replica that is there already be nobody else's."""
-        for port in replica.ports.values():
-            _ports_in_use[port] = (replica.key, replica.name)
+        for port in ports.values():
+            _ports_in_use[port] = (key, replica)
 
     def ports(self, wanted: WorkloadSpec, name: str) -> dict[int, int]:
         """A port of this host for each declared one. Raises EngineError, reason NoFreePort."""

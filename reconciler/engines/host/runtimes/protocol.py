@@ -32,8 +32,8 @@ class ContainerStart(msgspec.Struct, frozen=True):
     """All that is needed to start a container once. ``ports`` maps a declared port to the one that it is given.
 
     ``env`` and the files behind ``mounts`` may hold secrets: neither is ever logged. ``cpu`` in millicores, ``memory``
-    in bytes, ``processes`` with their threads. ``version``, ``stamp`` and ``index`` are those of the replica: they come
-    back from ``list``.
+    in bytes, ``processes`` with their threads. ``version``, ``stamp`` and ``index`` are those of the replica: they and
+    ``ports`` come back from ``list``.
     """
 
     place: ContainerId
@@ -57,7 +57,7 @@ class ContainerStart(msgspec.Struct, frozen=True):
 class RunningContainer(msgspec.Struct, frozen=True):
     """A container that the runtime knows at its location: running, or ended with ``code`` (None where nobody saw it).
 
-    ``started`` in seconds of the monotonic clock.
+    ``started`` in seconds of the monotonic clock. ``ports`` maps a declared port to the one that it was given.
     """
 
     place: ContainerId
@@ -68,6 +68,7 @@ class RunningContainer(msgspec.Struct, frozen=True):
     started: float
     code: int | None = None
     reason: str = ""
+    ports: dict[int, int] = {}
 
 
 class ExecResult(msgspec.Struct, frozen=True):

@@ -104,7 +104,7 @@ def test_a_wrapper_that_died_while_nobody_looked_takes_its_program_along(tmp_pat
 @both_ways
 def test_a_lost_state_directory_leads_to_adoption(tmp_path: Path, limited: bool) -> None:
     async def story() -> None:
-        asked = shell("echo $$ > $PIDS; exec sleep 1000", version=4, stamp="a/b", index=-1)
+        asked = shell("echo $$ > $PIDS; exec sleep 1000", version=4, stamp="a/b", index=-1, ports={80: 20_001, 81: 2})
         asked.env["PIDS"] = str(tmp_path / "pids")
         async with opened(tmp_path / "root", limited=limited, keep=True) as first:
             await first.runtime.start(asked)
@@ -115,6 +115,7 @@ def test_a_lost_state_directory_leads_to_adoption(tmp_path: Path, limited: bool)
         async with opened(tmp_path / "root", limited=limited) as second:
             found = await second.running()
             assert (found.version, found.stamp, found.index, found.alive) == (4, "a/b", -1, True)
+            assert (found.ports, before.ports) == ({80: 20_001, 81: 2},) * 2
             assert found.started == pytest.approx(before.started, abs=5)
             await second.runtime.start(asked)
             assert int((tmp_path / "pids").read_text()) == pid

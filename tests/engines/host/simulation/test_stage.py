@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -110,6 +111,33 @@ def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
         (110, "remove"),
     ]
     assert [each.message for each in stage.news] == ["StillRunning: main cannot be killed"] * 2
+
+
+@pytest.mark.parametrize("behaviour", ["good", "plain", "paired"])
+@pytest.mark.parametrize("pool", [True, False])
+def test_replicas_whose_files_are_lost_are_taken_over_as_they_are(tmp_path: Path, behaviour: str, pool: bool) -> None:
+    async def whole() -> None:
+        stage = Stage(tmp_path, Schedule(replicas=3))
+        await stage.open()
+        await stage.happen("push", behaviour)
+        await stage.run(100)
+        before = {each.name: (each.version, each.stamp, each.ports) for each in stage.replicas()}
+        asked = len(stage.programs.told)
+        await stage.happen("restart", "10")
+        shutil.rmtree(tmp_path / "replicas")
+        if not pool:
+            shutil.rmtree(tmp_path / "pool")
+        await stage.run(100)
+        assert {each.name: (each.version, each.stamp, each.ports) for each in stage.replicas()} == before
+        assert all(each.ready for each in stage.replicas())
+        assert len(stage.programs.told) == asked
+        assert len(list((tmp_path / "replicas").glob("*/*/*.json"))) == 3
+        await stage.happen("push", "good")
+        await stage.run(0.5)
+        assert sum(each.ready for each in stage.replicas()) == 3, "none is missing while the first new one starts"
+        await stage.close()
+
+    asyncio.run(whole())
 
 
 class SlowRuntime(FakeRuntime):

@@ -64,7 +64,7 @@ def running_of(begun: StartRecord, folders: StateDirectory, killed: bool = False
     elif code.number == KILLED and not killed and cgroups.out_of_memory(begun.groups):
         reason = "OutOfMemory"
     return RunningContainer(
-        begun.place, begun.version, begun.stamp, begun.index, False, begun.started, code.number, reason
+        begun.place, begun.version, begun.stamp, begun.index, False, begun.started, code.number, reason, begun.ports
     )
 
 
@@ -93,5 +93,14 @@ def _unrecorded(each: procfs.Proc, environment: bytes, marking: ProcessLabels, c
     started = clock.monotonic() - procfs.age(each)
     groups = groups_of(each.pid)
     return StartRecord(
-        marker.place, marker.version, marker.stamp, marker.index, each.pid, each.start, "", started, groups
+        marker.place,
+        marker.version,
+        marker.stamp,
+        marker.index,
+        each.pid,
+        each.start,
+        "",
+        started,
+        groups,
+        marker.ports,
     )

@@ -15,14 +15,18 @@ CONTAINER = "RECONCILER_CONTAINER"
 """LOCATION/GVC/WORKLOAD/REPLICA/CONTAINER."""
 REPLICA = "RECONCILER_REPLICA"
 """VERSION/INDEX/STAMP."""
+PORTS = "RECONCILER_PORTS"
+"""DECLARED:GIVEN for each port, with commas between them."""
 ROOT = "RECONCILER_ROOT"
 """The directory of the location, since a second daemon on this host may have a location of the same name."""
 
 # A program may write into its environment what it likes, and names become paths.
 _NAME = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]*")
+_PORT_PAIR = re.compile(r"([0-9]{1,5}):([0-9]{1,5})(?=,|$)")
 _COUNT = re.compile(r"-?[0-9]{1,9}").fullmatch
 _CONTAINER = CONTAINER.encode() + b"="
 _REPLICA = REPLICA.encode() + b"="
+_PORTS = PORTS.encode() + b"="
 _ROOT = ROOT.encode() + b"="
 
 
@@ -33,6 +37,7 @@ class Marker(msgspec.Struct, frozen=True):
     version: int
     index: int
     stamp: str
+    ports: dict[int, int]
 
 
 class ProcessLabels(msgspec.Struct, frozen=True):
@@ -46,6 +51,7 @@ class ProcessLabels(msgspec.Struct, frozen=True):
         return {
             CONTAINER: self.text(launch.place),
             REPLICA: f"{launch.version}/{launch.index}/{launch.stamp}",
+            PORTS: ",".join(f"{declared}:{given}" for declared, given in sorted(launch.ports.items())),
             ROOT: str(self.root),
         }
 
@@ -72,9 +78,13 @@ class ProcessLabels(msgspec.Struct, frozen=True):
         if len(parts) != 5 or not all(map(_NAME.fullmatch, parts)) or not (_COUNT(version) and _COUNT(index)):
             return None
         _, gvc, workload, replica, container = parts
-        return Marker(
-            ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container), int(version), int(index), stamp
-        )
+        place = ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container)
+        ports = dict(map(_port_pair, _PORT_PAIR.findall(_value(environment, _PORTS))))
+        return Marker(place, int(version), int(index), stamp, ports)
+
+
+def _port_pair(found: tuple[str, str]) -> tuple[int, int]:
+    return int(found[0]), int(found[1])
 
 
 def _value(environment: bytes, name: bytes) -> str:

@@ -191,7 +191,7 @@ class ProcessRuntime:
 
     def _keep(self, begun: StartRecord) -> None:
         running = RunningContainer(
-            begun.place, begun.version, begun.stamp, begun.index, alive=True, started=begun.started
+            begun.place, begun.version, begun.stamp, begun.index, True, begun.started, ports=begun.ports
         )
         self._tracked[begun.place] = _Tracked(begun, running)
         self._ends.watch(begun.pid, lambda: self._note(begun))

@@ -176,6 +176,7 @@ def _begun(launch: ContainerStart, pid: int, at: float, groups: tuple[str, ...])
         boot=procfs.boot_id(),
         started=at,
         groups=groups,
+        ports=launch.ports,
     )
 
 

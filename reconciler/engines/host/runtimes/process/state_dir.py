@@ -39,6 +39,7 @@ class StartRecord(msgspec.Struct, frozen=True):
     boot: str
     started: float
     groups: tuple[str, ...] = ()
+    ports: dict[int, int] = {}
 
 
 class Code(msgspec.Struct, frozen=True):
