@@ -59,7 +59,7 @@ def test_in_vain_it_names_what_is_not_healthy_and_why(site: HostSite) -> None:
     first, api, bad = said.stderr.splitlines()
     assert first == "error: not everything is healthy after 3 s:"
     assert api.startswith(f"  {API}  2 of 2 replicas updated, 0 available; api-")
-    assert api.endswith(": main: exit code 1")
+    assert api.endswith(": main: the readiness probe failed: exit code 1")
     assert bad.startswith("  workload/shop/bad@here  1 of 1 replicas updated, 0 available; bad-")
     assert bad.endswith(": main: ended with 3 (Error)")
     message = bad.replace("  workload/shop/bad@here  ", "not healthy at here: ")

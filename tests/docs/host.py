@@ -62,6 +62,7 @@ def _numbers() -> dict[str, str]:
         "panic": decide.PANIC,
         "settling": decide.SETTLING / 60,
         "steady": decide.STEADY,
+        "starting": availability.START_SECONDS,
         "steep": decide.STEEP,
         "eager": state.EAGER,
         "patient": state.PATIENT,

@@ -83,6 +83,7 @@ def sentences() -> list[str]:
     found = [
         *_written(f"{package}/runtimes/process/limitations.py"),
         *_written(f"{package}/provisioning/mounts.py", "unsupported_mounts"),
+        *_written(f"{package}/provisioning/environment.py", "unset_variables"),
     ]
     return [text for text in found if " " in text]
 

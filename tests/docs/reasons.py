@@ -145,6 +145,8 @@ EVENTS = {
     "then every tenth in a row.",
     "NotStarted": "Warning. A container could not be started; the message says why. Told as often.",
     "Evicted": "Warning. A replica used more ephemeral storage than it may, was ended at once and is replaced.",
+    "PostStartFailed": "Warning. A postStart hook failed; the container runs on, and `top` shows it too.",
+    "Scaled": "Normal. Autoscaling asks for another number of replicas; the message has the metric and its target.",
     "PreStopFailed": "Warning. A preStop hook failed; the replica ends all the same.",
     "HostTrouble": "Warning. Nothing can be done about a workload at the moment, for one of the reasons below; it is "
     "tried again.",

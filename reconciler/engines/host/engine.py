@@ -39,7 +39,7 @@ from reconciler.engines.host.provisioning.tokens import Tokens
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.services import HostServices
-from reconciler.engines.host.status import StatusContext, workload_status
+from reconciler.engines.host.status import StatusContext, ending_message, with_message, workload_status
 from reconciler.engines.host.volume_sets import VolumeSets, as_recorded
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
 from reconciler.engines.volume_claims import VolumeClaims
@@ -84,7 +84,7 @@ class HostEngine:
         self._collector = Collector(root / "logs", site.location, clock, logs)
         self._prober = Prober(runtime, clock, lambda verdict: self._controller.probed(verdict))
         self._cpu = CpuMetric(runtime, clock)
-        self._scaler = Autoscaler(self._cpu, clock)
+        self._scaler = Autoscaler(self._cpu, clock, self._append_event)
         self._advisor = CapacityRecommender(root / "usage")
         self._news: list[EngineEvent] = []
         self._changed = asyncio.Event()
@@ -206,18 +206,23 @@ class HostEngine:
         if step.action is Action.DELETE:
             self._controller.want(key, None)
             if not self._controller.is_removed(key):
-                return _terminating(step)
+                return self._terminating(step)
             self._forget(key)
             return Outcome(step.id, Result.APPLIED, also=also)
         made = self._templates.newest.get(key)
         if step.action is Action.REPLACE and made is not None and made.desired.digest != step.digest:
             self._controller.want(key, None)
             if not self._controller.is_removed(key):
-                return _terminating(step)
+                return self._terminating(step)
             self._forget(key)
         self._want(self._template(key, step.body, step.version, step.digest))
         self._volumes.update(also)
         return Outcome(step.id, Result.APPLIED, seen=self._observation(key), also=also)
+
+    def _terminating(self, step: Step) -> Outcome:
+        keeper = self._controller.workloads.get(step.key)
+        message = ending_message(keeper.last_error if keeper is not None else "", step.location)
+        return Outcome(step.id, Result.WAITING, "Terminating", message)
 
     def _template(self, key: Key, body: bytes, version: int, digest: str) -> ReplicaTemplate:
         supply = self._builder.of(key, body, version, digest)
@@ -242,7 +247,7 @@ class HostEngine:
         wanted, location = supply.desired, self._context.location
         if keeper.wanted is None:
             record = self._claims.record(key)
-            state = record.state if record is not None else b"{}"
+            state = with_message(record.state, ending_message(keeper.last_error)) if record is not None else b"{}"
             return Observation(key, location, Health.DELETING, state, wanted.digest, wanted.version)
         health, state = Health.UNKNOWN, b"{}"
         with contained(f"status of {key}"):
@@ -281,11 +286,6 @@ class HostEngine:
                     with contained(f"scaling of {key}"):
                         self._advisor.observe(supply.desired, self._cpu.used(key), self._context.clock.monotonic())
                         self._want(supply)
-
-
-def _terminating(step: Step) -> Outcome:
-    message = f"replicas are ending{f' at {step.location}' if step.location else ''}"
-    return Outcome(step.id, Result.WAITING, "Terminating", message)
 
 
 def _plain(step: Step) -> Observation:

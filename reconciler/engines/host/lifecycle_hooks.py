@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.decisions.transitions import HookName
@@ -11,6 +11,12 @@ from reconciler.engines.host.runtimes.protocol import ContainerId, Runtime
 from reconciler.errors import EngineError
 from reconciler.model.kinds.workload import Command
 from reconciler.tasks import cancel_and_wait
+
+HOOKS: Mapping[HookName, tuple[str, str]] = {
+    "post_start": ("postStart", "PostStartFailed"),
+    "pre_stop": ("preStop", "PreStopFailed"),
+}
+"""Each hook as manifests name it, and the reason of the event that says it has failed."""
 
 Told = Callable[[ContainerId, float, HookName, str], None]
 """Takes the container, its start, the hook, and what went wrong ("" where nothing did)."""
@@ -68,7 +74,7 @@ class Hooks:
         if done.timed_out:
             self._told(place, started, hook, _too_long(limit))
         else:
-            self._told(place, started, hook, f"ended with {done.code}; its words are in the logs" if done.code else "")
+            self._told(place, started, hook, f"ended with {done.code}; its output is in the logs" if done.code else "")
 
     def _limit(self, hook: HookName) -> float:
         return self._timing.total * (self._timing.scale if hook == "pre_stop" else 1.0)

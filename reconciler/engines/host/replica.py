@@ -46,11 +46,11 @@ class Ended(msgspec.Struct, frozen=True):
 class Container(msgspec.Struct, frozen=True):
     """One container of a replica.
 
-    ``ready`` is what its readiness probe said last (with none: that it runs), ``alive`` is False once its liveness
-    probe has failed often enough. ``failures`` counts ends in a row and gives the wait before the next start, which is
-    due at ``due``. ``pre_stop`` and the times of the signals belong to its end, of itself or with the replica.
-    ``wanted`` is what it was made from: its hooks and probes stay those of its version when a newer one is wanted, or
-    none. ``hook_error`` is what a failed hook of this run said.
+    ``ready`` is what its readiness probe said last (with none: that it runs), ``was_ready`` whether this run was ready
+    before, ``alive`` is False once its liveness probe has failed often enough. ``failures`` counts ends in a row and
+    gives the wait before the next start, which is due at ``due``. ``pre_stop`` and the times of the signals belong to
+    its end, of itself or with the replica. ``wanted`` is what it was made from: its hooks and probes stay those of its
+    version when a newer one is wanted, or none. ``hook_error`` is what a failed hook of this run said.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Container(msgspec.Struct, frozen=True):
     message: str = ""
     hook_error: str = ""
     wanted: ContainerSpec = ContainerSpec("")
+    was_ready: bool = False
 
 
 class Replica(msgspec.Struct, frozen=True):

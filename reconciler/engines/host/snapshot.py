@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.decisions.availability import fault_of
+from reconciler.engines.host.decisions.availability import is_failing, is_starting, notice_of
 from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.process.exit_watch import lives
@@ -41,7 +41,8 @@ class HostSnapshot(msgspec.Struct, frozen=True):
 class ReplicaRow(msgspec.Struct, frozen=True):
     """One replica at a moment. ``cpu`` in millicores since the reading before, None where there is none to compare.
 
-    ``memory`` in bytes, None where nothing of it runs; ``age`` in seconds; ``fault`` is why it is not ready.
+    ``memory`` in bytes, None where nothing of it runs; ``age`` in seconds; ``fault`` is why it is not ready, or
+    ends, or which hook failed.
     """
 
     replica: Replica
@@ -72,15 +73,15 @@ def rows(location: str, now: HostSnapshot, before: HostSnapshot | None = None) -
     return sorted(found, key=lambda row: (row.replica.key, row.replica.name))
 
 
-def state_of(replica: Replica) -> State:
-    """``replica`` in one word."""
+def state_of(replica: Replica, now: float) -> State:
+    """``replica`` in one word, at ``now``."""
     if replica.ending is not None:
         return State.ENDING
     if replica.ready:
         return State.READY
     if any(each.phase is Phase.WAITING and each.failures for each in replica.containers):
         return State.BACKOFF
-    return State.NOT_READY if _fault(replica.containers) else State.LOADING
+    return State.NOT_READY if is_failing(replica) and not is_starting(replica, now) else State.LOADING
 
 
 def _row(location: str, replica: Replica, now: HostSnapshot, before: HostSnapshot | None) -> ReplicaRow:
@@ -89,12 +90,12 @@ def _row(location: str, replica: Replica, now: HostSnapshot, before: HostSnapsho
     return ReplicaRow(
         replica,
         location,
-        state_of(replica),
+        state_of(replica, now.at),
         restarts=sum(each.restarts for each in replica.containers),
         cpu=_cpu(used, now, before) if used and before is not None else None,
         memory=sum(each.memory for each in used.values()) if used else None,
         age=max(0.0, now.at - replica.created),
-        fault=replica.reason if replica.ending is not None else _fault(replica.containers),
+        fault=replica.reason if replica.ending is not None else _notice(replica.containers),
     )
 
 
@@ -105,8 +106,8 @@ def _cpu(used: dict[tuple[ContainerId, int], Usage], now: HostSnapshot, before: 
     return round(max(0.0, spent) / max(now.at - before.at, 1e-3) * 1000)
 
 
-def _fault(containers: tuple[Container, ...]) -> str:
-    return next((fault for each in containers if (fault := fault_of(each))), "")
+def _notice(containers: tuple[Container, ...]) -> str:
+    return next((notice for each in containers if (notice := notice_of(each))), "")
 
 
 def _replicas(root: Path) -> tuple[Replica, ...]:

@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.clock import iso
 from reconciler.engines.deployment import Deployment, DeploymentTarget, Status, Version, WorkloadStatus
-from reconciler.engines.host.decisions.availability import fault_of, is_current, is_failing
+from reconciler.engines.host.decisions.availability import fault_of, is_current, is_failing, is_starting, notice_of
 from reconciler.engines.host.decisions.progress import Progress, progress
 from reconciler.engines.host.replica import Container, Hook, Replica
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
@@ -74,7 +74,7 @@ def workload_status(
     place, key = around.place, wanted.key
     host = f"{key.name}-{place.alias}"
     served = wanted.type is not Type.CRON and any(container.ports for container in wanted.containers)
-    health = health_of(wanted, replicas, far, around.last_error)
+    health = health_of(wanted, replicas, far, around.last_error, around.now)
     status = HostStatus(
         endpoint=f"{host}.{place.location}.{place.endpoint_domain}" if served else "",
         ready=ready,
@@ -95,12 +95,24 @@ def workload_status(
     )
 
 
-def health_of(wanted: WorkloadSpec, replicas: Sequence[Replica], far: Progress, trouble: str) -> Health:
-    """Healthy once all is as wanted; Unhealthy where something fails; Loading on the way (document 1)."""
+def health_of(wanted: WorkloadSpec, replicas: Sequence[Replica], far: Progress, trouble: str, now: float) -> Health:
+    """Healthy once all is as wanted; Unhealthy where something fails; Loading on the way, a slow start included."""
     if not trouble and not far.rolling and far.available >= far.wanted and len(replicas) <= far.wanted:
         return Health.HEALTHY
-    failing = any(is_current(wanted, each) and is_failing(each) for each in replicas)
+    failing = any(is_current(wanted, each) and is_failing(each) and not is_starting(each, now) for each in replicas)
     return Health.UNHEALTHY if trouble or failing else Health.LOADING
+
+
+def ending_message(error: str, location: str = "") -> str:
+    """Of a workload on its way out: that it ends, and what keeps it from ending."""
+    return f"replicas are ending{f' at {location}' if location else ''}" + (f": {error}" if error else "")
+
+
+def with_message(state: bytes, message: str) -> bytes:
+    """``state``, the JSON of a deployment, with another message; as it is where it describes none."""
+    deployment: dict[str, Any] = msgspec.json.decode(state)
+    status = deployment.get("status")
+    return msgspec.json.encode({**deployment, "status": {**status, "message": message}}) if status else state
 
 
 def _versions(wanted: WorkloadSpec, replicas: Sequence[Replica], around: StatusContext) -> tuple[Version, ...]:
@@ -128,7 +140,7 @@ def _version(wanted: WorkloadSpec, numbers: tuple[int, int], group: list[Replica
 def _container(spec: ContainerSpec, group: list[Replica], count: int, around: StatusContext) -> dict[str, Any]:
     members = [each for replica in group for each in replica.containers if each.name == spec.name]
     ready = sum(replica.ready for replica in group)
-    message = next((text for each in members if (text := each.hook_error or fault_of(each))), "")
+    message = next((text for each in members if (text := notice_of(each))), "")
     resources = {"replicas": count, "replicasReady": ready, "cpu": f"{spec.cpu}m", "memory": _memory(spec.memory)}
     advised = around.recommended.get(spec.name)
     if advised is not None:
@@ -155,7 +167,9 @@ def _restarts(members: list[Container], epoch: float) -> dict[str, Any]:
 
 
 def _replica(replica: Replica) -> ReplicaStatus:
-    waits = next((text for each in replica.containers if (text := fault_of(each) or _greeted(each))), "")
+    waits = next(
+        (text for each in replica.containers if (text := fault_of(each) or _greeted(each) or each.hook_error)), ""
+    )
     message = f"ending: {replica.reason}" if replica.ending is not None else waits
     ports = {str(declared): given for declared, given in sorted(replica.ports.items())}
     restarts = sum(each.restarts for each in replica.containers)

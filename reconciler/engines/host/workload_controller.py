@@ -24,6 +24,7 @@ from reconciler.engines.host.decisions.actions import (
     Terminate,
     soonest,
 )
+from reconciler.engines.host.decisions.availability import exit_words
 from reconciler.engines.host.decisions.decide import decide
 from reconciler.engines.host.decisions.transitions import (
     HookName,
@@ -34,7 +35,7 @@ from reconciler.engines.host.decisions.transitions import (
     new_replica,
 )
 from reconciler.engines.host.fair_turn import FairTurn, event_or_time
-from reconciler.engines.host.lifecycle_hooks import Hooks
+from reconciler.engines.host.lifecycle_hooks import HOOKS, Hooks
 from reconciler.engines.host.probes.state import Verdict
 from reconciler.engines.host.replica import Ended, Hook, Phase, Replica, container_of
 from reconciler.engines.host.runtimes.protocol import ContainerId
@@ -274,21 +275,22 @@ class WorkloadController:
         container = container_of(replica, name)
         if container.failures % EVERY or container.last is None:
             return
-        said = f": {container.last.message}" if container.last.message else ""
-        reason = "NotStarted" if container.last.reason == "NotStarted" else "ContainerEnded"
-        what = "could not be started" if reason == "NotStarted" else f"ended with {container.last.code}"
-        self._services.append_event(EngineEvent(self.key, "Warning", reason, f"{replica.name}: {name} {what}{said}"))
+        reason, what = "ContainerEnded", exit_words(container.last)
+        if container.last.reason == "NotStarted":
+            reason, what = "NotStarted", f"could not be started: {container.last.message}"
+        self._services.append_event(EngineEvent(self.key, "Warning", reason, f"{replica.name}: {name} {what}"))
 
     def _hooked(self, place: ContainerId, started: float, hook: HookName, message: str) -> None:
         """A hook is over; ``message`` is "" where it went well (document 1, Events)."""
         replica = self.replicas.get(place.replica)
         if replica is None or container_of(replica, place.container).started != started:
             return
-        now = self._services.clock.monotonic()
-        self.on_replica_change(place.replica, lambda it: hook_finished(it, place.container, hook, message, now))
-        if message and hook == "pre_stop":
-            text = f"{place.replica}: the preStop hook of {place.container} {message}"
-            self._services.append_event(EngineEvent(self.key, "Warning", "PreStopFailed", text))
+        now, (title, reason) = self._services.clock.monotonic(), HOOKS[hook]
+        error = f"the {title} hook {message}" if message else ""
+        self.on_replica_change(place.replica, lambda it: hook_finished(it, place.container, hook, error, now))
+        if message:
+            text = f"{place.replica}: the {title} hook of {place.container} {message}"
+            self._services.append_event(EngineEvent(self.key, "Warning", reason, text))
 
     def _report_error(self, message: str) -> None:
         self._services.append_event(EngineEvent(self.key, "Warning", "HostTrouble", message))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from reconciler.clock import Clock
 from reconciler.engines.host.autoscaling.decide import ScaleState, averaged_over, begun, next_scale
@@ -10,6 +10,7 @@ from reconciler.engines.host.autoscaling.metrics import MetricSource, counted_re
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import metric_of
 
@@ -17,8 +18,9 @@ from reconciler.model.kinds.workload import metric_of
 class Autoscaler:
     """Remembers what was decided about each workload; a daemon that starts goes on from the replicas there are."""
 
-    def __init__(self, source: MetricSource, clock: Clock) -> None:
+    def __init__(self, source: MetricSource, clock: Clock, append_event: Callable[[EngineEvent], None]) -> None:
         self._source = source
+        self._append_event = append_event
         self._clock = clock
         self._states: dict[Key, ScaleState] = {}
 
@@ -26,11 +28,15 @@ class Autoscaler:
         """What ``supply`` makes wanted now, in as many replicas as its metric asks for; ``replicas`` are there."""
         base, now = supply.desired, self._clock.monotonic()
         live = [replica for replica in replicas if replica.ending is None]
-        state = self._states.get(base.key) or begun(base, len(live), now)
-        counted = counted_replicas(metric_of(base.type, base.options), live, now)
-        reading = self._source.read(base, counted, averaged_over(state, base, now))
-        state, count = next_scale(state, base, reading, now)
+        before = self._states.get(base.key) or begun(base, len(live), now)
+        metric = metric_of(base.type, base.options)
+        reading = self._source.read(base, counted_replicas(metric, live, now), averaged_over(before, base, now))
+        state, count = next_scale(before, base, reading, now)
         self._states[base.key] = state
+        if reading is not None and state.decided == now != before.decided and count != before.replicas:
+            target = base.options.autoscaling.target
+            text = f"from {before.replicas} to {count} replicas: {metric} is {reading.value:.4g}, its target {target:g}"
+            self._append_event(EngineEvent(base.key, "Normal", "Scaled", text))
         return supply.at_scale(count)
 
     def forget(self, key: Key) -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from reconciler.engines.host.replica import Container, Phase, Replica
+from reconciler.engines.host.replica import Container, Ended, Phase, Replica
 from reconciler.engines.host.spec import WorkloadSpec
 
 MIN_UNPROBED_UPTIME = 1.0
 """Seconds that a container which nobody asks whether it is ready has to run before a rollout relies on it: one that
 ends at once would otherwise take the place of all that worked."""
+
+
+START_SECONDS = 60.0
+"""Seconds after its start, and after the initial delay of its readiness probe, for which a container that was never
+ready is starting rather than failing: programs take their time before they listen."""
 
 
 def is_current(wanted: WorkloadSpec, replica: Replica) -> bool:
@@ -47,8 +52,28 @@ def availability_times(wanted: WorkloadSpec, replicas: Iterable[Replica], now: f
 
 
 def is_failing(replica: Replica) -> bool:
-    """Whether the replica is not ready and something says that it is not merely starting."""
-    return not replica.ready and any(fault_of(container) for container in replica.containers)
+    """Whether a replica that is not ending is not ready, and something says why."""
+    return replica.ending is None and not replica.ready and any(fault_of(container) for container in replica.containers)
+
+
+def is_starting(replica: Replica, now: float) -> bool:
+    """Whether all that is wrong with a failing replica is that its first start takes its time (see START_SECONDS)."""
+    faulty = [container for container in replica.containers if fault_of(container)]
+    return all(_start_ends(container) > now for container in faulty)
+
+
+def start_ends(replicas: Iterable[Replica], now: float) -> list[float]:
+    """The moments after ``now`` at which a slow start is no excuse any more."""
+    faulty = (each for replica in replicas if is_failing(replica) for each in replica.containers if fault_of(each))
+    return sorted({end for container in faulty if (end := _start_ends(container)) > now})
+
+
+def _start_ends(container: Container) -> float:
+    """Until when a container counts as starting, though its readiness probe fails; 0 where it does not start."""
+    if container.phase is not Phase.RUNNING or not container.alive or container.was_ready or container.failures:
+        return 0.0
+    probe = container.wanted.readiness
+    return container.started + (probe.initial_delay_seconds if probe is not None else 0.0) + START_SECONDS
 
 
 def fault_of(container: Container) -> str:
@@ -60,8 +85,15 @@ def fault_of(container: Container) -> str:
     return _last(container)
 
 
+def notice_of(container: Container) -> str:
+    """What is wrong with a container, though it may be ready: its fault, else the hook that failed."""
+    return fault_of(container) or container.hook_error
+
+
+def exit_words(ended: Ended) -> str:
+    """``ended with 137 (OutOfMemory)``, and what was said about it."""
+    return f"ended with {ended.code} ({ended.reason})" + (f": {ended.message}" if ended.message else "")
+
+
 def _last(container: Container) -> str:
-    if container.last is None:
-        return ""
-    said = f": {container.last.message}" if container.last.message else ""
-    return f"ended with {container.last.code} ({container.last.reason}){said}"
+    return exit_words(container.last) if container.last is not None else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reconciler.engines.host.decisions.actions import Create, Decision, StopReplica, soonest
-from reconciler.engines.host.decisions.availability import availability_times
+from reconciler.engines.host.decisions.availability import availability_times, start_ends
 from reconciler.engines.host.decisions.restarts import restart_policy
 from reconciler.engines.host.decisions.rollout import rollout
 from reconciler.engines.host.decisions.stateful import ordered_rollout
@@ -20,8 +20,8 @@ def decide(wanted: WorkloadSpec | None, replicas: Sequence[Replica], now: float,
 
     ``wanted`` is None where the workload is deleted: all of it ends. ``now`` is in seconds of the monotonic clock. Once
     the acts are carried out and applied (changes.py) decide again: with no acts there is nothing to do until ``wake``
-    or the next event. ``wake`` is also the moment at which a replica becomes available, which status shows. (Document
-    1: rollout, scaling, restarts, replica termination sequence.)
+    or the next event. ``wake`` is also the moment at which a replica becomes available, or its start has taken too
+    long, which status shows. (Document 1: rollout, scaling, restarts, replica termination sequence.)
     """
     members = _membership(wanted, replicas, now)
     chosen = {act.replica for act in members.actions if isinstance(act, StopReplica)}
@@ -38,7 +38,7 @@ def _membership(wanted: WorkloadSpec | None, replicas: Sequence[Replica], now: f
     if wanted is None or wanted.type is Type.CRON or wanted.suspended or not wanted.replicas:
         return Decision(tuple(StopReplica(replica.name, _reason(wanted)) for replica in live))
     acts = ordered_rollout(wanted, replicas, now) if wanted.stateful else rollout(wanted, live, now)
-    return Decision(acts, soonest(*availability_times(wanted, live, now)))
+    return Decision(acts, soonest(*availability_times(wanted, live, now), *start_ends(live, now)))
 
 
 def _reason(wanted: WorkloadSpec | None) -> str:

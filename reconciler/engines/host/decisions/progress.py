@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from reconciler.engines.host.decisions.availability import fault_of, is_available, is_current, is_failing
+from reconciler.engines.host.decisions.availability import (
+    fault_of,
+    is_available,
+    is_current,
+    is_failing,
+    is_starting,
+)
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.spec import Type, WorkloadSpec
 
@@ -32,18 +38,26 @@ def progress(wanted: WorkloadSpec, replicas: Sequence[Replica], now: float) -> P
     number = 0 if wanted.suspended or wanted.type is Type.CRON else wanted.replicas
     live = [replica for replica in replicas if replica.ending is None]
     current = [replica for replica in live if is_current(wanted, replica)]
-    old = len(live) - len(current)
+    old = [replica for replica in live if not is_current(wanted, replica)]
     updated = min(len(current), number)
     ready = sum(replica.ready for replica in live)
     available = sum(is_available(wanted, replica, now) for replica in current)
     rolling = bool(old) or len(current) != number
     failing = [replica for replica in current if is_failing(replica)]
-    message = f"{updated} of {number} replicas updated, {min(available, number)} available"
+    paused = rolling and bool(failing)
+    message = f"{updated} of {number} replicas updated, {min(available, number)} available{_old(wanted, old, now)}"
     if failing:
-        message = f"{message}; {_fault(failing[0])}"
+        stuck = paused and old and not all(is_starting(replica, now) for replica in failing)
+        message = f"{'rollout paused: ' if stuck else ''}{message}; {_fault(failing[0])}"
     elif not rolling and available >= number:
         message = ""
-    return Progress(rolling, bool(failing) and rolling, number, updated, ready, available, message)
+    return Progress(rolling, paused, number, updated, ready, available, message)
+
+
+def _old(wanted: WorkloadSpec, old: Sequence[Replica], now: float) -> str:
+    """How many replicas that are to be replaced still serve: without them 0 available would read as an outage."""
+    serving = sum(is_available(wanted, replica, now) for replica in old)
+    return f"; {serving} old replica{'' if serving == 1 else 's'} available" if serving else ""
 
 
 def _fault(replica: Replica) -> str:

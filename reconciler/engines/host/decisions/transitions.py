@@ -91,7 +91,8 @@ def readiness_changed(replica: Replica, container: str, ready: bool, now: float,
     old = container_of(replica, container)
     if old.phase is not Phase.RUNNING or not old.alive:
         return replica
-    return recompute_ready(with_container(replica, replace(old, ready=ready, message="" if ready else message)), now)
+    new = replace(old, ready=ready, was_ready=old.was_ready or old.ready, message="" if ready else message)
+    return recompute_ready(with_container(replica, new), now)
 
 
 def liveness_failed(replica: Replica, container: str, now: float, message: str) -> Replica:
@@ -108,8 +109,10 @@ def apply_verdict(replica: Replica, verdict: Verdict, now: float) -> Replica:
     if container_of(replica, name).started != verdict.started:
         return replica
     if verdict.kind is ProbeKind.READINESS:
-        return readiness_changed(replica, name, verdict.ok, now, verdict.message)
-    return replica if verdict.ok else liveness_failed(replica, name, now, verdict.message)
+        return readiness_changed(replica, name, verdict.ok, now, f"the readiness probe failed: {verdict.message}")
+    return (
+        replica if verdict.ok else liveness_failed(replica, name, now, f"the liveness probe failed: {verdict.message}")
+    )
 
 
 def recompute_ready(replica: Replica, now: float) -> Replica:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext, built_in
+from reconciler.engines.host.provisioning.platform_env import PLATFORM, PlatformEnvContext, built_in
 from reconciler.engines.host.provisioning.revision_hash import SECRET, variables_of
 from reconciler.engines.host.provisioning.secrets import SecretReader, env_value
 from reconciler.engines.host.provisioning.spec_builder import declared_ports
 from reconciler.engines.host.provisioning.variable_expansion import MAX_VARIABLE_BYTES, expand_variables
 from reconciler.errors import EngineError
-from reconciler.model.kinds.workload import Container
+from reconciler.model.kinds.workload import Container, Specification
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are found."""
@@ -57,6 +57,15 @@ def environment(
         plain.pop(PORT, None)
         fixed[PORT] = str(_given(asked, declared, room.ports))
     return _bounded(fixed | expand_variables(plain, fixed))
+
+
+def unset_variables(spec: Specification, around: PlatformEnvContext) -> Iterator[str]:
+    """A sentence where containers use the address of the API, which is not set while there is no API."""
+    names = {f"{spelling}_ENDPOINT" for spelling in (PLATFORM.upper(), around.scheme.upper())}
+    for each in spec.containers if not around.api else ():
+        used = (each.command, *each.args, *variables_of(each, around.gvc_env).values())
+        if found := sorted(name for name in names if any(name in text for text in used)):
+            yield f"{found[0]} is not set in the container {each.name}: there is no API here."
 
 
 def _usual(room: ContainerDirs) -> dict[str, str]:

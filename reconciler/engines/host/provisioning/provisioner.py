@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from reconciler.engines.host.provisioning.default_user import resolve_user
-from reconciler.engines.host.provisioning.environment import ContainerDirs, environment
+from reconciler.engines.host.provisioning.environment import ContainerDirs, environment, unset_variables
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.mounts import unsupported_mounts
 from reconciler.engines.host.provisioning.ownership import Owner, allow_traversal_of
@@ -117,10 +117,11 @@ class Provisioner:
     def limitations(self, supply: ReplicaTemplate) -> tuple[str, ...]:
         """What cannot be given to the containers of a workload, a sentence each."""
         mounts = (told for container in supply.spec.containers for told in unsupported_mounts(container))
+        unset = tuple(unset_variables(supply.spec, supply.env_context))
         try:
-            return (*mounts, *self._files.unreachable(self._owner(supply)))
+            return (*mounts, *self._files.unreachable(self._owner(supply)), *unset)
         except EngineError as error:
-            return (*mounts, f"Nothing can be started: {error}.")
+            return (*mounts, *unset, f"Nothing can be started: {error}.")
 
     def _owner(self, supply: ReplicaTemplate) -> Owner:
         """Whose the files of the containers are. Raises EngineError, reason UserNotFound."""

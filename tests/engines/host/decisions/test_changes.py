@@ -97,4 +97,4 @@ def test_a_verdict_on_a_former_start_changes_nothing(kind: ProbeKind) -> None:
     place = ContainerId(wanted.key, "web-a", "main")
     assert transitions.apply_verdict(again, Verdict(place, 1.0, kind, False, "HTTP 503"), 4.0) == again
     changed = transitions.apply_verdict(again, Verdict(place, 3.0, kind, False, "HTTP 503"), 4.0)
-    assert (changed.ready, changed.containers[0].message) == (False, "HTTP 503")
+    assert (changed.ready, changed.containers[0].message) == (False, f"the {kind} probe failed: HTTP 503")

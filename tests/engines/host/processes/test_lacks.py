@@ -12,7 +12,9 @@ from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.kinds.workload import Autoscaling, Command, Options, Probe
 from tests.engines.host.processes.kit import KEY
 
-PLAIN = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "stamp", 1, (ContainerSpec("main"),), Options())
+PLAIN = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "stamp", 1, (ContainerSpec("main"),), Options(), firewall=True)
+FIREWALL = "firewall"
+"""In the last sentence of all workloads."""
 ROOT = HostRights(root=True, limited=True, pids=True)
 WEB = ContainerSpec("web", image="nginx:1", ports=(80,), mounts=("/data", "/cache"))
 SIDE = ContainerSpec("side", image="//image/side:2")
@@ -30,21 +32,21 @@ SIDE = ContainerSpec("side", image="//image/side:2")
         ({"options": Options(Autoscaling("cpu")), "suspended": True}, []),
         ({"containers": (msgspec.structs.replace(WEB, image=""),)}, ["(/cache, /data)", "api.shop.platform.local"]),
         (
-            {"containers": (WEB, SIDE), "firewall": True},
-            ["(//image/side:2, nginx:1)", "(/cache, /data)", "each other by name", "api.shop.", "firewall"],
+            {"containers": (WEB, SIDE)},
+            ["(//image/side:2, nginx:1)", "(/cache, /data)", "each other by name", "api.shop."],
         ),
     ],
 )
 def test_only_what_is_asked_for_is_lacking_in_a_fixed_order(asked: dict[str, Any], words: list[str]) -> None:
     found = list(limitations(msgspec.structs.replace(PLAIN, **asked), ROOT))
-    assert len(found) == len(words)
-    assert all(word in sentence for word, sentence in zip(words, found, strict=True))
+    assert len(found) == len(words) + 1
+    assert all(word in sentence for word, sentence in zip([*words, FIREWALL], found, strict=True))
 
 
 def test_limits_lack_where_no_groups_can_be_made() -> None:
     assert [
         "limits of CPU and memory" in each for each in limitations(PLAIN, msgspec.structs.replace(ROOT, limited=False))
-    ] == [True]
+    ] == [True, False]
 
 
 def test_only_root_changes_users() -> None:
@@ -53,11 +55,16 @@ def test_only_root_changes_users() -> None:
 
 
 def test_root_changes_users() -> None:
-    assert list(limitations(msgspec.structs.replace(PLAIN, user=4, group=5), ROOT)) == []
+    assert list(limitations(msgspec.structs.replace(PLAIN, user=4, group=5), ROOT))[:-1] == []
+
+
+def test_a_workload_without_firewall_config_is_open_here_and_closed_on_the_platform() -> None:
+    [sentence] = limitations(msgspec.structs.replace(PLAIN, firewall=False), ROOT)
+    assert "without firewallConfig the platform lets nothing in or out" in sentence
 
 
 def test_processes_are_not_limited_where_they_cannot_be_counted() -> None:
-    (found,) = limitations(PLAIN, msgspec.structs.replace(ROOT, pids=False, processes=4000))
+    found, _ = limitations(PLAIN, msgspec.structs.replace(ROOT, pids=False, processes=4000))
     assert "all containers of a user may have 4000 together" in found
 
 
@@ -72,5 +79,5 @@ def test_processes_are_not_limited_where_they_cannot_be_counted() -> None:
 )
 def test_what_probes_and_hooks_hide_is_found_by_control_groups_only(container: ContainerSpec) -> None:
     asked = msgspec.structs.replace(PLAIN, containers=(container,))
-    assert list(limitations(asked, ROOT)) == []
+    assert list(limitations(asked, ROOT))[:-1] == []
     assert "a probe or a hook" in list(limitations(asked, msgspec.structs.replace(ROOT, limited=False)))[1]

@@ -20,7 +20,7 @@ from reconciler.engines.host.decisions.actions import (
     Start,
     Terminate,
 )
-from reconciler.engines.host.decisions.availability import is_available
+from reconciler.engines.host.decisions.availability import is_available, is_failing, is_starting
 from reconciler.engines.host.decisions.decide import decide
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Hook, Phase, Replica
@@ -164,7 +164,10 @@ class World:
 
     def _available(self) -> list[str]:
         wanted = self.wanted
-        return [each.name for each in self.live() if wanted is not None and is_available(wanted, each, self.now)]
+        if wanted is None:
+            return []
+        starting = [each.name for each in self.live() if is_failing(each) and is_starting(each, self.now)]
+        return [*starting, *(each.name for each in self.live() if is_available(wanted, each, self.now))]
 
     def _settle(self) -> float:
         """Do what is due, and what follows from it; the moment of the next decision."""

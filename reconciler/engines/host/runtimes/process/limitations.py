@@ -45,6 +45,11 @@ def limitations(wanted: WorkloadSpec, rights: HostRights) -> Iterator[str]:
     yield from _names(wanted)
     if wanted.firewall:
         yield "The firewall is not enforced: the workload reaches, and is reached by, what this host is."
+    else:
+        yield (
+            "The firewall is not enforced: without firewallConfig the platform lets nothing in or out, and here the "
+            "workload reaches, and is reached by, what this host is."
+        )
 
 
 def _scale(wanted: WorkloadSpec) -> Iterator[str]:

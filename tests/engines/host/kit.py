@@ -1,0 +1,128 @@
+"""A host engine over programs that there are not: what it is asked for, what becomes of it, and what is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from reconciler.engines.context import EngineContext
+from reconciler.engines.deployment import Version, read_deployment
+from reconciler.engines.host.engine import HostEngine
+from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.replica_store import Store
+from reconciler.engines.protocol import EngineEvent
+from reconciler.planning.plan import Action
+from reconciler.settings import HostSettings, Settings
+from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
+from tests.engines.host.given.kit import vault
+from tests.engines.plans import Bench, ends, plan, step
+
+WEB = "workload/shop/web"
+
+
+class Host(Bench):
+    """A host engine over programs that there are not, and a clock of ours."""
+
+    def __init__(self, path: Path, runtime: type[FakeRuntime] = FakeRuntime) -> None:
+        self._runtime = runtime
+        self.time = QuickClock()
+        self.time.start()
+        super().__init__(path, self.time)
+        self.programs = Programs(self.time)
+        self._settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.0, default_user="root"))
+        self._path = path
+        self.engine = self._made()
+
+    def _made(self) -> HostEngine:
+        context = EngineContext(self.records, "here", self._settings, self.time, vault({}))
+        engine = HostEngine(context, self._path / "here", self._runtime(self.programs))
+        self.engines["here"] = engine
+        return engine
+
+    async def restart(self) -> None:
+        """Another daemon takes over."""
+        await self.engine.close()
+        self.engine = self._made()
+        await self.engine.open()
+
+    async def apply(self, version: int, image: str = "plain", **options: Any) -> None:
+        """Ask for a version, and wait until just its replicas run."""
+        await self.ask(version, image, **options)
+        count = 0 if options.get("suspend") else 1
+        await self.until(lambda found: [each.version for each in found if each.ready] == [version] * count)
+
+    async def ask(self, version: int, image: str = "plain", lifecycle: Any = None, **options: Any) -> None:
+        """Ask for a version."""
+        autoscaling = {"metric": "disabled", "minScale": 1, "maxScale": 1}
+        container: dict[str, Any] = {
+            "name": "main",
+            "image": image,
+            "env": [{"name": "VERSION", "value": str(version)}],
+        }
+        container |= {"lifecycle": lifecycle} if lifecycle else {}
+        spec = {
+            "type": "standard",
+            "containers": [container],
+            "defaultOptions": {"autoscaling": autoscaling, **options},
+        }
+        action = Action.UPDATE if self.recorded() else Action.CREATE
+        body = {"kind": "workload", "name": "web", "spec": spec}
+        asked = msgspec.structs.replace(
+            step(WEB, action=action, version=version, body=body, engine="host"), digest=f"{version} {options}"
+        )
+        assert set(ends(await self.run(plan(asked))).values()) == {"applied"}
+
+    async def until(self, true: Callable[[list[Replica]], bool]) -> None:
+        """Let time pass until it is so of the replicas, and record what is seen then."""
+        for _ in range(500):
+            await self.time.advance(1.0)
+            await asyncio.sleep(0.001)
+            found = Store(self._path / "here" / "replicas").load()[0]
+            if true(found) and len(found) < 2:
+                return await self.record()
+        raise AssertionError("it never came so far")
+
+    async def event(self, reason: str) -> EngineEvent:
+        """The first event with ``reason``, once it came; a replica's files are removed in threads, in real time."""
+        for _ in range(500):
+            found = [each for each in self.engine.news() if each.reason == reason]
+            if found:
+                return found[0]
+            await self.time.advance(1.0)
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"no {reason}")
+
+    async def record(self) -> None:
+        """Write down what is seen, as a look for drift does."""
+        for seen in await self.engine.observe():
+            self.records.applied.update_seen(seen.key, seen.location, seen.health, seen.state)
+
+    async def delete(self) -> dict[str, str]:
+        """Ask for an end of it; how that ended."""
+        return ends(await self.run(plan(step(WEB, action=Action.DELETE, engine="host"))))
+
+    def versions(self) -> list[Version]:
+        """The versions that the record shows."""
+        [record] = self.records.applied.get(WEB)
+        deployment = read_deployment(record.state)
+        assert deployment is not None
+        return list(deployment.status.versions)
+
+
+def played(path: Path, story: Callable[[Host], Awaitable[None]], runtime: type[FakeRuntime] = FakeRuntime) -> None:
+    """Play ``story`` with an engine that is closed at the end."""
+
+    async def whole() -> None:
+        host = Host(path, runtime)
+        await host.engine.open()
+        try:
+            await story(host)
+        finally:
+            await host.engine.close()
+            host.records.close()
+
+    asyncio.run(whole())
