@@ -10,6 +10,7 @@ from reconciler.manifests.change_set import keys_touched
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.placement import GvcLocations
+from reconciler.pipeline.prune_budget import counted_deletes
 from reconciler.planning.inputs import PlannerInput, PrunePolicy
 from reconciler.settings import Settings
 
@@ -48,13 +49,22 @@ def planner_input(
         approved=view.records.approvals.valid(now),
         suspended=frozenset(_suspended(view, keys)),
         drifts=drifts,
+        recent_deletes=counted_deletes(view.records, view.source, now),
         orphans={keys[name]: by for name, by in view.records.orphans.all().items() if name in keys},
     )
 
 
 def _policy(settings: Settings) -> PrunePolicy:
     prune = settings.prune
-    return PrunePolicy(prune.enabled, prune.count, prune.percent, settings.approval, prune.kinds)
+    return PrunePolicy(
+        prune.enabled,
+        prune.count,
+        prune.percent,
+        settings.approval,
+        prune.kinds,
+        prune.hourly_count,
+        prune.hourly_percent,
+    )
 
 
 def _suspended(view: DesiredStateView, keys: Mapping[str, Key]) -> Iterator[Key]:

@@ -22,6 +22,7 @@ from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.file_reader import Read, reader
 from reconciler.pipeline.load import LoadedRevision, Loader, blobs_of, decoder_fingerprint, gc_paused, index_revision
 from reconciler.pipeline.plan_inputs import pending_keys_of, planner_input
+from reconciler.pipeline.prune_budget import count_deletes, hold_ends, is_over
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.revision_selector import RevisionSelector
 from reconciler.planning.blame import Blames
@@ -101,6 +102,7 @@ class SourcePipeline:
         self.pending_keys: set[str] | None = None
         self.refused_commit = ""
         self.must_repoll = False
+        self._hold_ends = ""
         self.revision_read: Revision | None = None
         self.crashes = CrashBackoff()
 
@@ -124,6 +126,8 @@ class SourcePipeline:
         if row is None or self.pending_keys is None or self.must_repoll or commit != row.commit:
             return False
         due, now = self.records.failures.next_attempt(), self.clock.now()
+        if is_over(self._hold_ends, now):
+            return False
         # A try further away than any wait was set by a clock that has been put back since.
         return due is None or now < due <= now + self.settings.retry.cap
 
@@ -215,6 +219,8 @@ class SourcePipeline:
                 for digest in (plan.digest, plan.held):
                     self.records.approvals.remember_plan(digest, f"{self.name}/{plan.held}")
             self.records.approvals.carry(self.name, plan.held, plan.let_go)
+            count_deletes(self.records, plan, self.clock.now())
+            self._hold_ends = hold_ends(plan)
             run = self._append_run(prepared, reason) if plan.steps else 0
             if run % CACHE_SWEEP_EVERY_RUNS == CACHE_SWEEP_EVERY_RUNS - 1:
                 self.records.documents.sweep()

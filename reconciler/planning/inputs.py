@@ -17,8 +17,9 @@ from reconciler.planning.plan import StepId
 class PrunePolicy(msgspec.Struct, frozen=True):
     """How much one run may do on its own: delete ``count`` keys or ``percent`` of the inventory, whichever is smaller.
 
-    ``kinds`` bounds the deletes of single kinds besides. ``approval`` says what waits beyond that: nothing (``never``),
-    every delete (``deletes``), every step (``always``).
+    ``hourly_count`` and ``hourly_percent`` bound what all runs of an hour delete together in the same way. ``kinds``
+    bounds the deletes of single kinds besides. ``approval`` says what waits beyond that: nothing (``never``), every
+    delete (``deletes``), every step (``always``).
     """
 
     enabled: bool = True
@@ -26,10 +27,17 @@ class PrunePolicy(msgspec.Struct, frozen=True):
     percent: float = 20.0
     approval: Literal["never", "deletes", "always"] = "never"
     kinds: Mapping[str, int] = {}
+    hourly_count: int = 20
+    hourly_percent: float = 40.0
 
     def allowance(self, inventory: int) -> int:
         """Keys that may go without approval when the source owns ``inventory``; at least 1."""
         return max(1, min(self.count, int(inventory * self.percent / 100)))
+
+    def hourly_allowance(self, inventory: int) -> int:
+        """Keys that may go within an hour without approval; at least as many as in one run."""
+        hourly = min(self.hourly_count, int(inventory * self.hourly_percent / 100))
+        return max(self.allowance(inventory), hourly)
 
 
 class PlannerInput(msgspec.Struct, frozen=True):
@@ -40,7 +48,9 @@ class PlannerInput(msgspec.Struct, frozen=True):
     ``inventory`` counts the keys that the source owns. ``approved`` holds what an operator let go as ``SOURCE/DIGEST``,
     of all that was held or of a single step of a run that was cut short. ``external`` are keys (as text) that exist
     elsewhere, so that nobody here can tell how they are. ``suspended`` keys are left as they are, ``orphans`` are never
-    deleted, each with who said so. ``drifts`` are to be healed: there the records do not say what there is.
+    deleted, each with who said so. ``recent_deletes`` are keys that runs deleted within the last hour without approval,
+    each with the time (ISO 8601) until which it counts. ``drifts`` are to be healed: there the records do not say what
+    there is.
     """
 
     source: str
@@ -58,6 +68,7 @@ class PlannerInput(msgspec.Struct, frozen=True):
     suspended: frozenset[Key] = frozenset()
     orphans: Mapping[Key, str] = {}
     drifts: Mapping[StepId, Drift] = {}
+    recent_deletes: Mapping[str, str] = {}
 
     def places(self, key: Key) -> tuple[str, ...]:
         """Where ``key`` shall exist: the bound locations of its GVC, or ``("",)`` where it has no place."""

@@ -37,6 +37,7 @@ class Hold(StrEnum):
 
     NONE = ""
     BUDGET = "prune-budget"
+    HOURLY = "prune-hourly-budget"
     VOLUMES = "deletes-volumes"
     RENAME = "renames-volumes"
     REPLACE = "replace"
@@ -75,7 +76,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     ``body`` and ``digest`` are what shall be there (of a delete: what is there now), ``before`` the digest it
     replaces. ``version`` is the number that the record will carry. ``waits_for`` are steps of the same plan;
     ``needs_healthy`` are keys that must be Healthy before this step begins. One that ``heals`` brings back what was
-    applied already.
+    applied already. ``hold_until`` is the time (ISO 8601) at which the hold ends by itself, "" where it never does.
     """
 
     action: Action
@@ -92,6 +93,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     hold: Hold = Hold.NONE
     alias: str = ""
     heals: bool = False
+    hold_until: str = ""
 
     @property
     def id(self) -> StepId:

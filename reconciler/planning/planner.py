@@ -49,7 +49,7 @@ def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
 
 
 def _approved_steps(step: Step) -> Step:
-    return msgspec.structs.replace(step, hold=Hold.NONE) if step.hold.approvable else step
+    return msgspec.structs.replace(step, hold=Hold.NONE, hold_until="") if step.hold.approvable else step
 
 
 def digest_of(steps: Iterable[Step]) -> str:

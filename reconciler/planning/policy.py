@@ -60,6 +60,7 @@ def with_holds(scope: PlannerInput, steps: list[Step], renames: tuple[Rename, ..
         return steps
     doomed = {step.key for step in deletes}
     over_budget = _over_budget(scope, doomed)
+    hourly, until = _over_hourly_budget(scope, doomed)
     with_volumes = {step.key.gvc for step in deletes if step.key.kind is Kind.VOLUMESET}
     renamed = {rename.after for rename in renames if rename.after.kind is Kind.VOLUMESET}
 
@@ -68,13 +69,17 @@ def with_holds(scope: PlannerInput, steps: list[Step], renames: tuple[Rename, ..
             return Hold.SUSPENDED
         if step.action is Action.DELETE:
             volumes = step.key.kind is Kind.VOLUMESET or (step.key.kind is Kind.GVC and step.key.name in with_volumes)
-            found = Hold.VOLUMES if volumes else Hold.BUDGET if step.key.kind in over_budget else Hold.NONE
+            found = Hold.VOLUMES if volumes else Hold.BUDGET if step.key.kind in over_budget else hourly
             return found if found is not Hold.NONE or scope.policy.approval == "never" else Hold.DELETES
         if step.key in renamed and step.action is Action.CREATE:
             return Hold.RENAME
         return Hold.ALWAYS if step.hold is Hold.NONE and scope.policy.approval == "always" else step.hold
 
-    return [msgspec.structs.replace(step, hold=hold(step)) for step in steps]
+    holds = [(step, hold(step)) for step in steps]
+    return [
+        msgspec.structs.replace(step, hold=found, hold_until=until if found is Hold.HOURLY else "")
+        for step, found in holds
+    ]
 
 
 def _over_budget(scope: PlannerInput, doomed: set[Key]) -> frozenset[Kind]:
@@ -83,6 +88,19 @@ def _over_budget(scope: PlannerInput, doomed: set[Key]) -> frozenset[Kind]:
     if len(doomed) > scope.policy.allowance(scope.inventory):
         return frozenset(counts)
     return frozenset(kind for kind, count in counts.items() if count > scope.policy.kinds.get(kind, count))
+
+
+def _over_hourly_budget(scope: PlannerInput, doomed: set[Key]) -> tuple[Hold, str]:
+    """Whether all deletes wait since the last hour has had enough of them, and the time at which they go by themselves.
+
+    That is when so many earlier ones count no more that these fit in.
+    """
+    going = {str(key) for key in doomed}
+    ends = sorted(end for key, end in scope.recent_deletes.items() if key not in going)
+    excess = len(ends) + len(going) - scope.policy.hourly_allowance(scope.inventory + len(ends))
+    if excess <= 0:
+        return Hold.NONE, ""
+    return Hold.HOURLY, ends[excess - 1] if excess <= len(ends) else ""
 
 
 def renames_in(steps: list[Step], records: Mapping[Key, tuple[Record, ...]]) -> tuple[Rename, ...]:

@@ -152,4 +152,16 @@ RECORDED = (
 )
 """What the recorded engine has is called Recorded, and nothing of it ready; the status files follow."""
 
-MIGRATIONS = ((*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS), OPERATIONS, HOST, FOLLOWED, RECORDED)
+DELETIONS = (
+    """CREATE TABLE deletions (source TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (source, key))
+        WITHOUT ROWID""",
+)
+
+MIGRATIONS = (
+    (*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS),
+    OPERATIONS,
+    HOST,
+    FOLLOWED,
+    RECORDED,
+    DELETIONS,
+)

@@ -14,6 +14,7 @@ from reconciler.records.migrations import MIGRATIONS
 from reconciler.records.tables.applied import Applied
 from reconciler.records.tables.approvals import Approvals
 from reconciler.records.tables.conditions import Conditions
+from reconciler.records.tables.deletions import Deletions
 from reconciler.records.tables.desired import Desired
 from reconciler.records.tables.document_cache import DocumentCache
 from reconciler.records.tables.drift import Drifts
@@ -66,6 +67,7 @@ class Records:
         self.orphans = Orphans(database, now)
         self.drifts = Drifts(database)
         self.heal_counts = HealCounts(database)
+        self.deletions = Deletions(database)
         self.restarts = Restarts(database, now)
 
     @classmethod

@@ -38,6 +38,7 @@ def _step(step: Step, cause: Step | None, blames: Blames | None) -> dict[str, An
         "changes": [msgspec.to_builtins(change) for change in changes_of(step)],
         "waits_for": [str(other) for other in step.waits_for],
         "hold": str(step.hold) or None,
+        "hold_until": step.hold_until or None,
         "blocked_by": None if cause is None else str(cause.id),
         "heals": step.heals,
     }

@@ -15,6 +15,7 @@ from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Pla
 
 HOLD_REASONS = {
     Hold.BUDGET: "more deletes than one run may make",
+    Hold.HOURLY: "more deletes than the runs of an hour may make",
     Hold.VOLUMES: "it deletes volumes",
     Hold.RENAME: "it takes the place of volumes whose delete waits",
     Hold.REPLACE: "it deletes what is there first",
@@ -50,7 +51,10 @@ class Group(msgspec.Struct, frozen=True):
             return f"waits for {self.cause.key}, which {why}"
         if self.step.hold is Hold.SUSPENDED:
             return "suspended"
-        return f"waits for approval: {HOLD_REASONS[self.step.hold]}" if self.step.hold is not Hold.NONE else ""
+        if self.step.hold is Hold.NONE:
+            return ""
+        until = f"; the budget is free again at {self.step.hold_until}" if self.step.hold_until else ""
+        return f"waits for approval: {HOLD_REASONS[self.step.hold]}{until}"
 
 
 def groups(plan: Plan) -> Iterator[tuple[str, list[Group]]]:

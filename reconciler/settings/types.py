@@ -91,11 +91,13 @@ class RetrySettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PruneSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """Whether and how much a run may delete by itself."""
+    """Whether and how much a run, and all runs of an hour, may delete by themselves."""
 
     enabled: bool = True
     count: int = 10
     percent: float = 20.0
+    hourly_count: int = 20
+    hourly_percent: float = 40.0
     kinds: dict[str, int] = {}
 
 

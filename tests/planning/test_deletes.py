@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
+from reconciler.clock import iso
 from reconciler.planning.inputs import PrunePolicy
 from reconciler.planning.plan import Action, Hold, Plan
 from reconciler.render.json import document
@@ -52,6 +54,122 @@ def holds(plan: Plan) -> dict[str, str]:
 )
 def test_the_budget_is_the_smaller_of_ten_and_a_fifth_and_at_least_one(inventory: int, allowed: int) -> None:
     assert PrunePolicy().allowance(inventory) == allowed
+
+
+@pytest.mark.parametrize(("inventory", "allowed"), [(0, 1), (4, 1), (5, 2), (10, 4), (49, 19), (50, 20), (100_000, 20)])
+def test_the_budget_of_an_hour_is_twice_that_of_a_run(inventory: int, allowed: int) -> None:
+    assert PrunePolicy().hourly_allowance(inventory) == allowed
+
+
+def test_the_budget_of_an_hour_is_never_less_than_that_of_a_run() -> None:
+    assert PrunePolicy(count=50, percent=100, hourly_count=0).hourly_allowance(80) == 50
+
+
+def many(first: int, last: int = 59) -> dict[str | bytes, File]:
+    """Identities by number, beside the GVC and its locations."""
+    return shop(*(identity(f"i{number:02}") for number in range(first, last)))
+
+
+def in_small_steps(way: Way, steps: int) -> list[str]:
+    """Commits of six deletes each, a minute apart; how their runs ended."""
+    ended = []
+    for step in range(1, steps + 1):
+        way.clock.jump(60)
+        way.commit(many(6 * step))
+        ended.append(way.apply().outcome)
+    return ended
+
+
+def left(way: Way) -> int:
+    """Identities that are recorded."""
+    return sum(key.startswith("identity/") for key in way.recorded())
+
+
+def test_small_deletes_one_after_the_other_are_bounded_within_an_hour(tmp_path: Path) -> None:
+    way = Way(tmp_path, many(0))
+    way.applied()
+    began = way.clock.now()
+    assert in_small_steps(way, 6) == ["applied"] * 3 + ["waiting"] * 3
+    assert left(way) == 59 - 18
+    way.commit(many(24))
+    plan = way.plan()
+    assert set(holds(plan).values()) == {"prune-hourly-budget"}
+    first = iso(math.ceil(began + 60 + 3600))
+    assert f"more deletes than the runs of an hour may make; the budget is free again at {first}" in text(plan)
+    assert {step["hold_until"] for step in document(plan)["steps"]} == {first}
+    assert way.apply().outcome == "waiting"
+    message = next(iter(way.outcomes.values())).message
+    assert f"(the budget is free again at {first}): reconciler approve {plan.held}" in message
+
+
+def test_what_waits_for_the_hour_goes_by_itself_when_it_is_over(tmp_path: Path) -> None:
+    way = Way(tmp_path, many(0))
+    way.applied()
+    assert in_small_steps(way, 4)[-1] == "waiting"
+    assert way.line.has_nothing_to_do()
+    way.clock.jump(3600 - 4 * 60)
+    assert way.line.has_nothing_to_do()
+    way.clock.jump(120)
+    assert not way.line.has_nothing_to_do()
+    way.applied()
+    assert left(way) == 59 - 24
+
+
+def test_approved_deletes_are_no_part_of_the_budget_of_the_hour(tmp_path: Path) -> None:
+    way = Way(tmp_path, many(0))
+    way.applied()
+    way.commit(many(30))
+    way.approve(way.plan().held)
+    way.applied()
+    way.commit(many(34))
+    way.applied()
+    assert left(way) == 59 - 34
+
+
+def test_a_restart_does_not_renew_the_budget(tmp_path: Path) -> None:
+    way = Way(tmp_path, many(0))
+    way.applied()
+    in_small_steps(way, 3)
+    way.line = way.fresh_line()
+    way.commit(many(24))
+    assert way.apply().outcome == "waiting"
+
+
+def test_a_delete_that_is_tried_again_counts_once(tmp_path: Path) -> None:
+    way = Way(tmp_path, many(0))
+    way.applied()
+    way.commit(many(6))
+    for _ in range(5):
+        way.line = way.fresh_line()
+        way.line.start_run(way.prepare(), "test")
+    way.line = way.fresh_line()
+    way.applied()
+    way.commit(many(12))
+    way.applied()
+    assert left(way) == 59 - 12
+
+
+@pytest.mark.parametrize("jump", [-54 * 365 * 86_400, -1800])
+def test_a_clock_that_is_set_back_lets_deletes_count_for_one_more_hour(tmp_path: Path, jump: float) -> None:
+    way = Way(tmp_path, many(0))
+    way.applied()
+    assert in_small_steps(way, 4)[-1] == "waiting"
+    way.clock.jump(jump)
+    if jump < -3600:
+        assert not way.line.has_nothing_to_do(), "the time at which the budget is free is another one"
+    assert way.apply().outcome == "waiting"
+    way.clock.jump(3601)
+    assert not way.line.has_nothing_to_do()
+    way.applied()
+
+
+def test_a_clock_that_goes_ahead_frees_the_budget_and_counts_from_there(tmp_path: Path) -> None:
+    way = Way(tmp_path, many(0))
+    way.applied()
+    assert in_small_steps(way, 4)[-1] == "waiting"
+    way.clock.jump(54 * 365 * 86_400)
+    way.applied()
+    assert [way.apply().outcome for files in (many(30), many(36), many(42)) if way.commit(files)][-1] == "waiting"
 
 
 def test_a_kind_has_a_budget_of_its_own_besides(tmp_path: Path) -> None:

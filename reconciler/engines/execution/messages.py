@@ -8,6 +8,7 @@ from reconciler.planning.plan import Action, Hold, Step, StepId
 
 HOLD_WORDS = {
     Hold.BUDGET: "it is one of more deletes than a run may make",
+    Hold.HOURLY: "it is one of more deletes than the runs of an hour may make",
     Hold.VOLUMES: "it deletes volumes and what is on them",
     Hold.RENAME: "it takes the place of volumes whose delete waits",
     Hold.REPLACE: "it deletes the resource and makes it anew",
@@ -54,7 +55,8 @@ def held(step: Step, digest: str) -> Outcome:
     if step.hold is Hold.SUSPENDED:
         message = f"suspended; nothing is done about it until: reconciler resume {step.key}"
         return Outcome(step.id, Result.WAITING, "Suspended", message)
-    message = f"waits for approval, since {HOLD_WORDS[step.hold]}: reconciler approve {digest}"
+    until = f" (the budget is free again at {step.hold_until})" if step.hold_until else ""
+    message = f"waits for approval, since {HOLD_WORDS[step.hold]}{until}: reconciler approve {digest}"
     return Outcome(step.id, Result.WAITING, "ApprovalRequired", message)
 
 

@@ -1,0 +1,35 @@
+"""What runs deleted of late without an approval, so that many small runs cannot do what a large one may not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reconciler.records.database import Database
+from reconciler.records.sql import AnyKey
+
+HOUR = 3600.0
+"""Seconds for which a delete counts."""
+
+
+class Deletions:
+    """One row for each source and key; times are seconds since the epoch."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def add(self, source: str, keys: Iterable[AnyKey], at: float) -> None:
+        """``source`` deletes ``keys`` now. Rows that count no more go.
+
+        Where the clock was set back, rows from the time to come count from now on: a delete counts for an hour, and
+        never for years.
+        """
+        with self._db.transaction():
+            self._db.write("DELETE FROM deletions WHERE at <= ?", (at - HOUR,))
+            self._db.write("UPDATE deletions SET at = ? WHERE at > ?", (at, at))
+            rows = [(source, str(key), at) for key in keys]
+            self._db.write_many("INSERT OR REPLACE INTO deletions VALUES (?, ?, ?)", rows)
+
+    def recent(self, source: str, now: float) -> dict[str, float]:
+        """When each key that counts at ``now`` was deleted."""
+        sql = "SELECT key, min(at, ?) FROM deletions WHERE source = ? AND at > ? ORDER BY key"
+        return dict(self._db.all(sql, (now, source, now - HOUR)))
