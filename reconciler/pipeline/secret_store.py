@@ -102,7 +102,7 @@ class SecretStore:
         dialect = manifest_context(settings, records.secret_key)
         around = ExternalResources.of(settings)
         return DesiredStateView(
-            source.name, records, blobs_of(repository), dialect, around, HostSecretDirectory.of(settings)
+            source.name, records, blobs_of(repository), dialect, around, HostSecretDirectory.of(settings, source)
         )
 
 

@@ -96,7 +96,7 @@ class SourcePipeline:
         self.source: Source = open_source(source, Path(settings.state))
         self.revisions = RevisionSelector(self.source, records)
         self.dialect = manifest_context(settings, records.secret_key)
-        self.host: HostSecretDirectory | None = HostSecretDirectory.of(settings)
+        self.host: HostSecretDirectory | None = HostSecretDirectory.of(settings, source)
         self.externals = ExternalResources.of(settings)
         self._bodies: BodyCache = {}
         self.pending_keys: set[str] | None = None

@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.kinds.secret import CREDENTIAL, HostPlace
-from reconciler.settings import Settings
+from reconciler.settings import Settings, SourceSettings
 from reconciler.sops.keys import Keyring, KeyringError, identities_of
 from reconciler.sops.rules import FILE_MISSING, FILE_UNSAFE
 
@@ -34,18 +34,31 @@ class HostSecretError(Exception):
 
 
 class HostSecretDirectory(msgspec.Struct, frozen=True):
-    """Where manifests may lead to: files below ``directory``, and what is in the directory of credentials."""
+    """Where the manifests of ``source`` may lead to: files below ``directory``, and ``allowed`` names of credentials.
 
-    directory: Path
+    None as ``directory`` stands for none, as ``allowed`` for every name. ``credentials`` is systemd's directory.
+    """
+
+    source: str
+    directory: Path | None
     credentials: str = ""
+    allowed: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, settings: Settings) -> HostSecretDirectory:
-        """What ``settings`` and the environment say."""
-        return cls(settings.secrets.directory, os.environ.get(CREDENTIALS, ""))
+    def of(cls, settings: Settings, source: SourceSettings) -> HostSecretDirectory:
+        """What ``settings`` and the environment give to ``source``.
+
+        The only source may use ``secrets.directory`` and every credential. Where there are several, each may use what
+        its own settings name and nothing else, so that no source can name what belongs to another.
+        """
+        own = source.secrets
+        single = len(settings.sources) == 1
+        directory = own.directory or (settings.secrets.directory if single else None)
+        allowed = own.credentials if own.credentials is not None or single else ()
+        return cls(source.name, directory, os.environ.get(CREDENTIALS, ""), allowed)
 
     def text(self, place: HostPlace) -> str:
-        """The text that stands at ``place``; a single line without its line break. Raises HostFault."""
+        """The text that stands at ``place``; a single line without its line break. Raises HostSecretError."""
         path = self._credential(place.name) if place.sort == CREDENTIAL else self._file(place.name)
         text = read_private_file(path, place.name)
         return text[:-1] if text.endswith("\n") and text.count("\n") == 1 else text
@@ -55,12 +68,19 @@ class HostSecretDirectory(msgspec.Struct, frozen=True):
             raise HostSecretError(
                 FILE_UNSAFE, "this is not the name of a credential", "write letters, digits, -, _ and ."
             )
+        if self.allowed is not None and name not in self.allowed:
+            message = f"the settings do not give the credential `{name}` to the source {self.source}"
+            raise HostSecretError(FILE_UNSAFE, message, "name it in the source's `secrets.credentials`")
         if not self.credentials:
             message = f"systemd handed no credentials over, so that there is no `{name}`"
             raise HostSecretError(FILE_MISSING, message, f"add LoadCredential={name}:PATH to the unit")
         return Path(self.credentials) / name
 
     def _file(self, name: str) -> Path:
+        if self.directory is None:
+            message = f"the settings give the source {self.source} no directory of its own for such files"
+            advice = "name one in the source's `secrets.directory`; that of all is for a single source"
+            raise HostSecretError(FILE_UNSAFE, message, advice)
         try:
             path = (self.directory / name).resolve()
             inside = path.is_relative_to(self.directory.resolve())

@@ -39,6 +39,12 @@ RULES = (
         "Two writers would take each other's files away in turn, and a follower would take status for manifests.",
         _SETTINGS,
     ),
+    error_rule(
+        "secrets-directory",
+        "The directory for secrets of one source does not lie within that of another.",
+        "Whoever can push to the other one could name every file in it.",
+        _SETTINGS,
+    ),
 )
 """What can be wrong with settings besides their fields."""
 
@@ -84,7 +90,8 @@ def load_settings(path: Path) -> Settings:
     if not check.valid(value):
         raise SettingsError(path, raw, check.faults(value, locate(raw, reading.documents[0].index)))
     base = path.absolute().parent
-    if wrong := [*_repeated_names(value["sources"]), *_shared_branches(value["sources"], base)]:
+    sources = value["sources"]
+    if wrong := [*_repeated_names(sources), *_shared_branches(sources, base), *_nested_directories(sources, base)]:
         places = locate(raw, reading.documents[0].index)
         raise SettingsError(
             path, raw, [Fault(rule, what, *places.value(at), advice) for rule, what, at, advice in wrong]
@@ -160,6 +167,18 @@ def _shared_branches(sources: list[dict[str, Any]], base: Path) -> Iterator[Sett
             what = f"sources `{written[mark]}` and `{name}` would write their status to one branch, `{mark[1]}`"
             yield "status-branch", what, at, advice
         written.setdefault(mark, name)
+
+
+def _nested_directories(sources: list[dict[str, Any]], base: Path) -> Iterator[SettingsFault]:
+    """Directories for secrets that lie within one of another source; several sources may name the same."""
+    named = [(position, source.get("secrets", {}).get("directory")) for position, source in enumerate(sources)]
+    found = [(position, (base / name).resolve()) for position, name in named if name]
+    for position, inner in found:
+        outer = next((other for other, path in found if path != inner and inner.is_relative_to(path)), None)
+        if outer is not None:
+            what = f"`{sources[outer]['name']}` may name every file in it, since it lies within that source's directory"
+            at: Pointer = ("sources", position, "secrets", "directory")
+            yield "secrets-directory", what, at, "put the two beside each other"
 
 
 def _repository(url: str, base: Path) -> str:

@@ -37,6 +37,13 @@ class StatusSettings(msgspec.Struct, frozen=True, rename="camel"):
     push: bool = True
 
 
+class SourceSecretSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """What the secrets of one source may lead to on this host; None where the settings leave it to the default."""
+
+    directory: Path | None = None
+    credentials: tuple[str, ...] | None = None
+
+
 class SourceSettings(msgspec.Struct, frozen=True, rename="camel"):
     """A branch, tag or commit of a repository: exactly one of the three is not empty. Times in seconds."""
 
@@ -55,6 +62,7 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="camel"):
     follow_redirects: bool = False
     credentials: Credentials = Credentials()
     verify: VerifySettings | None = None
+    secrets: SourceSecretSettings = SourceSecretSettings()
     status: StatusSettings = StatusSettings()
 
     @property
@@ -102,7 +110,7 @@ class PruneSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SecretSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """What opens encrypted secrets, what plain ones are, and below which directory manifests may lead to files."""
+    """What opens encrypted secrets, what plain ones are, and the directory for files of the only source."""
 
     identity: Path | None = None
     policy: Literal["any", "encrypted-only"] = "any"

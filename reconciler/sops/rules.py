@@ -63,8 +63,8 @@ RULES = (
     ),
     error_rule(
         FILE_UNSAFE,
-        "A file that a secret leads to lies below `secrets.directory` of the settings, and nobody but its owner, root "
-        "or the daemon's user, can read it.",
+        "A file that a secret leads to lies below the directory that the settings give to its source, and nobody but "
+        "its owner, root or the daemon's user, can read it; a credential is one that they give to it.",
         "Otherwise everybody on the host could read the secret, or whoever can commit could read any file of the host.",
         _HOST,
     ),

@@ -55,7 +55,9 @@ def page() -> str:
 
 HOST = """
 A text that stands on the reconciler's host is written as `{file: PATH}`, a file below `secrets.directory` of the
-[settings](settings.md), or as `{credential: NAME}`, which systemd hands over (`LoadCredential=`). The file belongs to
+[settings](settings.md), or as `{credential: NAME}`, which systemd hands over (`LoadCredential=`). Where the settings
+have several sources, each may name only files below its own `sources[].secrets.directory`, and only the credentials in
+`sources[].secrets.credentials`. The file belongs to
 root or the reconciler's user and nobody else can read it, but for the group that the reconciler runs as. Of a single
 line the line break is left out. It is read whenever the secret is looked at.
 

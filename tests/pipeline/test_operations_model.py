@@ -303,9 +303,8 @@ class Operating(RuleBasedStateMachine):
         return not self.frozen and follows and not self.commits[at][1]
 
     def _last(self) -> str:
-        """The commit that a new one has to contain; none where the last one was not the branch's own."""
-        row = self.records.sources.get("main")
-        return row.commit if row is not None and row.ref == "main" else ""
+        """The commit that a new one of the branch has to contain, wherever the source was held meanwhile."""
+        return self.records.sources.followed("main", "refs/heads/main")
 
     def _contains(self, newer: str, older: str) -> bool:
         return not older or self.repo.git("merge-base", newer, older).strip() == older

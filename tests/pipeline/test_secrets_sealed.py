@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,6 +15,8 @@ from reconciler.decode.decode import MANY, decode_all
 from reconciler.errors import SourceError
 from reconciler.manifests.decoder import Decoded
 from reconciler.manifests.normalize import ManifestContext
+from reconciler.model.finding import Severity
+from reconciler.model.kinds.secret import HostPlace
 from reconciler.model.revision import FileChange
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.secret_watch import HostSecretMonitor
@@ -20,7 +24,7 @@ from reconciler.records.store import Records
 from reconciler.review.compare import plan_between
 from reconciler.review.folder import check_folder
 from reconciler.secrets.host_files import HostSecretDirectory, HostSecretError, keyring_of
-from reconciler.settings import SecretSettings
+from reconciler.settings import SecretSettings, Settings, SourceSecretSettings
 from reconciler.sops.encrypt import EncryptionRules, decrypt_file, encrypt, reencrypt, rotate
 from reconciler.sops.keys import Keyring
 from tests.manifests.rulecases import private
@@ -325,7 +329,60 @@ def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
 def test_a_host_without_credentials_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
     settings = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path)).settings
-    from reconciler.model.kinds.secret import HostPlace
-
     with pytest.raises(HostSecretError, match="systemd handed no credentials"):
-        HostSecretDirectory.of(settings).text(HostPlace("credential", "db"))
+        HostSecretDirectory.of(settings, settings.sources[0]).text(HostPlace("credential", "db"))
+
+
+@pytest.fixture(name="two")
+def _two(tmp_path: Path, host: Path) -> Callable[..., Settings]:
+    """Settings of two sources; options of the first one, the second has the directory of all with ``db`` in it."""
+    way = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path))
+
+    def made(**own: Any) -> Settings:
+        first, rest = way.settings.sources[0], SourceSecretSettings(host, ("user",))
+        second = msgspec.structs.replace(first, name="other", secrets=rest)
+        first = msgspec.structs.replace(first, secrets=SourceSecretSettings(**own))
+        return msgspec.structs.replace(way.settings, sources=(first, second))
+
+    return made
+
+
+def host_text(settings: Settings, sort: str, name: str) -> str:
+    """What the first source gets; the words of the refusal where that is nothing."""
+    try:
+        return HostSecretDirectory.of(settings, settings.sources[0]).text(HostPlace(sort, name))
+    except HostSecretError as error:
+        return f"{error.rule}: {error} ({error.suggestion})"
+
+
+def test_one_source_among_several_names_no_file_or_credential_of_another(
+    tmp_path: Path, two: Callable[..., Settings]
+) -> None:
+    assert "give the source main no directory of its own" in host_text(two(), "file", "db")
+    assert "in the source's `secrets.directory`" in host_text(two(), "file", "db")
+    said = host_text(two(), "credential", "user")
+    assert "do not give the credential `user` to the source main" in said
+    private(tmp_path / "own" / "db", "mine\n")
+    own = two(directory=tmp_path / "own", credentials=("other",))
+    assert host_text(own, "file", "db") == "mine"
+    assert "secret-file-unsafe" in host_text(own, "file", "../host/db")
+    assert "secret-file-unsafe" in host_text(own, "credential", "user")
+    (tmp_path / "own" / "link").symlink_to(tmp_path / "host" / "db")
+    assert "secret-file-unsafe" in host_text(own, "file", "link")
+    assert host_text(two(credentials=("user",)), "credential", "user") == "shop"
+
+
+def test_a_source_that_may_not_name_a_file_is_refused_with_its_place(tmp_path: Path, host: Path) -> None:
+    records = Records.open(None)
+    options: dict[str, Any] = {"records": records, "secrets": secrets(tmp_path)}
+    first = Way(tmp_path / "first", {"db.yaml": hosted()}, **options)
+    second = Way(tmp_path / "second", {"a.yaml": "kind: secret\nname: a\ntype: opaque\ndata: {payload: a}\n"},
+                 name="other", **options)  # fmt: skip
+    both = (*first.settings.sources, *second.settings.sources)
+    first.settings = msgspec.structs.replace(first.settings, sources=both)
+    first.line = first.fresh_line()
+    prepared = first.prepare()
+    assert prepared.plan is None
+    assert {(each.path, each.rule) for each in prepared.findings if each.severity is Severity.ERROR} == {
+        ("db.yaml", "secret-file-unsafe")
+    }
