@@ -8,6 +8,8 @@ from collections.abc import MutableMapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from reconciler.printable import printable, printable_json, printable_lines
+
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
@@ -57,7 +59,11 @@ def configure(format: str = "auto", level: str = "info", stream: TextIO | None =
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             masked,
-            people if console else structlog.processors.JSONRenderer(ensure_ascii=False, default=str),
+            *(
+                (_escaped, people)
+                if console
+                else (structlog.processors.JSONRenderer(ensure_ascii=False, default=str), _escaped_json)
+            ),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Forgiving(out))),
@@ -73,6 +79,18 @@ def log() -> FilteringBoundLogger:
         configure()
     logger: FilteringBoundLogger = structlog.get_logger()
     return logger
+
+
+def _escaped(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A structlog processor for what people read: no text steers their terminal, or spans lines but a traceback."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = printable_lines(value) if name == "exception" else printable(value)
+    return event
+
+
+def _escaped_json(_logger: object, _method: str, line: str) -> str:
+    return printable_json(line)
 
 
 def masked(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -27,7 +27,7 @@ SCALARS: tuple[Any, ...] = (
 )  # fmt: skip
 """Values that some check or other may not have thought of."""
 
-LETTERS = "a0-_./:%*$(){}[]#&!|>'\"\\@,~ \t\n²٣éß日\u2028\u0130\U0001f600"
+LETTERS = "a0-_./:%*$(){}[]#&!|>'\"\\@,~ \t\n²٣éß日\u2028\u202e\x9b\u0130\U0001f600"
 """Characters that mean something somewhere."""
 
 MOST_PLACES = 3_000

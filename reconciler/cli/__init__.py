@@ -16,6 +16,7 @@ import click
 from reconciler import __version__
 from reconciler.cli.options import AskDaemon, print_bug, print_error
 from reconciler.errors import ReconcilerError, UsageError
+from reconciler.printable import guard
 
 USUAL = gc.get_threshold()
 """How often garbage is looked for, as the interpreter begins with it."""
@@ -108,6 +109,7 @@ def _run() -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+            guard(stream)
     try:
         code = _carried_out()
         sys.stdout.flush()

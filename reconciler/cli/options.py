@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from reconciler.errors import ReconcilerError, RefusedError, SourceError
+from reconciler.printable import printable_lines
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -207,4 +208,4 @@ def print_bug(error: Exception, part: str = "") -> int:
 
 def print_error(message: str) -> None:
     """Say on stderr what is wrong, in red on a terminal."""
-    click.echo(paint(f"error: {message}", "red", coloured(sys.stderr)), err=True)
+    click.echo(paint(f"error: {printable_lines(message)}", "red", coloured(sys.stderr)), err=True)

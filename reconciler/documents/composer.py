@@ -28,6 +28,7 @@ from reconciler.documents.scalars import MERGE_KEY, NUMERIC, WORDS, Problem, lit
 from reconciler.documents.tags import collection, tagged
 from reconciler.documents.types import UNREADABLE
 from reconciler.model.finding import Fault
+from reconciler.printable import is_name, may_hide
 
 # What the next node is to the container being filled: an item of a list, the key of a pair or, where it is
 # neither of these two, the value of that key.
@@ -46,6 +47,11 @@ _ESCAPED_CONTROL = Problem(
     "control-character", "this text has a control character in it", "remove the escape; only tab and newline are taken"
 )
 _KEY_TYPE = Problem("key-type", "this key is not text", "put the key in quotes")
+_KEY_HIDES = Problem(
+    "control-character",
+    "this key has a character in it that cannot be seen, or that changes how the rest is shown",
+    "type the key anew",
+)
 _KEY_OPENED = Problem("key-type", "a list or mapping is used as a key", "quote text that begins with a bracket")
 
 
@@ -66,6 +72,7 @@ class Composer:
         self._text_fields = text_fields
         self._unusual = any(mark in raw for mark in _UNUSUAL)
         self._key_lines = key_lines
+        self._every_key = key_lines or b"\\" in raw or may_hide(raw)
         self._file_nodes = 0
         self._begin()
 
@@ -107,7 +114,7 @@ class Composer:
 
     def _compose(self, event: Any) -> tuple[Any, Any]:
         # A first load spends its time here: names are local, and what is rare is elsewhere.
-        get, unusual, key_lines, stack = self._get, self._unusual, self._key_lines, self._stack
+        get, unusual, every_key, stack = self._get, self._unusual, self._every_key, self._stack
         holder: list[Any] = []
         filled: Any = holder
         role: Any = _ITEM
@@ -126,7 +133,7 @@ class Composer:
                 elif role is not _KEY:
                     filled[role] = value
                     role = _KEY
-                elif key_lines or type(value) is not str or value in filled:
+                elif every_key or type(value) is not str or value in filled:
                     role = self._key(event, value, filled)
                 else:
                     role = value
@@ -217,6 +224,8 @@ class Composer:
         if value is not MERGE and type(value) is not str:
             self._checked(event, _KEY_OPENED if type(value) in (dict, list) else _KEY_TYPE)
             value = f"{UNREADABLE}{event.start_mark.index}"
+        elif type(value) is str and not value.startswith(UNREADABLE) and not is_name(value):
+            value = self._checked(event, _KEY_HIDES)
         if value in filled:
             self._repeated(event, value, filled)
         elif value is MERGE:

@@ -29,7 +29,8 @@ RULES = (
     error_rule(
         "control-character",
         "A file has no characters but printable ones, tabs and line breaks, neither raw nor as an escape.",
-        "Nobody sees them in a review, and some of them change what a terminal shows of the rest.",
+        "Nobody sees them in a review, and some of them change what a terminal shows of the rest. In keys, characters "
+        "that are invisible or change the direction of text are refused too; in values they are escaped when shown.",
         _YAML,
     ),
     error_rule(

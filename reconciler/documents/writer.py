@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from reconciler.documents.scalars import plain
+from reconciler.printable import UNSAFE
 
 _INDICATORS = frozenset("-?:,[]{}#&*!|>'\"%@`=~<. ")
 """What a text without quotes does not begin with; most of these only mean something before certain others."""
@@ -14,7 +15,7 @@ _NUMERIC = re.compile(r"[-+0-9][-+0-9:._ TZxobe]*", re.IGNORECASE)
 """What some reader takes for a number, a date or a time of day; many texts that nobody does are quoted with them."""
 _OPTION = re.compile("--?[a-zA-Z]")
 _FORMER_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-_BREAKS = re.compile("[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_BREAKS = re.compile(rf"[\x00-\x08\x0b-\x1f{UNSAFE}]")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 

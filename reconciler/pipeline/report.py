@@ -11,6 +11,7 @@ from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import InternalError, ReconcilerError
 from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.planning.plan import Action, Plan
+from reconciler.printable import printable
 from reconciler.render.summary import sentence
 
 DONE = {Action.CREATE: "created", Action.UPDATE: "updated", Action.REPLACE: "replaced", Action.DELETE: "deleted"}
@@ -103,7 +104,10 @@ def internal_error(source: str, revision: str, bug: InternalError) -> Report:
 
 def place(finding: Finding) -> str:
     """``shop/api.yaml:12:7``, or the path alone where it is the file as a whole."""
-    return f"{finding.path}:{finding.line}:{finding.column}" if finding.line else finding.path
+    path = printable(finding.path)
+    # A runner of workflows takes a line that begins so for a command.
+    path = f"./{path}" if path.startswith(("::", "##")) else path
+    return f"{path}:{finding.line}:{finding.column}" if finding.line else path
 
 
 def _outcome(outcomes: list[Outcome]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reconciler.model.finding import Finding
+from reconciler.printable import printable
 
 
 def workflow_commands(findings: Iterable[Finding]) -> str:
@@ -21,7 +22,8 @@ def _command(finding: Finding) -> str:
 
 
 def _text(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A").replace("##[", "%23%23[")
+    return printable(text)
 
 
 def _property(text: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from reconciler.planning.blame import WHOLE, Blames, shown
 from reconciler.planning.plan import Action, FieldChange, Plan
+from reconciler.printable import code_span
 from reconciler.render.summary import Group, differences, groups, sentence, shown_pair
 from reconciler.render.text import NOTES
 
@@ -26,7 +26,7 @@ def markdown(plan: Plan, blames: Blames | None = None) -> str:
 
     With ``blames`` both say who asked for what.
     """
-    lines = [f"### Plan: {sentence(plan)}", "", f"Source `{plan.source}`, revision `{plan.revision}`"]
+    lines = [f"### Plan: {sentence(plan)}", "", f"Source {code_span(plan.source)}, revision {code_span(plan.revision)}"]
     members = [group for _, found in groups(plan) for group in found]
     if members:
         lines += ["", *_heading(["action", "resource", "locations", "fields"], blames)]
@@ -34,12 +34,13 @@ def markdown(plan: Plan, blames: Blames | None = None) -> str:
         if len(members) > MOST_GROUPS:
             lines += ["", f"… and {len(members) - MOST_GROUPS} more."]
         lines += list(_details(members[:MOST_GROUPS], blames))
-    lines += [f"\n- Renamed: `{rename.before}` → `{rename.after}`" for rename in plan.renames]
-    lines += [f"\n- Kept: `{kept.key}` ({kept.reason})" for kept in plan.kept]
+    renamed = ((code_span(str(rename.before)), code_span(str(rename.after))) for rename in plan.renames)
+    lines += [f"\n- Renamed: {before} → {after}" for before, after in renamed]
+    lines += [f"\n- Kept: {code_span(str(kept.key))} ({kept.reason})" for kept in plan.kept]
     if plan.held:
-        lines += ["", f"What waits is let go by `reconciler approve {plan.held}`."]
+        lines += ["", f"What waits is let go by {code_span(f'reconciler approve {plan.held}')}."]
     if plan.steps:
-        lines += ["", f"<sub>digest `{plan.digest}`</sub>"]
+        lines += ["", f"<sub>digest {code_span(plan.digest)}</sub>"]
     return "\n".join(lines) + "\n"
 
 
@@ -48,7 +49,7 @@ def _row(group: Group) -> str:
     held = f" ({group.waiting})" if group.waiting else ""
     held += " (heals drift)" if step.heals else ""
     fields = str(len(group.changes)) if group.changes else ""
-    return f"| {WORDS[step.action]}{held} | `{step.key}` | {', '.join(group.locations)} | {fields} |"
+    return f"| {WORDS[step.action]}{held} | {code_span(str(step.key))} | {', '.join(group.locations)} | {fields} |"
 
 
 def _heading(names: list[str], blames: Blames | None) -> Iterator[str]:
@@ -59,7 +60,7 @@ def _heading(names: list[str], blames: Blames | None) -> Iterator[str]:
 
 def _by(group: Group, path: str, blames: Blames | None) -> str:
     """One more cell of a row, where somebody was looked for."""
-    return "" if blames is None else f" {code(shown(blames.get((group.step.id, path))))} |"
+    return "" if blames is None else f" {code_span(shown(blames.get((group.step.id, path))))} |"
 
 
 def _by_whom(group: Group, blames: Blames | None) -> str:
@@ -71,7 +72,7 @@ def _by_whom(group: Group, blames: Blames | None) -> str:
         dict.fromkeys(f"{each.commit[:12]} {each.author}" if each.commit else "older" for each in found if each)
     )
     more = f" and {len(commits) - MAX_AUTHORS} more" if len(commits) > MAX_AUTHORS else ""
-    return f" {', '.join(map(code, commits[:MAX_AUTHORS]))}{more} |"
+    return f" {', '.join(map(code_span, commits[:MAX_AUTHORS]))}{more} |"
 
 
 def _details(members: list[Group], blames: Blames | None) -> Iterator[str]:
@@ -80,11 +81,11 @@ def _details(members: list[Group], blames: Blames | None) -> Iterator[str]:
         return
     yield "\n<details><summary>Changed fields</summary>\n"
     for group in changed:
-        yield f"`{group.step.key}`\n"
+        yield f"{code_span(str(group.step.key))}\n"
         yield from _heading(["field", "before", "after", ""], blames)
         for change in group.changes[:MAX_FIELDS]:
             before, after = _cells(change)
-            row = f"| {code(change.path)} | {before} | {after} | {NOTES[change.change]} |"
+            row = f"| {code_span(change.path)} | {before} | {after} | {NOTES[change.change]} |"
             yield row + _by(group, change.path, blames)
         if len(group.changes) > MAX_FIELDS:
             yield f"\n… and {len(group.changes) - MAX_FIELDS} more fields."
@@ -96,7 +97,7 @@ def _cells(change: FieldChange) -> tuple[str, str]:
     """Before and after; of a longer difference the lines that only one of them has."""
     pair = shown_pair(change)
     if pair is not None:
-        return code(pair[0]), code(pair[1])
+        return code_span(pair[0]), code_span(pair[1])
     parts = differences(change.before, change.after)
     return _cell(parts, "-"), _cell(parts, "+")
 
@@ -104,13 +105,4 @@ def _cells(change: FieldChange) -> tuple[str, str]:
 def _cell(parts: list[tuple[str, str]], sign: str) -> str:
     lines = [line for each, line in parts if each == sign]
     more = f"<br>… and {len(lines) - MAX_LINES} more lines" if len(lines) > MAX_LINES else ""
-    return "<br>".join(code(f"{sign} {line}") for line in lines[:MAX_LINES]) + more
-
-
-def code(value: str) -> str:
-    """``value`` as code that can neither end a table's cell nor become a mention or HTML; nothing where it is empty."""
-    if not value:
-        return ""
-    fence = "`" * (1 + max(map(len, re.findall("`+", value)), default=0))
-    pad = " " if "`" in value else ""
-    return f"{fence}{pad}{value.replace('|', chr(92) + '|')}{pad}{fence}"
+    return "<br>".join(code_span(f"{sign} {line}") for line in lines[:MAX_LINES]) + more

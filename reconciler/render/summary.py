@@ -12,6 +12,7 @@ import msgspec
 from reconciler.manifests.secret_values import shown
 from reconciler.model.key import Key, Kind
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Plan, Step, StepId, causes_of_waiting
+from reconciler.printable import printable, printable_json
 
 HOLD_REASONS = {
     Hold.BUDGET: "more deletes than one run may make",
@@ -197,25 +198,19 @@ def _lines(value: Any) -> list[str]:
     if value is None:
         return []
     if isinstance(value, str):
-        return [_printable(line) for line in value.splitlines()] or ['""']
+        return [printable(line) for line in value.removesuffix("\n").split("\n")] if value else ['""']
     if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict | list) for item in value)):
         from reconciler.documents.writer import written  # only what comes or goes as a whole needs it
 
-        return [_printable(line) for line in written(value).splitlines()]
+        return [printable(line) for line in written(value).splitlines()]
     if not isinstance(value, list):
         return [one_line(value)]
-    return [_printable(one_line(item)) for item in value] or ["[]"]
-
-
-def _printable(line: str) -> str:
-    """``line`` without what could steer a terminal."""
-    return "".join(
-        sign if sign.isprintable() else " " if sign == "\t" else "\N{REPLACEMENT CHARACTER}" for sign in line
-    )
+    return [one_line(item) for item in value] or ["[]"]
 
 
 def one_line(value: Any) -> str:
     """A value on one line: a text as it is where that is plain to see, else JSON."""
     if value is None:
         return "(none)"
-    return value if isinstance(value, str) and value.isprintable() and value else msgspec.json.encode(value).decode()
+    plain = isinstance(value, str) and value.isprintable() and value
+    return value if plain else printable_json(msgspec.json.encode(value).decode())

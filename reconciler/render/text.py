@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from reconciler.planning.blame import WHOLE, Blames, shown
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Plan
+from reconciler.printable import printable
 from reconciler.render.summary import Group, differences, groups, sentence, shown_pair
 
 SIGNS = {Action.CREATE: "+", Action.UPDATE: "~", Action.REPLACE: "±", Action.DELETE: "-"}
@@ -27,7 +28,7 @@ MAX_CHANGES = 500
 def text(plan: Plan, *, colour: bool = False, blames: Blames | None = None) -> str:
     """The whole plan, grouped by GVC, with who asked for what; ends with a line that sums it up and a newline."""
     paint = _Paint(colour)
-    lines = [f"{paint('1', plan.source)}  {plan.revision}", ""]
+    lines = [f"{paint('1', plan.source)}  {printable(plan.revision)}", ""]
     for gvc, members in groups(plan):
         lines.append(paint("1", f"gvc {gvc}" if gvc else "org"))
         for group in members:
@@ -46,7 +47,7 @@ def _group(group: Group, paint: _Paint, blames: Blames) -> Iterator[str]:
     places = f"  at {', '.join(group.locations)}" if group.locations else ""
 
     def by(path: str) -> str:
-        told = shown(blames.get((step.id, path)))
+        told = printable(shown(blames.get((step.id, path))))
         return paint("2", f"  ({told})" if told else "")
 
     held = f"  {group.waiting}" if group.waiting else ""
@@ -64,10 +65,10 @@ def _change(change: FieldChange, width: int, by: str, paint: _Paint) -> Iterator
     note = paint("2", f"  {NOTES[change.change]}" if NOTES[change.change] else "") + by
     pair = shown_pair(change)
     if pair is not None:
-        yield f"      {change.path:<{width}}  {pair[0]} → {paint('1', pair[1])}{note}"
+        yield f"      {printable(change.path):<{width}}  {pair[0]} → {paint('1', pair[1])}{note}"
         return
     parts = differences(change.before, change.after)
-    yield f"      {change.path}{note}"
+    yield f"      {printable(change.path)}{note}"
     for sign, part in parts[:MAX_PARTS]:
         yield "        " + paint(PART_COLOURS[sign], f"{sign} {part}".rstrip())
     if len(parts) > MAX_PARTS:

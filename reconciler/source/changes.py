@@ -10,11 +10,12 @@ import msgspec
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.revision import FileChange
 from reconciler.model.rule import error_rule
+from reconciler.printable import UNSAFE
 from reconciler.source.file_filter import IGNORE_FILE
 from reconciler.source.tree_diff import Difference, Entry
 
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""Characters that would break a line or a terminal, or turn the direction of writing."""
+CONTROL = re.compile(rf"[\x00-\x1f{UNSAFE}]")
+"""Characters that would break a line or steer a terminal, that nobody sees, or that turn the direction of writing."""
 
 _TREE = "reconciler, which files are read"
 

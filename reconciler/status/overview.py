@@ -9,10 +9,11 @@ import msgspec
 
 from reconciler.model.key import Kind
 from reconciler.model.record import Health
+from reconciler.printable import code_span, printable
 from reconciler.status.conditions import Condition, ResourceFacts, conditions
 from reconciler.status.render import conditions_block, status_path
 from reconciler.status.rollup import worst
-from reconciler.status.yaml_text import printable, quoted, word
+from reconciler.status.yaml_text import quoted, without_controls, word
 
 RUN_FILE = "reconciler.yaml"
 README_FILE = "README.md"
@@ -70,7 +71,7 @@ def unready_in(file: bytes | None) -> int | None:
 
 def readme(overview: Overview) -> bytes:
     """``README.md``: counts by kind and health, and at most 100 resources that are not ready, each with its reason."""
-    revision = f"`{printable(overview.revision).replace('`', '?')}`" if overview.revision else "no revision yet"
+    revision = code_span(without_controls(overview.revision)) or "no revision yet"
     total = f"{overview.total} resource{'' if overview.total == 1 else 's'}"
     lines = [
         f"# Status of {_plain(overview.source)}",
@@ -115,4 +116,4 @@ def _list(overview: Overview) -> list[str]:
 
 def _plain(text: str) -> str:
     """``text`` as Markdown shows it, so that no message can make links, markup or another row."""
-    return _MARKUP.sub(r"\\\1", printable(" ".join(text.split())))
+    return _MARKUP.sub(r"\\\1", printable(without_controls(" ".join(text.split()))))

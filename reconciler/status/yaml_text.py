@@ -6,9 +6,11 @@ import json
 import re
 from functools import lru_cache
 
+from reconciler.printable import printable_yaml
+
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._@/-]*")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _AMBIGUOUS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
 @lru_cache(maxsize=8192)
@@ -21,9 +23,9 @@ def word(text: str) -> str:
 
 def quoted(text: str) -> str:
     """``text`` on one line in double quotes."""
-    return json.dumps(printable(text), ensure_ascii=False)
+    return printable_yaml(json.dumps(without_controls(text), ensure_ascii=False))
 
 
-def printable(text: str) -> str:
-    """``text`` on one line; what cannot be printed becomes a question mark."""
-    return _UNPRINTABLE.sub("?", text.replace("\n", " "))
+def without_controls(text: str) -> str:
+    """``text`` on one line; a control character, which no YAML of ours may hold, becomes a question mark."""
+    return _CONTROL.sub("?", text.replace("\n", " "))

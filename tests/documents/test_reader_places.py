@@ -14,6 +14,7 @@ from reconciler.documents.limits import Limits
 from reconciler.documents.locator import locate
 from reconciler.documents.positions import Pointer, Positions
 from reconciler.documents.reader import read
+from reconciler.printable import is_name
 
 RAW = b"""# the first line is a comment
 kind: workload
@@ -87,7 +88,9 @@ def test_a_broken_file_is_located_as_far_as_it_goes() -> None:
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\u2028\u2029\ufeff\ufffe\uffff"))
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | TEXT
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4))
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT.filter(is_name), inner, max_size=4)
+)
 
 
 class Quoting(yaml.SafeDumper):

@@ -22,6 +22,7 @@ from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Fault, Finding, Severity
 from reconciler.model.key import GVC_SCOPED
 from reconciler.model.resource import GVC_PLACEHOLDER, Manifest
+from reconciler.printable import UNSAFE
 from reconciler.rulebook import rulebook
 from tests.fuzz.canary import CANARY, broken, is_only_secret
 from tests.fuzz.world import checked, shown, stepped
@@ -38,7 +39,7 @@ TIGHT = Limits(depth=4, aliases=3, nodes=40, document_bytes=300, file_bytes=4000
 """Limits that ordinary files break."""
 
 DIALECTS = (ManifestContext("acme", secret_key=b"k" * 32), ManifestContext("acme", "corp", b"k" * 32))
-_CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(rf"[\x00-\x09\x0b-\x1f{UNSAFE}]")
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 

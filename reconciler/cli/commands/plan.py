@@ -122,9 +122,9 @@ def _failure(name: str, error: ReconcilerError) -> dict[str, Any]:
 
 
 def _failure_markdown(name: str, error: ReconcilerError) -> str:
-    from reconciler.render.markdown import code
+    from reconciler.printable import code_span
 
-    return f"### Source {code(name)}: no plan\n\n{code(str(error))}\n"
+    return f"### Source {code_span(name)}: no plan\n\n{code_span(str(error))}\n"
 
 
 def _document(prepared: PlannedSource) -> dict[str, Any]:
@@ -145,15 +145,15 @@ def _document(prepared: PlannedSource) -> dict[str, Any]:
 def _shown(prepared: PlannedSource, form: str) -> str:
     from reconciler.cli.output.excerpt import Excerpts
     from reconciler.cli.output.findings import counted, findings_text, markdown_plan, more
+    from reconciler.printable import code_span
     from reconciler.queries.source_state import hold_lines
-    from reconciler.render.markdown import code
     from reconciler.render.text import text
 
     planned, state = prepared
     plan, findings, holds = planned.plan, planned.findings, hold_lines(state)
     if form == "markdown":
         shown = markdown_plan(plan, findings, planned.blames)
-        return shown + "".join(f"\nSource {code(state.name)}: {code(line)}\n" for line in holds)
+        return shown + "".join(f"\nSource {code_span(state.name)}: {code_span(line)}\n" for line in holds)
     colour = coloured(sys.stdout)
     told = findings_text(findings, Excerpts(planned.read), colour=colour)
     if plan is None:

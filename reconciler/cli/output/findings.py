@@ -15,6 +15,7 @@ from reconciler.cli.output.excerpt import Excerpts
 from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.model.rule import page
 from reconciler.pipeline.report import place
+from reconciler.printable import code_span, printable, printable_json
 
 if TYPE_CHECKING:
     from reconciler.planning.blame import Blames
@@ -40,7 +41,7 @@ def findings_text(findings: Iterable[Finding], excerpts: Excerpts, *, colour: bo
 def _told(finding: Finding, excerpts: Excerpts, colour: bool) -> Iterator[str]:
     shade = _COLOURS[finding.severity]
     where, severity = paint(f"{place(finding)}:", "bold", colour), paint(str(finding.severity), shade, colour)
-    yield f"{where} {severity}: {finding.message} {paint(f'[{finding.rule}]', 'grey', colour)}"
+    yield f"{where} {severity}: {printable(finding.message)} {paint(f'[{finding.rule}]', 'grey', colour)}"
     excerpt = excerpts.of(finding)
     if excerpt is not None:
         line, carets = excerpt
@@ -48,7 +49,7 @@ def _told(finding: Finding, excerpts: Excerpts, colour: bool) -> Iterator[str]:
         if carets:
             yield f"{paint('       |', 'grey', colour)} {paint(carets, shade, colour)}"
     if finding.suggestion:
-        yield f"    {finding.suggestion}"
+        yield f"    {printable(finding.suggestion)}"
 
 
 def more(findings: Iterable[Finding]) -> str:
@@ -73,12 +74,11 @@ def markdown_plan(plan: Plan | None, findings: Sequence[Finding], blames: Blames
 
 def markdown_findings(findings: Sequence[Finding], heading: str) -> str:
     """Findings as a table under a heading, with what their rules are for."""
-    from reconciler.render.markdown import code
-
     lines = [f"### {heading}: {counted(findings)}", "", "| where | severity | what | what to do | rule |",
              "|---|---|---|---|---|"]  # fmt: skip
     lines += [
-        f"| {code(place(each))} | {each.severity} | {code(each.message)} | {code(each.suggestion)} | `{each.rule}` |"
+        f"| {code_span(place(each))} | {each.severity} | {code_span(each.message)} | {code_span(each.suggestion)} "
+        f"| `{each.rule}` |"
         for each in findings[:MOST_ROWS]
     ]
     if len(findings) > MOST_ROWS:
@@ -135,4 +135,4 @@ def echo_json(value: object) -> None:
 
 def as_json(value: object) -> bytes:
     """``value`` as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2)
+    return printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()).encode()

@@ -1,0 +1,117 @@
+"""Text that can be shown: nothing in it steers a terminal, hides, reorders other text or ends the code around it.
+
+Every border where text leaves the program uses it: the output of commands, logs, status files, Markdown, JSON and
+YAML. A character that is not fit to be shown is written as ``\\u009b``, which JSON and YAML in double quotes read as
+the same character.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from io import TextIOWrapper
+from typing import Any
+
+_INVISIBLE = "\x80-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ufffe\uffff"
+UNSAFE = rf"\x7f{_INVISIBLE}\ud800-\udfff\U000e0000-\U000e0fff"
+"""For a class of a regular expression, beside the controls below the space: other controls, what is invisible, what
+changes the direction of text, line breaks that few programs know, and halves of characters. The joiners that some
+scripts need are not among them."""
+
+_LINE = re.compile(rf"[\x00-\x1f{UNSAFE}]")
+_LINES = re.compile(rf"[\x00-\x08\x0b-\x1f{UNSAFE}]")
+_QUIET = re.compile(rf"[{UNSAFE}]")
+_TO_TERMINAL = re.compile(
+    rf"\x1b(?!\[(?:[0-9;]{{0,8}}m|\?(?:25|7)[hl]|J|[0-9]{{1,4}}A|K))|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f{UNSAFE}]"
+)
+"""With the sequences that colours and live tables are made of left alone."""
+_COMMAND = re.compile(r"^(\s*)::(?!(?:error|warning|notice) (?:file|title)=)|##(?=\[|vso\[)", re.MULTILINE)
+"""What a runner of workflows takes for a command in the log of a job; our own annotations are meant to be some."""
+_RUNNERS = ("CI", "GITHUB_ACTIONS", "TF_BUILD")
+
+_KEY = re.compile(rf"[\x00-\x08\x0b-\x1f\u200c\u200d{UNSAFE}]")
+_KEY_BYTES = re.compile(
+    rb"\xc2[\x80-\x9f\xad]|\xd8\x9c|\xe1\xa0\x8e|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xaf]"
+    rb"|\xef\xbb\xbf|\xef\xbf[\xb0-\xbb\xbe\xbf]|\xf3\xa0"
+)
+"""The same in UTF-8, but for controls, which no file may hold."""
+
+
+def printable(text: str) -> str:
+    """``text`` on one line, with escapes for what cannot be shown."""
+    return text if text.isprintable() else _LINE.sub(_escaped, text)
+
+
+def printable_lines(text: str) -> str:
+    """``text`` with its line breaks and tabs, and escapes for all else that cannot be shown."""
+    return _LINES.sub(_escaped, text)
+
+
+def printable_json(text: str) -> str:
+    """JSON with escapes in its texts for what cannot be shown; it means the same."""
+    return text if text.isascii() and "\x7f" not in text else _QUIET.sub(_json_escaped, text)
+
+
+def printable_yaml(text: str) -> str:
+    """YAML with escapes in its texts, which stand in double quotes, for what cannot be shown; it means the same."""
+    return text if text.isascii() and "\x7f" not in text else _QUIET.sub(_escaped, text)
+
+
+def is_name(text: str) -> bool:
+    """Whether every character of a name or key can be seen."""
+    return (text.isascii() and text.isprintable()) or _KEY.search(text) is None
+
+
+def may_hide(raw: bytes) -> bool:
+    """Whether a file in UTF-8 may hold a character that no name has."""
+    return not raw.isascii() and _KEY_BYTES.search(raw) is not None
+
+
+def code_span(value: str) -> str:
+    """``value`` as Markdown code that can neither end a table's cell nor become a link, a mention or HTML."""
+    if not value:
+        return ""
+    shown = printable(value)
+    fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
+    pad = " " if "`" in shown else ""
+    return f"{fence}{pad}{shown.replace('|', chr(92) + '|')}{pad}{fence}"
+
+
+def guard(stream: TextIOWrapper, environ: Mapping[str, str] = os.environ) -> None:
+    """Let nothing through ``stream`` that steers a terminal, or the runner of a workflow, but what is ours.
+
+    The last line of defence, for texts that come there unescaped.
+    """
+    if getattr(stream.write, "is_guard", False):
+        return
+    write: Any = stream.write
+    pattern = _TO_TERMINAL if stream.isatty() else _LINES
+    in_job = any(environ.get(name) for name in _RUNNERS)
+
+    def guarded(text: str) -> int:
+        shown = text if text.isascii() and text.isprintable() else pattern.sub(_json_escaped, text)
+        if in_job and ("::" in shown or "##" in shown):
+            shown = _COMMAND.sub(_defused, shown)
+        write(shown)
+        return len(text)
+
+    guarded.is_guard = True  # type: ignore[attr-defined]
+    stream.write = guarded  # type: ignore[method-assign]
+
+
+def _defused(found: re.Match[str]) -> str:
+    return f"{found[1]}:\\u003a" if found[1] is not None else "#\\u0023"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _json_escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    high, low = divmod(code - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"

@@ -1,0 +1,73 @@
+"""Texts of a repository that would steer a terminal, a review or a job reach none of them as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reconciler.printable import UNSAFE
+from tests.cli.desk import Desk, workload
+
+BAD = re.compile(rf"[\x00-\x08\x0b-\x1f{UNSAFE}]")
+VALUE = "a\x9b2Jb\u202ec\u2066d"
+HOSTILE = workload("web") + f'      env: [{{name: A, value: {json.dumps(VALUE)}}}]\ndescription: "\\u202e\\u009b8m"\n'
+BRANCH = "x`<img/src=q>@octocat"
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    """A shop with a workload whose values hold what must not be shown."""
+    desk = Desk(tmp_path_factory.mktemp("hostile"))
+    desk.applied()
+    desk.commit({"shop/web.yaml": HOSTILE})
+    desk.repo.git("branch", BRANCH, "main")
+    return desk
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_a_plan_shows_nothing_that_hides_or_steers(desk: Desk, form: str) -> None:
+    said = desk.run("plan", "--format", form, "--revision", BRANCH)
+    assert said.code == 0, said
+    assert "\\u009b2J" in said.out
+    assert not BAD.search(said.out + said.err)
+    if form == "markdown":
+        assert f"`` {BRANCH}@" in said.out
+
+
+def test_what_is_applied_is_shown_with_escapes_and_keeps_its_bytes(desk: Desk) -> None:
+    desk.applied()
+    for words in (("describe", "workload/shop/web"), ("get",), ("events",), ("history",)):
+        said = desk.run(*words)
+        assert not BAD.search(said.out + said.err), words
+    found = {}
+    for form in ("json", "yaml"):
+        said = desk.run("get", "workload", "web", "--gvc", "shop", "-o", form)
+        assert not BAD.search(said.out)
+        (found[form],) = yaml.safe_load(said.out)["items"]
+    assert found["json"] == found["yaml"]
+    assert found["json"]["spec"]["containers"][0]["env"] == [{"name": "A", "value": VALUE}]
+    assert not BAD.search(desk.status("README.md") + desk.status("shop/workload/web.yaml"))
+
+
+NAMES = {
+    "::stop-commands::tok.yaml": "./::stop-commands::tok.yaml:1:7: error",
+    "##[group]x.yaml": "./#",
+    "a\x1b[2J\u202e.yaml": "a\\x1b[2J\\u202e.yaml: error",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("form", ["text", "json", "github", "gitlab", "sarif"])
+def test_the_name_of_a_file_is_no_command_of_a_job(name: str, form: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("kind: nothing\n")
+    desk = Desk(tmp_path)
+    said = desk.run("validate", ".", "--format", form, cwd=tmp_path, GITHUB_ACTIONS="true")
+    assert said.code == 1
+    assert not BAD.search(said.out + said.err)
+    assert not re.search(r"^\s*::(?!error file=)|##\[", said.out, re.MULTILINE)
+    if form == "text":
+        assert said.out.startswith(NAMES[name])
