@@ -103,6 +103,22 @@ class SupportsLifecycle(Protocol):
         """What happened since this was asked last, oldest first."""
 
 
+class ReplicaCounts(msgspec.Struct, frozen=True):
+    """Replicas that run and that are wanted, of the newest versions; ``busy`` while more is about to be done."""
+
+    running: int = 0
+    wanted: int = 0
+    busy: bool = False
+
+
+@runtime_checkable
+class SupportsReplicas(Protocol):
+    """An engine that goes on with its replicas after a step was performed."""
+
+    def replica_counts(self) -> ReplicaCounts:
+        """How far it is; all zero where it has not begun to work."""
+
+
 @runtime_checkable
 class SupportsWatch(Protocol):
     """An engine that notices by itself when its location changes, so that drift need not wait for the next look."""

@@ -13,7 +13,7 @@ from reconciler.clock import Clock
 from reconciler.drift.monitor import DriftMonitor
 from reconciler.engines.execution.executor import Executor
 from reconciler.engines.execution.retry import RetryPolicy
-from reconciler.engines.protocol import SupportsLifecycle
+from reconciler.engines.protocol import ReplicaCounts, SupportsLifecycle, SupportsReplicas
 from reconciler.engines.registry import ENGINES, MakeEngine, decommissioned_engines, engines_for
 from reconciler.errors import EngineError, RecordsError, SourceError
 from reconciler.model.key import Kind
@@ -98,6 +98,12 @@ class Runner:
         """
         for engine in self._lifecycle_engines:
             engine.refresh()
+
+    def replica_counts(self) -> ReplicaCounts:
+        """The replicas that engines of this host run and want, all together."""
+        counts = [engine.replica_counts() for engine in self._lifecycle_engines if isinstance(engine, SupportsReplicas)]
+        running, wanted = sum(each.running for each in counts), sum(each.wanted for each in counts)
+        return ReplicaCounts(running, wanted, any(each.busy for each in counts))
 
     async def close(self) -> None:
         """End the work of the engines; what they run goes on. An engine that does not end in time is abandoned."""

@@ -37,10 +37,13 @@ def site(tmp_path: Path) -> Iterator[HostSite]:
         yield site
 
 
-def test_without_a_daemon_it_ends_when_all_is_healthy_and_says_nothing_else(site: HostSite, tmp_path: Path) -> None:
+ALONE = "no daemon is there to probe, restart or scale them: reconciler run"
+
+
+def test_without_a_daemon_it_ends_when_all_is_healthy_and_watched_by_nothing(site: HostSite, tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
     said = site.run("apply", "--wait", "--timeout", "60")
-    assert (said.returncode, said.stderr) == (0, "")
+    assert (said.returncode, said.stderr) == (0, f"warning: 2 of 2 replicas run; {ALONE}\n")
     [line] = said.stdout.splitlines()
     assert (line.split(" at ")[0], line.split(": ")[-1]) == ("main: applied", "2 steps, 2 created")
     assert site.healthy(API)
@@ -56,7 +59,8 @@ def test_in_vain_it_names_what_is_not_healthy_and_why(site: HostSite) -> None:
     site.repo.commit({"shop/bad.yaml": broken})
     said = site.run("apply", "--wait", "--timeout", "3")
     assert said.returncode == 1
-    first, api, bad = said.stderr.splitlines()
+    alone, first, api, bad = said.stderr.splitlines()
+    assert alone.startswith("warning: ")
     assert first == "error: not everything is healthy after 3 s:"
     assert api.startswith(f"  {API}  2 of 2 replicas updated, 0 available; api-")
     assert api.endswith(": main: the readiness probe failed: exit code 1")
@@ -90,3 +94,19 @@ def test_waiting_for_long_makes_few_runs(site: HostSite) -> None:
         eventually(lambda: API in site.recorded(), "it is applied")
         assert site.run("apply", "--wait", "--timeout", "2").returncode == 1
         assert 2 <= len(daemon.said("run", reason="apply")) < 20
+
+
+def test_without_a_daemon_a_run_starts_what_it_has_made(tmp_path: Path) -> None:
+    plain: dict[str, Any] = {"command": "sleep", "args": ["100000"], "ports": None, "readinessProbe": None}
+    files = {f"shop/{name}.yaml": served(name, **plain) for name in ("ant", "bee", "cat")}
+    with host_site(tmp_path / "site", files) as site:
+        done = site.run("apply")
+        assert (done.returncode, done.stderr) == (0, f"warning: 6 of 6 replicas run; {ALONE}\n")
+        assert len(site.programs()) == 6
+        site.repo.commit({"shop/db.yaml": served("db", replicas=3, type="stateful", **plain)})
+        done = site.run("apply")
+        others = "no daemon is there to start the others, or to probe, restart or scale them: reconciler run"
+        assert (done.returncode, done.stderr) == (1, f"warning: 7 of 9 replicas run; {others}\n")
+        done = site.run("apply", "--wait", "--timeout", "60")
+        assert (done.returncode, done.stderr) == (0, f"warning: 9 of 9 replicas run; {ALONE}\n")
+        assert len(site.programs()) == 9

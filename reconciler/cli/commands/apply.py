@@ -15,6 +15,7 @@ from reconciler.cli.options import load, operator, print_error, settings_option
 from reconciler.errors import LockedError, RefusedError
 
 if TYPE_CHECKING:
+    from reconciler.engines.protocol import ReplicaCounts
     from reconciler.pipeline.report import Report
     from reconciler.pipeline.runner import Runner
     from reconciler.pipeline.saved_plan import SavedPlan
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
     Plans = dict[str, SavedPlan] | None
 
+FINISH_SECONDS = 10.0
+"""Seconds that a run without a daemon has to start the replicas that it has made."""
+FINISH_POLL_SECONDS = 0.02
 SOON = 0.1
 """Seconds between looks at what is to become healthy."""
 LATER = 2.0
@@ -38,12 +42,11 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     """Do one run of every source and exit; the status branch is written by then.
 
     With --plan only the sources of a plan that `reconciler plan --out FILE` saved are run, and only where that plan
-    is still what a run would do; else it says what moved and does nothing.
+    is still what a run would do; else it says what moved. While --wait waits, a terminal shows how far it is.
 
-    While --wait waits, a terminal shows what is not healthy yet, and how far it is.
-
-    While a daemon holds the state directory, it is asked for the run. Exits with 1 where anything was refused,
-    failed or waits, and where --wait waited in vain.
+    While a daemon holds the state directory, it is asked for the run. Without one, replicas on this host are started
+    before the command ends; what takes longer, and all probes and restarts, need a daemon. Exits with 1 where
+    anything was refused, failed or waits, where --wait waited in vain, and where nobody starts what is left.
     """
     import asyncio
 
@@ -55,6 +58,7 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     plans = _reviewed(settings, plan_file)
     deadline = time.monotonic() + timeout
     lock = StateLock(settings.state)
+    counts = None
     try:
         lock.acquire("reconciler apply")
     except LockedError:
@@ -63,10 +67,12 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     else:
         try:
             with shown(settings, wait):
-                reports = asyncio.run(_here(settings, wait, deadline, plans))
+                reports, counts = asyncio.run(_here(settings, wait, deadline, plans))
         finally:
             lock.release()
     code = _tell(settings, reports)
+    if counts is not None and counts.wanted:
+        code = max(code, _report_replicas(counts))
     with closing(read_records(settings)) as records:
         _tell_unwritten(records, reports)
         if wait and _worth_waiting(records, reports) is not None:
@@ -89,7 +95,25 @@ def _reviewed(settings: Settings, plan_file: Path | None) -> Plans:
     return plans
 
 
-async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -> list[Report]:
+def _report_replicas(counts: ReplicaCounts) -> int:
+    """Say what goes on only with a daemon; the exit code."""
+    others = "start the others, or to " if counts.running < counts.wanted else ""
+    message = f"{counts.running} of {counts.wanted} replicas run; no daemon is there to {others}probe, restart or scale"
+    click.echo(f"warning: {message} them: reconciler run", err=True)
+    return int(counts.running < counts.wanted)
+
+
+async def _finish(runner: Runner) -> ReplicaCounts:
+    """Let engines of this host start what they have begun with, for a bounded time; how far they are."""
+    import asyncio
+
+    deadline = time.monotonic() + FINISH_SECONDS
+    while (counts := runner.replica_counts()).busy and time.monotonic() < deadline:
+        await asyncio.sleep(FINISH_POLL_SECONDS)
+    return counts
+
+
+async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -> tuple[list[Report], ReplicaCounts]:
     import asyncio
 
     from reconciler.clock import SystemClock
@@ -107,8 +131,10 @@ async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -
             astray = await runner.drift_monitor.check()
             if turns.due(sooner=bool(astray) or runner.drift_monitor.health_changed):
                 reports = _merge_reports(reports, await _round(runner))
+        counts = await _finish(runner)
+        await runner.drift_monitor.check()
         _write_status(runner)
-        return reports
+        return reports, counts
     finally:
         await runner.close()
         records.close()

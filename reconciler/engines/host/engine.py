@@ -41,7 +41,7 @@ from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.status import StatusContext, ending_message, with_message, workload_status
 from reconciler.engines.host.volume_sets import VolumeSets, as_recorded
-from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
+from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import rejected
 from reconciler.errors import EngineError, RecordsError
@@ -170,6 +170,10 @@ class HostEngine:
         """What happened since this was asked last."""
         news, self._news = self._news, []
         return news
+
+    def replica_counts(self) -> ReplicaCounts:
+        """How many replicas run and are wanted."""
+        return self._controller.replica_counts()
 
     async def changes(self) -> AsyncIterator[None]:
         """Yields whenever anything here has changed."""

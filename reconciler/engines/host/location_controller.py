@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Collection
 
 from reconciler.engines.host.adopted import LabelContext, as_found, from_labels, how_ended
+from reconciler.engines.host.decisions.progress import running_replicas
 from reconciler.engines.host.decisions.transitions import evicted
 from reconciler.engines.host.fair_turn import FairTurn
 from reconciler.engines.host.probes.state import Verdict
@@ -14,7 +15,7 @@ from reconciler.engines.host.runtimes.protocol import ContainerId, RunningContai
 from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.host.workload_controller import WorkloadController
-from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.protocol import EngineEvent, ReplicaCounts
 from reconciler.model.key import Key
 from reconciler.tasks import cancel_and_wait, wait_at_most
 
@@ -77,6 +78,13 @@ class LocationController:
         """The replicas of ``key``, those included that a former daemon left."""
         keeper = self.workloads.get(key)
         return (*(keeper.replicas.values() if keeper is not None else ()), *self._adoptable.get(key, ()))
+
+    def replica_counts(self) -> ReplicaCounts:
+        """How many replicas run and are wanted, and whether anything is about to be done at once."""
+        keepers = self.workloads.values()
+        counts = [running_replicas(keeper.wanted, tuple(keeper.replicas.values())) for keeper in keepers]
+        busy = any(keeper.busy for keeper in keepers)
+        return ReplicaCounts(sum(each[0] for each in counts), sum(each[1] for each in counts), busy)
 
     def replica_names(self) -> set[tuple[Key, str]]:
         """Key and name of every replica that there is."""

@@ -59,6 +59,7 @@ class WorkloadController:
     def __init__(self, key: Key, tools: HostServices, pace: FairTurn) -> None:
         self.key = key
         self.wanted: WorkloadSpec | None = None
+        self.busy = True
         self._services = tools
         self._errors = ActionErrors(tools.clock, self._report_error, tools.changed)
         self._members = WorkloadReplicas(key, tools.store, tools.endpoints, self._errors, tools.changed)
@@ -85,6 +86,7 @@ class WorkloadController:
 
     def wake(self) -> None:
         """Decide again."""
+        self.busy = True
         self._wake_event.set()
 
     def on_replica_change(self, name: str, change: Callable[[Replica], Replica]) -> None:
@@ -114,8 +116,10 @@ class WorkloadController:
         """Work until the workload is gone."""
         while not self.gone:
             self._wake_event.clear()
+            self.busy = True
             wake = await self._reconcile_once()
             if wake is None or wake > self._services.clock.monotonic():
+                self.busy = self._wake_event.is_set()
                 await event_or_time(self._wake_event, self._services.clock, wake)
                 if not self._wake_event.is_set():
                     self._services.changed()

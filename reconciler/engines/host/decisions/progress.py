@@ -13,7 +13,7 @@ from reconciler.engines.host.decisions.availability import (
     is_failing,
     is_starting,
 )
-from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.replica import Phase, Replica
 from reconciler.engines.host.spec import Type, WorkloadSpec
 
 
@@ -58,6 +58,15 @@ def _old(wanted: WorkloadSpec, old: Sequence[Replica], now: float) -> str:
     """How many replicas that are to be replaced still serve: without them 0 available would read as an outage."""
     serving = sum(is_available(wanted, replica, now) for replica in old)
     return f"; {serving} old replica{'' if serving == 1 else 's'} available" if serving else ""
+
+
+def running_replicas(wanted: WorkloadSpec | None, replicas: Sequence[Replica]) -> tuple[int, int]:
+    """How many replicas of the wanted version run, and how many there are to be."""
+    if wanted is None or wanted.suspended or wanted.type is Type.CRON:
+        return 0, 0
+    current = [replica for replica in replicas if replica.ending is None and is_current(wanted, replica)]
+    running = sum(all(each.phase is Phase.RUNNING for each in replica.containers) for replica in current)
+    return min(running, wanted.replicas), wanted.replicas
 
 
 def _fault(replica: Replica) -> str:
