@@ -2,7 +2,8 @@
 
 ReconcilerError
 ├── UsageError            the command line or the settings ask for something that cannot be (exit 2)
-│   └── SettingsError       the settings have faults, told with their places; stands in settings
+│   ├── SettingsError       the settings have faults, told with their places; stands in settings
+│   └── StateLostError      the state directory was deleted or replaced under the process that holds it
 ├── RefusedError          a rule says no: findings, a protected resource, an unknown digest (exit 1)
 │   └── NotFoundError       what somebody names does not exist: a source, resource, GVC, rule (exit 1)
 ├── LockedError           another daemon holds the state directory
@@ -49,6 +50,15 @@ class LockedError(ReconcilerError):
     """Another process holds the state directory."""
 
     reason = "Locked"
+
+
+class StateLostError(UsageError):
+    """The state directory, or the lock in it, was deleted or replaced under the process that holds it.
+
+    Starting again would begin with nothing, so it has the exit code after which the service manager does not.
+    """
+
+    reason = "StateLost"
 
 
 class RecordsError(ReconcilerError):

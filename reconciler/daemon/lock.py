@@ -14,9 +14,11 @@ from typing import Self
 import msgspec
 
 from reconciler.clock import iso
-from reconciler.errors import LockedError, UsageError
+from reconciler.errors import LockedError, StateLostError, UsageError
+from reconciler.private_files import make_directory, open_regular, set_locked
 
 _PATIENCE = 2.0
+_Identity = tuple[int, int]
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -32,48 +34,83 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class StateLock:
-    """An exclusive lock on ``state``/lock for as long as this process lives or until ``release``.
+    """An exclusive lock on the directory ``state``, and on the file ``lock`` in it that says who holds it.
 
-    The kernel keeps it, so it ends with the process however that ends; the file stays and means nothing by itself.
+    It lasts for as long as this process lives, or until ``release``. The kernel keeps it, so it ends with the process
+    however that ends; the file stays and means nothing by itself. The directory is locked so that nobody gets in where
+    the file was deleted. A name in the abstract namespace of sockets would outlive the directory too, but any user of
+    the host could take it first.
     """
 
     def __init__(self, state: Path) -> None:
         self._state = state
+        self._directory: int | None = None
         self._file: int | None = None
 
     def acquire(self, command: str = "") -> None:
         """Take the lock for ``command`` (default: this process's command line).
 
-        Raises LockedError naming the holder, UsageError where the state directory cannot be written.
+        Raises LockedError naming the holder, UsageError where the state directory cannot be written, or the file is a
+        link.
         """
-        path = self._state / "lock"
         try:
-            self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            if os.geteuid() == 0:  # what root begins, the daemon's user has to be able to go on with
-                os.fchown(file, self._state.stat().st_uid, self._state.stat().st_gid)
+            make_directory(self._state)
+            directory = os.open(self._state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise UsageError(f"the state directory {self._state} cannot be written: {error.strerror}") from error
-        if not _take(file):
-            found = _read(file)
-            os.close(file)
-            who = str(found) if found else "a process that has not said who it is"
-            raise LockedError(f"the state directory {self._state} is in use by {who}; stop it or use another `state:`")
-        self._file = file
+            raise self._unwritable(error) from error
+        try:
+            file = self._locked_file(directory)
+        except BaseException:
+            os.close(directory)
+            raise
+        self._directory, self._file = directory, file
+        set_locked(self._state, True)
         words = command or " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
         # On a full disk the lock holds all the same, and the records say what is wrong.
         with contextlib.suppress(OSError):
             os.ftruncate(file, 0)
             os.pwrite(file, msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), words, iso(time.time()))), 0)
 
+    def _locked_file(self, directory: int) -> int:
+        """The file, once it and the directory are locked."""
+        try:
+            free = _take(directory)
+            file = open_regular(self._state / "lock", os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        if free and _take(file):
+            return file
+        found = _read(file)
+        os.close(file)
+        who = str(found) if found else "a process that has not said who it is"
+        raise LockedError(f"the state directory {self._state} is in use by {who}; stop it or use another `state:`")
+
+    def _unwritable(self, error: OSError) -> UsageError:
+        return UsageError(f"the state directory {self._state} cannot be written: {error.strerror}")
+
+    def check(self) -> None:
+        """Raise StateLostError where the directory, or the file in it, is another one than was locked, or is gone."""
+        if self._directory is None or self._file is None:
+            return
+        for path, locked in ((self._state, self._directory), (self._state / "lock", self._file)):
+            if _identity(path) != _identity(locked):
+                raise StateLostError(
+                    f"{path} was deleted or replaced while the daemon worked; it has stopped so that no two work on "
+                    f"one state. Put the state directory {self._state} back, or restore a backup, and start it again"
+                )
+
     def release(self) -> None:
         """Let the lock go; nothing happens where it is not held."""
         if self._file is not None:
-            os.ftruncate(self._file, 0)
-            # Closing alone would leave it to a child that is just being started and still shares the open file.
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-            os.close(self._file)
-            self._file = None
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, 0)
+        for descriptor in (self._file, self._directory):
+            if descriptor is not None:
+                # Closing alone would leave it to a child that is just being started and still shares the open file.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                os.close(descriptor)
+        self._file = self._directory = None
+        set_locked(self._state, False)
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -86,7 +123,7 @@ class StateLock:
 def holder(state: Path) -> Holder | None:
     """Who holds the lock on ``state`` right now, or None; a file left behind by a killed process counts as None."""
     try:
-        file = os.open(state / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(state / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -123,3 +160,12 @@ def _read(file: int) -> Holder | None:
         return msgspec.json.decode(os.pread(file, 4096, 0), type=Holder)
     except msgspec.DecodeError:
         return None
+
+
+def _identity(place: Path | int) -> _Identity | None:
+    """Device and inode of what is at a path, or is open; None where nothing is."""
+    try:
+        found = os.fstat(place) if isinstance(place, int) else os.stat(place)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

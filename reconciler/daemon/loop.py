@@ -55,12 +55,14 @@ class Daemon:
         timers: Timers,
         notifier: SystemdNotifier,
         over: Callable[[], bool] = lambda: False,
+        state_lost: Callable[[], bool] = lambda: False,
     ) -> None:
         self.runner = runner
         self.clock = clock
         self.timers = timers
         self.notifier = notifier
         self._should_hand_over = over
+        self._is_state_lost = state_lost
         # Nothing is heard of a fetch until it ends or runs into its deadline.
         slowest = max((source.timeout for source in runner.settings.sources if not source.local), default=0.0)
         self.watchdog = Watchdog(notifier, clock, notifier.watchdog_seconds + slowest)
@@ -98,7 +100,7 @@ class Daemon:
             await asyncio.wait({taken, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if not taken.done():
                 taken.cancel()
-            elif self._should_hand_over():
+            elif self._is_state_lost() or self._should_hand_over():
                 break
             else:
                 await self._run_round(taken.result())
@@ -259,7 +261,7 @@ class Daemon:
 
     async def _flush(self, *, force: bool = False) -> None:
         """Write status that is due, and come back when more is."""
-        for name, writer in self.runner.writers.items():
+        for name, writer in () if self._is_state_lost() else self.runner.writers.items():
             with self._contained(f"status {name}"):
                 due = writer.next_due()
                 if due is not None and (force or due <= 0):

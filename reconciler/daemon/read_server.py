@@ -23,6 +23,7 @@ import msgspec
 from reconciler.bugs import contained
 from reconciler.daemon.wake import address_of
 from reconciler.logs import log
+from reconciler.private_files import remove_own
 from reconciler.tasks import cancel_and_wait
 
 NAME = "read.sock"
@@ -99,6 +100,7 @@ class ReadOnlyServer:
         self._asking: set[asyncio.Task[None]] = set()
         self._slots = ReaderSlots()
         self._group = ""
+        self._inode = 0
 
     async def open(self, group: str) -> None:
         """Let members of ``group`` (a name; ``""``: nobody) ask. What the host does not allow is logged."""
@@ -124,8 +126,8 @@ class ReadOnlyServer:
         self._server.close()
         self._server = None
         await cancel_and_wait(self._asking, "readers")
-        (self._state / NAME).unlink(missing_ok=True)
-        self._restrict(0o700)
+        if remove_own(self._state / NAME, self._inode):
+            self._restrict(0o700)
 
     def _restrict(self, mode: int) -> None:
         """Close the state directory but for ``mode``, and for whom the host engine lets through to what is theirs."""
@@ -138,7 +140,8 @@ class ReadOnlyServer:
             os.fchmod(listener.fileno(), 0o600)  # before bind, so that the file never exists with wider rights
             with address_of(self._state, NAME) as address:
                 listener.bind(address)
-            os.chown(self._state / NAME, -1, gid)
+            self._inode = (self._state / NAME).lstat().st_ino
+            os.chown(self._state / NAME, -1, gid, follow_symlinks=False)
             os.chown(self._state, -1, gid)
             (self._state / NAME).chmod(0o660)
             self._restrict(0o710)

@@ -20,11 +20,14 @@ from reconciler.daemon.systemd import SystemdNotifier
 from reconciler.daemon.timers import LoopTimers
 from reconciler.daemon.wake import WakeSocket
 from reconciler.engines.registry import ENGINES, MakeEngine
-from reconciler.errors import SourceError
+from reconciler.errors import SourceError, StateLostError
 from reconciler.logs import log
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import FILE, Records
 from reconciler.settings import Settings
+
+STATE_CHECK_SECONDS = 1.0
+"""Seconds between looks at whether the state directory is still there; each round of the loop looks too."""
 
 
 class Service:
@@ -37,8 +40,11 @@ class Service:
         engines: Mapping[str, MakeEngine],
         reload: Reload | None,
         readers: ReadOnlyServer | None,
+        lock: StateLock,
     ) -> None:
         self._readers = readers
+        self._lock = lock
+        self._lost: StateLostError | None = None
         self._clock = clock
         self._engines = engines
         self._reload = reload
@@ -51,7 +57,7 @@ class Service:
     async def run(self) -> None:
         """Work until ``end``."""
         reason = "start"
-        looking = asyncio.create_task(self._look())
+        background = [asyncio.create_task(self._look()), asyncio.create_task(self._guard())]
         try:
             while True:
                 if self._readers is not None:
@@ -60,14 +66,30 @@ class Service:
                 await self._daemon.run(reason)
                 self._daemon.stop.set()
                 await watching
+                if self._lost is not None:
+                    raise self._lost
                 if self._next is None or self._ended:
                     return
                 ended, self._daemon, self._next, reason = self._daemon, self._made(self._next), None, "settings"
                 ended.wakes.transfer_to(self._daemon.wakes)
         finally:
-            looking.cancel()
+            for task in background:
+                task.cancel()
             if self._readers is not None:
                 await self._readers.close()
+
+    async def _guard(self) -> None:
+        while not self._is_state_lost():
+            await asyncio.sleep(STATE_CHECK_SECONDS)
+
+    def _is_state_lost(self) -> bool:
+        """Whether the state directory is no longer the one that is locked; then the daemon ends and writes nothing."""
+        try:
+            self._lock.check()
+        except StateLostError as error:
+            self._lost = error
+            self.end()
+        return self._lost is not None
 
     def end(self) -> None:
         """Stop working; the step in flight ends."""
@@ -84,7 +106,7 @@ class Service:
         self._daemon.wakes.add(source, reason)
 
     def _made(self, runner: Runner) -> Daemon:
-        return Daemon(runner, self._clock, LoopTimers(), self._notifier, self._over)
+        return Daemon(runner, self._clock, LoopTimers(), self._notifier, self._over, self._is_state_lost)
 
     async def _look(self) -> None:
         while self._reload is not None:
@@ -112,16 +134,16 @@ class Service:
 async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES, file: Path | None = None) -> None:
     """Run the daemon until a signal ends it, and go by ``file``, where ``settings`` are from, when it changes.
 
-    Raises LockedError where another one works on the state directory.
+    Raises LockedError where another one works on the state directory, StateLostError where that is deleted meanwhile.
     """
     clock = SystemClock()
-    with StateLock(settings.state):
+    with StateLock(settings.state) as lock:
         records = Records.open(settings.state / FILE)
         socket = WakeSocket(settings.state)
         try:
             reload = Reload(file, settings, records, clock) if file is not None else None
             readers = ReadOnlyServer(settings.state, file.absolute()) if file is not None else None
-            service = Service(Runner(settings, records, clock, engines), clock, engines, reload, readers)
+            service = Service(Runner(settings, records, clock, engines), clock, engines, reload, readers, lock)
             loop = asyncio.get_running_loop()
             loop.set_exception_handler(_on_loop_error)
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -139,6 +161,8 @@ async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES,
 def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """A bug in a callback, or in a task that nobody waits for. The default handler would log its text."""
     error = context.get("exception")
+    if isinstance(error, asyncio.CancelledError):
+        return  # asyncio itself asks a cancelled task of a server for its exception
     if isinstance(error, BaseException):
         internal_error(error, "event loop")
     else:

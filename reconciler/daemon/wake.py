@@ -9,6 +9,8 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from reconciler.private_files import remove_own
+
 _NAME = "wake.sock"
 _LONGEST_ADDRESS = 107
 _LONGEST_MESSAGE = 1024
@@ -52,6 +54,7 @@ class WakeSocket:
     def __init__(self, state: Path) -> None:
         self._state = state
         self._socket: socket.socket | None = None
+        self._inode = 0
 
     def open(self, call: Callable[[str | None, str], None]) -> None:
         """Call ``call(source, reason)`` on the running event loop for every wake-up that arrives."""
@@ -62,6 +65,7 @@ class WakeSocket:
         os.fchmod(receiver.fileno(), 0o600)
         with address_of(self._state, _NAME) as address:
             receiver.bind(address)
+        self._inode = (self._state / _NAME).lstat().st_ino
         self._socket = receiver
         asyncio.get_running_loop().add_reader(receiver, self._receive, receiver, call)
 
@@ -71,7 +75,7 @@ class WakeSocket:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
             self._socket = None
-            (self._state / _NAME).unlink(missing_ok=True)
+            remove_own(self._state / _NAME, self._inode)
 
     @staticmethod
     def _receive(receiver: socket.socket, call: Callable[[str | None, str], None]) -> None:

@@ -7,7 +7,11 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from reconciler.errors import RecordsError
+from reconciler.errors import RecordsError, UsageError
+from reconciler.private_files import check_regular, make_directory
+
+ENDINGS = ("", "-wal", "-shm", "-journal")
+"""Of the files of a database: its own, and those that SQLite keeps beside it."""
 
 BUSY = 5.0
 """Seconds to wait for another process's transaction; the daemon's own last milliseconds."""
@@ -25,12 +29,24 @@ def connect(path: Path | None, read_only: bool) -> sqlite3.Connection:
             raise RecordsError(f"there are no records yet at {path}: nothing has been applied here")
         target = f"{path.absolute().as_uri()}?mode=ro"
     else:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(path.parent)
         create(path)
         target = str(path)
+    if path is not None:
+        for ending in ENDINGS:  # SQLite would follow a link, and make a file at the other end of it
+            _check(path.with_name(f"{path.name}{ending}"))
     return sqlite3.connect(
         target, timeout=BUSY, isolation_level=None, check_same_thread=False, cached_statements=256, uri=read_only
     )
+
+
+def _check(path: Path) -> None:
+    """Raise RecordsError where something other than a file is at ``path``; what may not be seen SQLite refuses."""
+    with suppress(PermissionError):
+        try:
+            check_regular(path)
+        except UsageError as error:
+            raise RecordsError(f"the records cannot be opened: {error}") from None
 
 
 def _is_there(path: Path) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.errors import PushRaced, SourceError, SourceGone
+from reconciler.private_files import make_directory
 from reconciler.source.git_command import GitResult
 from reconciler.source.remote import Remote
 from reconciler.source.url import Address, wanted_ref
@@ -35,7 +36,7 @@ class Mirror:
         if not (self.path / "HEAD").is_file():
             import pygit2
 
-            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_directory(self.path)
             pygit2.init_repository(str(self.path), bare=True)
         return self.path
 

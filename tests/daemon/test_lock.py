@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.daemon.lock import StateLock, holder
-from reconciler.errors import LockedError, UsageError
+from reconciler.errors import LockedError, StateLostError, UsageError
+from reconciler.private_files import make_directory
 
 HOLD = """
 import sys, time
@@ -120,3 +121,51 @@ def test_a_state_directory_that_cannot_be_written_is_a_usage_error(tmp_path: Pat
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"state directory .* cannot be written"):
         StateLock(tmp_path / "file").acquire()
+
+
+@pytest.mark.parametrize("what", ["link", "dangling", "hard link", "pipe", "directory"])
+def test_a_lock_that_is_not_a_plain_file_is_left_alone(tmp_path: Path, what: str) -> None:
+    state, other = tmp_path / "state", tmp_path / "other"
+    state.mkdir()
+    other.write_text("precious")
+    lock = state / "lock"
+    make = {
+        "link": lambda: lock.symlink_to(other),
+        "dangling": lambda: lock.symlink_to(tmp_path / "nothing"),
+        "hard link": lambda: lock.hardlink_to(other),
+        "pipe": lambda: os.mkfifo(lock),
+        "directory": lock.mkdir,
+    }
+    make[what]()
+    assert holder(state) is None
+    with pytest.raises(UsageError, match="take it away"):
+        StateLock(state).acquire()
+    assert other.read_text() == "precious"
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_deleted_lock_file_lets_nobody_in(tmp_path: Path) -> None:
+    with StateLock(tmp_path) as lock:
+        (tmp_path / "lock").unlink()
+        with pytest.raises(LockedError):
+            StateLock(tmp_path).acquire()
+        with pytest.raises(StateLostError, match="lock was deleted or replaced"):
+            lock.check()
+
+
+def test_the_lock_is_compared_with_what_is_there(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with StateLock(state) as lock:
+        lock.check()
+        state.rename(tmp_path / "moved")
+        with pytest.raises(StateLostError, match="state was deleted or replaced"):
+            lock.check()
+        with pytest.raises(FileNotFoundError):
+            make_directory(state / "host" / "here")
+        assert not state.exists(), "nothing is made below what is gone"
+        with StateLock(state) as second:
+            second.check()
+            with pytest.raises(StateLostError):
+                lock.check()
+    lock.check()
+    make_directory(state / "host")

@@ -19,7 +19,8 @@ def command(settings_file: Path) -> None:
     """Follow the sources and make their manifests so, until SIGTERM or SIGINT.
 
     SIGHUP looks at all sources at once. Settings are taken over when their file changes; what is wrong with them is
-    said, and the former ones go on. Only one daemon works on a state directory.
+    said, and the former ones go on. Only one daemon works on a state directory. Where that, or the lock in
+    it, is deleted or replaced meanwhile, the daemon exits with 2 and writes nothing more.
     """
     import asyncio
     import gc

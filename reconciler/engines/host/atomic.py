@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from reconciler.errors import EngineError
+from reconciler.private_files import make_directory
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """Errors of a disk without room."""
@@ -23,7 +24,7 @@ def write_atomic(path: Path, content: bytes, mode: int, folder: int = 0o700) -> 
     """
     part = path.with_name(f".{path.name}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=folder)
+        make_directory(path.parent, folder)
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             file.write(content)
         part.replace(path)

@@ -12,6 +12,7 @@ import pygit2
 from pygit2.enums import ObjectType
 
 from reconciler.errors import SourceError
+from reconciler.private_files import make_directory
 from reconciler.source.libgit import open_git
 from reconciler.status.branch.owner import file_access_of
 from reconciler.status.branch.trees import Changes, write_tree
@@ -203,7 +204,8 @@ def prepare_bare(path: Path) -> Path:
     """A bare repository at ``path``, made where there is none; for status that must not go into its source."""
     if not (path / "HEAD").exists():
         try:
+            make_directory(path)
             pygit2.init_repository(str(path), bare=True, mode=0o700)
-        except _GIT_FAULTS as fault:
+        except (*_GIT_FAULTS, OSError) as fault:
             raise SourceError(f"a repository for status cannot be made at {path}: {fault}") from None
     return path

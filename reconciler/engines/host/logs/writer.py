@@ -10,6 +10,7 @@ import msgspec
 
 from reconciler.engines.host.logs.blocks import Block, block, packed
 from reconciler.engines.host.logs.segments import Segment, backward, segment, segments, valid_end
+from reconciler.private_files import make_directory
 
 LARGEST = 8 << 20
 """Bytes from which on a segment is followed by another."""
@@ -118,7 +119,7 @@ class Writer:
 
     def _made(self, into: Segment) -> None:
         directory = Path(self.directory)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(directory)
         self._fresh = [str(each) for each in (directory, *list(directory.parents)[:3])]
         Path(into.path).touch(0o600)
 

@@ -28,6 +28,7 @@ from reconciler.engines.host.provisioning.secrets import SecretReader
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Container
+from reconciler.private_files import make_directory
 
 MEMORY = Path("/dev/shm")
 """Where files never reach a disk."""
@@ -168,7 +169,7 @@ class Files:
                     allow_traversal(path, owner)
                     return path
         path = self._on_disk
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(path)
         allow_traversal(path, owner)
         return path
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.atomic import failed
+from reconciler.private_files import make_directory
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -75,7 +76,7 @@ def allow_traversal(path: Path, owner: Owner) -> None:
 def make_private(root: Path) -> None:
     """Make the directory of a location, and in it those that are nobody's but the daemon's. Raises EngineError."""
     try:
-        root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(root.parent)
         for folder in (root, *(root / name for name in ("logs", "replicas", "run", "tokens", "usage"))):
             folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:

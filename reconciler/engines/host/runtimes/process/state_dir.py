@@ -15,6 +15,7 @@ import msgspec
 
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.key import Key
+from reconciler.private_files import make_directory
 
 _RECORD, _CODE, _OUTPUT = "record.json", "code", "output"
 _FRESH = f"{_RECORD}.new"
@@ -72,7 +73,7 @@ class StateDirectory(msgspec.Struct, frozen=True):
     def prepare(self, place: ContainerId) -> tuple[int, int]:
         """Make room for a start; returns files for the output and the code, to be closed. Raises OSError."""
         folder = self.of(place)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directory(folder)
         with suppress(FileNotFoundError):
             # The file of the last start becomes that of the next one: on a full disk there is no room for another.
             (folder / _RECORD).rename(folder / _FRESH)

@@ -1,0 +1,58 @@
+"""A state directory that is deleted or replaced under the daemon: it stops with words, and makes none anew."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.hostkit import GVC, host_site, open_place, served
+from tests.daemon.kit import Site, eventually
+
+
+def delete(state: Path) -> None:
+    shutil.rmtree(state)
+
+
+def move(state: Path) -> None:
+    state.rename(state.with_name("moved"))
+
+
+def replace(state: Path) -> None:
+    move(state)
+    state.mkdir(mode=0o700)
+
+
+def delete_lock(state: Path) -> None:
+    (state / "lock").unlink()
+
+
+@pytest.mark.parametrize("lose", [delete, move, replace, delete_lock])
+def test_the_daemon_stops_with_words(tmp_path: Path, lose: Callable[[Path], None]) -> None:
+    site = Site(tmp_path)
+    with site.daemon() as running:
+        eventually(lambda: len(site.recorded()) == 3, "the shop is applied")
+        there = {path.name for path in tmp_path.iterdir()}
+        lose(site.state)
+        assert running.process.wait(10) == 2
+        said = running.log_file.read_text()
+    assert "was deleted or replaced while the daemon worked" in said
+    assert "Traceback" not in said
+    assert {path.name for path in tmp_path.iterdir()} - there <= {"moved"}
+    if lose is replace:
+        assert list(site.state.iterdir()) == []
+    if lose in (delete, move):
+        assert not site.state.exists()
+
+
+def test_the_host_engine_makes_no_state_directory_anew() -> None:
+    files = {"shop/gvc.yaml": GVC, "shop/web.yaml": served(replicas=1, command="sleep", args=["1000"], ports=None,
+             readinessProbe=None)}  # fmt: skip
+    with open_place() as place, host_site(place, files) as site, site.daemon() as running:
+        eventually(lambda: "workload/shop/web@here" in site.recorded(), "the workload is applied")
+        site.state.rename(place / "moved")
+        assert running.process.wait(10) == 2
+        assert not site.state.exists()
+        (place / "moved").rename(site.state)
