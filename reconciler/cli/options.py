@@ -56,6 +56,18 @@ def blame_option(command: _Command) -> _Command:
 
 
 def load(settings_file: Path) -> Settings:
+    """The settings in ``settings_file``, for a command that opens the state directory: root becomes its owner.
+
+    Raises UsageError that names every fault in them.
+    """
+    from reconciler.cli.privileges import become_owner
+
+    settings = read_settings(settings_file)
+    become_owner(settings.state)
+    return settings
+
+
+def read_settings(settings_file: Path) -> Settings:
     """The settings in ``settings_file``; raises UsageError that names every fault in it."""
     from reconciler.settings import load_settings
 
@@ -77,7 +89,7 @@ def load_or_none(settings_file: Path) -> Settings | None:
     told = click.get_current_context().get_parameter_source("settings_file")
     if told is not ParameterSource.COMMANDLINE and not os.access(settings_file, os.R_OK):
         return None
-    return load(settings_file)
+    return read_settings(settings_file)
 
 
 class AskDaemon(Exception):

@@ -104,9 +104,6 @@ def _settle(fresh: Path) -> None:
     finally:
         database.close()
     to_disk(fresh)
-    if os.geteuid() == 0:
-        owner = fresh.parent.stat()
-        os.chown(fresh, owner.st_uid, owner.st_gid)
 
 
 def _swap(fresh: Path, path: Path) -> Path | None:

@@ -23,6 +23,9 @@ Who may not read the records, and is a member of the group that the setting `rea
 for root and for the user of the daemon. A reader has at most 4 commands at once, all readers 16; where these are taken,
 the oldest command of whoever has most makes room. A command that follows nothing ends after 5 minutes.
 
+Root works as the user that the state directory belongs to, the daemon of root too: what lies there is that user's to
+choose. Only the FILE of `backup` and `restore`, the plan of `--out` and `--plan`, and the settings are opened by root.
+
 What these commands show has `***` in the place of secrets. Only `logs` shows lines as workloads wrote them: what they
 write about their secrets is there for all who may look.
 

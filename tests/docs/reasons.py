@@ -179,6 +179,7 @@ ELSEWHERE = {
     "RecordsUnavailable": "The records cannot be opened or written, or a newer program made them.",
     "DiskFull": "No room is left for the records.",
     "Locked": "Another process works on the state directory.",
+    "StateLost": "The state directory, or the lock in it, was deleted or replaced while the daemon worked.",
     "Refused": "A rule says no to what a command asks for.",
     "Usage": "The command line or the settings are wrong.",
     "Taken": "The settings are taken over.",

@@ -14,13 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.daemon.lock import StateLock
 from reconciler.errors import DiskFull, RecordsError, RefusedError
 from reconciler.records.backup import checked, restore, summarize
 from reconciler.records.migrations import MIGRATIONS
 from reconciler.records.store import Records
 from tests.records.samples import record
-from tests.tools import only_root
 
 KILLED = """
 import os, signal, sys
@@ -214,16 +212,6 @@ def test_an_older_backup_is_migrated(path: Path, tmp_path: Path) -> None:
 def test_the_records_are_not_their_own_backup(path: Path, records: Records) -> None:
     with pytest.raises(RefusedError, match="the file of the records itself"):
         restore(path, path, force=True)
-
-
-@only_root("only root restores for others")
-def test_what_root_restores_belongs_to_whom_the_state_directory_belongs(path: Path, backup: Path) -> None:
-    path.parent.mkdir(mode=0o700)
-    os.chown(path.parent, 12_345, 12_346)
-    with StateLock(path.parent):
-        restore(backup, path, force=False)
-    owners = {name: (path.with_name(name).stat().st_uid, path.with_name(name).stat().st_gid) for name in beside(path)}
-    assert owners == {"lock": (12_345, 12_346), "records.sqlite": (12_345, 12_346)}
 
 
 def test_records_that_are_in_use_are_not_replaced(path: Path, records: Records, backup: Path) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from reconciler.cli.options import load, operator, print_error, settings_option
+from reconciler.cli.options import operator, print_error, read_settings, settings_option
+from reconciler.cli.privileges import become_owner
 from reconciler.errors import LockedError, RefusedError
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     from reconciler.cli.output.wait_display import shown, unwell_lines
     from reconciler.daemon.lock import StateLock
 
-    settings = load(settings_file)
+    settings = read_settings(settings_file)
     plans = _reviewed(settings, plan_file)
+    become_owner(settings.state)
     deadline = time.monotonic() + timeout
     lock = StateLock(settings.state)
     counts = None

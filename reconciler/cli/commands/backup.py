@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import closing
 from pathlib import Path
 
 import click
 
-from reconciler.cli.options import load, read_records, settings_option
+from reconciler.cli.options import read_records, read_settings, settings_option
+from reconciler.cli.privileges import as_owner, copy_to
 
 
 @click.command(epilog="Example: reconciler backup /var/backups/records.sqlite")
@@ -21,15 +24,31 @@ def command(settings_file: Path, file: Path) -> None:
     from reconciler.errors import UsageError
     from reconciler.records.backup import summarize
 
-    settings = load(settings_file)
+    settings = read_settings(settings_file)
     if file.is_dir():
         raise UsageError(f"{file} is a directory; name a file in it")
     if file.absolute().parent.resolve() == settings.state.resolve():
         raise UsageError(f"{file} is in the state directory, which a backup is to replace one day; name another place")
-    records = read_records(settings)
-    try:
-        records.backup(file)
-    finally:
-        records.close()
-    made = summarize(file)
+    with as_owner(settings.state) as other:
+        copy = settings.state / "backup.copy" if other else file
+        with closing(read_records(settings)) as records:
+            records.backup(copy)
+        made = summarize(copy)
+        written = os.open(copy, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC) if other else None
+        if other:
+            copy.unlink()
+    if written is not None:
+        _put(file, written)
     click.echo(f"{file}: {made.resources} resources, {megabytes(made.size)}; it holds secrets in plain text")
+
+
+def _put(file: Path, written: int) -> None:
+    """Put the copy, which the owner of the state directory has made, where root wants it."""
+    from reconciler.errors import RecordsError
+
+    try:
+        copy_to(file, written)
+    except OSError as error:
+        raise RecordsError(f"the backup {file} cannot be written: {error.strerror}") from error
+    finally:
+        os.close(written)

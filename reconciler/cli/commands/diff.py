@@ -18,6 +18,7 @@ from reconciler.cli.options import (
     select_sources,
     settings_option,
 )
+from reconciler.cli.privileges import become_owner
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def _source(settings_file: Path, where: CommitOptions) -> tuple[Settings, Source
 
     settings = load_or_none(settings_file)
     if where.repo is None and settings is not None:
+        become_owner(settings.state)  # where the mirror of a remote source lies
         return replace(settings, org=where.org or settings.org), select_sources(settings, where.name)[0], False
     url = str((where.repo or _repository()).resolve())
     here = SourceSettings(name=where.name or "here", url=url, path=where.below)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -59,6 +60,7 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
     """
     from reconciler.model.finding import has_errors
 
+    saved = _opened(out) if out is not None and os.geteuid() == 0 else None
     settings = load(settings_file)
     failed: dict[str, ReconcilerError] = {}
     options = PlanOptions(**wanted)
@@ -66,7 +68,7 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
     several = len(select_sources(settings, options.name)) > 1
     documents = [_document(each) for each in prepared]
     if out is not None and prepared:
-        _write(out, documents if several else documents[0])
+        _write(out, saved, documents if several else documents[0])
     if form == "json":
         from reconciler.cli.output.findings import echo_json
 
@@ -173,10 +175,20 @@ def _complain(prepared: list[PlannedSource]) -> None:
             print_findings(each.findings, Excerpts(each.read), sys.stderr)
 
 
-def _write(out: Path, document: object) -> None:
+def _opened(out: Path) -> int:
+    """The file ``out`` for writing, left as it is: root may write where the owner of the state directory may not."""
+    try:
+        return os.open(out, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise UsageError(f"the plan cannot be written to {out}: {error.strerror}") from None
+
+
+def _write(out: Path, saved: int | None, document: object) -> None:
     from reconciler.cli.output.findings import as_json
 
     try:
-        out.write_bytes(as_json(document) + b"\n")
+        with open(_opened(out) if saved is None else saved, "wb") as file:
+            file.truncate(0)
+            file.write(as_json(document) + b"\n")
     except OSError as error:
         raise UsageError(f"the plan cannot be written to {out}: {error.strerror}") from None

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 
-from reconciler.cli.options import load, settings_option
+from reconciler.cli.options import read_settings, settings_option
+from reconciler.errors import RecordsError, RefusedError
 
 
 @click.command(epilog="Example: reconciler restore /var/backups/records.sqlite --force")
@@ -25,13 +29,40 @@ def command(settings_file: Path, file: Path, force: bool) -> None:
     from reconciler.records.backup import restore, summarize
     from reconciler.records.store import FILE
 
-    settings = load(settings_file)
+    settings = read_settings(settings_file)
     path = settings.state / FILE
-    with StateLock(settings.state):
-        aside = restore(file, path, force=force)
+    with _readable(file, settings.state) as backup, StateLock(settings.state):
+        aside = restore(backup, path, force=force)
     found = summarize(path)
     last = f", last run {iso(found.last_run)}" if found.last_run is not None else ""
     click.echo(f"{path}: {found.resources} resources, {megabytes(found.size)}{last}")
     if aside is not None:
         click.echo(f"the former records are {aside}; they hold secrets in plain text, delete them when all is well")
     click.echo("look at what a run would do: reconciler plan")
+
+
+@contextmanager
+def _readable(file: Path, state: Path) -> Iterator[Path]:
+    """``file``, or a copy of it in ``state`` where root reads it for the owner of that, whom this process becomes."""
+    from reconciler.cli.privileges import as_owner, become_owner, copy_to
+
+    with as_owner(state) as other:
+        pass
+    if not other or not file.is_file():
+        become_owner(state)
+        yield file
+        return
+    copy, opened = state / "restore.copy", []
+    for ending in ("", "-wal"):
+        with suppress(FileNotFoundError):
+            opened.append((ending, os.open(f"{file}{ending}", os.O_RDONLY | os.O_CLOEXEC)))
+    become_owner(state)
+    try:
+        for ending, descriptor in opened:
+            copy_to(copy.with_name(f"{copy.name}{ending}"), descriptor)
+        yield copy
+    except (RecordsError, RefusedError) as error:
+        raise type(error)(str(error).replace(str(copy), str(file))) from None
+    finally:
+        for ending in ("", "-wal", "-shm"):
+            copy.with_name(f"{copy.name}{ending}").unlink(missing_ok=True)

@@ -1,0 +1,137 @@
+"""Root works as the owner of the state directory: no link in it, and nothing in it, makes root do anything as root."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli import commands
+from tests.daemon.hostkit import open_place
+from tests.daemon.kit import SHOP, Site, eventually
+from tests.rootly import OWNER, Root, command, give_away, root
+from tests.tools import only_root
+
+pytestmark = only_root("only root can become another user")
+
+
+@pytest.fixture(scope="module")
+def by_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
+    """Root, who gives commands."""
+    with root(tmp_path_factory.mktemp("root")) as one:
+        yield one
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """A site whose repository and state directory belong to another user."""
+    with open_place() as place:
+        site = Site(place, SHOP)
+        site.state.mkdir(mode=0o700)
+        give_away(site.state, site.repo.path)
+        yield site
+
+
+@pytest.fixture
+def vault(site: Site) -> Path:
+    """A directory that only root may enter."""
+    vault = site.path / "vault"
+    vault.mkdir(mode=0o700)
+    return vault
+
+
+def owners(state: Path) -> set[tuple[int, int]]:
+    return {(found.st_uid, found.st_gid) for path in (state, *state.rglob("*")) for found in [path.lstat()]}
+
+
+def test_what_root_applies_belongs_to_the_owner(by_root: Root, site: Site) -> None:
+    said = by_root.run(site.settings_file, "apply")
+    assert said.code == 0, said.err
+    assert owners(site.state) == {(OWNER, OWNER)}
+    assert len(site.recorded()) == 3
+    assert by_root.run(site.settings_file, "suspend", "main").code == 0
+    with site.records() as records:
+        assert records.events.list()[-1].message.startswith(os.environ.get("SUDO_USER") or "root")
+
+
+@pytest.mark.parametrize("words", [["apply"], ["plan"], ["suspend", "main"], ["restore", "/nowhere"], ["doctor"]])
+@pytest.mark.parametrize("name", ["lock", "records.sqlite", "records.sqlite-wal"])
+def test_no_link_leads_root_elsewhere(by_root: Root, site: Site, vault: Path, name: str, words: list[str]) -> None:
+    precious = vault / "shadow"
+    precious.write_text("precious")
+    precious.chmod(0o600)
+    for target in (precious, vault / "new", Path("/etc/reconciler-test-new")):
+        (site.state / name).unlink(missing_ok=True)
+        (site.state / name).symlink_to(target)
+        os.chown(site.state / name, OWNER, OWNER, follow_symlinks=False)
+        said = by_root.run(site.settings_file, *words)
+        assert "bug" not in said.out + said.err
+        assert said.code in (1, 2) or words in (["plan"], ["doctor"])
+        assert [path.name for path in vault.iterdir()] == ["shadow"]
+        assert precious.read_text() == "precious"
+        assert precious.stat().st_uid == 0
+        assert not Path("/etc/reconciler-test-new").exists()
+
+
+def test_root_backs_up_and_restores_where_only_root_may(by_root: Root, site: Site, vault: Path) -> None:
+    assert by_root.run(site.settings_file, "apply").code == 0
+    file = vault / "records.sqlite"
+    said = by_root.run(site.settings_file, "backup", str(file))
+    assert (said.code, said.err) == (0, "")
+    found = file.stat()
+    assert (stat.S_IMODE(found.st_mode), found.st_uid, [path.name for path in vault.iterdir()]) == (
+        0o600, 0, ["records.sqlite"])  # fmt: skip
+    before = site.recorded()
+    shutil.rmtree(site.state)
+    site.state.mkdir(mode=0o700)
+    give_away(site.state)
+    said = by_root.run(site.settings_file, "restore", str(file))
+    assert (said.code, said.err) == (0, "")
+    assert (site.recorded(), owners(site.state)) == (before, {(OWNER, OWNER)})
+    said = by_root.run(site.settings_file, "restore", str(file))
+    assert said.code == 1
+    assert "there are records at" in said.err
+    file.write_text("nonsense")
+    said = by_root.run(site.settings_file, "restore", str(file), "--force")
+    assert f"{file} cannot be read as records" in said.err
+    assert not [path for path in site.state.iterdir() if "copy" in path.name]
+
+
+def test_a_plan_is_saved_where_root_may_write(by_root: Root, site: Site, vault: Path) -> None:
+    out = vault / "plan.json"
+    assert by_root.run(site.settings_file, "plan", "--out", str(out)).code == 0
+    assert json.loads(out.read_bytes())["summary"]
+    said = by_root.run(site.settings_file, "apply", "--plan", str(out))
+    assert said.code == 0, said.err
+
+
+def test_the_daemon_of_root_is_the_owner(by_root: Root, site: Site) -> None:
+    with site.daemon(*command("run")) as running:
+        eventually(lambda: len(site.recorded()) == 3, "the shop is applied")
+        status = Path(f"/proc/{running.process.pid}/status").read_text()
+        assert f"Uid:\t{OWNER}\t{OWNER}\t{OWNER}\t{OWNER}" in status
+        assert f"Gid:\t{OWNER}\t{OWNER}\t{OWNER}\t{OWNER}" in status
+        assert "CapEff:\t0000000000000000" in status
+        assert by_root.run(site.settings_file, "apply").code == 0
+        assert running.stop() == 0
+
+
+def test_a_state_directory_behind_a_link_of_somebody_else_is_refused(by_root: Root, site: Site, vault: Path) -> None:
+    shutil.rmtree(site.state)
+    site.state.symlink_to(vault)
+    os.chown(site.state, OWNER, OWNER, follow_symlinks=False)
+    said = by_root.run(site.settings_file, "apply")
+    assert (said.code, list(vault.iterdir())) == (2, [])
+    assert f"{site.state} is a symbolic link of another user (uid {OWNER})" in said.err
+
+
+def test_every_command_that_opens_the_state_directory_becomes_its_owner() -> None:
+    folder = Path(commands.__file__).parent
+    plain = {path.stem for path in folder.glob("*.py") if "read_settings(" in path.read_text()}
+    opening = {path.stem for path in folder.glob("*.py") if "become_owner(" in path.read_text()}
+    assert plain <= opening | {"backup"}, "backup becomes the owner for a while"
