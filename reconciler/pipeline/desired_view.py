@@ -72,6 +72,7 @@ class DesiredStateView:
 
     def _forget(self) -> None:
         """Begin anew with what depends on the difference."""
+        self.process_locations = self.externals.process_locations
         self.gvc_locations = GvcLocations(self.body, self._location_manifests, self.externals.locations)
         self._new_members: defaultdict[str, list[str]] = defaultdict(list)
         self._new_users: defaultdict[str, list[str]] | None = None

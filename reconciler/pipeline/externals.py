@@ -13,13 +13,15 @@ class ExternalResources(msgspec.Struct, frozen=True):
     """What exists without a manifest: locations that the settings bind, and links listed as external.
 
     ``prune_disabled`` says that nothing is ever pruned. ``settings_unknown`` says that there are no settings here: any
-    location and any other org's resource may exist.
+    location and any other org's resource may exist. ``process_locations`` are those whose containers are programs of
+    the host, which uses no images.
     """
 
     locations: frozenset[str] = frozenset()
     external: frozenset[str] = frozenset()
     prune_disabled: bool = False
     settings_unknown: bool = False
+    process_locations: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, settings: Settings, org: str = "") -> ExternalResources:
@@ -28,4 +30,6 @@ class ExternalResources(msgspec.Struct, frozen=True):
             external = frozenset(parse_link(text, org or settings.org, "").target for text in settings.external)
         except LinkError as error:
             raise UsageError(f"external: {error}") from None
-        return cls(frozenset(settings.locations), external, prune_disabled=not settings.prune.enabled)
+        bound = settings.locations
+        processes = {name for name, each in bound.items() if (each.engine, each.runtime) == ("host", "process")}
+        return cls(frozenset(bound), external, not settings.prune.enabled, process_locations=frozenset(processes))

@@ -2,7 +2,8 @@
 
 ``# ← rule`` or ``# ← rule:column`` at the end of a line, several parted by commas; ``# ↓ rule`` on the line above where
 the line itself has no room for a comment. A file that is one mapping with ``files`` holds several, or odd bytes, or
-what was applied ``before``, or an ``identity`` and files of the ``host``; its ``expect`` lists the findings. Instead of
+what was applied ``before``, or an ``identity`` and files of the ``host``, or engines by
+``locations``; its ``expect`` lists the findings. Instead of
 its text, such a file may be a list of parts, with ``{repeat: TEXT, times: N}`` for what is many, or ``{link to: PATH}``
 or ``{submodule at: COMMIT}``.
 """
@@ -23,7 +24,7 @@ from reconciler.model.finding import Finding
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.file_reader import Read
 from reconciler.review.folder import check_folder
-from reconciler.settings import SecretSettings, SettingsError, load_settings
+from reconciler.settings import LocationSettings, SecretSettings, SettingsError, load_settings
 from tests.gitkit import File, Submodule, Symlink
 from tests.pipeline.way import Way
 
@@ -54,6 +55,7 @@ class Case(msgspec.Struct):
     settings: str = ""
     identity: str = ""
     host: dict[str, str] = {}
+    locations: dict[str, str] = {}
     expect: list[dict[str, Any]] = []
     plain: bool = False
 
@@ -113,7 +115,9 @@ def found_in(case: Case, folder: Path) -> Found:
         private(folder / "host" / name, text)
     if case.identity:
         secrets = msgspec.structs.replace(secrets, identity=private(folder / "identity.txt", case.identity))
-    way = Way(folder / "way", case.before or case.files, external=("//gvc/shop", "//gvc/ops"), secrets=secrets)
+    bound = {"locations": {name: LocationSettings(engine) for name, engine in case.locations.items()}}
+    more = bound if case.locations else {"external": ("//gvc/shop", "//gvc/ops")}
+    way = Way(folder / "way", case.before or case.files, secrets=secrets, **more)
     if case.before:
         way.applied()
         way.commit(case.files)

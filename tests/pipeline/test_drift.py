@@ -16,7 +16,7 @@ from reconciler.settings import LocationSettings
 from tests.pipeline.meddling import KEY, SHOP, WEB, Meddled
 from tests.pipeline.way import placed
 
-READY = "Ready True Applied"
+READY = "Ready True Recorded"
 
 
 def test_what_is_as_applied_is_left_alone(tmp_path: Path) -> None:

@@ -12,7 +12,12 @@ View = TypeVar("View")
 
 
 class RuleContext(Protocol):
-    """The whole desired state as it would be after the change, and what exists besides."""
+    """The whole desired state as it would be after the change, and what exists besides.
+
+    ``process_locations`` are the locations whose containers are programs of the host, which uses no images.
+    """
+
+    process_locations: frozenset[str]
 
     def typed(self, key: str, view: type[View]) -> View | None:
         """The resource ``key`` in normal form, as ``view``; None where its body is not known here."""

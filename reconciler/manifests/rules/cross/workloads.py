@@ -155,3 +155,25 @@ def reachable(question: LookupRequest, subject: str, world: RuleContext) -> Iter
 
 def _domains(world: RuleContext, *keys: str) -> bool:
     return any(world.users(key, Kind.DOMAIN) for key in keys)
+
+
+@warning("host-command", "document 1, Container", Kind.WORKLOAD)
+def own_commands(workload: Workload) -> Iterator[Lookup]:
+    """A container says what to run where nobody uses its image.
+
+    At a location that the settings bind to the engine host, containers are programs of that machine. Images are not
+    used there, so that only the container's `command` says what to run: without one nothing starts.
+    """
+    for number, container in enumerate(workload.spec.containers):
+        if not container.command:
+            yield Lookup(("spec", "containers", number), f"gvc/{place_of(workload.gvc)}", container.name)
+
+
+@cross_rule("host-command", lambda _, world: not world.process_locations)
+def at_process_locations(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
+    """The locations of its GVC that run programs of the host."""
+    known = world.locations(question.target.partition("/")[2])
+    places = [place for place in known if place in world.process_locations]
+    if places:
+        yield (f"the container {question.detail} has no command, and at {', '.join(places)} images are not used: "
+               "nothing starts there", "add a command, or bind the location to an engine that uses images")  # fmt: skip
