@@ -127,7 +127,7 @@ class Composer:
                     value = self._scalar(event, role is _KEY)
                 elif (value in WORDS or value[0] in NUMERIC) and not event.style:
                     value = plain(value) if len(stack) != _IN_FIELD else self._plain(value, role is _KEY)
-                    value = value if type(value) is not Problem else self._checked(event, value)
+                    value = value if type(value) is not Problem else self._checked(event, value, role is _KEY)
                 if role is _ITEM:
                     filled.append(value)
                 elif role is not _KEY:
@@ -182,7 +182,7 @@ class Composer:
             resolved = tagged(event.tag, text)
         elif is_plain:
             resolved = self._plain(text, as_key)
-        resolved = self._checked(event, resolved)
+        resolved = self._checked(event, resolved, as_key)
         if event.anchor:
             self._anchors.name(event.anchor, resolved, text if is_plain else None)
         return resolved
@@ -197,10 +197,11 @@ class Composer:
                 return literal(text)
         return plain(text)
 
-    def _checked(self, event: Event, resolved: Any) -> Any:
+    def _checked(self, event: Event, resolved: Any, as_key: bool = False) -> Any:
         if type(resolved) is not Problem:
             return resolved
-        self.faults.add(resolved.rule, event, resolved.message, resolved.suggestion)
+        suggestion = resolved.key_suggestion if as_key and resolved.key_suggestion else resolved.suggestion
+        self.faults.add(resolved.rule, event, resolved.message, suggestion)
         return f"{UNREADABLE}{len(self.faults.faults)}"
 
     def _alias(self, event: Any) -> Any:

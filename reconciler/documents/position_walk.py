@@ -19,6 +19,7 @@ from reconciler.documents.events import (
 )
 from reconciler.documents.fault_sink import place
 from reconciler.documents.positions import Pointer, Position, Positions
+from reconciler.documents.scalars import NUMERIC, WORDS
 
 
 def walk(stream: EventStream, skipped: int, places: Positions) -> bool:
@@ -63,13 +64,21 @@ def _root_pointer(event: Any, places: Positions) -> Pointer:
     return ()
 
 
+def _written(event: Any) -> str | None:
+    """The text of a plain scalar that may be no text."""
+    if type(event) is not ScalarEvent or event.style or event.tag:
+        return None
+    text: str = event.value
+    return text if text in WORDS or text[0] in NUMERIC else None
+
+
 def _step(parent: _Open, event: Any, places: Positions) -> Pointer:
     """The pointer of the next node of ``parent``, noted unless the node is a key."""
-    here = place(event)
+    here, written = place(event), _written(event)
     if parent.is_list:
         pointer: Pointer = (*parent.pointer, parent.count)
         parent.count += 1
-        places.add(pointer, here, None)
+        places.add(pointer, here, None, written)
         return pointer
     if parent.key is None:
         parent.key = event.value if type(event) is ScalarEvent else ""
@@ -79,6 +88,6 @@ def _step(parent: _Open, event: Any, places: Positions) -> Pointer:
     if parent.key_place and here[0] != parent.key_place[0] and is_empty(event):
         # `? key` and no value: the parser puts it before whatever comes next, which may be the end of the file.
         here = parent.key_place
-    places.add(pointer, here, parent.key_place)
+    places.add(pointer, here, parent.key_place, written)
     parent.key = None
     return pointer

@@ -7,11 +7,15 @@ Position = tuple[int, int]
 
 
 class Positions:
-    """Lines and columns, counted from 1, of the values of one document and of the keys that lead to them."""
+    """Lines and columns, counted from 1, of the values of one document and of the keys that lead to them.
+
+    Also the text of numbers, booleans and nulls, which their value does not have: 1.10 is the number 1.1.
+    """
 
     def __init__(self) -> None:
         self._values: dict[Pointer, Position] = {}
         self._keys: dict[Pointer, Position] = {}
+        self._written: dict[Pointer, str] = {}
 
     def value(self, pointer: Pointer) -> Position:
         """Where the value at ``pointer`` begins; where there is none (an alias has no parts), its nearest ancestor."""
@@ -28,8 +32,14 @@ class Positions:
             pointer = pointer[:-1]
         return self._keys.get(pointer) or self.value(pointer)
 
-    def add(self, pointer: Pointer, value: Position, key: Position | None) -> None:
+    def written(self, pointer: Pointer) -> str | None:
+        """The number, boolean or null at ``pointer`` as it is written; None where there is no such text of its own."""
+        return self._written.get(pointer)
+
+    def add(self, pointer: Pointer, value: Position, key: Position | None, written: str | None = None) -> None:
         """Add the value at ``pointer``; of two with one pointer the first stays."""
+        if written is not None and pointer not in self._values:
+            self._written[pointer] = written
         self._values.setdefault(pointer, value)
         if key:
             self._keys.setdefault(pointer, key)

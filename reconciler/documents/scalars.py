@@ -48,11 +48,15 @@ _LONGEST = 20
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False):
-    """A scalar that cannot be taken: the rule, what is wrong, and what to write instead. Never quotes free text."""
+    """A scalar that cannot be taken: the rule, what is wrong, and what to write instead. Never quotes free text.
+
+    ``key_suggestion`` is what to write where it is a key, which is always text.
+    """
 
     rule: str
     message: str
     suggestion: str
+    key_suggestion: str = ""
 
 
 @lru_cache(maxsize=4096)
@@ -74,7 +78,8 @@ def plain(text: str) -> Scalar | Problem:
         return _float(text)
     if form == "special":
         return Problem("nan", f"{text} is not a finite number", "write a finite number, or put the text in quotes")
-    return Problem("ambiguous-scalar", _FORMER_NUMBERS[form], "put it in quotes, or write the number in plain decimal")
+    hint = "put it in quotes, or write the number in plain decimal"
+    return Problem("ambiguous-scalar", _FORMER_NUMBERS[form], hint, "put the key in quotes")
 
 
 def literal(text: str) -> Scalar | Problem:
@@ -95,6 +100,7 @@ def _word(text: str) -> Scalar | Problem:
             "ambiguous-scalar",
             f"{text} is a boolean to some readers and text to others",
             f'write {meant}, or "{text}" in quotes for the text',
+            f'write "{text}" in quotes',
         )
     return text
 

@@ -2,14 +2,97 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 LIKE = 0.6
 """How alike two words are, from 0 to 1, that one may be taken for the other."""
 
+_DIFFERING = 0.5
+"""How alike the parts of two names are in which they differ: `inboundCIRD` for `inboundCIDR`, and no other word."""
+
+_SHORT = 4
+"""Letters of a part of which one slip is half the word."""
+
+_CANDIDATES = 5
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+_OPPOSITES = frozenset(
+    frozenset(pair.split("/"))
+    for pair in (
+        "allow/block", "allow/blocked", "allow/deny", "allow/denied", "allow/disallow", "allow/forbid",
+        "allowed/blocked", "allowed/denied", "add/drop", "add/remove", "after/before", "all/any", "all/none",
+        "any/none", "attach/detach", "create/delete", "disable/enable", "disabled/enabled", "down/up", "end/start",
+        "exclude/include", "external/internal", "first/last", "free/keep", "high/low", "inbound/outbound",
+        "ingress/egress", "max/min", "maximum/minimum", "off/on", "post/pre", "private/public", "read/write",
+        "delete/retain", "source/target", "start/stop", "surge/unavailable", "no/yes", "false/true", "forbid/replace",
+    )
+)  # fmt: skip
+"""Words of which one is never a misspelling of the other, however alike the names are that they stand in."""
+
+_NEGATIONS = ("un", "in", "non", "no", "not", "dis", "im")
+
 
 def closest(word: str, known: Iterable[str], enough: float = LIKE) -> str:
-    """The one of ``known`` that is most like ``word``, "" where none is like it ``enough``."""
+    """The one of ``known`` that is most like ``word``, "" where none is like it ``enough``.
+
+    Never a word that means the opposite, nor one that differs from ``word`` by a whole part or, where that is short, by
+    more than a slip: `gpu` is not taken for `cpu`.
+    """
     from difflib import get_close_matches  # 3 ms of every command, and only mistakes need it
 
-    return next(iter(get_close_matches(word, list(known), 1, enough)), "")
+    near = get_close_matches(word, list(known), _CANDIDATES, enough)
+    return next((each for each in near if _may_be_meant(word, each)), "")
+
+
+def _may_be_meant(word: str, meant: str) -> bool:
+    ours, theirs = _differing(_words(word), _words(meant))
+    if any(_opposite(one, other) for one in ours for other in theirs):
+        return False
+    if not ours or not theirs:
+        # One name has a part more, such as `timeout` for `timeoutSeconds`.
+        return not {"no", "not", "non"}.intersection([*ours, *theirs])
+    one, other = "".join(ours), "".join(theirs)
+    if one == other:
+        return True
+    if max(len(one), len(other)) <= _SHORT:
+        return _is_slip(one, other)
+    from difflib import SequenceMatcher
+
+    return SequenceMatcher(None, one, other, autojunk=False).ratio() >= _DIFFERING
+
+
+def _words(name: str) -> list[str]:
+    """``inboundAllowCIDR`` → inbound, allow, cidr; what is no letter or digit parts words."""
+    return [word.lower() for word in _WORD.findall(name)] or [name]
+
+
+def _differing(ours: list[str], theirs: list[str]) -> tuple[list[str], list[str]]:
+    """Two names without the parts that they begin and end with alike."""
+    begin = 0
+    while begin < min(len(ours), len(theirs)) and ours[begin] == theirs[begin]:
+        begin += 1
+    ours, theirs = ours[begin:], theirs[begin:]
+    end = 0
+    while end < min(len(ours), len(theirs)) and ours[-1 - end] == theirs[-1 - end]:
+        end += 1
+    return ours[: len(ours) - end], theirs[: len(theirs) - end]
+
+
+def _opposite(one: str, other: str) -> bool:
+    if frozenset((one, other)) in _OPPOSITES:
+        return True
+    short, long = sorted((one, other), key=len)
+    return len(short) >= _SHORT and any(f"{negation}{short}" == long for negation in _NEGATIONS)
+
+
+def _is_slip(one: str, other: str) -> bool:
+    """Whether one letter was left out, added or turned with its neighbour, or another than the first one replaced."""
+    if len(one) != len(other):
+        short, long = sorted((one, other), key=len)
+        return len(long) - len(short) == 1 and any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
+    places = [at for at in range(len(one)) if one[at] != other[at]]
+    if len(places) == 2 and places[1] == places[0] + 1:
+        return one[places[0]] == other[places[1]] and one[places[1]] == other[places[0]]
+    return len(places) == 1 and places[0] > 0

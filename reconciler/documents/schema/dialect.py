@@ -103,7 +103,8 @@ class SchemaError(NamedTuple):
     """One way in which a document does not fit its schema.
 
     ``keyword`` of ``schema`` asks for ``asked``, and ``value``, at ``path``, is something else. ``field`` is the
-    missing or unknown field; ``naming`` says that the breach is in the name of a field.
+    missing or unknown field; ``naming`` says that the breach is in the name of a field. ``written`` is a number or
+    boolean as the file has it, where that is known; ``required`` says that the mapping around it cannot do without.
     """
 
     keyword: str
@@ -113,6 +114,8 @@ class SchemaError(NamedTuple):
     path: tuple[str | int, ...]
     field: str
     naming: bool
+    written: str | None = None
+    required: bool = False
 
 
 def breaches(validator: Validator, value: Any) -> Iterator[SchemaError]:

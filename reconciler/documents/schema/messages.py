@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from reconciler.documents.positions import Pointer, Positions
@@ -46,7 +47,7 @@ def to_faults(found: Iterable[SchemaError], schema: dict[str, Any], places: Posi
     chosen = _without_echoes(found)
     slippery = any(field.get("x-secret") for field in schema.get("properties", {}).values())
     hidden = ((each, _secret(schema, each.path) or (slippery and _slipped(each))) for each in chosen)
-    faults = {_fault(breach, secret, places) for breach, secret in hidden}
+    faults = {_fault(_in_place(breach, schema, places), secret, places) for breach, secret in hidden}
     return sorted(faults, key=lambda fault: (fault.line, fault.column, fault.rule, fault.message))
 
 
@@ -73,6 +74,28 @@ def _fault(breach: SchemaError, secret: bool, places: Positions) -> Fault:
     else:
         line, column = places.value(breach.path)
     return Fault(_rule(breach) or general, message, line, column, suggestion or _noted(breach, "x-hint"))
+
+
+def _in_place(breach: SchemaError, schema: dict[str, Any], places: Positions) -> SchemaError:
+    """``breach`` with what only the file and the whole ``schema`` know of it."""
+    if breach.naming or not breach.path:
+        return breach
+    *around, name = breach.path
+    holder = next(islice(_schemas_at(schema, tuple(around)), len(around), None), None)
+    required = name in holder.get("required", ()) if holder else False
+    return breach._replace(written=places.written(breach.path), required=required)
+
+
+def _schemas_at(schema: dict[str, Any], path: Pointer) -> Iterator[dict[str, Any]]:
+    """``schema`` and those of each step of ``path``, as far as they stand in it."""
+    here: Any = schema
+    yield here
+    for part in path:
+        rest = here.get("additionalProperties")
+        here = here.get("properties", {}).get(part, rest) if isinstance(part, str) else here.get("items")
+        if not isinstance(here, dict):
+            return
+        yield here
 
 
 def _rule(breach: SchemaError) -> str:
@@ -110,7 +133,7 @@ def _wrong_type(breach: SchemaError, secret: bool) -> Advice:
     expected = " or ".join(_KINDS[name] for name in wanted)
     got = _kind_of(value)
     if not secret and isinstance(value, bool | int | float | str):
-        got = f"{got} ({_plain(value)})"
+        got = f"{got} ({_as_written(breach)})"
     return "wrong-type", f"expected {expected}, got {got}", _remedy(breach, wanted, secret)
 
 
@@ -118,7 +141,11 @@ def _remedy(breach: SchemaError, wanted: list[str], secret: bool) -> str:
     value = breach.value
     if value is None:
         empty = wanted == ["string"] and not {"pattern", "enum", "minLength"} & breach.schema.keys()
-        return 'give it a value; an empty text is ""' if empty else "give it a value, or leave the field out"
+        if empty:
+            return 'give it a value; an empty text is ""'
+        if breach.path and isinstance(breach.path[-1], int):
+            return "give it a value, or remove the entry"
+        return "give it a value" if breach.required else "give it a value, or leave the field out"
     if "string" in wanted and isinstance(value, bool | int | float):
         return _as_text(breach, secret)
     if isinstance(value, str) and not secret and _would_fit_unquoted(value, wanted):
@@ -132,7 +159,11 @@ def _as_text(breach: SchemaError, secret: bool) -> str:
     """What to write where a number or boolean stands and text is wanted."""
     if secret:
         return "put quotes around it"
-    text, schema = _plain(breach.value), breach.schema
+    if breach.written is None and isinstance(breach.value, float):
+        return (
+            "put quotes around it where it is written"  # an alias: what it stands for has another text than its value
+        )
+    text, schema = _as_written(breach), breach.schema
     if re.search(schema.get("pattern", ""), text):
         return f'put quotes around it: "{text}"'
     return f"write {suggest_fix(text, schema) or schema.get('x-pattern-words', 'text')}"
@@ -222,15 +253,7 @@ def _given(breach: SchemaError) -> list[str]:
 
 def _secret(schema: dict[str, Any], path: Pointer) -> bool:
     """Whether ``path`` leads to or below a place that the schema marks ``x-secret``."""
-    here: Any = schema
-    for part in path:
-        rest = here.get("additionalProperties")
-        here = here.get("properties", {}).get(part, rest) if isinstance(part, str) else here.get("items")
-        if not isinstance(here, dict):
-            return False
-        if here.get("x-secret"):
-            return True
-    return False
+    return any(each.get("x-secret") for each in islice(_schemas_at(schema, path), 1, None))
 
 
 def _slipped(breach: SchemaError) -> bool:
@@ -260,7 +283,12 @@ def _kind_of(value: Any) -> str:
 def _shown(breach: SchemaError, secret: bool) -> str:
     if secret:
         return "the field's name" if breach.naming else "the value"
-    return _quoted(breach.value)
+    return _quoted(breach.value if breach.written is None else breach.written)
+
+
+def _as_written(breach: SchemaError) -> str:
+    """A number or boolean as the file has it, since advice to put it in quotes must keep it."""
+    return _plain(breach.value if breach.written is None else breach.written)
 
 
 def _quoted(value: Any) -> str:
