@@ -39,6 +39,14 @@ class Comment(NamedTuple):
     reason: str
 
 
+class UnusedComment(NamedTuple):
+    """Where a comment stands that silences no warning of ``rule`` in its own file."""
+
+    line: int
+    column: int
+    rule: str
+
+
 class IgnoreComments:
     """The comments of one file, the first ``MOST_COMMENTS`` of them, and what they silence.
 
@@ -48,13 +56,13 @@ class IgnoreComments:
     def __init__(self, raw: bytes) -> None:
         self.found: list[Comment] = []
         self.overflow = 0
-        self._silenced: set[tuple[int, str]] = set()
+        self._silenced: dict[tuple[int, str], int] = {}
         if MARK in raw:
             self._read(raw.decode("utf-8-sig", "replace"))
 
-    def __contains__(self, place: tuple[int, str]) -> bool:
-        """Whether a comment speaks of the line (from 1) and rule ``place``: on it, or in the comment lines above."""
-        return place in self._silenced
+    def silencing(self, line: int, rule: str) -> int:
+        """The line (from 1) of the comment that silences ``rule`` on ``line``, there or right above it; 0 for none."""
+        return self._silenced.get((line, rule), 0)
 
     def _read(self, text: str) -> None:
         block_end = below = 0
@@ -73,7 +81,8 @@ class IgnoreComments:
                 block_end = block.end() if block is not None else start
                 below = number + count_breaks(text, start, block_end)
             # Where the line holds more than the comment, nothing below is meant.
-            self._silenced |= {(number, comment.rule), (below if start < block_end else number, comment.rule)}
+            for line in {number, below if start < block_end else number}:
+                self._silenced[line, comment.rule] = number
 
 
 def _marked(text: str) -> Iterator[tuple[int, int, re.Match[str] | None]]:

@@ -166,6 +166,8 @@ class _Assembly:
         """Take in what one file says; the names of the GVCs that it declares, sound or not."""
         for manifest in decoded.manifests:
             self.manifests.append((change.path, change.after, self._interned(manifest)))
+        if decoded.unused_comments:
+            self.change_set.unused_comments.extend((change.path, each) for each in decoded.unused_comments)
         names = [manifest.name for manifest in decoded.manifests if manifest.kind is Kind.GVC]
         if decoded.faults or decoded.broken or decoded.documents > len(decoded.manifests):
             names += self._note_faults(change, decoded)
@@ -191,9 +193,10 @@ class _Assembly:
         for change, each in self.broken:
             _, names = self._gvcs_at(directory_of(change.path))
             kind, gvc, *name = each.key.split("/", 2)
-            if gvc == GVC_PLACEHOLDER and len(names) != 1:
+            if gvc == GVC_PLACEHOLDER and len(names) != 1 and not each.guessed:
                 self._inferred(change.path, each.line, f"{kind} {name[0]}")
-            self.change_set.unresolved.update(each.key.replace(GVC_PLACEHOLDER, name) for name in names or [""])
+            for place in names or [""]:
+                self._unresolved(each, place)
             if (each.references or each.questions) and (len(names) == 1 or GVC_PLACEHOLDER not in each.key):
                 gvc = names[0] if names else ""
                 references = tuple(_in_gvc(reference, gvc) for reference in each.references)
@@ -202,6 +205,12 @@ class _Assembly:
                 self.change_set.partial_documents.append(
                     PartialDocument(key, change.path, change.after, each.position, references, asked)
                 )
+
+    def _unresolved(self, broken: Broken, gvc: str) -> None:
+        key = broken.key.replace(GVC_PLACEHOLDER, gvc)
+        mentions = broken.mentions and tuple(each.replace(GVC_PLACEHOLDER, gvc) for each in broken.mentions)
+        known = self.change_set.unresolved.get(key, ())
+        self.change_set.unresolved[key] = None if known is None or mentions is None else (*known, *mentions)
 
     def _affected(self, directories: Iterable[str]) -> list[FileChange]:
         """Unchanged files that may now belong to another GVC."""

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from reconciler.documents.ignore_comments import UnusedComment
 from reconciler.model.finding import Finding
 from reconciler.model.resource import LookupRequest, Reference, Resource
 
@@ -76,13 +77,16 @@ class PartialDocument(NamedTuple):
 class ChangeSet(msgspec.Struct):
     """The difference that a revision makes: resources that changed files hold now, and what they held before.
 
-    ``unresolved`` are keys that faulty documents mean to have: links to them are not faults of their own.
+    ``unresolved`` are keys that faulty documents mean to have: links to them are not faults of their own. With each are
+    the keys that the document links to, None where these are not known.
+    ``unused_comments`` silence nothing in their own file, and may still silence what is found among neighbours.
     ``partial_documents`` are those documents, with their links.
     """
 
     added: dict[str, Resource] = {}
     previous: dict[str, IndexedResource] = {}
-    unresolved: set[str] = set()
+    unresolved: dict[str, tuple[str, ...] | None] = {}
+    unused_comments: list[tuple[str, UnusedComment]] = []
     partial_documents: list[PartialDocument] = []
     findings: list[Finding] = []
     documents: int = 0

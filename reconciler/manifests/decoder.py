@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from reconciler.documents.ignore_comments import MOST_COMMENTS, IgnoreComments
+from reconciler.documents.ignore_comments import IgnoreComments, UnusedComment
 from reconciler.documents.reader import read
 from reconciler.documents.types import Document, Reading
+from reconciler.manifests.comment_check import check_comments
 from reconciler.manifests.document import DocumentDecoder, SourceFile
 from reconciler.manifests.field_schema import shape_of
 from reconciler.manifests.normalize import ManifestContext, Normalizer
@@ -17,10 +18,8 @@ from reconciler.model.finding import Fault, Severity
 from reconciler.model.key import Kind
 from reconciler.model.resource import LookupRequest, Manifest, Reference
 from reconciler.model.rule import Rule, error_rule
-from reconciler.model.suggest import closest
 from reconciler.sops.result import MARK as ENCRYPTED
 from reconciler.sops.result import DecryptedDocument
-from reconciler.sops.rules import RULES as SECRET_RULES
 
 MOST_PARTIAL = 10
 """Documents of one file that are looked through although single values in them cannot be read."""
@@ -84,9 +83,10 @@ RULES = (
     Rule(
         "ignore-comment",
         Severity.WARNING,
-        "A comment that silences a warning names the rule and gives a reason: # reconciler: ignore RULE reason.",
-        "A comment without either silences nothing, and one for an error cannot: it only looks as if somebody had "
-        "thought about it.",
+        "A comment that silences a warning names the rule, gives a reason, and stands where the rule warns: "
+        "# reconciler: ignore RULE reason.",
+        "A comment without either silences nothing, and one for an error cannot. Where the rule warns no longer, the "
+        "comment would hide its next warning.",
         "reconciler, comments",
     ),
 )
@@ -99,7 +99,8 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
     """A document that is no manifest for its faults.
 
     ``key`` is the one that it means to have, as text, its GVC open where the directory decides; ``references`` are the
-    links in it that could be read, ``questions`` what the rules ask about what is whole in it.
+    links in it that could be read, ``questions`` what the rules ask about what is whole in it. ``mentions`` are the
+    keys that it links to, None where a link may be missing. ``guessed`` says that the document cannot be read at all.
     """
 
     key: str
@@ -107,6 +108,8 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
     references: tuple[Reference, ...] = ()
     questions: tuple[LookupRequest, ...] = ()
     line: int = 1
+    mentions: tuple[str, ...] | None = None
+    guessed: bool = False
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):
@@ -119,6 +122,7 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
     faults: tuple[Fault, ...]
     documents: int
     broken: tuple[Broken, ...] = ()
+    unused_comments: tuple[UnusedComment, ...] = ()
 
 
 def decode(raw: bytes, dialect: ManifestContext) -> Decoded:
@@ -136,9 +140,7 @@ def decode(raw: bytes, dialect: ManifestContext) -> Decoded:
         if manifest is not None:
             manifests.append(manifest)
         elif one.intended_key:
-            broken.append(
-                Broken(one.intended_key, document.index, one.partial_references, one.questions, document.line)
-            )
+            broken.append(_broken(one))
         faults.extend(one.faults)
         owned.extend((document, name) for name in one.server_owned)
         if len(faults) > MOST_FAULTS:
@@ -149,18 +151,41 @@ def decode(raw: bytes, dialect: ManifestContext) -> Decoded:
         one = DocumentDecoder(site, document, dialect)
         one.collect_partial()
         if one.intended_key:
-            broken.append(
-                Broken(one.intended_key, document.index, one.partial_references, one.questions, document.line)
-            )
+            broken.append(_broken(one))
         faults.extend(one.faults)
+    if reading.faults:
+        known = {f"{each.kind}/{each.name}" for each in manifests} | {_without_gvc(each.key) for each in broken}
+        broken.extend(_guessed(raw, dialect, known))
     if owned:
         faults.append(_owned_notice(site, owned))
+    unused: tuple[UnusedComment, ...] = ()
     ignored = IgnoreComments(raw)
-    faults.extend(_idle_comments(ignored))
+    if ignored.found:
+        faults, unused = check_comments(ignored, faults, RULES, dialect.secrets)
     if dialect.scheme != "platform":
         faults = [_with_platform_scheme(fault, dialect.prefix) for fault in faults]
-    told = tuple(sorted(_told(faults, ignored), key=lambda fault: (fault.line, fault.column))) if faults else ()
-    return Decoded(tuple(manifests), told, len(reading.documents), tuple(broken))
+    told = tuple(sorted(faults, key=lambda fault: (fault.line, fault.column)))
+    return Decoded(tuple(manifests), told, len(reading.documents), tuple(broken), unused)
+
+
+def _broken(one: DocumentDecoder) -> Broken:
+    mentions = tuple(each.target for each in one.partial_references) if one.links_known else None
+    at = one.document
+    return Broken(one.intended_key, at.index, one.partial_references, one.questions, at.line, mentions)
+
+
+def _guessed(raw: bytes, dialect: ManifestContext, known: set[str]) -> Iterator[Broken]:
+    """Documents that cannot be read at all, as far as their text shows what they were to be."""
+    from reconciler.manifests.torn_files import intended
+
+    for key, mentions in intended(raw, dialect):
+        if _without_gvc(key) not in known:
+            yield Broken(key, -1, mentions=mentions, guessed=True)
+
+
+def _without_gvc(key: str) -> str:
+    """Kind and name of a key."""
+    return f"{key.partition('/')[0]}/{key.rpartition('/')[2]}"
 
 
 def _opened(raw: bytes, reading: Reading, dialect: ManifestContext) -> dict[int, DecryptedDocument]:
@@ -173,37 +198,6 @@ def _with_platform_scheme(fault: Fault, prefix: str) -> Fault:
     """``fault`` as people say it who write ``prefix`` where others write platform://."""
     message, hint = (text.replace("platform://", prefix) for text in (fault.message, fault.suggestion))
     return msgspec.structs.replace(fault, message=message, suggestion=hint)
-
-
-def _told(faults: list[Fault], ignored: IgnoreComments) -> Iterator[Fault]:
-    """Those of ``faults`` that no comment silences."""
-    return (each for each in faults if each.severity is Severity.ERROR or (each.line, each.rule) not in ignored)
-
-
-def _idle_comments(ignored: IgnoreComments) -> Iterator[Fault]:
-    """Comments that are meant to silence a warning and silence none."""
-    if not ignored.found:
-        return
-    from reconciler.manifests.rules import rules
-
-    book = {*RULES, *SECRET_RULES, *rules().values()}
-    mild = {rule.id for rule in book if rule.severity is not Severity.ERROR}
-    if ignored.overflow:
-        message = f"this file has more than {MOST_COMMENTS:,} of these comments; from here on they silence nothing"
-        yield Fault("ignore-comment", message, ignored.overflow, 1, "split the file", Severity.WARNING)
-    for comment in ignored.found:
-        if not comment.rule:
-            message = "this comment does not say which rule it is about"
-        elif comment.rule not in mild:
-            message = f"no warning is called `{comment.rule}`, and errors cannot be silenced"
-        elif not comment.reason:
-            message = f"this comment does not say why `{comment.rule}` does not matter here"
-        else:
-            continue
-        near = closest(comment.rule[:60], mild) or "RULE"
-        name = comment.rule if comment.rule in mild else near
-        yield Fault("ignore-comment", message, comment.line, comment.column,
-                    f"write `# reconciler: ignore {name} REASON`", Severity.WARNING)  # fmt: skip
 
 
 def renormalize(kind: Kind, body: bytes) -> bytes:

@@ -57,5 +57,5 @@ class DesiredState(RuleContext, Protocol):
     def position(self, site: ResourceLocation, pointer: Pointer) -> tuple[int, int]:
         """Line and column of a value."""
 
-    def ignored(self, site: ResourceLocation, line: int, rule: str) -> bool:
-        """Whether a comment silences the warnings of a rule on a line."""
+    def silenced_by(self, site: ResourceLocation, line: int, rule: str) -> int:
+        """The line of the comment that silences the warnings of a rule on a line; 0 for none."""

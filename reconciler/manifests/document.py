@@ -77,6 +77,7 @@ class DocumentDecoder:
         self.intended_key = ""
         self.partial_references: tuple[Reference, ...] = ()
         self.questions: tuple[LookupRequest, ...] = ()
+        self.links_known = False
 
     def manifest(self) -> Manifest | None:
         """The document as a manifest, one that breaks rules too; None where it does not fit its schema."""
@@ -145,6 +146,7 @@ class DocumentDecoder:
         self.partial_references = tuple(
             sorted({each for each in former.references if pointer_parts(each.pointer) not in said})
         )
+        self.links_known = not any(map(_may_hide_links, said))
 
     def _disclosed(self, opened: DecryptedDocument) -> bool:
         """Whether enough of an encrypted document is known to look at it; tells what is wrong with its encryption."""
@@ -258,6 +260,11 @@ class DocumentDecoder:
     ) -> None:
         line, column = self.site.places(self.document).value(pointer)
         self.faults.append(Fault(rule, message, line, column, suggestion, severity, self.key))
+
+
+def _may_hide_links(at: Pointer) -> bool:
+    """Whether a faulty value at ``at`` of a policy may be, or hold, a link that cannot be read."""
+    return at[:1] in (("bindings",), ("targetLinks",)) and "permissions" not in at
 
 
 def _as_written(at: Pointer, scheme: str) -> Pointer:

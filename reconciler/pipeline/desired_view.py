@@ -246,6 +246,11 @@ class DesiredStateView:
         bodies = ((key, self.body(key)) for key in sorted(keys) if key.startswith(f"{Kind.GVC}/"))
         return [key for key, body in bodies if body and "locationQuery" in body["spec"].get("staticPlacement", ())]
 
+    def unresolved(self, kind: str) -> list[tuple[str, ...] | None]:
+        """What each faulty or external resource of ``kind`` links to; None where that is not known."""
+        faulty = [mentions for key, mentions in self.changes.unresolved.items() if key.startswith(f"{kind}/")]
+        return [*faulty, *(None for key in self.externals.external if key.startswith(f"{kind}/"))]
+
     def has_unresolved(self, kind: str) -> bool:
         """Whether a faulty document means to be of ``kind``, or the settings list one of it as external."""
         return any(
@@ -287,12 +292,12 @@ class DesiredStateView:
             locator = self._locators[site.blob] = Locator(self.blobs.read(site.blob))
         return locator.of(site.position).value(pointer)
 
-    def ignored(self, site: ResourceLocation, line: int, rule: str) -> bool:
-        """Whether a comment in the file silences the warnings of a rule on a line."""
+    def silenced_by(self, site: ResourceLocation, line: int, rule: str) -> int:
+        """The line of the comment in the file that silences the warnings of a rule on a line; 0 for none."""
         comments = self._comments.get(site.blob)
         if comments is None:
             comments = self._comments[site.blob] = IgnoreComments(self.blobs.read(site.blob))
-        return (line, rule) in comments
+        return comments.silencing(line, rule)
 
     def members(self, gvc: str) -> set[str]:
         """Keys of what is, or shall be, in ``gvc``."""

@@ -34,7 +34,7 @@ from reconciler.source.tree_diff import Difference, Entry
 WORKSPACE = "GITHUB_WORKSPACE"
 """Names the directory that paths in annotations begin at."""
 
-_QUESTIONS = frozenset({"missing-reference", "gvc-missing", "gvc-ambiguous"})
+_QUESTIONS = frozenset({"missing-reference", "gvc-missing", "gvc-ambiguous", "ignore-comment"})
 """Rules whose findings other manifests may answer, beside those that look at neighbours."""
 
 _SECOND_PLACE = re.compile(r"(?<= at )\S+\.ya?ml(?=:[0-9]+$)")
@@ -155,6 +155,9 @@ def _checked(
         return decode_all(list(wanted), blobs, cache, dialect)
 
     delta = assemble("", compared.changes, decode, records.desired)
+    if around.settings_unknown:
+        # Some warnings that a comment is for come only where the settings are known.
+        delta = msgspec.structs.replace(delta, unused_comments=[])
     view.apply_change_set(delta)
     findings = sorted([*compared.findings, *delta.findings, *reference_check.check(delta, view)])
     mine = sum(resource.path in only for resource in delta.added.values())

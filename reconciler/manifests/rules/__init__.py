@@ -83,6 +83,12 @@ def cross_check_of(name: str) -> CrossCheck:
     return CROSS_CHECKS[name]
 
 
+def cross_check_rules() -> frozenset[str]:
+    """Ids of the rules that look at neighbours."""
+    _load_all()
+    return frozenset(CROSS_CHECKS)
+
+
 def trivially_passes(question: LookupRequest, world: RuleContext) -> bool:
     """Whether nothing has to be said to ``question``, whoever asks; where it is not, there may be something."""
     _load_all()

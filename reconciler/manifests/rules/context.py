@@ -37,5 +37,8 @@ class RuleContext(Protocol):
     def known_locations(self) -> tuple[str, ...]:
         """Names of the locations that manifests declare or the settings bind."""
 
+    def unresolved(self, kind: str) -> Sequence[tuple[str, ...] | None]:
+        """The keys that each faulty or external resource of ``kind`` links to; None where that is not known."""
+
     def has_unresolved(self, kind: str) -> bool:
         """Whether what all of ``kind`` say is not known: one is faulty, or the settings list it as external."""

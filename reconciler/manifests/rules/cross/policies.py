@@ -103,10 +103,21 @@ def _found(identity: str, secret: str, world: RuleContext) -> bool:
     if (
         world.typed(identity, Identity) is None
         or world.typed(secret, Secret) is None
-        or world.has_unresolved(Kind.POLICY)
+        or any(_may_grant(mentions, identity, secret) for mentions in world.unresolved(Kind.POLICY))
     ):
         return True
     return any(_grants(policy, identity, secret, world) for policy in world.users(identity, Kind.POLICY))
+
+
+def _may_grant(mentions: tuple[str, ...] | None, identity: str, secret: str) -> bool:
+    """Whether a policy of which only the links are known may let ``identity`` reveal ``secret``."""
+    return mentions is None or (_may_name(mentions, identity) and _may_name(mentions, secret))
+
+
+def _may_name(mentions: tuple[str, ...], key: str) -> bool:
+    """Whether ``mentions`` have ``key``, or no key of its kind: then a query or an unreadable link may find it."""
+    kind = f"{key.partition('/')[0]}/"
+    return key in mentions or not any(each.startswith(kind) for each in mentions)
 
 
 def _grants(key: str, identity: str, secret: str, world: RuleContext) -> bool:

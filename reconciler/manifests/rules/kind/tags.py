@@ -37,7 +37,7 @@ def unheard(resource: Envelope) -> Iterator[Flaw]:
         if not tag.startswith(("reconciler/", "platform/p")) or told == MOST:
             continue
         taken = _TAKEN.get(tag)
-        if taken is not None and text not in taken:
+        if taken is not None and str(text) not in taken:
             told += 1
             yield Flaw(("tags", tag), f"{quoted(str(text))} has no effect here", f"write {_either(taken, str(text))}")
         elif taken is None and tag.startswith(_OWN) and tag not in _KNOWN:

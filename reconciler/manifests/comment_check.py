@@ -1,0 +1,76 @@
+"""Comments that silence warnings: what they silence in one file, and which of them silence nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from reconciler.documents.ignore_comments import MOST_COMMENTS, Comment, IgnoreComments, UnusedComment
+from reconciler.model.finding import Fault, Severity
+from reconciler.model.rule import Rule
+from reconciler.model.suggest import closest
+from reconciler.sops.rules import PLAIN_TEXT
+from reconciler.sops.rules import RULES as SECRET_RULES
+
+
+def check_comments(
+    ignored: IgnoreComments, faults: Sequence[Fault], own: Iterable[Rule], secrets: str
+) -> tuple[list[Fault], tuple[UnusedComment, ...]]:
+    """``faults`` without those that a comment in the file silences, with those of the comments themselves.
+
+    Also the comments that may still silence what is found among neighbours. ``own`` are the rules of the decoder;
+    ``secrets`` is the policy for secrets in plain text.
+    """
+    used = {id(each): ignored.silencing(each.line, each.rule) for each in faults if each.severity is not Severity.ERROR}
+    left = [each for each in faults if not used.get(id(each))]
+    # An error may keep a warning from being found.
+    whole = all(each.severity is not Severity.ERROR for each in faults)
+    check = _Check({*own, *SECRET_RULES}, secrets, set(used.values()), whole=whole)
+    for comment in ignored.found:
+        left.extend(check.faults(comment))
+    if ignored.overflow:
+        message = f"this file has more than {MOST_COMMENTS:,} of these comments; from here on they silence nothing"
+        left.append(Fault("ignore-comment", message, ignored.overflow, 1, "split the file", Severity.WARNING))
+    return left, tuple(check.pending)
+
+
+class _Check:
+    def __init__(self, own: Iterable[Rule], secrets: str, used: set[int], *, whole: bool) -> None:
+        from reconciler.manifests.rules import cross_check_rules, rules
+
+        self.used = used
+        self.whole = whole
+        self.mild = {rule.id for rule in (*own, *rules().values()) if rule.severity is not Severity.ERROR}
+        self.among_neighbours = self.mild & cross_check_rules()
+        # Whether these warn depends on the host and its settings, not on the file alone.
+        self.elsewhere = {rule.id for rule in SECRET_RULES} - ({PLAIN_TEXT} if secrets else set())
+        self.pending: list[UnusedComment] = []
+
+    def faults(self, comment: Comment) -> Iterator[Fault]:
+        """What is wrong with ``comment``; nothing yet where neighbours have to be known for it."""
+        message = self._malformed(comment)
+        if message:
+            near = closest(comment.rule[:60], self.mild) or "RULE"
+            name = comment.rule if comment.rule in self.mild else near
+            yield _fault(comment, message, f"write `# reconciler: ignore {name} REASON`")
+        elif comment.line in self.used or not self.whole or comment.rule in self.elsewhere:
+            return
+        elif comment.rule in self.among_neighbours:
+            self.pending.append(UnusedComment(comment.line, comment.column, comment.rule))
+        else:
+            yield _fault(comment, *unused_advice(comment.rule))
+
+    def _malformed(self, comment: Comment) -> str:
+        if not comment.rule:
+            return "this comment does not say which rule it is about"
+        if comment.rule not in self.mild:
+            return f"no warning is called `{comment.rule}`, and errors cannot be silenced"
+        return "" if comment.reason else f"this comment does not say why `{comment.rule}` does not matter here"
+
+
+def unused_advice(rule: str) -> tuple[str, str]:
+    """Message and suggestion about a comment that silences no warning of ``rule``."""
+    return f"this comment silences nothing: `{rule}` does not warn here", "remove the comment"
+
+
+def _fault(comment: Comment, message: str, hint: str) -> Fault:
+    return Fault("ignore-comment", message, comment.line, comment.column, hint, Severity.WARNING)

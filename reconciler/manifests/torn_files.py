@@ -1,0 +1,59 @@
+"""What a file that cannot be read was to declare: enough to report only the file, and not all that links to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice, product
+from typing import NamedTuple
+
+from reconciler.manifests.links import LinkError, parse_link, uri_target
+from reconciler.manifests.normalize import ManifestContext, translate
+from reconciler.model.key import GVC_SCOPED, KINDS, Key
+from reconciler.model.resource import GVC_PLACEHOLDER
+
+_PART = re.compile(rb"^---", re.MULTILINE)
+_PAIR = r"""["']?(kind|name|gvc)["']?[ \t]*:[ \t]*["']?([^\s"',#}]{1,256})"""
+_FIELD = re.compile(r"^[ \t]{0,2}(?:\{[ \t]*)?" + _PAIR, re.MULTILINE)
+"""A field of the outermost mapping, in YAML or JSON, by its place on a line."""
+_IN_FLOW = re.compile(r"[{,][ \t]*" + _PAIR)
+_LINK = re.compile(r"""(?:[a-z]{1,30}:)?//[a-z][^\s"',\[\]{}]{1,256}|/org/[^\s"',\[\]{}]{1,256}""")
+_MOST_BYTES = 256 * 1024
+_MOST_PARTS = 500
+_MOST_PAIRS = 64
+_MOST_LINKS = 200
+"""Bounds of a look at what may be hostile, within which every manifest that people write lies."""
+
+
+class Intended(NamedTuple):
+    """A key that a torn document was probably to have, its GVC open where it does not say one, and keys it links to."""
+
+    key: str
+    mentions: tuple[str, ...]
+
+
+def intended(raw: bytes, context: ManifestContext) -> Iterator[Intended]:
+    """What the documents of ``raw`` were probably to declare, as far as a bounded look shows it."""
+    for part in _PART.split(raw[:_MOST_BYTES], _MOST_PARTS):
+        text = part.decode("utf-8", "replace")
+        fields: dict[str, list[str]] = {"kind": [], "name": [], "gvc": []}
+        flow = text.lstrip()[:1] == "{"
+        for name, value in (_IN_FLOW if flow else _FIELD).findall(text):
+            if len(fields[name]) < _MOST_PAIRS:
+                fields[name].append(value)
+        gvc = fields["gvc"][0] if len(set(fields["gvc"])) == 1 else GVC_PLACEHOLDER
+        mentions = tuple(dict.fromkeys(islice(_mentions(text, context, gvc), _MOST_LINKS)))
+        # After a forgotten `---` there are two kinds and two names.
+        for kind, name in islice(product(dict.fromkeys(fields["kind"]), dict.fromkeys(fields["name"])), _MOST_PAIRS):
+            known = KINDS.get(kind)
+            if known is not None:
+                yield Intended(str(Key(known, gvc if known in GVC_SCOPED else "", name)), mentions)
+
+
+def _mentions(text: str, context: ManifestContext, gvc: str) -> Iterator[str]:
+    for written in _LINK.findall(text):
+        link = translate(written, context.scheme)
+        try:
+            yield uri_target(link, gvc) if link.startswith("platform://") else parse_link(link, context.org, gvc).target
+        except LinkError:
+            continue
