@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
-from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
 
 from reconciler.documents.rules import RULES as READING
 from reconciler.manifests.change_set import ChangeSet, Index, IndexedResource, PartialDocument
-from reconciler.manifests.decoder import Broken, Decoded, renormalize
+from reconciler.manifests.decoder import Broken, Decoded
+from reconciler.manifests.gvc_resolution import reference_in_gvc, request_in_gvc, resource_of
 from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Finding, Severity
-from reconciler.model.key import GVC_SCOPED, Key, Kind
+from reconciler.model.key import GVC_SCOPED, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, Resource
 from reconciler.model.revision import FileChange
 from reconciler.model.rule import error_rule
@@ -36,7 +35,7 @@ RULES = (
     ),
     error_rule(
         "gvc-ambiguous",
-        "Where the directory is to say the GVC, the nearest one with any holds exactly one.",
+        "Where the directory is to say the GVC, the nearest one with any holds exactly one, or the file itself does.",
         "With two, it would be a matter of chance which of them gets the resource.",
         "4-fields.md, section 1",
     ),
@@ -51,7 +50,6 @@ RULES = (
 
 _UNREADABLE = frozenset(rule.id for rule in READING)
 """Faults that may hide a whole document."""
-_OPEN = msgspec.json.encode(GVC_PLACEHOLDER)[1:-1]
 Decode = Callable[[Sequence[FileChange]], Iterator[tuple[FileChange, Decoded]]]
 
 
@@ -63,45 +61,6 @@ def assemble(source: str, changes: Sequence[FileChange], decode: Decode, index: 
 def directory_of(path: str) -> str:
     """The directory of a path, "" for the root."""
     return path.rpartition("/")[0]
-
-
-def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
-    """``manifest`` as a resource of the file ``path``, its open GVC filled in."""
-    body, references = manifest.body, manifest.references
-    if manifest.gvc == GVC_PLACEHOLDER:
-        body = body.replace(_OPEN, gvc.encode())
-        if manifest.unsorted:
-            body = renormalize(manifest.kind, body)
-        references = _all_in_gvc(references, gvc)
-        if manifest.mixed:
-            references = tuple(sorted(references))
-    key = Key(manifest.kind, gvc, manifest.name)
-    digest = blake2b(body, digest_size=16).hexdigest()
-    questions = _all_asked_in_gvc(manifest.questions, gvc)
-    return Resource(key, digest, body, references, path, manifest.line, manifest.position, blob, manifest.seal,
-                    questions, manifest.fleeting)  # fmt: skip
-
-
-@lru_cache(maxsize=256)
-def _all_in_gvc(references: tuple[Reference, ...], gvc: str) -> tuple[Reference, ...]:
-    """Kept a while: what stands in one directory mostly refers to the same, and then shares it."""
-    return tuple([_in_gvc(each, gvc) if GVC_PLACEHOLDER in each.target else each for each in references])
-
-
-@lru_cache(maxsize=256)
-def _all_asked_in_gvc(questions: tuple[LookupRequest, ...], gvc: str) -> tuple[LookupRequest, ...]:
-    return tuple([_asked_in_gvc(each, gvc) for each in questions])
-
-
-def _in_gvc(reference: Reference, gvc: str) -> Reference:
-    return Reference(reference.target.replace(GVC_PLACEHOLDER, gvc), reference.pointer, reference.bond)
-
-
-def _asked_in_gvc(question: LookupRequest, gvc: str) -> LookupRequest:
-    if GVC_PLACEHOLDER not in question.target and GVC_PLACEHOLDER not in question.detail:
-        return question
-    target, detail = question.target.replace(GVC_PLACEHOLDER, gvc), question.detail.replace(GVC_PLACEHOLDER, gvc)
-    return LookupRequest(question.rule, target, question.pointer, detail)
 
 
 class _Claim(NamedTuple):
@@ -123,6 +82,7 @@ class _Assembly:
         self.references: dict[tuple[Reference, ...], tuple[Reference, ...]] = {}
         self.questions: dict[tuple[LookupRequest, ...], tuple[LookupRequest, ...]] = {}
         self.declared: dict[str, list[str]] = defaultdict(list)
+        self.in_file: dict[str, list[str]] = {}
         self.nearest: dict[str, tuple[str, list[str]]] = {}
         self.clashes: dict[str, list[_Claim]] = defaultdict(list)
         self.broken: list[tuple[FileChange, Broken]] = []
@@ -152,7 +112,10 @@ class _Assembly:
         fresh: dict[str, list[str]] = defaultdict(list)
         for change, decoded in self.decode([change for change in changes if change.after]):
             self.change_set.documents += decoded.documents
-            fresh[directory_of(change.path)] += self._collect(change, decoded)
+            names = self._collect(change, decoded)
+            fresh[directory_of(change.path)] += names
+            if names:
+                self.in_file[change.path] = names
         stale: dict[str, list[str]] = defaultdict(list)
         for entry in known:
             name, place = entry.key.removeprefix("gvc/"), directory_of(entry.path)
@@ -166,8 +129,7 @@ class _Assembly:
         """Take in what one file says; the names of the GVCs that it declares, sound or not."""
         for manifest in decoded.manifests:
             self.manifests.append((change.path, change.after, self._interned(manifest)))
-        if decoded.unused_comments:
-            self.change_set.unused_comments.extend((change.path, each) for each in decoded.unused_comments)
+        self.change_set.unused_comments += [(change.path, each) for each in decoded.unused_comments]
         names = [manifest.name for manifest in decoded.manifests if manifest.kind is Kind.GVC]
         if decoded.faults or decoded.broken or decoded.documents > len(decoded.manifests):
             names += self._note_faults(change, decoded)
@@ -191,7 +153,7 @@ class _Assembly:
 
     def _record_unresolved(self) -> None:
         for change, each in self.broken:
-            _, names = self._gvcs_at(directory_of(change.path))
+            _, names = self._gvcs_for(change.path)
             kind, gvc, *name = each.key.split("/", 2)
             if gvc == GVC_PLACEHOLDER and len(names) != 1 and not each.guessed:
                 self._inferred(change.path, each.line, f"{kind} {name[0]}")
@@ -199,9 +161,9 @@ class _Assembly:
                 self._unresolved(each, place)
             if (each.references or each.questions) and (len(names) == 1 or GVC_PLACEHOLDER not in each.key):
                 gvc = names[0] if names else ""
-                references = tuple(_in_gvc(reference, gvc) for reference in each.references)
+                references = tuple(reference_in_gvc(reference, gvc) for reference in each.references)
                 key = each.key.replace(GVC_PLACEHOLDER, gvc)
-                asked = tuple(_asked_in_gvc(question, gvc) for question in each.questions)
+                asked = tuple(request_in_gvc(question, gvc) for question in each.questions)
                 self.change_set.partial_documents.append(
                     PartialDocument(key, change.path, change.after, each.position, references, asked)
                 )
@@ -264,7 +226,7 @@ class _Assembly:
 
     def _inferred(self, path: str, line: int, what: str) -> str:
         """The GVC that the directory gives to ``what``; "" where it gives none, which is told."""
-        place, names = self._gvcs_at(directory_of(path))
+        place, names = self._gvcs_for(path)
         if len(names) == 1:
             return names[0]
         if len(what) > MAX_LISTED or not what.isprintable():
@@ -285,6 +247,12 @@ class _Assembly:
         while directory and directory not in self.unclear:
             directory = directory_of(directory)
         return directory in self.unclear
+
+    def _gvcs_for(self, path: str) -> tuple[str, list[str]]:
+        """The directory and the GVCs to which what ``path`` declares can belong: the one in the file itself, if any."""
+        place, names = self._gvcs_at(directory_of(path))
+        own = self.in_file.get(path, [])
+        return place, own if len(own) == 1 else names
 
     def _gvcs_at(self, directory: str) -> tuple[str, list[str]]:
         """The nearest directory at or above ``directory`` that declares GVCs, and their names."""

@@ -13,11 +13,11 @@ from reconciler.decode.cache import Blobs, unpack
 from reconciler.documents.ignore_comments import IgnoreComments
 from reconciler.documents.locator import Locator
 from reconciler.errors import SourceError
-from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.change_set import ChangeSet
 from reconciler.manifests.decoder import Decoded, decode
 from reconciler.manifests.desired_state import ResourceLocation
 from reconciler.manifests.encrypted import UNNAMED_SECRET
+from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.links import BUILT_IN
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.manifests.reference_check import similar_keys
@@ -250,12 +250,6 @@ class DesiredStateView:
         """What each faulty or external resource of ``kind`` links to; None where that is not known."""
         faulty = [mentions for key, mentions in self.changes.unresolved.items() if key.startswith(f"{kind}/")]
         return [*faulty, *(None for key in self.externals.external if key.startswith(f"{kind}/"))]
-
-    def has_unresolved(self, kind: str) -> bool:
-        """Whether a faulty document means to be of ``kind``, or the settings list one of it as external."""
-        return any(
-            key.startswith(f"{kind}/") for keys in (self.changes.unresolved, self.externals.external) for key in keys
-        )
 
     def _location_manifests(self) -> set[str]:
         """Keys of the locations that manifests declare, or declared when they were applied."""

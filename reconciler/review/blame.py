@@ -11,8 +11,8 @@ from reconciler.clock import Clock
 from reconciler.documents.locator import locate
 from reconciler.documents.reader import read
 from reconciler.errors import SourceError
-from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.decoder import decode
+from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.model.key import Key
 from reconciler.model.resource import GVC_PLACEHOLDER, Manifest, Resource
 from reconciler.pipeline.desired_view import DesiredStateView

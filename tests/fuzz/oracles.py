@@ -16,8 +16,8 @@ from reconciler.documents.locator import Locator
 from reconciler.documents.reader import read
 from reconciler.documents.redaction import visible_lines
 from reconciler.documents.types import Document
-from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.decoder import Decoded, decode
+from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Fault, Finding, Severity
 from reconciler.model.key import GVC_SCOPED

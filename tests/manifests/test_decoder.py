@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from reconciler.documents.schema.loader import KIND_NAMES
-from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.decoder import Decoded, decode
+from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.manifests.rules import rules
 from reconciler.model.finding import Fault, Severity

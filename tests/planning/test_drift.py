@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.manifests.assembly import resource_of
 from reconciler.manifests.decoder import decode
+from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.drift_policy import Ignore
 from reconciler.model.key import PLACED, Key

@@ -131,3 +131,15 @@ def breaches(validator: Validator, value: Any) -> Iterator[SchemaError]:
             error.message,
             "propertyNames" in error.absolute_schema_path,
         )
+
+
+def schemas_at(schema: dict[str, Any], path: tuple[str | int, ...]) -> Iterator[dict[str, Any]]:
+    """``schema`` and those of each step of ``path``, as far as they stand in it."""
+    here: Any = schema
+    yield here
+    for part in path:
+        rest = here.get("additionalProperties")
+        here = here.get("properties", {}).get(part, rest) if isinstance(part, str) else here.get("items")
+        if not isinstance(here, dict):
+            return
+        yield here

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
 from reconciler.documents.positions import Pointer, Positions
-from reconciler.documents.schema.dialect import SchemaError
+from reconciler.documents.schema.dialect import SchemaError, schemas_at
 from reconciler.documents.schema.suggestions import suggest_fix
 from reconciler.model.finding import Fault
 from reconciler.model.suggest import closest
@@ -81,21 +81,9 @@ def _in_place(breach: SchemaError, schema: dict[str, Any], places: Positions) ->
     if breach.naming or not breach.path:
         return breach
     *around, name = breach.path
-    holder = next(islice(_schemas_at(schema, tuple(around)), len(around), None), None)
+    holder = next(islice(schemas_at(schema, tuple(around)), len(around), None), None)
     required = name in holder.get("required", ()) if holder else False
     return breach._replace(written=places.written(breach.path), required=required)
-
-
-def _schemas_at(schema: dict[str, Any], path: Pointer) -> Iterator[dict[str, Any]]:
-    """``schema`` and those of each step of ``path``, as far as they stand in it."""
-    here: Any = schema
-    yield here
-    for part in path:
-        rest = here.get("additionalProperties")
-        here = here.get("properties", {}).get(part, rest) if isinstance(part, str) else here.get("items")
-        if not isinstance(here, dict):
-            return
-        yield here
 
 
 def _rule(breach: SchemaError) -> str:
@@ -253,7 +241,7 @@ def _given(breach: SchemaError) -> list[str]:
 
 def _secret(schema: dict[str, Any], path: Pointer) -> bool:
     """Whether ``path`` leads to or below a place that the schema marks ``x-secret``."""
-    return any(each.get("x-secret") for each in islice(_schemas_at(schema, path), 1, None))
+    return any(each.get("x-secret") for each in islice(schemas_at(schema, path), 1, None))
 
 
 def _slipped(breach: SchemaError) -> bool:

@@ -39,6 +39,3 @@ class RuleContext(Protocol):
 
     def unresolved(self, kind: str) -> Sequence[tuple[str, ...] | None]:
         """The keys that each faulty or external resource of ``kind`` links to; None where that is not known."""
-
-    def has_unresolved(self, kind: str) -> bool:
-        """Whether what all of ``kind`` say is not known: one is faulty, or the settings list it as external."""

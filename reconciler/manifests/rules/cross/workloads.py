@@ -148,7 +148,7 @@ def reachable(question: LookupRequest, subject: str, world: RuleContext) -> Iter
     if not gvc.spec.load_balancer.dedicated:
         yield (f"nothing outside reaches tcp port {question.detail}: {question.target} has no dedicated load balancer",
                f"set spec.loadBalancer.dedicated: true in {question.target}, or close the firewall")  # fmt: skip
-    elif not (gvc.spec.domain or world.has_unresolved(Kind.DOMAIN) or _domains(world, subject, question.target)):
+    elif not (gvc.spec.domain or world.unresolved(Kind.DOMAIN) or _domains(world, subject, question.target)):
         yield (f"nothing outside reaches tcp port {question.detail}: no domain leads to {subject}",
                f"add a domain that leads to it or to {question.target}")  # fmt: skip
 

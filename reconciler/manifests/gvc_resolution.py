@@ -1,0 +1,55 @@
+"""A manifest that leaves its GVC open, as a resource of one GVC."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b
+
+import msgspec
+
+from reconciler.manifests.decoder import renormalize
+from reconciler.model.key import Key
+from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, Resource
+
+_OPEN = msgspec.json.encode(GVC_PLACEHOLDER)[1:-1]
+
+
+def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
+    """``manifest`` as a resource of the file ``path``, its open GVC filled in."""
+    body, references = manifest.body, manifest.references
+    if manifest.gvc == GVC_PLACEHOLDER:
+        body = body.replace(_OPEN, gvc.encode())
+        if manifest.unsorted:
+            body = renormalize(manifest.kind, body)
+        references = _all_in_gvc(references, gvc)
+        if manifest.mixed:
+            references = tuple(sorted(references))
+    key = Key(manifest.kind, gvc, manifest.name)
+    digest = blake2b(body, digest_size=16).hexdigest()
+    questions = _all_asked_in_gvc(manifest.questions, gvc)
+    return Resource(key, digest, body, references, path, manifest.line, manifest.position, blob, manifest.seal,
+                    questions, manifest.fleeting)  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _all_in_gvc(references: tuple[Reference, ...], gvc: str) -> tuple[Reference, ...]:
+    """Kept a while: what stands in one directory mostly refers to the same, and then shares it."""
+    return tuple([reference_in_gvc(each, gvc) if GVC_PLACEHOLDER in each.target else each for each in references])
+
+
+@lru_cache(maxsize=256)
+def _all_asked_in_gvc(questions: tuple[LookupRequest, ...], gvc: str) -> tuple[LookupRequest, ...]:
+    return tuple([request_in_gvc(each, gvc) for each in questions])
+
+
+def reference_in_gvc(reference: Reference, gvc: str) -> Reference:
+    """``reference`` with its open GVC filled in."""
+    return Reference(reference.target.replace(GVC_PLACEHOLDER, gvc), reference.pointer, reference.bond)
+
+
+def request_in_gvc(question: LookupRequest, gvc: str) -> LookupRequest:
+    """``question`` with its open GVC filled in."""
+    if GVC_PLACEHOLDER not in question.target and GVC_PLACEHOLDER not in question.detail:
+        return question
+    target, detail = question.target.replace(GVC_PLACEHOLDER, gvc), question.detail.replace(GVC_PLACEHOLDER, gvc)
+    return LookupRequest(question.rule, target, question.pointer, detail)
