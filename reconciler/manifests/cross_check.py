@@ -37,19 +37,24 @@ _PLACES = frozenset({Kind.LOCATION})
 
 def cross_check(delta: ChangeSet, world: DesiredState) -> Iterator[Finding]:
     """What is wrong between what changed, what refers to it, and what the rules look at besides."""
+    used: set[tuple[str, int]] = set()
+    for finding, comment in _answers(delta, world):
+        if comment:
+            used.add((finding.path, comment))
+        else:
+            yield finding
+    yield from _unused_comments(delta, used)
+
+
+def _answers(delta: ChangeSet, world: DesiredState) -> Iterator[tuple[Finding, int]]:
+    """Each finding with the line of the comment that silences it, 0 for none."""
     replies = cache(cross_check_of)
     # Most of what there is to ask is asked by thousands alike: 0.2 s less of 100,000 workloads.
     settled = cache(lambda questions: all(trivially_passes(question, world) for question in questions))
-    used: set[tuple[str, int]] = set()
     for key, site, questions in _expected(delta, world):
         for question in () if settled(questions) else questions:
             for words in replies(question.rule)(question, key, world):
-                finding, comment = _finding(key, site or world.site(key), question, world, words)
-                if comment:
-                    used.add((finding.path, comment))
-                else:
-                    yield finding
-    yield from _unused_comments(delta, used)
+                yield _finding(key, site or world.site(key), question, world, words)
 
 
 def _unused_comments(delta: ChangeSet, used: set[tuple[str, int]]) -> Iterator[Finding]:
