@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
 import msgspec
 
+from reconciler.clock import iso
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import InternalError, ReconcilerError
 from reconciler.model.finding import Finding, Severity, has_errors
+from reconciler.model.key import Key
 from reconciler.planning.plan import Action, Plan
 from reconciler.printable import printable
+from reconciler.records.tables.runs import Run
 from reconciler.render.summary import sentence
 
 DONE = {Action.CREATE: "created", Action.UPDATE: "updated", Action.REPLACE: "replaced", Action.DELETE: "deleted"}
@@ -25,7 +30,9 @@ class Report(msgspec.Struct, frozen=True):
     ``outcome`` is ``unchanged``, ``applied``, ``waiting`` (for an approval, for health, or pre-empted), ``failed``,
     ``refused`` (findings), ``suspended``, ``moved`` (the plan is not the one that was reviewed), or ``unreadable`` (the
     source cannot be read; ``message`` says why).
-    ``left_out`` says which errors kept files from being applied where the settings skip those.
+    ``counts`` are resources by what became of them (``created``, ``waiting`` …), ``steps`` the steps that were done (a
+    resource has one for each location; 0: not known). ``left_out`` says which errors kept files from being applied
+    where the settings skip those.
     """
 
     source: str
@@ -39,6 +46,7 @@ class Report(msgspec.Struct, frozen=True):
     left_out: str = ""
     findings: list[Finding] = []
     troubles: list[str] = []
+    steps: int = 0
 
     @property
     def good(self) -> bool:
@@ -48,13 +56,71 @@ class Report(msgspec.Struct, frozen=True):
 
 def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], findings: list[Finding]) -> Report:
     """The report of a plan that was carried out, with one outcome a step."""
-    counts: dict[str, int] = {}
-    for step, outcome in zip(plan.steps, outcomes, strict=True):
-        word = DONE[step.action] if outcome.result is Result.APPLIED else str(outcome.result)
-        counts[word] = counts.get(word, 0) + 1
-    return Report(source, revision, _outcome(outcomes), dict(sorted(counts.items())), plan.digest, plan.held,
-                  message=sentence(plan), left_out=_summed(findings) if has_errors(findings) else "", findings=findings,
+    return Report(source, revision, _outcome(outcomes), _counts(plan, outcomes), plan.digest, plan.held,
+                  steps=sum(one.result is Result.APPLIED for one in outcomes), message=sentence(plan),
+                  left_out=_summed(findings) if has_errors(findings) else "", findings=findings,
                   troubles=_troubles(outcomes))  # fmt: skip
+
+
+def _counts(plan: Plan, outcomes: list[Outcome]) -> dict[str, int]:
+    """Resources by how they ended, counted as plans count them: done are those of which every step is."""
+    results: dict[tuple[Action, Key], set[Result]] = {}
+    for step, outcome in zip(plan.steps, outcomes, strict=True):
+        results.setdefault((step.action, step.key), set()).add(outcome.result)
+    words = Counter(_word(action, found) for (action, _), found in results.items())
+    return dict(sorted(words.items()))
+
+
+def _word(action: Action, results: set[Result]) -> str:
+    left = next((each for each in (Result.FAILED, Result.WAITING, Result.SKIPPED) if each in results), None)
+    return DONE[action] if left is None else str(left)
+
+
+def merge_reports(before: list[Report], after: list[Report]) -> list[Report]:
+    """The reports of ``after``, each with what runs ``before`` it did of the same revision; those of others stand."""
+    earlier = {report.source: report for report in before}
+    merged = [_merged(earlier[each.source], each) if each.source in earlier else each for each in after]
+    seen = {(each.source, each.revision) for each in merged}
+    again = {each.source for each in after}
+    stand = (each for each in before if (each.source, each.revision) not in seen)
+    return [*(each for each in stand if each.source not in again or each.steps), *merged]
+
+
+def _merged(before: Report, after: Report) -> Report:
+    if before.revision != after.revision or not before.steps:
+        return after
+    return _with_done(after, _done(before.counts), before.steps + after.steps)
+
+
+def with_history(report: Report, runs: Iterable[Run], mark: int) -> Report:
+    """``report`` with what else was done of its revision, by those of ``runs`` (newest first) with numbers > ``mark``.
+
+    Runs before that count too where they left something to do. Where there was nothing to do since, it says what was
+    done before.
+    """
+    mine = list(takewhile(lambda run: run.revision == report.revision, runs))
+    is_new = any(run.id > mark and _done(run.counts) for run in mine)
+    open_runs = takewhile(lambda run: run.id > mark or run.outcome != "applied", mine)
+    since = sum((_done(run.counts) for run in open_runs), Counter())
+    if is_new:
+        more = since - _done(report.counts)
+        return _with_done(report, more, 0) if more else report
+    earlier = sum((_done(run.counts) for run in mine), Counter())
+    if report.outcome != "unchanged" or not earlier:
+        return report
+    at = max(run.finished or run.started for run in mine)
+    told = ", ".join(f"{earlier[word]} {word}" for word in DONE.values() if earlier[word])
+    return msgspec.structs.replace(report, message=f"nothing to do; it was applied at {iso(at)}: {told}")
+
+
+def _done(counts: Mapping[str, int]) -> Counter[str]:
+    return Counter({word: count for word, count in counts.items() if word in DONE.values()})
+
+
+def _with_done(report: Report, done: Counter[str], steps: int) -> Report:
+    outcome = "applied" if report.outcome == "unchanged" else report.outcome
+    counts = dict(sorted((done + Counter(report.counts)).items()))
+    return msgspec.structs.replace(report, outcome=outcome, counts=counts, steps=steps)
 
 
 def _troubles(outcomes: list[Outcome]) -> list[str]:
@@ -140,7 +206,8 @@ def _told(report: Report) -> str:
     if report.outcome == "refused":
         return f"{count} error{'s' if count > 1 else ''}"
     each = ", ".join(f"{number} {word}" for word, number in report.counts.items())
-    return f"{count} step{'s' if count > 1 else ''}, {each}"
+    steps = f" ({report.steps} step{'s' if report.steps > 1 else ''})" if report.steps not in (0, count) else ""
+    return each + steps
 
 
 def encode_reports(reports: list[Report]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from reconciler.engines.registry import ENGINES, MakeEngine, decommissioned_engi
 from reconciler.errors import EngineError, RecordsError, SourceError
 from reconciler.model.key import Kind
 from reconciler.pipeline import report
-from reconciler.pipeline.report import DONE, Report
+from reconciler.pipeline.report import Report
 from reconciler.pipeline.saved_plan import SavedPlan
 from reconciler.pipeline.secret_store import SecretStore
 from reconciler.pipeline.source_conditions import REACHABLE, SourceConditions
@@ -172,7 +172,7 @@ class Runner:
         another one follows where that GVC goes.
         """
         delta, plan = prepared.loaded.change_set, prepared.plan
-        done = any(word in DONE.values() for word in ended.counts)
+        done = ended.steps > 0
         if plan is None or not (done or delta.added or delta.previous):
             return
         moved = done and any(step.key.kind in (Kind.GVC, Kind.LOCATION) for step in plan.steps)

@@ -56,7 +56,7 @@ def test_a_change_moves_only_what_it_is_about(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.applied()
     desk.commit({"shop/web.yaml": workload("web", "2")})
-    assert desk.applied().out.endswith(": 2 steps, 2 updated\n")
+    assert desk.applied().out.endswith(": 1 updated (2 steps)\n")
     assert versions(desk) == {"api": 1, "db": 1, "web": 2}
 
 

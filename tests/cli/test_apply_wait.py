@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -45,7 +46,7 @@ def test_without_a_daemon_it_ends_when_all_is_healthy_and_watched_by_nothing(sit
     said = site.run("apply", "--wait", "--timeout", "60")
     assert (said.returncode, said.stderr) == (0, f"warning: 2 of 2 replicas run; {ALONE}\n")
     [line] = said.stdout.splitlines()
-    assert (line.split(" at ")[0], line.split(": ")[-1]) == ("main: applied", "2 steps, 2 created")
+    assert (line.split(" at ")[0], line.split(": ")[-1]) == ("main: applied", "2 created")
     assert site.healthy(API)
     conditions = {each["type"]: each for each in shown(site)["conditions"]}
     assert conditions["Ready"]["status"]
@@ -110,3 +111,38 @@ def test_without_a_daemon_a_run_starts_what_it_has_made(tmp_path: Path) -> None:
         done = site.run("apply", "--wait", "--timeout", "60")
         assert (done.returncode, done.stderr) == (0, f"warning: 9 of 9 replicas run; {ALONE}\n")
         assert len(site.programs()) == 9
+
+
+def dependent(name: str, on: str) -> str:
+    """A workload that is made only once ``on`` is healthy."""
+    body = json.loads(served(name, command="/bin/sh", args=SOON, ports=None, readinessProbe=None))
+    return json.dumps(body | {"tags": {"reconciler/depends-on": f"workload/{on}"}})
+
+
+def test_all_that_was_done_for_a_commit_is_summed_up_over_several_runs(site: HostSite, tmp_path: Path) -> None:
+    (tmp_path / "gate").touch()
+    commit = site.repo.commit({"shop/web.yaml": dependent("web", "api"), "shop/last.yaml": dependent("last", "web")})
+    said = site.run("apply", "--wait", "--timeout", "60")
+    assert (said.returncode, said.stdout) == (0, f"main: applied at main@sha1:{commit}: 4 created\n")
+
+
+def test_what_the_daemon_did_for_a_commit_is_summed_up_too(site: HostSite, tmp_path: Path) -> None:
+    (tmp_path / "gate").touch()
+    with site.daemon():
+        eventually(lambda: site.healthy(API), "the first commit is applied")
+        (tmp_path / "gate").unlink()
+        newer = gated(tmp_path / "gate").replace("none:1", "none:2")
+        files = {"shop/api.yaml": newer, "shop/web.yaml": dependent("web", "api"), "shop/z.yaml": dependent("z", "web")}
+        commit = site.repo.commit(files)
+        eventually(lambda: site.applied(commit), "the daemon has begun with it")
+        (tmp_path / "gate").touch()
+        told = "2 created, 1 updated"
+        said = site.run("apply", "--wait", "--timeout", "60")
+        assert (said.returncode, said.stderr) == (0, "")
+        assert re.fullmatch(
+            rf"main: (applied at main@sha1:{commit}: {told}|"
+            rf"unchanged at main@sha1:{commit}: nothing to do; it was applied at \S+Z: {told})\n",
+            said.stdout,
+        ), said.stdout
+        said = site.run("apply")
+        assert re.fullmatch(rf"main: unchanged at .*: nothing to do; it was applied at \S+Z: {told}\n", said.stdout)

@@ -239,8 +239,8 @@ LOG = {
     "started": "The daemon holds its state directory. Facts: state, sources.",
     "stopped": "It has ended.",
     "run": "How a run of a source ended. Facts: source, seconds, reason (of the wake-up), outcome, revision, how many "
-    "were created, updated and so on, message where it was refused, skipped where files with errors are, approve "
-    "where steps wait. At level debug where it repeats the one before.",
+    "resources were created, updated and so on, message where it was refused, skipped where files with errors are, "
+    "approve where steps wait. At level debug where it repeats the one before.",
     "replayed": "Steps that a crash had left open were done again. Facts: steps.",
     "records": "The records cannot be written; nothing goes on until they can. Facts: reason, message.",
     "bug": "A bug in this program, once for each place and revision, and without its text, which may hold secrets. "

@@ -45,7 +45,7 @@ def check(home: Path, install: str) -> None:
     shown = excerpts()
     lines = [f"echo '{MARK}'\n({command}) 2>&1 || true" for command, _ in shown]
     printed = typed("\n".join([install, *blocks(README, "sh"), *lines]), home, ROOT)
-    assert "20 created" in printed
+    assert "16 created (20 steps)" in printed
     assert "- {name: main, url: manifests" in README
     for (command, wanted), got in zip(shown, sessions(printed), strict=True):
         there = {VARIES.sub("#", line) for line in got}

@@ -30,6 +30,8 @@ FINISH_SECONDS = 10.0
 FINISH_POLL_SECONDS = 0.02
 SOON = 0.1
 """Seconds between looks at what is to become healthy."""
+MAX_RUNS = 100
+"""Runs of one commit that are summed up where a daemon makes them."""
 LATER = 2.0
 """Seconds between two runs where nothing has changed, at most: each takes twice as long to come as the one before."""
 
@@ -119,6 +121,7 @@ async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -
     import asyncio
 
     from reconciler.clock import SystemClock
+    from reconciler.pipeline.report import merge_reports
     from reconciler.pipeline.runner import Runner
     from reconciler.records.store import FILE, Records
 
@@ -132,7 +135,7 @@ async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -
             await asyncio.sleep(SOON)
             astray = await runner.drift_monitor.check()
             if turns.due(sooner=bool(astray) or runner.drift_monitor.health_changed):
-                reports = _merge_reports(reports, await _round(runner))
+                reports = merge_reports(reports, await _round(runner))
         counts = await _finish(runner)
         await runner.drift_monitor.check()
         _write_status(runner)
@@ -143,16 +146,15 @@ async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -
 
 
 async def _round(runner: Runner, plans: Plans = None) -> list[Report]:
+    from reconciler.pipeline.report import merge_reports
+
     if plans is None:
         reports = [await runner.run(name, "apply") for name in runner.lines]
     else:
         reports = [await runner.run(name, "apply", reviewed=plan) for name, plan in plans.items()]
-    again = sorted(runner.sources_to_requeue)
-    # What another source has mended since is not worth telling.
-    reports = [report for report in reports if report.good or report.source not in again]
-    reports += [await runner.run(name, "apply") for name in again]
+    again = [await runner.run(name, "apply") for name in sorted(runner.sources_to_requeue)]
     _write_status(runner)
-    return reports
+    return merge_reports(reports, again)
 
 
 def _write_status(runner: Runner) -> None:
@@ -172,12 +174,6 @@ def _worth_waiting(records: Records, reports: list[Report]) -> float | None:
 def _should_continue(records: Records, reports: list[Report], deadline: float) -> bool:
     """Whether to go on waiting: it is of some use, and there is time left."""
     return _worth_waiting(records, reports) is not None and time.monotonic() < deadline
-
-
-def _merge_reports(before: list[Report], after: list[Report]) -> list[Report]:
-    """The reports of ``after``; that nothing was left to do is less than what was done ``before``."""
-    done = {report.source: report for report in before if report.good}
-    return [done.get(report.source, report) if report.outcome == "unchanged" else report for report in after]
 
 
 class RunPacer:
@@ -201,16 +197,18 @@ class RunPacer:
 
 
 def _ask(settings: Settings, wait: bool, deadline: float, plans: Plans) -> list[Report]:
-    """Ask the daemon for the run, and for more of them while that helps."""
+    """Ask the daemon for the run, and for more of them while that helps; what it did by itself meanwhile counts too."""
+    from reconciler.pipeline.report import with_history
     from reconciler.records.store import FILE, Records
 
     with closing(Records.open(settings.state / FILE)) as records:
+        mark = max((run.id for run in records.runs.list(1)), default=0)
         reports, turns = _asked(settings, records, deadline, plans), RunPacer(records)
         while wait and _should_continue(records, reports, deadline):
             time.sleep(SOON)
             if turns.due():
-                reports = _merge_reports(reports, _asked(settings, records, deadline))
-        return reports
+                reports = _asked(settings, records, deadline)
+        return [with_history(each, records.runs.list(MAX_RUNS, each.source), mark) for each in reports]
 
 
 def _asked(settings: Settings, records: Records, deadline: float, plans: Plans = None) -> list[Report]:
@@ -255,4 +253,5 @@ def _tell(settings: Settings, reports: list[Report]) -> int:
         for line in lines(report):
             click.echo(line)
     click.echo(more(each for report in reports for each in report.findings), nl=False)
-    return int(not all(report.good for report in reports))
+    latest = {report.source: report for report in reports}
+    return int(not all(report.good for report in latest.values()))
