@@ -118,12 +118,16 @@ class SourcePipeline:
         refused still; where the branch goes back to the last good one, that has to be told. Raises SourceError.
         """
         row = self.records.sources.get(self.name)
-        commit = self.revisions.current().commit
+        revision = self.revisions.current()
+        commit = revision.commit
         if self.crashes.holds_back(commit, self.clock.monotonic()):
             return True
         if self.refused_commit:
             return commit == self.refused_commit
-        if row is None or self.pending_keys is None or self.must_repoll or commit != row.commit:
+        if row is None or self.pending_keys is None or self.must_repoll:
+            return False
+        # The same commit under another ref is new too: it may be less than what that ref had before.
+        if (revision.ref, commit) != (row.ref, row.commit):
             return False
         due, now = self.records.failures.next_attempt(), self.clock.now()
         if is_over(self._hold_ends, now):

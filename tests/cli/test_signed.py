@@ -44,6 +44,18 @@ def test_what_is_pushed_while_a_source_is_held_back_is_checked_when_it_goes_on(d
     assert "workload/shop/more" not in desk.recorded()
 
 
+@pytest.mark.parametrize("signed", ["history", "commit"])
+def test_an_older_signed_commit_is_not_followed_after_a_rollback(desk: Desk, signed: str) -> None:
+    desk.settings.write_text(desk.settings.read_text().replace("signed: history", f"signed: {signed}"))
+    desk.run("rollback", "main", "main~1")
+    desk.applied()
+    desk.repo.git("update-ref", "refs/heads/main", "main~1")
+    desk.run("resume", "main")
+    said = desk.run("apply")
+    assert said.code == 1
+    assert "does not contain the last commit" in said.out + said.err
+
+
 def test_an_unsigned_revision_is_neither_planned_nor_rolled_back_to(desk: Desk) -> None:
     desk.commit({"shop/web.yaml": workload("web", "5")}, branch="feature", parent=desk.repo.git("rev-parse", "main"))
     for words in (["plan", "--revision", "feature"], ["rollback", "main", "feature"]):

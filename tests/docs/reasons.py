@@ -50,7 +50,8 @@ RESOURCES = {
     "Suspended": ("An operator wants nothing done about it.", "`reconciler resume KEY`, or wait for its end."),
     "ApprovalRequired": (
         "A step waits: it deletes volumes, replaces a resource, is one of too many deletes, or `approval` asks for it.",
-        "Read `reconciler plan`, then `reconciler approve DIGEST`.",
+        "Read `reconciler plan`, then `reconciler approve DIGEST`. Deletes beyond the budget of an hour also go by "
+        "themselves, at the time that the message names.",
     ),
     "DependencyWaiting": ("What it depends on waits itself.", "See to that one."),
     "Terminating": ("It is to be gone, and its last replicas are on their way out.", "Nothing."),

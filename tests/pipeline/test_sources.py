@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.errors import SourceRewritten
 from reconciler.pipeline.runner import Runner
 from tests.gitkit import File
 from tests.pipeline.way import BASE, Way, placed, shown
@@ -136,3 +137,23 @@ def test_what_one_source_changes_the_others_follow_by_themselves(tmp_path: Path)
     assert run("b") == ("applied", set())
     assert "workload/shop/api@there" in a.recorded()
     assert runner.lines["b"].has_nothing_to_do()
+
+
+def test_a_branch_that_went_back_to_where_its_source_is_held_is_noticed(tmp_path: Path) -> None:
+    way = Way(tmp_path, {"shop/gvc.yaml": BASE})
+    way.applied()
+    first = way.commit({"shop/gvc.yaml": f"{BASE}tags: {{a: '1'}}\n"})
+    way.applied()
+    way.commit({"shop/gvc.yaml": f"{BASE}tags: {{a: '2'}}\n"})
+    way.applied()
+    way.records.pins.put("main", first, "HEAD~1", "", "ada")
+    way.applied()
+    assert way.line.has_nothing_to_do()
+    way.repo.git("update-ref", "refs/heads/main", first)
+    way.records.pins.remove("main")
+    assert not way.line.has_nothing_to_do()
+    with pytest.raises(SourceRewritten):
+        way.prepare()
+    way.repo.commit({"shop/gvc.yaml": BASE}, parent=first)
+    with pytest.raises(SourceRewritten):
+        way.prepare()
