@@ -21,7 +21,8 @@ CHANGED: dict[str, File] = {
 }
 """One of each: an update, a create, deletes at one place and of a whole resource, and volumes among them."""
 
-FIELDS = ["source", "revision", "digest", "held", "steps", "kept", "renames", "summary", "pinned", "suspended"]
+FIELDS = ["source", "revision", "digest", "held", "steps", "kept", "renames", "summary", "not_enforced"]
+FIELDS += ["pinned", "suspended"]
 
 
 def desk_with_changes(path: Path) -> Desk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,8 +22,10 @@ from reconciler.cli.options import (
 from reconciler.errors import ReconcilerError, UsageError
 
 if TYPE_CHECKING:
+    from reconciler.engines.host.foreseen import ForeseenLimitation
     from reconciler.pipeline.source_pipeline import PlannedRevision
     from reconciler.queries.source_state import SourceState
+    from reconciler.records.store import Records
     from reconciler.settings import Settings
 
 
@@ -35,6 +38,8 @@ class PlanOptions(NamedTuple):
 
 
 FORMS = ("text", "json", "markdown")
+MAX_LIMITATIONS, MAX_KEYS = 20, 3
+"""Sentences shown of what is not enforced, and workloads named with each; of the rest only the number."""
 CHANGES = 3
 """Exit code of --detailed-exitcode where there is something to do."""
 
@@ -89,10 +94,14 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
 
 
 class PlannedSource(NamedTuple):
-    """What a source is about to become, and how it is now: nothing of it is applied while it is suspended."""
+    """What a source is about to become, and how it is now: nothing of it is applied while it is suspended.
+
+    ``limitations`` is what its locations will not enforce of it.
+    """
 
     revision: PlannedRevision
     state: SourceState
+    limitations: Sequence[ForeseenLimitation] = ()
 
 
 def _prepared(settings: Settings, wanted: PlanOptions, failed: dict[str, ReconcilerError]) -> list[PlannedSource]:
@@ -112,11 +121,21 @@ def _prepared(settings: Settings, wanted: PlanOptions, failed: dict[str, Reconci
             line = SourcePipeline(settings, source, records, SystemClock())
             line.source.refresh()
             planned = blamed(line, line.plan_revision(wanted.revision, keep_cache=first_time), wanted.blame)
-            found.append(PlannedSource(planned, source_state(records, source.name)))
+            limitations = _limitations(settings, records, planned)
+            found.append(PlannedSource(planned, source_state(records, source.name), limitations))
             if records.path is None:
                 # Nothing is recorded yet, so this is how the sources that follow get to know this one.
                 index_revision(records, planned.loaded, source.name)
     return found
+
+
+def _limitations(settings: Settings, records: Records, planned: PlannedRevision) -> list[ForeseenLimitation]:
+    """What locations on this host will not enforce of the plan; its code is loaded only where there are any."""
+    if planned.plan is None or all(each.engine != "host" for each in settings.locations.values()):
+        return []
+    from reconciler.engines.host.foreseen import foreseen_limitations
+
+    return foreseen_limitations(settings, records, planned.plan.steps)
 
 
 def _failure(name: str, error: ReconcilerError) -> dict[str, Any]:
@@ -135,11 +154,15 @@ def _document(prepared: PlannedSource) -> dict[str, Any]:
     from reconciler.queries.source_state import source_document
     from reconciler.render.json import document
 
-    planned, state = prepared
+    planned, state, limitations = prepared
     if planned.plan is not None:
         held_back = source_document(state)
-        document_of_plan = document(planned.plan, planned.blames)
-        return document_of_plan | {name: held_back[name] for name in ("pinned", "suspended")}
+        found = document(planned.plan, planned.blames)
+        found["not_enforced"] = [
+            {"message": each.message, "location": each.location, "keys": list(map(str, each.keys))}
+            for each in limitations
+        ]
+        return found | {name: held_back[name] for name in ("pinned", "suspended")}
     delta = planned.loaded.change_set
     return findings_document(planned.findings, delta.documents, len(delta.added))
 
@@ -147,14 +170,15 @@ def _document(prepared: PlannedSource) -> dict[str, Any]:
 def _shown(prepared: PlannedSource, form: str) -> str:
     from reconciler.cli.output.excerpt import Excerpts
     from reconciler.cli.output.findings import counted, findings_text, markdown_plan, more
-    from reconciler.printable import code_span
+    from reconciler.printable import code_span, printable
     from reconciler.queries.source_state import hold_lines
     from reconciler.render.text import text
 
-    planned, state = prepared
+    planned, state, limitations = prepared
     plan, findings, holds = planned.plan, planned.findings, hold_lines(state)
     if form == "markdown":
         shown = markdown_plan(plan, findings, planned.blames)
+        shown += "".join(f"\n{code_span(line)}\n" for line in _not_enforced(limitations))
         return shown + "".join(f"\nSource {code_span(state.name)}: {code_span(line)}\n" for line in holds)
     colour = coloured(sys.stdout)
     told = findings_text(findings, Excerpts(planned.read), colour=colour)
@@ -162,7 +186,18 @@ def _shown(prepared: PlannedSource, form: str) -> str:
         told += f"{planned.revision} is refused: {counted(findings)}\n"
     else:
         told += text(plan, colour=colour, blames=planned.blames)
+        told += "".join(f"{printable(line)}\n" for line in _not_enforced(limitations))
     return told + "".join(f"Source {state.name}: {line}\n" for line in holds) + more(findings)
+
+
+def _not_enforced(limitations: Sequence[ForeseenLimitation]) -> Iterator[str]:
+    """A line for each sentence of what locations will not enforce, with the workloads that it concerns."""
+    for each in limitations[:MAX_LIMITATIONS]:
+        names = ", ".join(map(str, each.keys[:MAX_KEYS]))
+        more_keys = f" and {len(each.keys) - MAX_KEYS} more" if len(each.keys) > MAX_KEYS else ""
+        yield f"Not enforced at {each.location}: {names}{more_keys}: {each.message}"
+    if len(limitations) > MAX_LIMITATIONS:
+        yield f"… and {len(limitations) - MAX_LIMITATIONS} more that is not enforced"
 
 
 def _complain(prepared: list[PlannedSource]) -> None:
@@ -170,7 +205,7 @@ def _complain(prepared: list[PlannedSource]) -> None:
     from reconciler.cli.output.excerpt import Excerpts
     from reconciler.cli.output.findings import print_findings
 
-    for each, _ in prepared:
+    for each, *_ in prepared:
         if each.plan is not None:
             print_findings(each.findings, Excerpts(each.read), sys.stderr)
 

@@ -1,0 +1,55 @@
+"""What this host will not enforce of a workload, as far as its manifest and the settings decide it: for plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import msgspec
+
+from reconciler.engines.host.provisioning.mounts import unsupported_mounts
+from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, specification, workload_spec
+from reconciler.engines.host.runtimes.process.limitations import HostRights, limitations
+from reconciler.model.key import Key, Kind
+from reconciler.planning.plan import Action, Step
+from reconciler.records.store import Records
+from reconciler.settings import Settings
+
+ABLE = HostRights(root=True, limited=True, pids=True)
+"""What the daemon may do is known on its host alone; here it counts as able."""
+
+
+class ForeseenLimitation(msgspec.Struct, frozen=True, order=True):
+    """One sentence of what will be the condition NotEnforced, and whom it concerns where."""
+
+    message: str
+    location: str
+    keys: tuple[Key, ...]
+
+
+def foreseen_limitations(settings: Settings, records: Records, steps: Iterable[Step]) -> list[ForeseenLimitation]:
+    """What ``steps`` ask for in vain and what is recorded did not; workloads of which the same is true together."""
+    hosted = {name for name, each in settings.locations.items() if (each.engine, each.runtime) == ("host", "process")}
+    found = sorted(
+        (message, step.location, step.key)
+        for step in steps
+        if step.key.kind is Kind.WORKLOAD and step.location in hosted and step.action is not Action.DELETE
+        for message in _new_sentences(records, step)
+    )
+    return [
+        ForeseenLimitation(message, location, tuple(key for _, _, key in members))
+        for (message, location), members in groupby(found, key=lambda each: each[:2])
+    ]
+
+
+def _new_sentences(records: Records, step: Step) -> Iterator[str]:
+    past = next((each for each in records.applied.get(step.key) if each.location == step.location), None)
+    known = set(_sentences(step, past.body)) if past is not None and past.engine == step.engine else set()
+    return (sentence for sentence in _sentences(step, step.body) if sentence not in known)
+
+
+def _sentences(step: Step, body: bytes) -> Iterator[str]:
+    applied = AppliedWorkload(step.key, step.location, body, step.version, step.digest)
+    yield from limitations(workload_spec(applied, ""), ABLE)
+    for container in specification(body).containers:
+        yield from unsupported_mounts(container)

@@ -1,0 +1,62 @@
+"""A plan says, before anything is applied, what a location on this host will not do."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.foreseen import foreseen_limitations
+from reconciler.model.record import Health, Record
+from reconciler.planning.plan import Action, Step
+from reconciler.records.store import Records
+from reconciler.settings import LocationSettings, Settings
+from tests.cli.desk import SETTINGS, Desk, workload
+from tests.engines.host.given.kit import body
+from tests.engines.plans import step
+
+GVC = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here, //location/there]}}\n"
+FILES = {"shop/gvc.yaml": GVC, "shop/web.yaml": workload("web"), "shop/api.yaml": workload("api")}
+
+
+def desk_with_host(path: Path) -> Desk:
+    """``here`` is this machine, ``there`` is only recorded."""
+    desk = Desk(path, dict(FILES))
+    desk.settings.write_text(SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host}"))
+    return desk
+
+
+def lines(desk: Desk) -> list[str]:
+    """What the plan says is not enforced."""
+    return [line for line in desk.run("plan").out.splitlines() if line.startswith("Not enforced")]
+
+
+def test_a_plan_says_what_a_location_on_this_host_will_not_enforce(tmp_path: Path) -> None:
+    desk = desk_with_host(tmp_path)
+    shown = lines(desk)
+    both = "Not enforced at here: workload/shop/api, workload/shop/web: The firewall is not enforced: "
+    assert [line for line in shown if line.startswith(both)]
+    assert [line for line in shown if "workload/shop/web: Images are not used (" in line]
+    assert not [line for line in shown if " at there" in line]
+    found = desk.run("plan", "--format", "json").json["not_enforced"]
+    firewall = next(each for each in found if "firewall" in each["message"])
+    assert (firewall["location"], firewall["keys"]) == ("here", ["workload/shop/api", "workload/shop/web"])
+    assert "Not enforced at here" in desk.run("plan", "--format", "markdown").out
+    warned = desk.run("plan").out
+    assert warned.count("[host-command]") == 2, "images alone start nothing here"
+
+
+def test_a_change_shows_only_what_is_new(tmp_path: Path) -> None:
+    def asked(image: str) -> Step:
+        written = body({"type": "standard", "containers": [{"name": "main", "image": image, "command": "true"}]})
+        return msgspec.structs.replace(step("workload/shop/web", action=Action.UPDATE, engine="host"), body=written)
+
+    settings = Settings("acme", (), tmp_path, locations={"here": LocationSettings("host")})
+    with closing(Records.open(None)) as records:
+        before = asked("web:1")
+        assert len(foreseen_limitations(settings, records, [before])) == 2
+        records.applied.put(Record(before.key, "here", "main", "d", before.body, 1, "host", Health.HEALTHY))
+        assert foreseen_limitations(settings, records, [before]) == []
+        [changed] = foreseen_limitations(settings, records, [asked("web:2")])
+        assert changed.message.startswith("Images are not used (web:2)")
