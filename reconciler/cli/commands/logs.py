@@ -16,6 +16,7 @@ import click
 from reconciler.cli.operator import moment
 from reconciler.cli.options import closed, coloured, is_served, load, paint, records_or_none, settings_option
 from reconciler.errors import NotFoundError, RefusedError, UsageError
+from reconciler.printable import write_unguarded
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -208,7 +209,8 @@ def _is_watched() -> bool:
 
 def _say(lines: Sequence[Line], show: Callable[[Line], str]) -> None:
     for begin in range(0, len(lines), _AT_ONCE):
-        click.echo("\n".join(map(show, lines[begin : begin + _AT_ONCE])), color=True)
+        # Lines are their workload's own: a pipe gets all of them, and a terminal what ``show`` leaves of them.
+        write_unguarded(sys.stdout, "\n".join(map(show, lines[begin : begin + _AT_ONCE])) + "\n")
 
 
 def _as_text(on: bool, watched: bool) -> Callable[[Line], str]:
