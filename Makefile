@@ -36,6 +36,7 @@ bench: $(STAMP)
 
 ## The long forms: many kills, large numbers.
 soak: $(STAMP) packages
+	@tests/setup-debian.sh soak
 	@$(BIN)/python -m pytest -m slow $(TESTS)
 
 ## Hostile input for an hour (FUZZ_SECONDS for another time), and the two validators on 100,000 mutations.

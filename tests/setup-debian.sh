@@ -1,5 +1,6 @@
 #!/bin/sh
-# Puts in place what pip cannot: `venv` what a virtual environment needs, `tools` what some tests drive.
+# Puts in place what pip cannot: `venv` what a virtual environment needs, `tools` what some tests drive, `soak` what
+# only the long forms need.
 # As root it installs Debian packages that are missing. Otherwise it names them: without `venv` nothing works, so that
 # fails; tests without their tool skip themselves and say so, except where CI is set, where nothing may be missing.
 set -eu
@@ -34,8 +35,12 @@ tools)
     need nodejs command_exists node
     need npm command_exists npm
     ;;
+soak)
+    need debootstrap command_exists debootstrap
+    need systemd-container command_exists systemd-nspawn
+    ;;
 *)
-    echo "usage: $0 venv|tools" >&2
+    echo "usage: $0 venv|tools|soak" >&2
     exit 2
     ;;
 esac

@@ -120,6 +120,19 @@ def test_what_replicas_use_is_what_their_processes_use_and_is_drawn_again_in_its
             assert live.written.count("\x1b[?25l") == live.written.count("\x1b[?25h") == 1
 
 
+def test_what_runs_is_shown_also_where_whoever_looks_reads_another_number_of_the_boot(tmp_path: Path) -> None:
+    with host_site(tmp_path, {"shop/web.yaml": served("web", replicas=1)}) as site:
+        with site.daemon():
+            eventually(site.healthy, "all is well", LONG)
+        here = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        written = [path for path in (site.state / "host").rglob("*.json") if here in path.read_text()]
+        assert {path.name == "record.json" for path in written} == {True, False}
+        for path in written:
+            path.write_text(path.read_text().replace(here, "another"))
+        [found] = _replicas(site)
+        assert (found["state"], found["memoryBytes"] > 2**20) == ("Ready", True)
+
+
 @becoming_another
 def test_readers_are_shown_the_same() -> None:
     place = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
@@ -129,7 +142,7 @@ def test_readers_are_shown_the_same() -> None:
             site.settings_file.chmod(0o644)
             eventually(site.healthy, "all is well", LONG)
             asked = member(site, "top", "-o", "json")
-            assert (asked.returncode, asked.stderr) == (0, "")
+            assert (asked.returncode, asked.stderr) == (0, ""), asked.stderr
             [found] = json.loads(asked.stdout)["replicas"]
             assert (found["state"], found["memoryBytes"] > 0) == ("Ready", True)
             refused = member(site, "top", groups=str(grp.getgrnam("nogroup").gr_gid))

@@ -250,6 +250,7 @@ LOG = {
     "settings": "The settings were changed, and are taken over or (a warning) are not: the former ones go on. Facts: "
     "taken, sources, message.",
     "readers": "A warning: the group `readers` cannot be let in. Facts: group, message.",
+    "replicas": "A warning, once: systemd does not move containers into the service of theirs. Facts: unit, message.",
     "reading": "Debug: a command is carried out for a reader. Facts: user, words (its name).",
     "unwatched": "A local source, or an engine, cannot be watched and is only looked at now and then. Facts: source, "
     "message.",

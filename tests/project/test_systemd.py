@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.engines.host.decisions.timing import Timing
+from reconciler.engines.host.runtimes.process.service_unit import ENV_REPLICAS_UNIT
 from reconciler.settings import load_settings
 from tests.project.tree import ROOT
 from tests.tools import tool
 
+REPLICAS = "systemd/reconciler-replicas.service"
 EXPOSURE = 2.0
 """On systemd's scale from 0 to 10; 1.5 as shipped, most of which is the network that remotes need."""
 
@@ -22,10 +25,9 @@ EXPOSURE = 2.0
 def unit(tmp_path: Path) -> Path:
     """The unit with programs that exist here, since systemd complains about those that do not."""
     text = (ROOT / "systemd/reconciler.service").read_text()
-    for program in ("/usr/bin/reconciler", "/bin/kill"):
-        text = text.replace(f"={program} ", f"={shutil.which(program) or sys.executable} ")
     copy = tmp_path / "reconciler.service"
-    copy.write_text(text)
+    copy.write_text(text.replace("=/usr/bin/reconciler ", f"={shutil.which('reconciler') or sys.executable} "))
+    shutil.copy(ROOT / REPLICAS, tmp_path)
     return copy
 
 
@@ -85,6 +87,18 @@ def test_settings_shown_as_comments_are_right_too(tmp_path: Path) -> None:
     everything.write_text(re.sub(r"(?m)^( *)#(?=\S|  )", r"\1", text))
     settings = load_settings(everything)
     assert [source.name for source in settings.sources] == ["main", "platform", "partner"]
+
+
+def test_a_reload_needs_no_program_that_hosts_may_lack() -> None:
+    assert directives()["ExecReload"] == "/bin/sh -c 'kill -HUP $MAINPID'"
+
+
+def test_the_service_of_workloads_is_the_one_that_the_daemon_is_given() -> None:
+    _, _, given = directives()["Environment"].partition(f"{ENV_REPLICAS_UNIT}=")
+    assert given == Path(REPLICAS).name
+    text = (ROOT / REPLICAS).read_text()
+    assert {"User=reconciler", "Delegate=yes", "RemainAfterExit=yes", "OOMPolicy=continue"} <= set(text.splitlines())
+    assert text.splitlines()[-1] == f"TimeoutStopSec={Timing().total:g}"
 
 
 def test_the_user_of_the_unit_is_the_one_that_sysusers_makes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -24,11 +25,15 @@ _decode = msgspec.json.Decoder(_Sheet).decode
 
 
 class Store:
-    """The replicas of one location below ``root``. Methods that write raise EngineError (DiskFull and the like)."""
+    """The replicas of one location below ``root``. Methods that write raise EngineError (DiskFull and the like).
 
-    def __init__(self, root: Path) -> None:
+    ``boots`` are those whose replicas count besides this one's.
+    """
+
+    def __init__(self, root: Path, boots: Collection[str] = ()) -> None:
         self._root = root
         self._boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
+        self._boots = {self._boot, *boots}
 
     def load(self) -> tuple[list[Replica], list[tuple[Key, str]]]:
         """The replicas of this boot, and (key, name) of files that are of an earlier one or cannot be read.
@@ -66,4 +71,4 @@ class Store:
             sheet = _decode(path.read_bytes())
         except (OSError, msgspec.DecodeError):
             return None
-        return sheet.replica if sheet.boot == self._boot else None
+        return sheet.replica if sheet.boot in self._boots else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -12,10 +13,10 @@ import msgspec
 from reconciler.engines.host.decisions.availability import is_failing, is_starting, notice_of
 from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.engines.host.replica_store import Store
-from reconciler.engines.host.runtimes.process.exit_watch import lives
+from reconciler.engines.host.runtimes.process.adoption import is_start_alive
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.process.procfs import boot_id
-from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
+from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
 from reconciler.engines.host.runtimes.process.usage import usage
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
 
@@ -57,12 +58,15 @@ class ReplicaRow(msgspec.Struct, frozen=True):
 
 def take_snapshot(root: Path, location: str) -> HostSnapshot:
     """What is at ``location``, whose directory is ``root``. Blocks for a while. Raises PermissionError."""
-    written = _replicas(root)
-    started = _started(root)
-    running = [begun for begun in started if lives(begun.pid, begun.start)]
-    over = {begun.place for begun in started} - {begun.place for begun in running}
-    replicas = tuple(_without_dead(each, over) for each in written)
-    used = usage(ProcessLabels(root.resolve(), location), running)
+    _check_access(root)
+    boot, marking = boot_id(), ProcessLabels(root.resolve(), location)
+    started = list(StateDirectory(root.resolve() / "run").every())
+    running = [begun for begun in started if is_start_alive(marking, begun, boot)]
+    # Those of another boot are over, unless something of it lives.
+    boots = {boot, *(begun.boot for begun in running)}
+    over = {begun.place for begun in started if begun.boot in boots} - {begun.place for begun in running}
+    replicas = tuple(_without_dead(each, over) for each in Store(root / "replicas", boots).load()[0])
+    used = usage(marking, running)
     pids = {begun.place: begun.pid for begun in running}
     return HostSnapshot(time.monotonic(), replicas, {(place, pids[place]): each for place, each in used.items()})
 
@@ -110,22 +114,13 @@ def _notice(containers: tuple[Container, ...]) -> str:
     return next((notice for each in containers if (notice := notice_of(each))), "")
 
 
-def _replicas(root: Path) -> tuple[Replica, ...]:
-    folder = root / "replicas"
-    try:
-        os.scandir(folder).close()
-    except FileNotFoundError:
-        return ()
-    return tuple(Store(folder).load()[0])
+def _check_access(root: Path) -> None:
+    """Raises PermissionError for those who may not look on, before they are told anything else."""
+    with suppress(FileNotFoundError):
+        os.scandir(root / "replicas").close()
 
 
 def _without_dead(replica: Replica, over: set[ContainerId]) -> Replica:
     """``replica``, not ready where a container of it is ``over``: a full disk may keep its file from saying so."""
     places = {ContainerId(replica.key, replica.name, each.name) for each in replica.containers}
     return msgspec.structs.replace(replica, ready_since=None) if places & over else replica
-
-
-def _started(root: Path) -> list[StartRecord]:
-    """The last start of each container in this boot."""
-    boot = boot_id()
-    return [begun for begun in StateDirectory(root.resolve() / "run").every() if begun.boot == boot]

@@ -35,8 +35,7 @@ def discover(folders: StateDirectory, marking: ProcessLabels, clock: Clock) -> D
     alive: list[StartRecord] = []
     over: list[StartRecord] = []
     for begun in folders.every():
-        ours = begun.boot == boot and is_ours(marking, begun.pid, begun.start, marking.text(begun.place))
-        if ours:
+        if is_start_alive(marking, begun, boot):
             alive.append(begun)
         elif folders.began(begun.place):
             over.append(begun)
@@ -53,6 +52,17 @@ def discover(folders: StateDirectory, marking: ProcessLabels, clock: Clock) -> D
             alive.append(msgspec.structs.replace(begun_, boot=boot))
     found = {marking.text(begun.place) for begun in alive}
     return Discovery(tuple(alive), tuple(over), tuple(sorted(strays - found)))
+
+
+def is_start_alive(marking: ProcessLabels, begun: StartRecord, boot: str) -> bool:
+    """Whether what was started still runs.
+
+    The number of the boot does not decide alone: in a container of systemd, a service and whoever looks on read two.
+    """
+    text = marking.text(begun.place)
+    if begun.boot == boot:
+        return is_ours(marking, begun.pid, begun.start, text)
+    return lives(begun.pid, begun.start) and marking.text_in(procfs.environment(begun.pid) or b"") == text
 
 
 def running_of(begun: StartRecord, folders: StateDirectory, killed: bool = False) -> RunningContainer:

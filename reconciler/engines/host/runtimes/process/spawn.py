@@ -18,6 +18,7 @@ from reconciler.engines.host.runtimes.process.cgroup_tree import CgroupTree
 from reconciler.engines.host.runtimes.process.child_setup import set_up_wrapper
 from reconciler.engines.host.runtimes.process.executable import User, directory_of, program_of, user_of
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
+from reconciler.engines.host.runtimes.process.service_unit import move_to_service
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.errors import EngineError
@@ -83,6 +84,8 @@ def spawn(
 def _go(wrapper: subprocess.Popen[bytes], begun: StartRecord, folders: StateDirectory, text: bytes) -> None:
     try:
         folders.write(begun)
+        # First, since systemd may move it in all hierarchies, also in those where it has limits of its own.
+        move_to_service(wrapper.pid)
         cgroups.join(begun.groups, wrapper.pid)
         _let_go(wrapper, text)
     except OSError:
