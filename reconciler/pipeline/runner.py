@@ -16,12 +16,12 @@ from reconciler.engines.execution.retry import RetryPolicy
 from reconciler.engines.protocol import ReplicaCounts, SupportsLifecycle, SupportsReplicas
 from reconciler.engines.registry import ENGINES, MakeEngine, decommissioned_engines, engines_for
 from reconciler.errors import EngineError, RecordsError, SourceError
-from reconciler.model.key import Kind
+from reconciler.model.key import Key, Kind
 from reconciler.pipeline import report
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.saved_plan import SavedPlan
 from reconciler.pipeline.secret_store import SecretStore
-from reconciler.pipeline.source_conditions import REACHABLE, SourceConditions
+from reconciler.pipeline.source_conditions import MAX_EVENTS, REACHABLE, SourceConditions
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.records.store import Records
 from reconciler.records.tables.events import Event
@@ -29,7 +29,7 @@ from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
 from reconciler.status.conditions import PINNED, SUSPENDED, Condition
 from reconciler.status.publisher import StatusPublisher
-from reconciler.status.waiting import mark_status_dirty, pinned_by, suspended_by
+from reconciler.status.waiting import ORPHANED, mark_status_dirty, orphaned_by_settings, pinned_by, suspended_by
 from reconciler.tasks import ENGINES_CLOSE_SECONDS, wait_at_most
 
 ORG_SCOPED_FOR_WORKLOADS = frozenset({Kind.GVC, Kind.LOCATION, Kind.SECRET})
@@ -115,11 +115,24 @@ class Runner:
             return
         with self.records.transaction():
             for name in sorted(names):
+                self._append_orphaned(name)
                 self.records.failures.clear_all(name)
                 self.records.desired.replace(name, [key for key, _ in self.records.desired.scan(name)], ())
                 self.records.status_queue.clear_all(name)
                 self.records.conditions.forget(name)
                 self.records.sources.forget(name)
+
+    def _append_orphaned(self, name: str) -> None:
+        """Append events that what the source ``name`` has applied stays, and that nothing is done about it."""
+        keys = dict.fromkeys(Key.parse(key) for key, *_ in self.records.applied.scan(name))
+        if not keys:
+            return
+        now, count = self.clock.now(), f"{len(keys)} resource{'s' if len(keys) > 1 else ''}"
+        adopt = f"reconciler adopt --all-of {name} --source NAME"
+        summary = f"it is not in the settings any more; {count} of it stay as they are, until: {adopt}"
+        told = [(source_target(name), summary)]
+        told += [(str(key), orphaned_by_settings(name, key).message) for key in list(keys)[:MAX_EVENTS]]
+        self.conditions.append_events(Event(now, 0, key, "", "Normal", ORPHANED, message) for key, message in told)
 
     async def run(
         self, name: str, reason: str, preempted: Preempted = never, reviewed: SavedPlan | None = None

@@ -17,7 +17,7 @@ from reconciler.records.tables.drift import DriftRow
 from reconciler.settings import Settings
 from reconciler.status.conditions import DriftState, ResourceFacts, WaitReason, truncate
 from reconciler.status.rollup import worst
-from reconciler.status.waiting import suspended_by, wait_reason
+from reconciler.status.waiting import orphaned_by_settings, suspended_by, wait_reason
 
 
 class FactsReader:
@@ -30,6 +30,7 @@ class FactsReader:
         self._records = records
         self._settings = settings
         self._source = source
+        self._sources = frozenset(each.name for each in settings.sources)
         self._failed = records.failures.count() > 0
         self._suspended = {each.target: each for each in records.suspensions.all()}
         self._drifts: dict[str, list[DriftRow]] = {}
@@ -65,13 +66,16 @@ class FactsReader:
             path=entry.path if entry is not None else "",
             records=records,
             failures=self._records.failures.get(key) if self._failed else (),
-            wait=self._wait(key, digest, records),
+            wait=self._orphaned(owner, key) or self._wait(key, digest, records),
             astray=self._astray(key),
             unbound=self._unbound_of(key.gvc) if key.kind in PLACED else (),
             members=members,
             suspended=suspended_by(self._suspended[str(key)]) if str(key) in self._suspended else "",
             attempts=self._settings.retry.attempts,
         )
+
+    def _orphaned(self, owner: str, key: Key) -> WaitReason | None:
+        return orphaned_by_settings(owner, key) if owner and owner not in self._sources else None
 
     def _entry(self, key: Key) -> Entry | None:
         name = str(key)

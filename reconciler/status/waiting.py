@@ -17,6 +17,7 @@ WAITING = "Waiting"
 """Type of the condition in the records; its scope is the key."""
 
 KEPT = "Kept"
+ORPHANED = "Orphaned"
 PREEMPTED = "Preempted"
 
 
@@ -50,6 +51,13 @@ def wait_reason(records: Records, key: Key) -> WaitReason | None:
         if condition.type == WAITING and condition.status:
             return WaitReason(condition.reason, condition.message, kept=condition.reason == KEPT)
     return None
+
+
+def orphaned_by_settings(source: str, key: Key) -> WaitReason:
+    """Why nothing is done about ``key``: its ``source`` is not in the settings any more."""
+    adopt = f"reconciler adopt {key} --source NAME"
+    message = f"its source {source} is not in the settings any more, so it stays as it is, until: {adopt}"
+    return WaitReason(ORPHANED, message, kept=True)
 
 
 def mark_status_dirty(records: Records, target: str) -> None:

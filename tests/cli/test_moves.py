@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,36 @@ def test_a_volume_set_is_let_go_by_one_workload_before_another_has_it(tmp_path: 
         assert place[gone] < place[new]
         assert f"workload/shop/db@{location}" in steps[place[new]]["waits_for"]
     assert not any(step["key"] == "volumeset/shop/data" and step["action"] != "update" for step in steps)
+
+
+def test_what_a_removed_source_owned_is_orphaned_and_not_on_its_way_out(desk: Desk) -> None:
+    def state() -> dict[str, tuple[bool, str]]:
+        items = desk.run("get", "workload", "a", "-o", "json").json["items"]
+        return {each["type"]: (each["status"], each["reason"]) for each in items[0]["conditions"]}
+
+    desk.settings.write_text(SETTINGS)
+    assert state() == {"Ready": (True, "Orphaned")}, "the settings say so at once"
+    desk.applied()
+    desk.applied()
+    assert state() == {"Ready": (True, "Orphaned")}
+    said = desk.run("describe", "workload/shop/a").out
+    assert re.search(r"^  Source +side \(not in the settings any more\)$", said, re.MULTILINE)
+    assert re.search(r"^workload/shop/a +Recorded +yes, orphaned ", desk.run("get").out, re.MULTILINE)
+    [event] = [json.loads(line) for line in desk.run("events", "source/side", "-o", "json").out.splitlines()]
+    assert (event["type"], event["reason"]) == ("Normal", "Orphaned")
+    assert "2 resources of it stay as they are, until: reconciler adopt --all-of side --source NAME" in event["message"]
+    assert desk.run("events", "workload/shop/a").out.count(" Orphaned ") == 1
+    assert desk.run("history", "side").code == 0, "its history stays"
+    assert desk.run("adopt", "--all-of", "side").code == 0
+    desk.applied()
+    assert "workload/shop/a" not in desk.recorded()
+
+
+def test_what_comes_back_with_its_source_is_no_orphan(desk: Desk) -> None:
+    _side_is_gone(desk)
+    desk.settings.write_text(TWO)
+    desk.applied()
+    assert "rphaned" not in desk.run("get").out + desk.run("describe", "workload/shop/a").out.partition("\nEvents")[0]
 
 
 def test_what_a_removed_source_owned_stays_whatever_others_do(desk: Desk) -> None:

@@ -43,6 +43,10 @@ RESOURCES = {
         "No longer in Git, and not deleted: protected, kept by a tag, needed by what stays, or pruning is off.",
         "Nothing, or remove the protection.",
     ),
+    "Orphaned": (
+        "Its source is not in the settings any more. It stays as it is, and nothing is done about it.",
+        "`reconciler adopt KEY --source NAME`, or put the source back.",
+    ),
     "LocationNotBound": (
         "The GVC names locations that the settings of this host do not.",
         "Add them under `locations`, or leave them to the host that has them.",
@@ -133,7 +137,7 @@ EVENTS = {
     "Resumed": "Normal. Somebody ended a suspension or a rollback, or the time of a suspension is over.",
     "RolledBack": "Normal. Somebody holds the source at an older revision.",
     "RetryRequested": "Normal. Somebody wants failed steps tried again at once.",
-    "Orphaned": "Normal. Somebody lets it stay when it leaves Git.",
+    "Orphaned": "Normal. Somebody lets it stay when it leaves Git, or its source is not in the settings any more.",
     "Adopted": "Normal. Somebody treats it like any other again, or let another source own it.",
     "DriftDetected": "Warning. Something is otherwise at its location than applied; the message names the fields.",
     "DriftHealed": "Normal. It was brought back to what was applied.",

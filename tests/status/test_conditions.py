@@ -182,7 +182,7 @@ def test_conditions_never_contradict_each_other(facts: ResourceFacts) -> None:
     assert not {"Reconciling", "Stalled"} <= found.keys()
     if is_ready:
         assert not facts.failures
-        assert all(each.health is Health.HEALTHY for each in facts.records)
+        assert all(each.health.is_good for each in facts.records)
         assert all(each.digest == facts.digest for each in facts.records) or facts.wait == KEPT
 
 

@@ -86,9 +86,12 @@ def _sections(facts: ResourceFacts, records: Records, on: bool) -> Iterator[tupl
 def _summary(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
     from reconciler.cli.output.resources import version
     from reconciler.clock import iso
+    from reconciler.status.waiting import ORPHANED
 
     yield "Health", str(facts.health)
-    yield "Source", f"{facts.source} ({facts.path})" if facts.path else f"{facts.source} (no longer in Git)"
+    orphaned = facts.wait is not None and facts.wait.reason == ORPHANED
+    where = "not in the settings any more" if orphaned else facts.path or "no longer in Git"
+    yield "Source", f"{facts.source} ({where})"
     newest = max(facts.records, key=lambda record: record.applied_at, default=None)
     if newest is None:
         yield "Version", "not applied yet"

@@ -11,6 +11,7 @@ from reconciler.cli.options import paint
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
 from reconciler.status.conditions import READY, SUSPENDED, Condition, ResourceFacts, conditions
+from reconciler.status.waiting import ORPHANED
 
 MASK = "***"
 
@@ -63,6 +64,7 @@ def ready_words(found: Sequence[Condition]) -> str:
     if ready is None:
         return "-"
     words = "yes" if ready.status else ready.reason
+    words += ", orphaned" if ready.status and ready.reason == ORPHANED else ""
     held = words != SUSPENDED and any(condition.type == SUSPENDED for condition in found)
     return f"{words}, suspended" if held else words
 
