@@ -8,7 +8,8 @@ ReconcilerError
 │   └── NotFoundError       what somebody names does not exist: a source, resource, GVC, rule (exit 1)
 ├── LockedError           another daemon holds the state directory
 ├── RecordsError          the records cannot be opened, are newer than this program, or cannot be written
-│   └── DiskFull            there is no room left for the records; goes on when there is
+│   ├── DiskFull            there is no room left for the records; goes on when there is
+│   └── CorruptRowError     a row of the records is none that a reconciler wrote
 ├── SourceError           Git cannot give what was asked for; never a reason to delete
 │   ├── SourceUnreachable   the remote does not answer, or not in time
 │   ├── SourceGone          the repository, branch, tag, commit or path is not there
@@ -71,6 +72,18 @@ class DiskFull(RecordsError):
     """No room is left where the records are; what was committed before is safe."""
 
     reason = "DiskFull"
+
+
+class CorruptRowError(RecordsError):
+    """The row ``name`` (a key, or a number) of ``table`` is none that a reconciler wrote."""
+
+    reason = "RecordsCorrupt"
+
+    def __init__(self, table: str, name: object) -> None:
+        super().__init__(
+            f"the records hold a row that no reconciler wrote (table {table}, row {str(name)[:100]!r}): stop the "
+            "daemon and restore a backup"
+        )
 
 
 class SourceError(ReconcilerError):

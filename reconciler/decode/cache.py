@@ -6,13 +6,14 @@ from collections.abc import Callable, Generator, Sequence
 
 import msgspec
 
+from reconciler.errors import CorruptRowError
 from reconciler.manifests.decoder import Decoded
 from reconciler.model.key import Kind
 from reconciler.model.revision import FileChange
 from reconciler.sops.rules import RULES
 
 pack = msgspec.msgpack.Encoder().encode
-unpack = msgspec.msgpack.Decoder(Decoded).decode
+_unpack = msgspec.msgpack.Decoder(Decoded).decode
 
 _OPENING = frozenset(rule.id for rule in RULES)
 """Rules by which the same bytes may be right or wrong another day, with another identity."""
@@ -22,6 +23,14 @@ DecodedFile = tuple[FileChange, Decoded]
 
 DecodedFiles = Generator[DecodedFile, None, None]
 """What is to be closed by who goes no further: it writes to the cache on the way."""
+
+
+def unpack(packed: bytes) -> Decoded:
+    """What a file says, as it is cached. Raises CorruptRowError."""
+    try:
+        return _unpack(packed)
+    except msgspec.DecodeError as error:
+        raise CorruptRowError("blobs", "parsed") from error
 
 
 class Blobs(msgspec.Struct, frozen=True):

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.planning.drift import Drift, decode, location_suffix, without_ignored
 from reconciler.planning.plan import Plan, StepId
+from reconciler.records.sql import stored_row
 from reconciler.records.store import Records
+from reconciler.records.tables.drift import DriftRow
 from reconciler.records.tables.events import Event
 from reconciler.settings import Settings
 
@@ -16,7 +18,7 @@ def drifts_to_heal(records: Records, settings: Settings, source: str) -> dict[St
     """What the next plan of ``source`` brings back; what may differ since the last look is left out."""
     if not settings.drift.heal:
         return {}
-    found = (decode(row.packed) for row in records.drifts.all(source) if not row.fought)
+    found = (_drift(row) for row in records.drifts.all(source) if not row.fought)
     left = (without_ignored(drift, b"", settings.drift.ignore) for drift in found)
     return {drift.id: drift for drift in left if drift is not None}
 
@@ -35,3 +37,8 @@ def record_healed(records: Records, plan: Plan, outcomes: Iterable[Outcome], run
             records.heal_counts.add(step.key, step.location, step.digest, now)
             message = f"as applied again{location_suffix(step.location)}, version {step.version}"
             records.events.add_many([Event(now, run, str(step.key), step.location, "Normal", "DriftHealed", message)])
+
+
+def _drift(row: DriftRow) -> Drift:
+    with stored_row("drifts", row.key):
+        return decode(row.packed)

@@ -87,7 +87,7 @@ def read_deployment(state: bytes) -> Deployment | None:
     """The deployment that ``state`` describes; None where it describes none."""
     try:
         return _decoder.decode(state)
-    except msgspec.ValidationError:
+    except msgspec.DecodeError:
         return None
 
 

@@ -18,6 +18,7 @@ from reconciler.engines.workload_view import (
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
 from reconciler.planning.plan import Action, Step
+from reconciler.records.sql import stored_key
 from reconciler.records.store import Records
 
 _encode = msgspec.json.Encoder().encode
@@ -65,7 +66,7 @@ class VolumeClaims:
         """The workload that uses ``volumeset`` here already: the one it knows, else one that refers to it."""
         candidates = [known.rpartition("/")[2]] if known else []
         for text in self._records.desired.referrers(volumeset):
-            key = Key.parse(text)
+            key = stored_key(text, "referrers")
             if key.kind is Kind.WORKLOAD and key.gvc == volumeset.gvc:
                 candidates.append(key.name)
         for name in candidates:

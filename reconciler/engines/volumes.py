@@ -59,7 +59,7 @@ def read_volumes(state: bytes) -> VolumeSetState | None:
     """The volume set that ``state`` describes; None where it describes none."""
     try:
         return _decoder.decode(state)
-    except msgspec.ValidationError:
+    except msgspec.DecodeError:
         return None
 
 

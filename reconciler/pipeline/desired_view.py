@@ -22,13 +22,14 @@ from reconciler.manifests.links import BUILT_IN
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.manifests.reference_check import similar_keys
 from reconciler.model.finding import Pointer, Severity
-from reconciler.model.key import Key, Kind
+from reconciler.model.key import Kind
 from reconciler.model.record import Record
 from reconciler.model.resource import Reference, Resource
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.placement import GvcLocations
 from reconciler.pipeline.prefetch import Prefetch
 from reconciler.planning.policy import retention_reason
+from reconciler.records.sql import stored_key
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
 from reconciler.secrets.host_files import HostSecretDirectory
@@ -121,7 +122,7 @@ class DesiredStateView:
         faulty = any(fault.severity is Severity.ERROR for fault in decoded.faults)
         if manifest is None or (faulty and manifest.kind is Kind.SECRET):
             return None, False
-        return resource_of(manifest, Key.parse(entry.key).gvc, entry.path, entry.blob), decoded is said
+        return resource_of(manifest, stored_key(entry.key, "desired").gvc, entry.path, entry.blob), decoded is said
 
     def _decoded(self, blob: str) -> Decoded:
         return decode(self.blobs.read(blob), self.dialect)

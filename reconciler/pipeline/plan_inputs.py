@@ -12,6 +12,7 @@ from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.placement import GvcLocations
 from reconciler.pipeline.prune_budget import counted_deletes
 from reconciler.planning.inputs import PlannerInput, PrunePolicy
+from reconciler.records.sql import stored_key
 from reconciler.settings import Settings
 
 
@@ -29,7 +30,9 @@ def planner_input(
     # In the order of files, which is near that of keys: sorting takes half as long, and what is near in memory is too.
     names = dict.fromkeys((*touched, *unsettled, *drifted, *_moved_members(view, touched, places)))
     wanted = {name: touched[name] if name in touched else view.resource(name) for name in names}
-    keys = {name: Key.parse(name) if resource is None else resource.key for name, resource in wanted.items()}
+    keys = {
+        name: stored_key(name, "desired") if resource is None else resource.key for name, resource in wanted.items()
+    }
     desired = {resource.key: resource for resource in wanted.values() if resource is not None}
     records = {keys[name]: found for name, found in view.records.applied.get_many(names).items()}
     theirs = {key for key, found in records.items() if any(each.source != view.source for each in found)}

@@ -23,9 +23,10 @@ TABLES = ("applied", "desired", "inventory", "journal", "meta", "runs")
 BESIDE = ("-wal", "-shm", "-journal")
 """Endings of the files that SQLite keeps beside a database."""
 
-FORGOTTEN = ("approvals", "journal", "requests")
+FORGOTTEN = ("approvals", "blobs", "journal", "requests")
 """What a backup says of these was true when it was made, and must not be acted upon later: steps in flight are planned
-anew, and whoever let something go, or asked for something, has to say so again."""
+anew, and whoever let something go, or asked for something, has to say so again. Decoded files are decoded again: what
+stands for a file of Git is never taken from elsewhere."""
 
 
 class RecordsSummary(msgspec.Struct, frozen=True):
@@ -60,7 +61,33 @@ def checked(path: Path) -> RecordsSummary:
                 f"{path} has schema version {version}, made by a newer reconciler; this one knows versions up to "
                 f"{len(MIGRATIONS)}: install the newer one"
             )
+        _check_schema(connection, path, version)
         return _stock(connection, path)
+
+
+def _check_schema(connection: sqlite3.Connection, path: Path, version: int) -> None:
+    """Raise RecordsError where the tables, indexes, triggers and views are not those that migrations make.
+
+    A trigger, say, would go on working in the restored records: it could bring an approval back that is dropped.
+    """
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
+        for statement in (each for statements in MIGRATIONS[:version] for each in statements):
+            made.execute(statement)
+        expected, found = _schema(made), _schema(connection)
+    for kind, name, _, _ in sorted(found - expected, key=str):
+        raise RecordsError(
+            f"{path} holds the {kind} {str(name)[:100]!r}, which no reconciler makes: somebody has changed "
+            "it; take another backup"
+        )
+    for kind, name, _, _ in sorted(expected - found, key=str):
+        raise RecordsError(f"{path} lacks the {kind} {name}, which version {version} of the records has")
+
+
+def _schema(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
+    """Type, name, table and text of all that the database is made of, but for what SQLite makes by itself."""
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+    own = (("table", "sqlite_sequence"), ("table", "sqlite_stat1"), ("table", "sqlite_stat4"))
+    return {row for row in rows if row[:2] not in own and not (row[0] == "index" and row[3] is None)}
 
 
 def restore(backup: Path, path: Path, *, force: bool) -> Path | None:
@@ -82,6 +109,7 @@ def restore(backup: Path, path: Path, *, force: bool) -> Path | None:
     try:
         _remove(fresh)
         _copy(backup, fresh)
+        checked(fresh)  # what is used is what was checked, whatever has become of the backup since
         _settle(fresh)
         aside = _swap(fresh, path)
     except sqlite3.Error as error:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from reconciler.errors import DiskFull, RecordsError
-from reconciler.model.key import GVC_SCOPED, KINDS, Key
+from reconciler.errors import CorruptRowError, DiskFull, RecordsError
+from reconciler.model.key import GVC_SCOPED, Key
 
 AnyKey: TypeAlias = Key | str
 """A key, or its text where the caller has it already: 100,000 of them are not worth parsing to look one up."""
@@ -32,10 +34,25 @@ _WORDS = {
 }
 
 
-def key_of(text: str) -> Key:
-    """A key as the records hold it, without the checks of ``Key.parse``: what was written was a Key."""
-    parts = text.split("/")
-    return Key(KINDS[parts[0]], parts[1] if len(parts) == 3 else "", parts[-1])
+UNPARSABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError)
+"""What parsing raises where a stored value is none that this program wrote."""
+
+
+def stored_key(text: str, table: str) -> Key:
+    """The key ``text`` out of ``table``. Raises RecordsError where it is none."""
+    try:
+        return Key.parse(text)
+    except UNPARSABLE as error:
+        raise CorruptRowError(table, text) from error
+
+
+@contextmanager
+def stored_row(table: str, name: object) -> Iterator[None]:
+    """What cannot be parsed within it, of the row ``name`` of ``table``, is raised as RecordsError."""
+    try:
+        yield
+    except UNPARSABLE as error:
+        raise CorruptRowError(table, name) from error
 
 
 def prefix_range(prefix: str) -> tuple[str, str]:

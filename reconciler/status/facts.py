@@ -11,6 +11,7 @@ import msgspec
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.placement import locations_of
+from reconciler.records.sql import stored_row
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
 from reconciler.records.tables.drift import DriftRow
@@ -107,7 +108,8 @@ class FactsReader:
             return None
         from reconciler.planning.drift import decode, describe
 
-        places = truncate("; ".join(describe(decode(row.packed)) for row in rows))
+        with stored_row("drifts", key):
+            places = truncate("; ".join(describe(decode(row.packed)) for row in rows))
         return DriftState(places, any(row.fought for row in rows), self._settings.drift.heal)
 
     def _unbound_of(self, gvc: str) -> tuple[str, ...]:
@@ -135,5 +137,5 @@ class FactsReader:
 
 
 def _body(record: Record) -> dict[str, Any]:
-    body: dict[str, Any] = msgspec.json.decode(record.body)
-    return body
+    with stored_row("applied", record.key):
+        return msgspec.json.decode(record.body, type=dict[str, Any])

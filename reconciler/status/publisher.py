@@ -10,6 +10,7 @@ from reconciler.errors import ReconcilerError, RecordsError, SourceError
 from reconciler.iteration import batches
 from reconciler.model.key import Key, Kind
 from reconciler.model.revision import revision_text
+from reconciler.records.sql import stored_key
 from reconciler.records.store import Records
 from reconciler.settings import Settings
 from reconciler.source.source import Source
@@ -89,7 +90,7 @@ class StatusPublisher:
         taken = self._records.status_queue.take(name)
         gathering = FactsReader(self._records, self._settings, name)
         standing = self._standing_now(gathering, everything)
-        keys = {Key.parse(key) for key in (self._all_keys() if everything else taken.keys)}
+        keys = {stored_key(key, "pending") for key in (self._all_keys() if everything else taken.keys)}
 
         def files() -> Iterator[File]:
             yield from self._files(keys, gathering, standing)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from reconciler.model.key import PLACED, Key
 from reconciler.model.record import Health
+from reconciler.records.sql import stored_key
 from reconciler.records.store import Records
 from reconciler.status.conditions import ResourceFacts, ready
 from reconciler.status.facts import FactsReader
@@ -42,7 +43,7 @@ class ReadinessIndex:
 
     def first(self, count: int) -> list[Key]:
         """The first ``count`` of them, in order of their text."""
-        return [Key.parse(key) for key in heapq.nsmallest(count, self._unready)]
+        return [stored_key(key, "applied") for key in heapq.nsmallest(count, self._unready)]
 
     def members(self, gvc: str) -> tuple[Health, ...]:
         """The health of the members of ``gvc`` that are neither Healthy nor Recorded."""
@@ -77,8 +78,8 @@ def _behind(records: Records, source: str, gathering: FactsReader) -> Iterator[s
         wanted = desired.get(key)
         seen.add(key)
         # No longer wanted may mean kept, and a placed kind without a place may lack a location: neither is plain.
-        if wanted is None or (not location and Key.parse(key).kind in PLACED):
-            if not ready(gathering.facts(Key.parse(key))):
+        if wanted is None or (not location and stored_key(key, "applied").kind in PLACED):
+            if not ready(gathering.facts(stored_key(key, "applied"))):
                 yield key
         elif wanted != digest or gathering.left(key.split("/", 2)[1], location):
             yield key

@@ -183,6 +183,7 @@ ELSEWHERE = {
     "PlanMoved": "A run would not do what the saved plan says, and did nothing.",
     "RecordsUnavailable": "The records cannot be opened or written, or a newer program made them.",
     "DiskFull": "No room is left for the records.",
+    "RecordsCorrupt": "The records hold a row that no reconciler wrote; the message names its table.",
     "Locked": "Another process works on the state directory.",
     "StateLost": "The state directory, or the lock in it, was deleted or replaced while the daemon worked.",
     "Refused": "A rule says no to what a command asks for.",

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -270,3 +271,50 @@ def test_whenever_it_is_killed_the_records_are_whole(tmp_path: Path, backup: Pat
         assert keys(path) == ["gvc/kept"]
     assert found == {"gvc/former", "gvc/kept"}
     assert touch > 5
+
+
+HOSTILE = {
+    "trigger": """CREATE TRIGGER evil AFTER DELETE ON approvals BEGIN
+        INSERT INTO approvals VALUES ('main/x', 'evil', 1.0, NULL); END""",
+    "view": "CREATE VIEW evil AS SELECT * FROM approvals",
+    "table": "CREATE TABLE evil (key TEXT)",
+    "index": "CREATE INDEX evil ON applied (digest)",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_backup_that_brings_more_than_rows_is_refused(path: Path, backup: Path, kind: str) -> None:
+    with closing(sqlite3.connect(backup)) as connection:
+        connection.execute(HOSTILE[kind])
+    with pytest.raises(RecordsError, match=rf"holds the {kind} 'evil', which no reconciler makes"):
+        restore(backup, path, force=False)
+    assert not path.exists()
+
+
+def test_a_trigger_with_another_text_or_a_hidden_name_is_refused(path: Path, backup: Path) -> None:
+    with closing(sqlite3.connect(backup)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET name = 'sqlite_stat2' WHERE name = 'desired_added'")
+        connection.commit()
+    with pytest.raises(RecordsError, match=r"'sqlite_stat2', which no reconciler makes|damaged|cannot be read"):
+        restore(backup, path, force=False)
+    assert not path.exists()
+
+
+def test_a_backup_that_lacks_a_table_is_refused(path: Path, backup: Path) -> None:
+    with closing(sqlite3.connect(backup)) as connection:
+        connection.execute("DROP TABLE pins")
+    with pytest.raises(RecordsError, match="lacks the table pins"):
+        restore(backup, path, force=False)
+
+
+def test_what_was_decoded_is_decoded_again(path: Path, backup: Path) -> None:
+    with closing(sqlite3.connect(backup)) as connection:
+        connection.execute("INSERT INTO blobs VALUES ('1234', x'00')")
+        connection.commit()
+    path.parent.mkdir()
+    restore(backup, path, force=False)
+    restored = Records.open(path)
+    restored.documents.use("any", keep=True)
+    assert restored.documents.get("1234") is None
+    restored.close()

@@ -77,9 +77,9 @@ def _now(settings: Settings, records: Records) -> tuple[float | None, list[Drift
 
 def _lines(at: float | None, rows: list[DriftRow], on: bool) -> Iterator[str]:
     from reconciler.clock import iso
-    from reconciler.planning.drift import decode, snippet
+    from reconciler.planning.drift import snippet
 
-    drifts = [decode(row.packed) for row in rows]
+    drifts = [_drift(row) for row in rows]
     for row, drift in zip(rows, drifts, strict=True):
         yield from _one(row, drift, on)
     when = f" at {iso(at)}" if at is not None else ""
@@ -115,11 +115,18 @@ def _document(at: float | None, rows: list[DriftRow]) -> dict[str, Any]:
     return {"checked": None if at is None else iso(at), "items": [_item(row) for row in rows]}
 
 
+def _drift(row: DriftRow) -> Drift:
+    from reconciler.planning.drift import decode
+    from reconciler.records.sql import stored_row
+
+    with stored_row("drifts", row.key):
+        return decode(row.packed)
+
+
 def _item(row: DriftRow) -> dict[str, Any]:
     from reconciler.clock import iso
-    from reconciler.planning.drift import decode
 
-    drift = decode(row.packed)
+    drift = _drift(row)
     return {
         "key": row.key,
         "location": row.location or None,

@@ -15,6 +15,7 @@ from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.model.key import PLACED, Key
 from reconciler.model.record import Failure, Record
 from reconciler.planning.plan import Step
+from reconciler.records.sql import stored_row
 from reconciler.records.store import Records
 from reconciler.records.tables.events import Event
 from reconciler.records.tables.journal import JournalRow
@@ -76,7 +77,7 @@ class Recorder:
     def open_jobs(self) -> list[tuple[int, StepRun]]:
         """Journal rows without an outcome, oldest first."""
         rows: list[JournalRow] = self._records.journal.open()
-        return [(row.id, _unpack(row.step)) for row in rows]
+        return [(row.id, _stored(row)) for row in rows]
 
     def unhealthy(self, keys: Sequence[Key]) -> Key | None:
         """The first of ``keys`` that has no record, or is neither Healthy nor Recorded at all of its locations.
@@ -167,3 +168,8 @@ def record_of(job: StepRun, seen: Observation, now: float) -> Record:
         revision=job.revision,
         applied_at=now,
     )
+
+
+def _stored(row: JournalRow) -> StepRun:
+    with stored_row("journal", row.id):
+        return _unpack(row.step)

@@ -48,6 +48,7 @@ from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
+from reconciler.records.sql import stored_key
 from reconciler.tasks import cancel_and_wait
 
 MAX_EVENTS = 1000
@@ -164,7 +165,7 @@ class HostEngine:
     def _journaled_keys(self) -> set[Key]:
         """Of what a step was begun here and not recorded: it will be performed again, unless by another engine."""
         rows = () if self._context.decommissioning else self._context.records.journal.open()
-        return {Key.parse(row.key) for row in rows if row.location == self._context.location}
+        return {stored_key(row.key, "journal") for row in rows if row.location == self._context.location}
 
     def news(self) -> list[EngineEvent]:
         """What happened since this was asked last."""

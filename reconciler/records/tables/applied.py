@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
+from reconciler.errors import CorruptRowError
 from reconciler.iteration import batches
-from reconciler.model.key import GVC_SCOPED, KINDS, Kind
+from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.records.database import Database
-from reconciler.records.sql import AnyKey, gvc_ranges, key_of, prefix_range
+from reconciler.records.sql import UNPARSABLE, AnyKey, gvc_ranges, prefix_range, stored_row
 
 WORST_FIRST = (
     Health.UNHEALTHY,
@@ -33,6 +34,8 @@ PUT = f"""INSERT INTO applied ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 
     DO UPDATE SET source = excluded.source, digest = excluded.digest, body = excluded.body, version = excluded.version,
     engine = excluded.engine, health = excluded.health, state = excluded.state, alias = excluded.alias,
     revision = excluded.revision, applied_at = excluded.applied_at"""
+
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Applied:
@@ -120,7 +123,8 @@ class Applied:
             GROUP BY kind, health HAVING sum(n) > 0 ORDER BY kind, health""",
             (source,),
         )
-        return {(KINDS[kind], _HEALTH[health]): number for kind, health, number in rows}
+        with stored_row("inventory", "kind and health"):
+            return {(KINDS[kind], _HEALTH[health]): number for kind, health, number in rows}
 
     def keys_of_gvc(self, gvc: str) -> list[str]:
         """Keys of the recorded workloads, volume sets and identities in ``gvc``, in key order."""
@@ -151,4 +155,9 @@ def _row(record: Record) -> tuple[Any, ...]:
 
 
 def _record(row: tuple[Any, ...]) -> Record:
-    return Record(*(key_of(row[0]), *row[1:7], _HEALTH[row[7]], *row[8:]))
+    try:
+        # Whoever reads these later takes them for JSON objects.
+        _object(row[4]), _object(row[8])
+        return Record(*(Key.parse(row[0]), *row[1:7], _HEALTH[row[7]], *row[8:]))
+    except UNPARSABLE as error:
+        raise CorruptRowError("applied", row[0]) from error

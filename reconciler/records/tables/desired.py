@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
+from reconciler.errors import CorruptRowError
 from reconciler.iteration import batches
 from reconciler.model.key import Kind
 from reconciler.model.resource import Dependency, Reference
 from reconciler.records.database import Database
-from reconciler.records.sql import AnyKey, gvc_ranges, prefix_range
+from reconciler.records.sql import UNPARSABLE, AnyKey, gvc_ranges, prefix_range
 
 COLUMNS = "key, source, path, position, line, blob, digest, links"
 
@@ -175,7 +176,10 @@ def _links(entries: Iterable[Entry]) -> set[tuple[str, str]]:
 
 
 def _references(packed: bytes) -> tuple[Reference, ...]:
-    return tuple([Reference(*link) for link in _decode(packed)])
+    try:
+        return tuple([Reference(*link) for link in _decode(packed)])
+    except UNPARSABLE as error:
+        raise CorruptRowError("desired", "links") from error
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:

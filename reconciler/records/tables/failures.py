@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.model.record import Failure
 from reconciler.records.database import Database
-from reconciler.records.sql import AnyKey, key_of
+from reconciler.records.sql import AnyKey, stored_key
 
 OF_SOURCE = """WHERE EXISTS (SELECT 1 FROM desired d WHERE d.key = failures.key AND d.source = ?1)
     OR EXISTS (SELECT 1 FROM inventory i WHERE i.key = failures.key AND i.source = ?1)"""
@@ -66,4 +66,4 @@ class Failures:
 
     def _select(self, rest: str, args: tuple[Any, ...] = ()) -> list[Failure]:
         rows = self._db.all(f"SELECT * FROM failures {rest}", args)
-        return [Failure(*(key_of(row[0]), *row[1:-1], bool(row[-1]))) for row in rows]
+        return [Failure(*(stored_key(row[0], "failures"), *row[1:-1], bool(row[-1]))) for row in rows]

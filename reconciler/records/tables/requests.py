@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.records.database import Database
+from reconciler.records.sql import stored_row
 
 KEEP = 1000
 """Requests remembered after they are done."""
@@ -69,5 +70,6 @@ class Requests:
 
 def _request(row: tuple[Any, ...]) -> Request:
     number, kind, args, by, at, taken, done, result = row
-    answer = None if result is None else msgspec.json.decode(result, type=dict[str, Any])
-    return Request(number, kind, msgspec.json.decode(args, type=dict[str, Any]), by, at, taken, done, answer)
+    with stored_row("requests", number):
+        answer = None if result is None else msgspec.json.decode(result, type=dict[str, Any])
+        return Request(number, kind, msgspec.json.decode(args, type=dict[str, Any]), by, at, taken, done, answer)

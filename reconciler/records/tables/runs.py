@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.records.database import Database
+from reconciler.records.sql import stored_row
 
 REFUSED, UNREADABLE = "refused", "unreadable"
 """Outcomes of runs that did nothing."""
@@ -103,4 +104,5 @@ class Runs:
 
 
 def _run(row: tuple[Any, ...]) -> Run:
-    return Run(*(*row[:8], _decode(row[8]), *row[9:]))
+    with stored_row("runs", row[0]):
+        return Run(*(*row[:8], _decode(row[8]), *row[9:]))
