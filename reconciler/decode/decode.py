@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reconciler.decode.cache import Blobs, Cache, DecodedFile, DecodedFiles, holds_secrets, pack, unpack
+from reconciler.decode.cache import Blobs, Cache, DecodedFiles, holds_secrets, pack, unpack
 from reconciler.documents.limits import LIMITS
 from reconciler.iteration import batches
 from reconciler.manifests.decoder import Decoded, decode
@@ -12,6 +12,8 @@ from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Fault
 from reconciler.model.revision import FileChange
 
+LARGE = LIMITS.document_bytes
+"""Bytes beyond which a file is read here, one at a time: many of them at once would fill the memory."""
 MANY = 900
 """Files from which on starting processes (0.1 s, as long as reading 500 files) pays."""
 
@@ -47,16 +49,16 @@ def _few(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Man
 def _many(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext) -> DecodedFiles:
     from reconciler.decode.pool import decode_in_processes
 
-    large: list[DecodedFile] = []
+    large: list[FileChange] = []
 
     def fits(change: FileChange) -> bool:
-        found = _too_large(change, blobs)
-        if found is not None:
-            large.append((change, found))
-        return found is None
+        is_large = blobs.size(change.after) > LARGE
+        if is_large:
+            large.append(change)
+        return not is_large
 
     yield from decode_in_processes(filter(fits, changes), blobs, cache, dialect)
-    yield from large
+    yield from _few(large, blobs, cache, dialect)
 
 
 def _too_large(change: FileChange, blobs: Blobs) -> Decoded | None:

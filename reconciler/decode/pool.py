@@ -11,19 +11,21 @@ from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
+from typing import NamedTuple
 
 import msgspec
 
 from reconciler.decode.cache import Blobs, Cache, DecodedFiles, holds_secrets, pack, unpack
 from reconciler.decode.worker import WorkerBug, frame, read_frame
 from reconciler.errors import InternalError
-from reconciler.iteration import batches
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.revision import FileChange
 
 MAX_WORKERS = 9
 """Processes at most: so many have something to do where it is worth starting any."""
 BATCH = 100
+BATCH_BYTES = 1 << 20
+"""Bytes of a batch, so that large files do not fill the memory with what waits for a worker."""
 CHUNK = 5000
 """Decoded files that are written to the cache in one transaction."""
 MAX_BATCHES_AHEAD = 8
@@ -89,16 +91,38 @@ class _CacheWriter:
             self._put(self._fresh)
 
 
+class Batch(NamedTuple):
+    """Files that one worker decodes in one go, and their content."""
+
+    changes: list[FileChange]
+    content: list[bytes]
+
+
+def read_in_batches(changes: Iterable[FileChange], blobs: Blobs) -> Iterator[Batch]:
+    """The content of ``changes`` in batches, each read when it is asked for and bounded in number and in bytes."""
+    batch, size = Batch([], []), 0
+    for change in changes:
+        raw = blobs.read(change.after)
+        batch.changes.append(change)
+        batch.content.append(raw)
+        size += len(raw)
+        if len(batch.changes) == BATCH or size >= BATCH_BYTES:
+            yield batch
+            batch, size = Batch([], []), 0
+    if batch.changes:
+        yield batch
+
+
 def _decode(changes: Iterable[FileChange], blobs: Blobs, dialect: ManifestContext) -> Iterator[EncodedFile]:
     """Batches go to whichever worker has answered, so that none waits for another; each has some to do meanwhile."""
-    rest = batches(changes, BATCH)
+    rest = read_in_batches(changes, blobs)
     answers: Answers = SimpleQueue()
     workers = [_Worker(dialect, answers) for _ in range(min(os.cpu_count() or 1, MAX_WORKERS))]
     try:
-        owed = sum(worker.give(next(rest, []), blobs) for _ in range(MAX_BATCHES_AHEAD) for worker in workers)
+        owed = sum(worker.give(next(rest, None)) for _ in range(MAX_BATCHES_AHEAD) for worker in workers)
         while owed:
             worker, answer = answers.get()
-            owed += worker.give(next(rest, []), blobs) - 1
+            owed += worker.give(next(rest, None)) - 1
             yield from worker.decode_answer(answer)
     finally:
         for worker in workers:
@@ -124,12 +148,12 @@ class _Worker:
         for task in (self._write, partial(self._read, answers)):
             Thread(target=task, daemon=True).start()
 
-    def give(self, batch: list[FileChange], blobs: Blobs) -> bool:
+    def give(self, batch: Batch | None) -> bool:
         """Hand over a batch; False where there is none."""
-        if batch:
-            self.frames.put(pack([blobs.read(change.after) for change in batch]))
-            self.sent.append(batch)
-        return bool(batch)
+        if batch is not None:
+            self.frames.put(pack(batch.content))
+            self.sent.append(batch.changes)
+        return batch is not None
 
     def decode_answer(self, answer: bytes | None) -> Iterator[EncodedFile]:
         """``answer`` to the oldest batch.
