@@ -61,7 +61,7 @@ def test_what_changes_is_brought_back_at_the_next_look(tmp_path: Path, way: str)
         eventually(lambda: "DriftHealed" in world.reasons() and world.settled(), "it is brought back")
         assert daemon.said("run", source="main", reason="drift", outcome="applied")
         assert world.reasons() == ["DriftDetected", "DriftHealed"]
-        eventually(lambda: "reason: Applied" in world.status(), "the branch says that all is well")
+        eventually(lambda: "reason: Recorded" in world.status(), "the branch says that all is well")
         daemon.stop()
     with world.daemon():
         eventually(world.settled)
@@ -123,7 +123,7 @@ def test_a_rule_that_is_pasted_into_the_settings_lets_the_difference_be(tmp_path
         eventually(lambda: "reason: Drifted" in world.status(), "it is told")
         assert f"    - {{key: {KEY}}}" in world.site.run("drift").stdout
         world.site.configure(drift={**OFTEN, "heal": True, "ignore": [{"key": KEY}]})
-        eventually(lambda: "reason: Applied" in world.status(), "it is no difference any more")
+        eventually(lambda: "reason: Recorded" in world.status(), "it is no difference any more")
         assert KEY not in world.ledger.world()
 
 
