@@ -98,6 +98,10 @@ _WARNINGS = {
         "A workload, identity or volume set names its GVC.",
         "Else the GVC's manifest has to lie beside it or above, which only the one who places the file can see to.",
     ),
+    "import-unknown": (
+        "A field that is not known is left as it is.",
+        "Nobody can say what it means, or whether its value is the default.",
+    ),
     "import-built-in": (
         "What the platform makes by itself is left out.",
         "Built-in resources, tags and deployments exist without a manifest and cannot be changed by one.",

@@ -16,6 +16,7 @@ from reconciler.manifests.decoder import decode
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.resource import Manifest
 from tests.casefiles import CASES
+from tests.cli.desk import here
 from tests.convert.test_nothing_is_lost import mutated
 from tests.project.tree import ROOT
 
@@ -83,6 +84,26 @@ def test_no_export_makes_an_import_fail(path: Path) -> None:
             assert read(text.encode()).faults == []
 
 
+def test_members_of_an_exported_gvc_lie_below_it(tmp_path: Path) -> None:
+    gvc = "kind: gvc\nname: {}\nspec: {{staticPlacement: {{locationLinks: [//location/here]}}}}\n"
+    member = "---\nkind: workload\nname: web\nspec: {type: standard, containers: [{name: a, image: 'a:1'}]}\n"
+    for name in ("dev", "prod"):
+        (tmp_path / f"{name}.yaml").write_text(gvc.format(name) + member)
+    assert here("import", "dev.yaml", "prod.yaml", "--out", "all", cwd=tmp_path) == (0, "", "")
+    written = {str(path.relative_to(tmp_path / "all")) for path in (tmp_path / "all").rglob("*.yaml")}
+    assert written == {f"{name}/{file}" for name in ("dev", "prod") for file in ("gvc.yaml", "workload/web.yaml")}
+    assert here("validate", "all", cwd=tmp_path).code == 0
+
+
+def test_what_has_no_gvc_has_no_place_in_a_tree(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("kind: identity\nname: web\n")
+    refused = here("import", "a.yaml", "--out", "all", cwd=tmp_path)
+    assert (refused.code, "which GVC identity/web belongs" in refused.err) == (1, True)
+    assert not (tmp_path / "all").exists()
+    assert here("import", "a.yaml", "--gvc", "shop", "--out", "all", cwd=tmp_path).code == 0
+    assert (tmp_path / "all/shop/identity/web.yaml").exists()
+
+
 def test_links_are_as_short_as_they_can_be() -> None:
     raw = b"""kind: workload
 name: web
@@ -103,9 +124,11 @@ spec:
 
 
 def test_what_breaks_its_schema_keeps_its_fields() -> None:
-    spec = b"{loadBalancer: {dedicated: false}, staticPlacement: {locationLinks: [{}, [1]]}}"
+    spec = b"{loadBalancer: {dedicated: false, trustedProxies: many}, staticPlacement: {locationLinks: [{}, [1]]}}"
     raw = b"kind: gvc\nname: shop\nspec: " + spec
-    assert b"dedicated: false" in imported(raw)
+    assert b"trustedProxies: many" in imported(raw)
+    assert b"- {}" in imported(raw)
+    assert b"dedicated: false" not in imported(raw), "the rest loses its defaults all the same"
 
 
 def _left_out(key: tuple[str, str, str]) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 from reconciler.convert.kubernetes.bundle import Source
 from reconciler.convert.kubernetes.convert import convert
+from reconciler.convert.kubernetes.unused_fields import ANY, QUIET_ANNOTATIONS, SAME_HERE
 from reconciler.convert.notes import ConversionNote, findings
 from reconciler.convert.reader import read_all
 from reconciler.documents.reader import read
@@ -26,7 +27,7 @@ OF_THE_USER = frozenset(
      "status", "capacity"}
 )  # fmt: skip
 """Mappings with keys of the user's own choice, or of the cluster's."""
-ONLY_INFORM = frozenset({"ServiceAccount", "PersistentVolume", "StorageClass", "List"})
+ONLY_INFORM = frozenset({"PersistentVolume", "StorageClass", "List"})
 NOVEL = "novelField"
 
 
@@ -92,6 +93,93 @@ def is_named(remark: ConversionNote, at: Pointer) -> bool:
     """Whether ``remark`` names the field that leads to ``at`` among those beside the one at which it stands."""
     depth = len(remark.at) - 1
     return len(at) > depth and at[:depth] == remark.at[:depth] and f"`{at[depth]}`" in remark.message
+
+
+def outcome(sources: list[Source]) -> tuple[str, frozenset[tuple[str, str]]]:
+    """What is written, and what is said about it."""
+    made = convert(sources)
+    return stream(draft.body for draft in made.drafts), frozenset((each.rule, each.message) for each in made.remarks)
+
+
+def fields_of(value: Any, at: Pointer = ()) -> Iterator[Pointer]:
+    """Where a field could be taken away: all of them but what the documentation lists as left out without a word."""
+    for step, member in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(step, str) and (step in SILENT or step.startswith(QUIET_ANNOTATIONS) or is_default(step, member)):
+            continue
+        yield (*at, step)
+        if isinstance(member, dict | list):
+            yield from fields_of(member, (*at, step))
+
+
+def is_default(name: str, value: Any) -> bool:
+    accepted = SAME_HERE.get(name, ())
+    return ANY in accepted or any(value == each and type(value) is type(each) for each in accepted)
+
+
+SILENT = frozenset({"status", "uid", "ownerReferences", "generateName", "apiVersion", "selector", "matchLabels"})
+"""What the cluster writes, and what only ties resources together."""
+
+TIES = ("template", "metadata")
+"""Labels of pods only tie them to Services."""
+
+
+def form_of(kind: str, at: Pointer) -> str:
+    """``Deployment spec.template.spec.containers.#.image``."""
+    return f"{kind} {'.'.join(step if isinstance(step, str) else '#' for step in at)}"
+
+
+def missed(file: Any) -> Iterator[tuple[str, bool]]:
+    """The form of each field in the documents of ``file``, and whether anything says that it is gone."""
+    sources = sources_of(file)
+    before, remarks = outcome(sources), convert(sources).remarks
+    for number, source in enumerate(sources):
+        told = [each.at for each in remarks if each.index == source.position and len(each.at) > 1]
+        for at in fields_of(source.value):
+            changed = copy.deepcopy(source.value)
+            del below(changed, at[:-1])[at[-1]]
+            related = any(at[: len(each)] == each for each in told)
+            after = outcome([*sources[:number], source._replace(value=changed), *sources[number + 1 :]])
+            yield form_of(source.value["kind"], at), related or after != before
+
+
+def test_a_field_that_is_taken_away_is_missed() -> None:
+    forms: dict[str, bool] = {}
+    for file in INPUTS:
+        for form, noticed in missed(file):
+            forms[form] = forms.get(form, False) or noticed
+    lost = {form for form, noticed in forms.items() if not noticed and ".".join(TIES) not in form}
+    assert lost == NOT_MISSED.keys()
+
+
+_NAMED = "the resource is named as a whole"
+_POD = "spec.template.spec"
+NOT_MISSED = {
+    "CronJob spec.jobTemplate.spec.template.spec.containers.#.livenessProbe.tcpSocket.port": "the probe is named",
+    "DaemonSet spec.updateStrategy.type": "RollingUpdate is what is done anyway",
+    f"Deployment {_POD}.containers.#.securityContext.capabilities.add.#": "the capabilities are named",
+    f"Deployment {_POD}.securityContext.runAsUser": "each container has a user of its own there",
+    f"Deployment {_POD}.tolerations.#.key": "the tolerations are named",
+    f"Deployment {_POD}.tolerations.#.operator": "the tolerations are named",
+    f"Deployment {_POD}.volumes.#.configMap.defaultMode": "0644 is the default",
+    "Ingress spec.rules.#.http.paths.#.backend.servicePort": "the Service has one port",
+    "PersistentVolume spec.csi.driver": "only the size and the file system of a disk are of interest",
+    "PersistentVolume spec.csi.volumeHandle": "only the size and the file system of a disk are of interest",
+    "Pod metadata.namespace": _NAMED,
+    "Pod spec": _NAMED,
+    "Pod spec.containers": _NAMED,
+    "Pod spec.containers.#": _NAMED,
+    "Pod spec.containers.#.image": _NAMED,
+    "Pod spec.containers.#.name": _NAMED,
+    "PodDisruptionBudget metadata.namespace": _NAMED,
+    "PodDisruptionBudget spec": _NAMED,
+    "PodDisruptionBudget spec.minAvailable": _NAMED,
+    "Secret data.user": "stringData has the key too",
+    "Service spec.externalName": _NAMED,
+    "ServiceAccount imagePullSecrets": "the pod names the same secret",
+    "ServiceAccount imagePullSecrets.#": "the pod names the same secret",
+    "StorageClass provisioner": "the parameters say what sort of disk it is",
+}
+"""Fields of which nothing is said when they go, in any case, and why nothing is lost."""
 
 
 ODD: list[Any] = [None, True, -1, 1.5, 10**15, "", "x", "a b", "-", "99999", "1Gi", [], {}, ["x"], {"x": 1}, [[]], [{}]]

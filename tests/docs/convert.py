@@ -34,7 +34,7 @@ KINDS = (
     ("Ingress", "`domain` for each host, with routes by path"),
     ("Service", "ports, protocols and the firewall of the workloads that it selects"),
     ("HorizontalPodAutoscaler", "the scale of the workload, by cpu"),
-    ("ServiceAccount", "pull secrets, which a warning asks the GVC to name"),
+    ("ServiceAccount", "cloud access of the identity (EKS, GKE); pull secrets, which a warning asks the GVC to name"),
     ("PersistentVolume, StorageClass", "capacity, performance class and file system of volume sets"),
 )  # fmt: skip
 

@@ -9,6 +9,7 @@ from reconciler.documents.schema.validator import checker
 from reconciler.manifests.field_schema import FieldSchema, shape_of
 from reconciler.manifests.links import LinkError, parse_link
 from reconciler.manifests.normalize import ManifestContext, Normalizer, translate
+from reconciler.model.finding import Pointer
 from reconciler.model.key import GVC_SCOPED, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER
 
@@ -23,38 +24,47 @@ class ExportCleaner:
         self._kind = kind
         self._gvc = gvc
         self._dialect = dialect
-        self._is_sound = False
+        self._broken: tuple[Pointer, ...] = ()
+        self.unknown: list[Pointer] = []
 
     def manifest(self, value: Body) -> Body:
         """The fields of a manifest without those that only say a default, in their own order.
 
-        Of one that breaks its schema the defaults stay too, since nobody can say what is one.
+        What breaks its schema stays as it is. ``unknown`` are the fields that the schema does not know.
         """
-        self._is_sound = checker(str(self._kind)).valid(value)
-        tidy: Body = self._tidy(shape_of(str(self._kind)), value)
+        check = checker(str(self._kind))
+        breaches = [] if check.valid(value) else check.breaches(value)
+        self.unknown = [each.path for each in breaches if each.keyword == "additionalProperties"]
+        self._broken = tuple(each.path for each in breaches if each.keyword != "additionalProperties")
+        tidy: Body = self._tidy(shape_of(str(self._kind)), value, ())
         if self._kind is Kind.WORKLOAD:
             self._containers(tidy)
         return tidy
 
-    def _tidy(self, shape: FieldSchema, value: Any) -> Any:
+    def _tidy(self, shape: FieldSchema, value: Any, at: Pointer) -> Any:
         if isinstance(value, dict):
-            return self._mapping(shape, value)
+            return self._mapping(shape, value, at)
         if isinstance(value, list) and shape.items is not None:
-            return [self._tidy(shape.items, item) for item in value]
+            return [self._tidy(shape.items, item, (*at, index)) for index, item in enumerate(value)]
         if isinstance(value, str) and shape.link:
             return self._link(value)
         if isinstance(value, str) and shape.uri:
             return self._ours(value)
         return value
 
-    def _mapping(self, shape: FieldSchema, value: Body) -> Body:
+    def _mapping(self, shape: FieldSchema, value: Body, at: Pointer) -> Body:
         kept: Body = {}
         for name, member in value.items():
             child = shape.member(name)
-            tidy = member if child is None else self._tidy(child, member)
-            if not (self._is_sound and name in shape.fill and self._is_default(shape, name, tidy)):
+            there = (*at, name)
+            tidy = member if child is None else self._tidy(child, member, there)
+            if name not in shape.fill or self._is_broken(there) or not self._is_default(shape, name, tidy):
                 kept[name] = tidy
         return kept
+
+    def _is_broken(self, at: Pointer) -> bool:
+        """Whether anything at or below ``at`` does not fit the schema, so that nobody can say what is a default."""
+        return any(each[: len(at)] == at for each in self._broken)
 
     def _is_default(self, shape: FieldSchema, name: str, tidy: Any) -> bool:
         """Whether leaving out the field ``name`` of ``shape`` says the same as ``tidy``, which is in our words."""

@@ -37,37 +37,59 @@ class _Exported(NamedTuple):
 
     source: Source
     at: Pointer
-    value: Body
+    value: Any
 
 
-def normalise(sources: Iterable[Source], org: str = "", scheme: str = "platform") -> Imported:
+class _Homes:
+    """The GVC of what does not say its own: exports hold a GVC and its members in one file."""
+
+    def __init__(self, exported: Iterable[_Exported], otherwise: str) -> None:
+        self._in_file: dict[str, set[str]] = {}
+        for each in exported:
+            if isinstance(each.value, dict) and each.value.get("kind") == Kind.GVC:
+                self._in_file.setdefault(each.source.path, set()).add(str(each.value.get("name", "")))
+        self._all = set().union(*self._in_file.values())
+        self._otherwise = otherwise
+
+    def of(self, path: str) -> str:
+        """The GVC to which the file at ``path`` belongs, "" where nothing says it."""
+        for names in (self._in_file.get(path, set()), self._all):
+            if len(names) == 1:
+                return next(iter(names))
+        return self._otherwise
+
+
+def normalise(sources: Iterable[Source], org: str = "", scheme: str = "platform", gvc: str = "") -> Imported:
     """Manifests for the exported resources in ``sources`` (4-fields.md, sections 1 and 2).
 
     Links into ``org`` become relative; where it is not given, the link of a resource to itself says it. ``scheme`` is
     how the platform is spelled in them. Read by the same settings, the result has the normal form of the original.
+
+    What does not say its GVC belongs to the only GVC of its file, else to the only one of all files, else to ``gvc``.
     """
-    importing = _Importing(org, scheme)
-    for source in sources:
-        for at, value in _listed(source.value, ()):
-            importing.add(source, at, value)
+    exported = [_Exported(source, at, value) for source in sources for at, value in _listed(source.value, ())]
+    importing = _Importing(org, scheme, _Homes(exported, gvc))
+    for each in exported:
+        importing.add(each)
     return Imported(in_order(importing.drafts.values()), importing.remarks)
 
 
 class _Importing:
     """The manifests so far, by key, and the remarks."""
 
-    def __init__(self, org: str, scheme: str) -> None:
+    def __init__(self, org: str, scheme: str, homes: _Homes) -> None:
+        self._homes = homes
         self.drafts: dict[Key, Draft] = {}
         self.remarks: list[ConversionNote] = []
         self._org = org
         self._scheme = scheme
 
-    def add(self, source: Source, at: Pointer, value: Any) -> None:
+    def add(self, found: _Exported) -> None:
         """Take one document, or an item of a list."""
+        source, at, value = found
         if not isinstance(value, dict):
             self._say("import-not-a-manifest", source, at, "a manifest is a mapping that begins with `kind:`")
             return
-        found = _Exported(source, at, value)
         kind = self._kind(found)
         if kind is None or self._is_left_out(found, kind):
             return
@@ -78,11 +100,9 @@ class _Importing:
         draft = self._draft(found, kind, name)
         if kind in GVC_SCOPED and not draft.gvc:
             message = f"nothing says to which GVC {kind}/{name} belongs"
-            self._say(
-                "import-gvc", source, (*at, "name"), message, "write `gvc: NAME`, or put it below its GVC's manifest"
-            )
+            self._say("import-gvc", source, (*at, "name"), message, "name it with --gvc, or write `gvc: NAME`")
         key = Key(kind, draft.gvc, name)
-        if key in self.drafts:
+        if key in self.drafts and self.drafts[key] != draft:
             self._say("import-duplicate", source, (*at, "name"), f"{key} is given twice", "keep one of the two")
         self.drafts.setdefault(key, draft)
 
@@ -119,10 +139,15 @@ class _Importing:
     def _draft(self, found: _Exported, kind: Kind, name: str) -> Draft:
         org, gvc = _self(found.value)
         written = found.value.get("gvc")
-        gvc = (written if isinstance(written, str) else gvc) if kind in GVC_SCOPED else ""
+        home = gvc or self._homes.of(found.source.path)
+        gvc = (written if isinstance(written, str) else home) if kind in GVC_SCOPED else ""
         tidying = ExportCleaner(kind, gvc, ManifestContext(self._org or org, self._scheme))
         kept = {field: member for field, member in found.value.items() if field not in SERVER_OWNED}
         tidy = tidying.manifest(kept)
+        for path in tidying.unknown:
+            shown = f"the field `{path[-1]}`" if kind is not Kind.SECRET or len(path) == 1 else "a field here"
+            self._say("import-unknown", found.source, (*found.at, *path), f"{shown} is not known and is left as it is",
+                      "`reconciler validate` refuses it: remove it where it means nothing")  # fmt: skip
         head: Body = {"gvc": gvc} if gvc else {}
         if tags := self._tags(found):
             head["tags"] = tags

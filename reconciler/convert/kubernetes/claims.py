@@ -20,6 +20,7 @@ _OURS = re.compile(rf"({_GENERAL}|{_PREMIUM})-(ext4|xfs)(?:-.*)?")
 _FAST = frozenset({"io1", "io2", "pd-extreme", "hyperdisk-extreme", "premiumv2_lrs", "ultrassd_lrs"})
 """Types of disk, as storage classes of the large providers name them, that are made for low latency."""
 _TYPE_FIELDS = ("type", "skuname", "skuName", "storageaccounttype")
+_OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 _FILE_SYSTEM_FIELDS = ("csi.storage.k8s.io/fstype", "fsType", "fstype")
 
 
@@ -68,11 +69,12 @@ class Claims:
     def of_template(self, user: Item, template: TrackedValue) -> tuple[str, str]:
         """The name of a template of ``user``, and that of the volume set that it becomes."""
         name = template["metadata"]["name"].required()
-        template["metadata"].ignored()
         template["status"].ignored()
         for field in ("apiVersion", "kind"):
             template[field].text()
-        return name, self._add(template, user, (f"{name}-{user.name}",)).name
+        made = self._add(template, user, (f"{name}-{user.name}",))
+        template["metadata"].ignored()
+        return name, made.name
 
     def _add(self, root: TrackedValue, item: Item, wishes: tuple[str, ...]) -> Draft:
         gvc = self._namespaces.gvc(item)
@@ -81,7 +83,7 @@ class Claims:
             root["metadata"]["name"].add_note("convert-name", f"the claim {wishes[0]} becomes the volume set {name}")
         spec = root["spec"]
         volume = self._volume(item, spec)
-        sort = self._sort(spec, volume)
+        sort = self._sort(root["metadata"], spec, volume)
         body = {"spec": {"initialCapacity": _capacity(spec, volume), **sort}}
         draft = drafted(Kind.VOLUMESET, name, gvc, item if root is item.root else None, body)
         _shared(spec)
@@ -93,9 +95,12 @@ class Claims:
         found = self._bundle.find("PersistentVolume", item.namespace, spec["volumeName"].text())
         return found.spec if found else TrackedValue(spec.sheet, spec.at, None)
 
-    def _sort(self, spec: TrackedValue, volume: TrackedValue) -> Body:
+    def _sort(self, metadata: TrackedValue, spec: TrackedValue, volume: TrackedValue) -> Body:
         """Performance class and file system (document 2)."""
         wanted = spec["storageClassName"]
+        if not wanted:
+            # What claims said before there was the field, and what clusters still follow.
+            wanted = metadata["annotations"][_OLD_CLASS]
         name = wanted.text() or volume["storageClassName"].text()
         if match := _OURS.fullmatch(name):
             return {"performanceClass": match[1], "fileSystemType": match[2]}

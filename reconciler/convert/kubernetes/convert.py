@@ -39,7 +39,7 @@ INSTEAD = {
 }
 """What serves instead of a kind that has no meaning here."""
 
-_ONLY_INFORM = ("PersistentVolume", "StorageClass", "ServiceAccount")
+_ONLY_INFORM = ("PersistentVolume", "StorageClass")
 
 
 class Converted(msgspec.Struct, frozen=True):

@@ -2,24 +2,62 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from reconciler.convert.drafts import Draft, drafted
+from reconciler.convert.drafts import Body, Draft, drafted
 from reconciler.convert.kubernetes.bundle import Bundle, Item
 from reconciler.convert.kubernetes.names import Names, fitting
 from reconciler.convert.kubernetes.secrets import Secrets
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
 
+_AWS, _GCP = "eks.amazonaws.com/role-arn", "iam.gke.io/gcp-service-account"
+"""Annotations of a ServiceAccount that give its pods access to a cloud."""
+_AWS_ROLE = re.compile(r"arn:aws[-a-z]*:iam::([0-9]{12}):role/(?:.*/)?([^/]+)")
+_GCP_ACCOUNT = re.compile(r"[-a-z0-9.]+@([-a-z0-9.]+)\.iam\.gserviceaccount\.com")
 
-def identity_for(gvc: str, workload: str, secrets: set[str], names: Names) -> tuple[str, list[Draft]]:
-    """An identity for ``workload`` and a policy that lets it reveal ``secrets``; the identity's name comes first."""
+
+def identity_for(gvc: str, workload: str, secrets: set[str], access: Body, names: Names) -> tuple[str, list[Draft]]:
+    """An identity for ``workload`` with its cloud ``access``, and a policy that lets it reveal ``secrets``, if any.
+
+    The identity's name comes first.
+    """
     identity = names.take(Kind.IDENTITY, gvc, (workload,))
-    policy = names.take(Kind.POLICY, "", (f"{gvc}-{workload}-reveal",))
-    binding = {"permissions": ["reveal"], "principalLinks": [f"//gvc/{gvc}/identity/{identity}"]}
-    targets = [f"//secret/{name}" for name in sorted(secrets)]
-    rest = {"targetKind": "secret", "targetLinks": targets, "bindings": [binding]}
-    return identity, [drafted(Kind.IDENTITY, identity, gvc, None, {}), drafted(Kind.POLICY, policy, "", None, rest)]
+    drafts = [drafted(Kind.IDENTITY, identity, gvc, None, access)]
+    if secrets:
+        policy = names.take(Kind.POLICY, "", (f"{gvc}-{workload}-reveal",))
+        binding = {"permissions": ["reveal"], "principalLinks": [f"//gvc/{gvc}/identity/{identity}"]}
+        targets = [f"//secret/{name}" for name in sorted(secrets)]
+        rest = {"targetKind": "secret", "targetLinks": targets, "bindings": [binding]}
+        drafts.append(drafted(Kind.POLICY, policy, "", None, rest))
+    return identity, drafts
+
+
+def cloud_access(bundle: Bundle, user: Item, pod: TrackedValue) -> Body:
+    """What the identity of ``user`` reaches at cloud providers, as its ServiceAccount is annotated for EKS and GKE."""
+    account = bundle.find("ServiceAccount", user.namespace, pod["serviceAccountName"].text("default"))
+    if account is None:
+        return {}
+    annotations, access = account.root["metadata"]["annotations"], {}
+    if match := _AWS_ROLE.fullmatch(annotations[_AWS].text()):
+        cloud = _account(annotations[_AWS], f"aws-{match[1]}")
+        access["aws"] = {"cloudAccountLink": cloud, "roleName": match[2]}
+    if match := _GCP_ACCOUNT.fullmatch(annotations[_GCP].text()):
+        cloud = _account(annotations[_GCP], f"gcp-{match[1]}")
+        access["gcp"] = {"cloudAccountLink": cloud, "serviceAccount": match[0]}
+    for name, provider in ((_AWS, "aws"), (_GCP, "gcp")):
+        if annotations[name] and provider not in access:
+            annotations[name].add_note("convert-left-out", f"{name} names nothing that has a counterpart")
+    return access
+
+
+def _account(part: TrackedValue, name: str) -> str:
+    fit = fitting(name)
+    part.add_note(
+        "convert-missing", f"access goes through a cloud account, which is taken to be {fit}",
+        f"write a manifest of kind cloudaccount called {fit}, or link to the one that there is")  # fmt: skip
+    return f"//cloudaccount/{fit}"
 
 
 class PullSecrets:

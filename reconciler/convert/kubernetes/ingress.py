@@ -16,6 +16,8 @@ from reconciler.model.key import Kind
 
 _FULL_NAME = re.compile(r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _REWRITE = "nginx.ingress.kubernetes.io/rewrite-target"
+_REGEX = re.compile(r"[()\[\]{}|*+^$\\?]")
+"""Characters that stand in regular expressions, and not in paths."""
 _AS_REGEX = "nginx.ingress.kubernetes.io/use-regex"
 
 
@@ -141,10 +143,13 @@ def _match(item: Item, path: TrackedValue) -> Body:
     """What a request's path must be, and what it becomes."""
     text, form = path["path"].text("/") or "/", path["pathType"].text("Prefix")
     annotations = item.root["metadata"]["annotations"]
-    as_regex = form == "ImplementationSpecific" and annotations.peek(_AS_REGEX) == "true"
-    if as_regex:
-        annotations[_AS_REGEX].text()
-        return {"regex": text}
+    if form == "ImplementationSpecific":
+        said = annotations[_AS_REGEX].text() if isinstance(annotations.peek(_AS_REGEX), str) else ""
+        if said != "true" and _REGEX.search(text):
+            message = f"{text} is taken for a regular expression, since no path has such characters"
+            path["path"].add_note("convert-changed", message, "make it a prefix if it is one")
+        if said == "true" or _REGEX.search(text):
+            return {"regex": text}
     if form == "Exact":
         return {"regex": f"^{re.escape(text)}$"}
     rewrite = annotations.peek(_REWRITE)

@@ -16,6 +16,7 @@ _FIVE_FIELDS = re.compile(r"[-*,/?0-9A-Za-z]+(\s+[-*,/?0-9A-Za-z]+){4}")
 _ZONE = re.compile(r"(?:CRON_)?TZ=(\S+)\s+(.*)")
 _UTC = frozenset({"", "UTC", "Etc/UTC"})
 _MOST_HISTORY = 10
+_LIMITS = ("successfulJobsHistoryLimit", "failedJobsHistoryLimit")
 
 
 def template_of(item: Item) -> TrackedValue:
@@ -52,12 +53,17 @@ def _timing(spec: TrackedValue) -> Body:
             "concurrencyPolicy is Forbid or Replace here",
         )
         kept = "Forbid"
-    limits = [spec[field] for field in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit")]
-    history = max((limit.number() or 0 for limit in limits if limit), default=None)
+    limits = [limit for field in _LIMITS if (limit := spec[field])]
+    history = max((limit.number() or 0 for limit in limits), default=None)
+    kept_runs = None if history is None else min(max(history, 1), _MOST_HISTORY)
+    for limit in limits:
+        if limit.number() != kept_runs:
+            message = f"`{limit.at[-1]}` is {limit.number()}; the last {kept_runs} runs are kept, however they ended"
+            limit.add_note("convert-changed", message, "see job.historyLimit", on_key=True)
     return {
         "schedule": _schedule(spec),
         "concurrencyPolicy": kept,
-        "historyLimit": None if history is None else min(max(history, 1), _MOST_HISTORY),
+        "historyLimit": kept_runs,
         "suspend": True if spec["suspend"].flag() else None,
     }
 

@@ -14,8 +14,8 @@ from reconciler.convert.tracked_value import TrackedValue
 RESERVED = frozenset({"/dev", "/dev/log", "/tmp", "/var", "/var/log"})
 """Paths where nothing can be mounted (document 1, Limits)."""
 
-_MODES = (420, 256, 288, 292)
-"""0644, 0400, 0440 and 0444: who only reads them misses nothing."""
+_MODE = 420
+"""0644, which files of secrets have where nothing is said."""
 
 
 class Mount(NamedTuple):
@@ -180,7 +180,7 @@ _FORMS: dict[str, Callable[[Volumes, TrackedValue, TrackedValue, str], Iterator[
 
 def _mode(part: TrackedValue) -> None:
     mode = part.number()
-    if mode is not None and mode not in _MODES:
+    if mode is not None and mode != _MODE:
         part.add_note("convert-left-out", f"the mode of files, {mode:#o}, cannot be chosen")
 
 

@@ -82,6 +82,7 @@ INSTEAD = {
     "backoffLimit": "see job.restartPolicy and job.activeDeadlineSeconds",
     "resizePolicy": "see defaultOptions.capacityAI",
     "imagePullPolicy": "see supportDynamicTags",
+    "fsGroupChangePolicy": "a volume gets its group when it is made",
     "sizeLimit": "a replica has 1 GB of its own, and 1 GB more for each core above the first",
     "subdomain": "replicas of stateful workloads are called WORKLOAD-INDEX.WORKLOAD",
     "hostname": "replicas of stateful workloads are called WORKLOAD-INDEX.WORKLOAD",
@@ -90,8 +91,8 @@ INSTEAD = {
 
 QUIET_ANNOTATIONS = (
     "kubectl.kubernetes.io/", "deployment.kubernetes.io/", "meta.helm.sh/", "pv.kubernetes.io/", "checksum/",
-    "volume.kubernetes.io/", "volume.beta.kubernetes.io/", "autoscaling.alpha.kubernetes.io/", "batch.kubernetes.io/",
-    "kubernetes.io/ingress.class",
+    "volume.kubernetes.io/", "volume.beta.kubernetes.io/storage-provisioner", "autoscaling.alpha.kubernetes.io/",
+    "batch.kubernetes.io/", "kubernetes.io/ingress.class",
 )  # fmt: skip
 """How annotations begin in which tools only keep notes for themselves."""
 

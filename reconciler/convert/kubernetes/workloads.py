@@ -12,7 +12,7 @@ from reconciler.convert.kubernetes.bundle import JOBS, WORKLOADS, Bundle, Item
 from reconciler.convert.kubernetes.claims import Claims
 from reconciler.convert.kubernetes.containers import Container, Pod, container, cpu_share
 from reconciler.convert.kubernetes.env import Readings
-from reconciler.convert.kubernetes.identity import PullSecrets, identity_for
+from reconciler.convert.kubernetes.identity import PullSecrets, cloud_access, identity_for
 from reconciler.convert.kubernetes.jobs import job, template_of
 from reconciler.convert.kubernetes.mounts import Volumes, is_lasting
 from reconciler.convert.kubernetes.names import Names
@@ -77,7 +77,8 @@ def workload(item: Item, scene: ConversionContext) -> Deployed:
     if item.kind == "StatefulSet" and not is_stateful:
         item.root["kind"].add_note("convert-changed", "it mounts no claim, so its replicas have no names of their own",
                               "write `type: stateful` where they need them")  # fmt: skip
-    identity = _identity(gvc, name, readings, scene)
+    access = cloud_access(scene.bundle, item, template["spec"])
+    identity = _identity(gvc, name, readings, access, scene)
     scene.pulls.tell(item, template["spec"], gvc)
     spec: Body = {
         "type": "cron" if is_cron else "stateful" if is_stateful else "standard",
@@ -129,10 +130,10 @@ def _running(item: Item, template: TrackedValue, is_stateful: bool, scene: Conve
     return {"defaultOptions": scene.scalers.options(item, share), "rolloutOptions": rollout(item, is_stateful)}
 
 
-def _identity(gvc: str, name: str, readings: Readings, scene: ConversionContext) -> str:
-    if not readings.names:
+def _identity(gvc: str, name: str, readings: Readings, access: Body, scene: ConversionContext) -> str:
+    if not readings.names and not access:
         return ""
-    identity, drafts = identity_for(gvc, name, readings.names, scene.names)
+    identity, drafts = identity_for(gvc, name, readings.names, access, scene.names)
     scene.drafts.extend(drafts)
     return identity
 
@@ -156,7 +157,6 @@ def _security(pod: TrackedValue) -> Body:
     if len({user.number() for user in told}) > 1:
         told[-1].add_note("convert-changed", f"all containers run as one user, {told[0].number()}")
     wanted = {"filesystemGroupId": context["fsGroup"], "runAsUser": told[0] if told else context["runAsUser"]}
-    context["fsGroupChangePolicy"].ignored()
     return {name: part.number() for name, part in wanted.items() if part and _is_id(part)}
 
 
