@@ -13,6 +13,7 @@ from reconciler.bugs import internal_error
 from reconciler.clock import Clock, Timers
 from reconciler.daemon.background_fetch import BackgroundFetch
 from reconciler.daemon.debounce import Debounce, watch_engine
+from reconciler.daemon.disk import DiskMonitor
 from reconciler.daemon.run_log import RunLog
 from reconciler.daemon.source_backoff import SourceBackoff
 from reconciler.daemon.systemd import SystemdNotifier, Watchdog
@@ -41,8 +42,6 @@ PAUSE = 0.25
 """Seconds from what an engine noticed to the look, so that many such things become one."""
 OVERDUE = 5.0
 """Seconds until a step that is owed another try, and did not get it in the last round, is looked at again."""
-RECORDS_RETRY = 5.0
-"""Seconds until the records are tried again after they could not be written (a full disk)."""
 
 
 class Daemon:
@@ -77,6 +76,7 @@ class Daemon:
         self._fetch = BackgroundFetch()
         self._watching: list[asyncio.Task[None]] = []
         self._settling: asyncio.Task[None] | None = None
+        self._disk = DiskMonitor(runner, clock, timers, self.wakes)
 
     async def run(self, reason: str = "start") -> None:
         """Work until ``stop`` is set (the step in flight ends, or stays journaled) or ``over`` says so between rounds.
@@ -124,6 +124,7 @@ class Daemon:
         self.watchdog.progress()
         began = self.clock.now()
         try:
+            self._disk.check()
             if self._replay:
                 with self._contained("replay"):
                     await self._recover()
@@ -296,4 +297,4 @@ class Daemon:
         self._replay = True
         log().error("records", reason=error.reason, message=str(error))
         self.notifier.status(f"waiting: {error}")
-        self.timers.after("records", RECORDS_RETRY, partial(self.wakes.add, None, "records"))
+        self.timers.after("records", self._disk.retry_seconds(), partial(self.wakes.add, None, "records"))

@@ -9,8 +9,10 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from reconciler.errors import RecordsError
+from reconciler.errors import DiskFull, RecordsError
 from reconciler.records.connection import connect, create
+from reconciler.records.reserve import FILE as RESERVE_FILE
+from reconciler.records.reserve import DiskReserve
 from reconciler.records.sql import records_error
 
 Row = tuple[Any, ...]
@@ -34,6 +36,7 @@ class Database:
 
     def __init__(self, connection: sqlite3.Connection, path: Path | None) -> None:
         self.path = path
+        self.reserve = DiskReserve(path.parent / RESERVE_FILE if path is not None else None)
         self._connection = connection
         self._depth = 0
         self._failed_tx = False
@@ -251,7 +254,10 @@ class Database:
     def _failed(self, error: sqlite3.Error) -> RecordsError:
         if self._depth:
             self._failed_tx = True
-        return records_error(error, self.path)
+        found = records_error(error, self.path)
+        if isinstance(found, DiskFull):
+            self.reserve.give_up()
+        return found
 
 
 def to_disk(path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from reconciler.errors import RecordsError
 from reconciler.records.database import Database
 from reconciler.records.migrations import MIGRATIONS
+from reconciler.records.reserve import DiskReserve
 from reconciler.records.tables.applied import Applied
 from reconciler.records.tables.approvals import Approvals
 from reconciler.records.tables.conditions import Conditions
@@ -86,6 +87,11 @@ class Records:
     def path(self) -> Path | None:
         """The file, None in memory."""
         return self._database.path
+
+    @property
+    def reserve(self) -> DiskReserve:
+        """The room that is held on their disk."""
+        return self._database.reserve
 
     @property
     def secret_key(self) -> bytes:

@@ -23,6 +23,7 @@ STATUS_STALE = "StatusStale"
 SETTINGS_TAKEN = "SettingsTaken"
 SUSPENDED = "Suspended"
 PINNED = "Pinned"
+DISK_FULL = "DiskFull"
 
 _MESSAGE_LENGTH = 500
 

@@ -9,7 +9,9 @@ import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from reconciler.records.reserve import RESERVE_BYTES
 from tests.daemon.hostkit import HostSite, host_site, served
 from tests.daemon.kit import eventually
 from tests.tools import fill, only_root, small_disk
@@ -77,3 +79,40 @@ def test_what_dies_on_a_full_disk_is_restarted_and_leaves_the_endpoints(tmp_path
             wait(lambda: len(site.programs()) == 3 and len(site.ready("web")) == 2, "a new daemon does so too")
             wait(lambda: answers(site) == {"well"})
             wait(lambda: set(states(site).values()) == {"Ready"})
+
+
+def test_a_workload_that_filled_the_disk_can_be_deleted(tmp_path: Path) -> None:
+    script = "cat /dev/zero > $RECONCILER_VOLUMES/big/file; exec sleep 100000"
+    volumes = [{"uri": "scratch://s", "path": "/big"}]
+    plain: dict[str, Any] = {"ports": None, "readinessProbe": None}
+    greedy = served("greedy", replicas=1, command="/bin/sh", args=["-c", script], volumes=volumes, **plain)
+    with on_small_disk(tmp_path, {"shop/web.yaml": served(env={"GREETING": "well"})}) as site, site.daemon() as daemon:
+        wait(site.healthy)
+        reserve = site.state / "reserve"
+        assert reserve.stat().st_size == RESERVE_BYTES
+        site.repo.commit({"shop/greedy.yaml": greedy})
+        wait(lambda: daemon.said("disk", full=True), "it says that the disk is full")
+        wait(lambda: site.condition("DiskFull") == "true DiskFull")
+        assert reserve.stat().st_size == 0
+        site.repo.commit({"shop/greedy.yaml": None, "shop/more.yaml": served("more", replicas=1)})
+        wait(lambda: "workload/shop/greedy@here" not in site.recorded(), "it is deleted")
+        wait(lambda: site.healthy("workload/shop/more@here"), "what waited for room comes then")
+        wait(lambda: reserve.stat().st_size and not site.condition("DiskFull"))
+        told = [json.loads(line)["reason"] for line in site.run("events", "-o", "json").stdout.splitlines()]
+        assert {"DiskFull", "DiskRecovered"} <= set(told)
+        assert answers(site) == {"well"}
+
+
+def test_a_delete_without_a_daemon_needs_no_more_room_than_is_held(tmp_path: Path) -> None:
+    files = {"shop/web.yaml": served(replicas=1, env={"GREETING": "well"}), "shop/plain.yaml": PLAIN}
+    with on_small_disk(tmp_path, files) as site:
+        with site.daemon():
+            wait(lambda: site.healthy() and site.healthy("workload/shop/plain@here"))
+        fill(site.state)
+        site.repo.commit({"shop/plain.yaml": None, "shop/more.yaml": served("more", replicas=1)})
+        while "workload/shop/plain@here" in site.recorded():
+            done = site.run("apply")
+            assert done.returncode == 1
+            assert "only deletes are carried out" in done.stdout
+        assert "workload/shop/more@here" not in site.recorded()
+        assert len(site.programs()) == 1

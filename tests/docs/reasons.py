@@ -16,6 +16,7 @@ TYPES = {
     "SourceReachable": "Of a source: its newest revision could be read.",
     "SourceStale": "Of a source: it could not be read for longer than `stale`.",
     "Suspended": "An operator wants nothing of a source, or nothing about a resource, done. Only there where it is so.",
+    "DiskFull": "Of a source: the disk of the state directory is full. Only there where it is so.",
     "Pinned": "Of a source: an operator holds it at an older revision. Only there where it is so.",
     "StatusPushed": "Of a source, in the records alone: the last write of its status branch arrived.",
     "SettingsTaken": "Of the daemon, in the records alone: it goes by the settings as their file has them now.",
@@ -94,6 +95,11 @@ SOURCES = {
     "StepsFailed": ("Steps of the last run failed; they are tried again.", "See the resources that are not ready."),
     "StepsWaiting": ("Steps of the last run wait for others, or made way.", "Nothing, or see the resources."),
     "Suspended": ("Who suspended it, how long and why.", "`reconciler resume SOURCE`, or wait for its end."),
+    "DiskFull": (
+        "The disk of the state directory is full. What runs goes on and is restarted, deletes are carried out, and all "
+        "else waits.",
+        "Make room there, or delete the workload that took it. The rest goes on by itself.",
+    ),
     "Pinned": ("Who holds it where, and why.", "`reconciler resume SOURCE` to follow the branch again."),
     "Read": ("The revision could be read.", "Nothing."),
     "Fresh": ("It can be read again.", "Nothing."),
@@ -135,6 +141,8 @@ EVENTS = {
     "Approved": "Normal. Somebody lets held steps go; told of the source.",
     "Suspended": "Normal. Somebody suspended it; the message says how long and why.",
     "Resumed": "Normal. Somebody ended a suspension or a rollback, or the time of a suspension is over.",
+    "DiskFull": "Warning. The disk of the state directory is full: only deletes are carried out. Told of each source.",
+    "DiskRecovered": "Normal. The disk of the state directory has room again, and what waited for it is done.",
     "RolledBack": "Normal. Somebody holds the source at an older revision.",
     "RetryRequested": "Normal. Somebody wants failed steps tried again at once.",
     "Orphaned": "Normal. Somebody lets it stay when it leaves Git, or its source is not in the settings any more.",
@@ -265,6 +273,7 @@ LOG = {
     "owner, tasks (their names).",
     "exit_forced": "An error: the daemon's work is done and written, but its process did not end by itself, so it is "
     "ended. Facts: tasks, threads (what still ran), seconds.",
+    "disk": "The disk of the state directory is full (an error), or has room again. Facts: full, message.",
     "fetch": "Debug: a fetch during a run failed. Facts: source, message.",
 }
 """Line of the daemon's log → when it is written, and its facts."""

@@ -13,7 +13,7 @@ import msgspec
 
 from reconciler.cli.options import operator, print_error, read_settings, settings_option
 from reconciler.cli.privileges import become_owner
-from reconciler.errors import LockedError, RefusedError
+from reconciler.errors import DiskFull, LockedError, RefusedError
 
 if TYPE_CHECKING:
     from reconciler.engines.protocol import ReplicaCounts
@@ -128,9 +128,15 @@ async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -
     records = Records.open(settings.state / FILE)
     runner = Runner(settings, records, SystemClock())
     try:
-        await runner.open()
-        await runner.drift_monitor.check()
-        reports, turns = await _round(runner, plans), RunPacer(records)
+        records.reserve.restore()
+        try:
+            reports = await _first_round(runner, plans)
+        except DiskFull:
+            if not records.reserve.was_given_up():
+                raise
+            # There is room for deletes now.
+            reports = await _first_round(runner, plans)
+        turns = RunPacer(records)
         while wait and _should_continue(records, reports, deadline):
             await asyncio.sleep(SOON)
             astray = await runner.drift_monitor.check()
@@ -143,6 +149,12 @@ async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -
     finally:
         await runner.close()
         records.close()
+
+
+async def _first_round(runner: Runner, plans: Plans) -> list[Report]:
+    await runner.open()
+    await runner.drift_monitor.check()
+    return await _round(runner, plans)
 
 
 async def _round(runner: Runner, plans: Plans = None) -> list[Report]:

@@ -51,6 +51,7 @@ class Executor:
         not recorded stays in the journal for ``replay``. Raises ValueError for a plan that is out of order.
         """
         await self._resume(preempted)
+        self._context.recorder.look_for_room()
         jobs = [StepRun(plan.source, plan.revision, run, step) for step in plan.steps]
         course = PlanRun(self._context, jobs, {}, preempted)
         course.hold(plan.held)

@@ -78,6 +78,12 @@ def not_bound(step: Step) -> Outcome:
     return Outcome(step.id, Result.WAITING, "LocationNotBound", message)
 
 
+def disk_full(step: Step) -> Outcome:
+    """The outcome of a step that would need room which there is not."""
+    message = "not begun: the disk of the state directory is full, and only deletes are carried out; make room there"
+    return Outcome(step.id, Result.WAITING, "DiskFull", message)
+
+
 def preempted(step: Step) -> Outcome:
     """The outcome of a step that was not begun because something newer is to be done first."""
     return Outcome(step.id, Result.WAITING, "Preempted", "not begun: the run ended early to make way")

@@ -14,6 +14,7 @@ from reconciler.engines.execution.recorder import Recorder, StepRun
 from reconciler.engines.execution.scheduler import StepScheduler
 from reconciler.engines.protocol import Engine, Outcome
 from reconciler.errors import EngineError, RecordsError
+from reconciler.planning.plan import Action
 from reconciler.tasks import cancel_and_wait
 
 BATCH = 256
@@ -113,6 +114,10 @@ class PlanRun:
         while ready and len(began) < room:
             position = ready.popleft()
             step = self._jobs[position].step
+            # What a crash or a full disk has left in the journal is finished: it is begun already.
+            if position not in self._rows and self._context.recorder.disk_full and step.action is not Action.DELETE:
+                self._record_outcome(position, messages.disk_full(step))
+                continue
             unhealthy = self._context.recorder.unhealthy(step.needs_healthy)
             if unhealthy is None:
                 began.append(position)

@@ -58,6 +58,15 @@ class Recorder:
         self._retry = retry
         self._rng = rng
 
+    @property
+    def disk_full(self) -> bool:
+        """Whether the disk of the records is full, so that only deletes are worth a begin."""
+        return self._records.reserve.full
+
+    def look_for_room(self) -> None:
+        """Find out anew whether the disk is full, and hold room on it where there is enough."""
+        self._records.reserve.restore()
+
     def transaction(self) -> AbstractContextManager[None]:
         """All of what is written within it, or nothing."""
         return self._records.transaction()

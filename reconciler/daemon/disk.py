@@ -1,0 +1,80 @@
+"""Says when the disk of the state directory is full, and when it has room again."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal
+
+from reconciler.clock import Clock, Timers
+from reconciler.daemon.wake import WakeQueue
+from reconciler.logs import log
+from reconciler.pipeline.runner import Runner
+from reconciler.records.tables.events import Event
+from reconciler.status.conditions import DISK_FULL, Condition
+
+DISK = "/disk"
+"""Woken in the place of a source (whose name has no slash) to look whether there is room."""
+
+CHECK_SECONDS = 5.0
+"""Seconds between looks while the disk is full, and between tries to write the records."""
+
+AT_ONCE = 0.05
+"""Seconds until the next try where room was given up for it."""
+
+
+class DiskMonitor:
+    """Wakes by ``wakes``: itself for another ``check``, and every source when there is room again."""
+
+    def __init__(self, runner: Runner, clock: Clock, timers: Timers, wakes: WakeQueue) -> None:
+        self._runner = runner
+        self._clock = clock
+        self._timers = timers
+        self._wakes = wakes
+        self._reported: bool | None = None
+
+    def retry_seconds(self) -> float:
+        """When to try again to write the records, which could not be written."""
+        return AT_ONCE if self._runner.records.reserve.was_given_up() else CHECK_SECONDS
+
+    def check(self) -> None:
+        """Make the reserve again where there is room; a change is a condition and an event. Raises RecordsError."""
+        reserve = self._runner.records.reserve
+        reserve.restore()
+        if reserve.full:
+            self._timers.after("disk", CHECK_SECONDS, partial(self._wakes.add, DISK, "disk"))
+        if reserve.full == self._reported:
+            return
+        before, self._reported = self._reported, None
+        if reserve.full:
+            self._report_full()
+        else:
+            self._report_room()
+            if before:
+                self._wakes.add(None, "records")
+        self._reported = reserve.full
+
+    def _report_full(self) -> None:
+        message = (
+            f"the disk of {self._runner.settings.state} is full: what runs goes on, what ends is started again, and "
+            "only deletes are carried out; make room there, and the rest goes on by itself"
+        )
+        log().error("disk", full=True, message=message)
+        for name in self._runner.lines:
+            self._runner.conditions.set(name, Condition(DISK_FULL, True, DISK_FULL, message))
+        self._append("Warning", DISK_FULL, message)
+
+    def _report_room(self) -> None:
+        records = self._runner.records
+        known = [name for name in self._runner.lines if any(e.type == DISK_FULL for e in records.conditions.get(name))]
+        for name in known:
+            records.conditions.drop(name, DISK_FULL)
+        if known:
+            message = f"the disk of {self._runner.settings.state} has room again"
+            log().info("disk", full=False, message=message)
+            self._append("Normal", "DiskRecovered", message)
+
+    def _append(self, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        now = self._clock.now()
+        self._runner.conditions.append_events(
+            Event(now, 0, f"source/{name}", "", kind, reason, message) for name in self._runner.lines
+        )
