@@ -75,6 +75,16 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The subcommand that ``args`` begin with; raises click's UsageError that names the nearest."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from reconciler.cli.options import nearest
+
+            ctx.fail(f"there is no command {args[0]!r}{nearest(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The list of subcommands, without importing them."""
         with formatter.section("Commands"):

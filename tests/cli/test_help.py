@@ -91,6 +91,12 @@ def test_the_version_is_told(tmp_path: Path) -> None:
     assert run("--version", cwd=tmp_path).stdout == f"reconciler, version {__version__}\n"
 
 
+def test_a_mistyped_command_is_named_with_the_nearest(tmp_path: Path) -> None:
+    said = run("gett", cwd=tmp_path)
+    assert said.returncode == 2
+    assert said.stderr.endswith("Error: there is no command 'gett'; did you mean get?\n")
+
+
 @pytest.mark.parametrize("words", [["gett"], ["get", "--nonsense"], ["describe"], ["describe", "nonsense"]])
 def test_a_wrong_command_line_exits_with_2(tmp_path: Path, words: list[str]) -> None:
     said = run(*words, cwd=tmp_path)

@@ -198,7 +198,7 @@ def test_a_run_goes_by_the_plan_that_was_read_or_says_what_moved(desk: Desk) -> 
     desk.commit({"shop/api.yaml": f"kind: identity\nname: api\n---\n{workload('api', '7')}"})
     moved = desk.run("apply", "--plan", "plan.json")
     assert moved.code == 1
-    assert "the plan is not the one that was saved: new: update workload/shop/api@here" in moved.out
+    assert "the plan is not the one that was saved: now also: update workload/shop/api@here" in moved.out
     assert (version(desk), version(desk, "api")) == (1, 1)
     desk.run("plan", "--out", "plan.json")
     assert desk.run("apply", "--plan", "plan.json").code == 0

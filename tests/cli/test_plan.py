@@ -210,7 +210,7 @@ def test_of_a_saved_plan_only_what_it_does_counts_and_not_who_asked(tmp_path: Pa
     assert '"blame":' in (tmp_path / "plan.json").read_text()
     desk.commit({"shop/late.yaml": workload("late")})
     moved = desk.run("apply", "--plan", "plan.json").out
-    assert "new: create workload/shop/late@here" in moved
+    assert "now also: create workload/shop/late@here" in moved
     assert "other:" not in moved
 
 

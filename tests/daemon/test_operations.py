@@ -56,7 +56,7 @@ def test_the_daemon_goes_by_a_plan_that_was_read_or_says_what_moved(tmp_path: Pa
         assert site.run("plan", "--out", plan).returncode == 0
         site.repo.commit({"shop/web.yaml": workload("web")})
         moved = site.run("apply", "--plan", plan).stdout
-        assert "the plan is not the one that was saved: new: create workload/shop/web@here; " in moved
+        assert "the plan is not the one that was saved: now also: create workload/shop/web@here; " in moved
         site.run("plan", "--out", plan)
         waiting = site.run("apply", "--plan", plan).stdout
         assert "main: waiting at" in waiting
