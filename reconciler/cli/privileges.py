@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-import pwd
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +31,8 @@ def become_owner(state: Path) -> None:
     owner = _foreign_owner(state)
     if owner is None:
         return
+    import getpass
+
     with suppress(KeyError, OSError):
         os.environ.setdefault("LOGNAME", getpass.getuser())  # who asked, for the records
     with _permitted(state):
@@ -84,6 +83,8 @@ def copy_to(file: Path, source: int) -> None:
 
     Raises OSError.
     """
+    import shutil
+
     part = file.with_name(f"{file.name}.part")
     part.unlink(missing_ok=True)
     try:
@@ -115,6 +116,8 @@ def _foreign_owner(state: Path) -> Owner | None:
             )
     if found.st_uid == 0:
         return None
+    import pwd
+
     try:
         entry = pwd.getpwuid(found.st_uid)
     except KeyError:
