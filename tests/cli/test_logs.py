@@ -177,7 +177,7 @@ def test_an_expression_that_takes_for_ever_is_given_up(location: Location, tmp_p
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
-import reconciler.engines.host.logs.search
+import reconciler.cli.privileges, reconciler.engines.host.logs.search
 from reconciler.cli.commands import logs; from reconciler.cli import main
 from reconciler.settings import load_settings
 load_settings(Path("settings.yaml"))
