@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec.structs import replace
 from yaml import YAMLError
 
@@ -13,6 +15,9 @@ from reconciler.documents.line_column import position
 from reconciler.documents.syntax_errors import explain
 from reconciler.documents.types import Document, Reading
 from reconciler.model.finding import Fault
+
+_TEMPLATE = re.compile(rb"\{\{-?\s{0,8}(?:[.$/]|(?:if|range|include|template|with|define|end|else|block|toYaml)\b)")
+"""An action of a template, as Helm has them."""
 
 SINGLE = frozenset({"ambiguous-scalar", "control-character", "duplicate-key", "key-type", "nan", "number-range"})
 """Faults that leave the rest of a document as it is meant."""
@@ -42,7 +47,17 @@ def _read(raw: bytes, composer: Composer) -> Reading:
         pass
     except YAMLError as error:
         faults.append(explain(error, raw))
+    if faults and (template := _TEMPLATE.search(raw)):
+        return Reading([], [_template_fault(raw, template.start())])
     return Reading(documents, _in_order(faults, raw) if faults else faults, partial)
+
+
+def _template_fault(raw: bytes, at: int) -> Fault:
+    """The one fault of a file that is to become YAML only once it is rendered."""
+    line = raw.count(b"\n", 0, at) + 1
+    column = len(raw[raw.rfind(b"\n", 0, at) + 1 : at].decode("utf-8", "replace")) + 1
+    message = "this is a template, such as those of Helm, and no manifest yet"
+    return Fault("template", message, line, column, "render it first, for example with `helm template`")
 
 
 def _in_order(faults: list[Fault], raw: bytes) -> list[Fault]:

@@ -90,6 +90,12 @@ RULES = (
         _YAML,
     ),
     error_rule(
+        "template",
+        "A manifest is YAML as it stands, and no template of it.",
+        "What a template becomes depends on values that are not in the file.",
+        _STRICT,
+    ),
+    error_rule(
         "too-deep",
         f"Lists and mappings are nested at most {LIMITS.depth} levels deep.",
         _LIMITED,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -68,3 +69,20 @@ def _inline(node: Any, home: str) -> Any:
     for part in pointer.strip("/").split("/"):
         found = found[part]
     return {**_inline(found, target), **own}
+
+
+@cache
+def field_names() -> frozenset[str]:
+    """The names of all fields of all kinds."""
+    return frozenset(name for kind in KIND_NAMES for name in _field_names(load_schema(kind)))
+
+
+def _field_names(schema: Any) -> Iterator[str]:
+    if isinstance(schema, list):
+        for item in schema:
+            yield from _field_names(item)
+    elif isinstance(schema, dict):
+        known = schema.get("properties")
+        yield from known if isinstance(known, dict) else ()
+        for member in schema.values():
+            yield from _field_names(member)

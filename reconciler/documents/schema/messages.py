@@ -10,6 +10,7 @@ from typing import Any
 
 from reconciler.documents.positions import Pointer, Positions
 from reconciler.documents.schema.dialect import SchemaError, schemas_at
+from reconciler.documents.schema.loader import field_names
 from reconciler.documents.schema.suggestions import suggest_fix
 from reconciler.model.finding import Fault
 from reconciler.model.suggest import closest
@@ -105,7 +106,9 @@ def _unknown(breach: SchemaError, secret: bool) -> Advice:
     suggestion = _shortened(f"known here: {', '.join(missing)}", 200) if missing else ""
     if near:
         suggestion = f"did you mean `{near}`?"
-    message = "unknown field" if secret else f"unknown field {_quoted(breach.field)}"
+    # A name that some schema has is no secret, wherever a lost indentation may have put it.
+    named = not secret or breach.field in field_names()
+    message = f"unknown field {_quoted(breach.field)}" if named else "unknown field"
     return "unknown-field", message, suggestion
 
 
