@@ -45,6 +45,10 @@ class FakeClock:
         """Set the time of day forward, or back, as somebody who corrects it does; nothing else notices."""
         self._start += seconds
 
+    def block(self, seconds: float) -> None:
+        """Let time pass for everybody at once, as a call that blocks does."""
+        self._passed += seconds
+
     def monotonic(self) -> float:
         """Seconds since the clock was made."""
         return self._passed
@@ -91,7 +95,7 @@ class FakeClock:
             self._wake()
             self._call()
             await self.settle()
-        self._passed = target
+        self._passed = max(self._passed, target)
 
     async def settle(self) -> None:
         """Let everything that can go on without time passing go on."""

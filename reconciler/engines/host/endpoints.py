@@ -78,6 +78,13 @@ class Endpoints:
             self._shrink(key, ready)
             raise
 
+    def is_lost(self, key: Key) -> bool:
+        """Whether the file of ``key`` was written and is gone; ``publish`` then writes it again."""
+        lost = key in self._written and not self._path(key).exists()
+        if lost:
+            del self._written[key]
+        return lost
+
     def remove(self, key: Key) -> None:
         """Forget a workload that is gone."""
         for listener in self._listeners if self._ready.pop(key, ()) else ():

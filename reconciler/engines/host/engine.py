@@ -133,7 +133,8 @@ class HostEngine:
             self._controller.stop_unrecorded({record.key for record in records} | self._journaled_keys())
         self._provisioner.sweep(self._controller.replica_names())
         storage = self._storage.run(self._controller.live_replicas, self._controller.evict)
-        self._working = [asyncio.create_task(each) for each in (self._upkeep.run(), self._scale(), storage)]
+        work = (self._upkeep.run(), self._scale(), storage, self._controller.check_files())
+        self._working = [asyncio.create_task(each) for each in work]
 
     async def close(self) -> None:
         """Let go of everything; what runs goes on."""

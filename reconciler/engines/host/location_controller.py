@@ -19,6 +19,9 @@ from reconciler.engines.protocol import EngineEvent, ReplicaCounts
 from reconciler.model.key import Key
 from reconciler.tasks import cancel_and_wait, wait_at_most
 
+CHECK_FILES = 30.0
+"""Seconds between two looks for files that somebody has removed."""
+
 
 class LocationController:
     """Keeps the workloads of a location as wanted, from ``open`` to ``close``; what runs goes on without it."""
@@ -123,6 +126,16 @@ class LocationController:
             keeper.on_replica_change(replica.name, lambda it: evicted(it, now))
             event = EngineEvent(replica.key, "Warning", EVICTED, f"{replica.name} is replaced: {message}")
             self._services.append_event(event)
+
+    async def check_files(self) -> None:
+        """Look now and then for files that were removed behind our back; go on until cancelled.
+
+        The next daemon goes on from these files, and ``top`` and clients read them.
+        """
+        while True:
+            await self._services.clock.sleep(CHECK_FILES)
+            for keeper in self.workloads.values():
+                keeper.check_files()
 
     def live_replicas(self) -> list[Replica]:
         """Every replica that is watched and does not end."""

@@ -56,6 +56,10 @@ class Store:
         sheet = _Sheet(self._boot, replica)
         write_atomic(self._path(replica.key, replica.name), msgspec.json.encode(sheet), 0o600)
 
+    def holds(self, key: Key, name: str) -> bool:
+        """Whether there is a file of that replica."""
+        return self._path(key, name).exists()
+
     def remove(self, key: Key, name: str) -> None:
         """Forget a replica; harmless twice."""
         try:

@@ -89,6 +89,11 @@ class WorkloadController:
         self.busy = True
         self._wake_event.set()
 
+    def check_files(self) -> None:
+        """Write the files of the replicas again where somebody has removed them."""
+        if self._members.find_lost():
+            self.wake()
+
     def on_replica_change(self, name: str, change: Callable[[Replica], Replica]) -> None:
         """Something happened to the replica ``name``: ``change`` says what has become of it.
 
@@ -121,8 +126,9 @@ class WorkloadController:
             if wake is None or wake > self._services.clock.monotonic():
                 self.busy = self._wake_event.is_set()
                 await event_or_time(self._wake_event, self._services.clock, wake)
-                if not self._wake_event.is_set():
-                    self._services.changed()
+            # Status differs from the moment on at which a replica becomes available. That moment may have passed
+            # while something else was awaited, so every turn counts as a change.
+            self._services.changed()
 
     async def close(self) -> None:
         """Stop what is under way; nothing is done to what runs."""

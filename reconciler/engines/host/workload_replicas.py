@@ -58,6 +58,12 @@ class WorkloadReplicas:
         del self.by_name[name]
         self._changed()
 
+    def find_lost(self) -> bool:
+        """Whether files are gone that were written; ``write`` and ``publish`` then write them again."""
+        lost = {name for name in self.by_name if not self._store.holds(self._key, name)}
+        self._unwritten |= lost
+        return self._endpoints.is_lost(self._key) or bool(lost)
+
     def write(self) -> None:
         """Write what has changed, as far as it can be written."""
         error: EngineError | None = None

@@ -1,0 +1,19 @@
+"""Files that somebody removes under an engine that works."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.engines.host.kit import Host, played
+
+
+def test_files_of_replicas_that_are_lost_are_written_again(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        await host.apply(1)
+        shutil.rmtree(tmp_path / "here/replicas")
+        shutil.rmtree(tmp_path / "here/pool")
+        await host.until(lambda found: [each.version for each in found if each.ready] == [1])
+        await host.until(lambda _: (tmp_path / "here/pool/shop/web.json").exists())
+
+    played(tmp_path, story)
