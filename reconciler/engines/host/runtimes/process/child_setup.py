@@ -1,56 +1,82 @@
-"""What a process of a container is given between fork and exec: no way to new rights, and a limit of processes.
-
-It runs in the child of a daemon with several threads, so it calls nothing but the kernel.
-"""
+"""What processes of containers get beside their program: no way to new rights, and a limit of processes."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import resource
-from collections.abc import Callable
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
-_SET_CHILD_SUBREAPER, _SET_NO_NEW_PRIVS = 36, 38
+from reconciler.engines.host.runtimes.process.executable import User
+from reconciler.engines.host.runtimes.process.launcher import SET_NO_NEW_PRIVS
+
+_LAUNCHER = Path(__file__).with_name("launcher.py")
 _UNBOUNDED = 1 << 62
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def set_up_wrapper() -> Callable[[], None]:
-    """For the wrapper of a container: what is orphaned below it becomes its own child, whatever it did to hide."""
-    soft, hard = nproc_limits()
+def deny_new_privileges() -> None:
+    """Let no process that this thread starts from now on gain rights, by setuid programs for example.
 
-    def call() -> None:
-        _libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        _libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
-
-    return call
+    The daemon starts none that has to. A child inherits it from its thread, so nothing runs between fork and exec:
+    Python there could wait for ever for a lock that another thread of the daemon held.
+    """
+    _libc.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
-def set_up_exec() -> Callable[[], None]:
-    """For what runs beside the program of a container, such as a probe."""
-    soft, hard = nproc_limits()
+def start_wrapper(
+    shell: str, title: str, env: dict[str, str], directory: str, user: User, outputs: tuple[int, int]
+) -> subprocess.Popen[bytes]:
+    """A shell called ``title`` in a session of its own that waits at its stdin. Raises OSError.
 
-    def call() -> None:
-        _libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
+    It is a subreaper: what is orphaned below it becomes its own child, whatever it did to hide. Blocks until it is the
+    shell.
+    """
+    report, reporting = os.pipe2(os.O_CLOEXEC)
+    with open(report, "rb") as reports, open(os.memfd_create("environment"), "w+b") as environment:
+        try:
+            environment.write(b"\0".join(os.fsencode(f"{name}={value}") for name, value in env.items()))
+            environment.seek(0)
+            words = [reporting, environment.fileno(), nproc_limit(), *_identity(user), shell, title]
+            wrapper = subprocess.Popen(
+                [sys.executable, "-I", "-S", _LAUNCHER, *map(str, words)],
+                env={},
+                cwd=directory,
+                stdin=subprocess.PIPE,
+                stdout=outputs[0],
+                stderr=outputs[1],
+                start_new_session=True,
+                umask=0o022,
+                bufsize=0,
+                pass_fds=(reporting, environment.fileno()),
+            )
+        finally:
+            os.close(reporting)
+        if failure := reports.read():
+            wrapper.communicate()
+            raise OSError(int(failure), os.strerror(int(failure)))
+    return wrapper
 
-    return call
+
+def _identity(user: User) -> tuple[str, str, str]:
+    """User, group and further groups as the launcher takes them."""
+    own = user.number is None
+    return "" if own else str(user.number), "" if own else str(user.group), ",".join(map(str, user.groups))
 
 
 @cache
-def nproc_limits() -> tuple[int, int]:
-    """Processes of one user, soft and hard: half of what this host lets the daemon's user have.
+def nproc_limit() -> int:
+    """Processes of one user: half of what this host lets the daemon's user have.
 
     The kernel counts a user's processes together. So this is no limit of one container, but containers that fork
     without end stop before the daemon is without any itself.
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-    known = [each for each in (soft, hard) if each != resource.RLIM_INFINITY]
+    known = [each for each in resource.getrlimit(resource.RLIMIT_NPROC) if each != resource.RLIM_INFINITY]
     known += [_number(Path("/proc/sys/kernel", name)) for name in ("threads-max", "pid_max")]
-    half = max(1, min(known, default=_UNBOUNDED) // 2)
-    return half, half
+    return max(1, min(known, default=_UNBOUNDED) // 2)
 
 
 def _number(path: Path) -> int:

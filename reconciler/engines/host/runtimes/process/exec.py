@@ -15,7 +15,7 @@ from typing import IO
 import msgspec
 
 from reconciler.engines.host.runtimes.process import cgroups, procfs
-from reconciler.engines.host.runtimes.process.child_setup import set_up_exec
+from reconciler.engines.host.runtimes.process.child_setup import deny_new_privileges, nproc_limit
 from reconciler.engines.host.runtimes.process.exit_watch import ExitWatcher, lives
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord
 from reconciler.engines.host.runtimes.protocol import ExecResult
@@ -23,7 +23,10 @@ from reconciler.errors import EngineError
 
 KEPT = 4096
 """Bytes of output that are kept: the last ones."""
-_GATE = 'IFS= read -r word && exec "$@" </dev/null'
+_GATE = (
+    'IFS= read -r most && { ulimit -p "$most" || ulimit -u "$most"; } 2>/dev/null; [ "$most" ] && exec "$@" </dev/null'
+)
+"""Waits for the limit of processes, which dash sets by -p and bash by -u, and becomes the program; ends at EOF."""
 _BLOCK = 1 << 16
 _REST = 0.2
 """Seconds to wait for the end of the output after the program's own, since others may hold it open."""
@@ -147,20 +150,19 @@ def _started(begun: StartRecord, argv: Sequence[str]) -> _Child:
     environment = _environment_of(begun)
     pairs = (pair.partition(b"=") for pair in environment.split(b"\0") if pair)
     whom = _whom(begun.pid) if os.geteuid() == 0 else None
-    # In a shell that waits until it is in the groups, so that nothing of the program happens outside them.
-    shell = os.readlink(f"/proc/{begun.pid}/exe")
-    gate = [shell, "-c", _GATE, "exec"] if begun.groups else []
+    # In a shell that waits until its limits are set, so that nothing of the program happens outside them.
+    gate = [os.readlink(f"/proc/{begun.pid}/exe"), "-c", _GATE, "exec"]
     reading, writing = os.pipe2(os.O_CLOEXEC)
     output = os.fdopen(reading, "rb", buffering=0)
+    deny_new_privileges()
     try:
         child = subprocess.Popen(
             [*gate, *argv],
             env={name: value for name, _, value in pairs},
             cwd=os.readlink(f"/proc/{begun.pid}/cwd"),
-            stdin=subprocess.PIPE if gate else subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=writing,
             stderr=writing,
-            preexec_fn=set_up_exec(),
             start_new_session=True,
             umask=0o022,
             bufsize=0,
@@ -170,8 +172,8 @@ def _started(begun: StartRecord, argv: Sequence[str]) -> _Child:
         )
     finally:
         os.close(writing)
-    if child.stdin is not None:
-        _let_in(child.stdin, begun, child.pid)
+    assert child.stdin is not None
+    _let_in(child.stdin, begun, child.pid)
     return child, output
 
 
@@ -190,7 +192,7 @@ def _environment_of(begun: StartRecord) -> bytes:
 def _let_in(gate: IO[bytes], begun: StartRecord, pid: int) -> None:
     with gate, contextlib.suppress(OSError):
         cgroups.join(begun.groups, pid)
-        gate.write(b"go\n")
+        gate.write(b"%d\n" % nproc_limit())
 
 
 def _whom(pid: int) -> ExecUser | None:

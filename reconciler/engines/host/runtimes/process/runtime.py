@@ -17,7 +17,7 @@ from reconciler.clock import Clock
 from reconciler.engines.host.runtimes.process import cgroups, exit_watch, usage
 from reconciler.engines.host.runtimes.process.adoption import Discovery, discover, running_of, signal_program
 from reconciler.engines.host.runtimes.process.cgroup_tree import CgroupTree, find, mounts, name_for
-from reconciler.engines.host.runtimes.process.child_setup import nproc_limits
+from reconciler.engines.host.runtimes.process.child_setup import nproc_limit
 from reconciler.engines.host.runtimes.process.exec import KILLED, execute
 from reconciler.engines.host.runtimes.process.kill import ProcessKiller, Target
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
@@ -101,7 +101,7 @@ class ProcessRuntime:
         """What processes cannot be given, a sentence each."""
         limits = self._limits
         pids = limits is not None and limits.pids
-        rights = HostRights(os.geteuid() == 0, limits is not None, pids, nproc_limits()[0])
+        rights = HostRights(os.geteuid() == 0, limits is not None, pids, nproc_limit())
         return tuple(limitations(wanted, rights))
 
     async def start(self, launch: ContainerStart) -> None:

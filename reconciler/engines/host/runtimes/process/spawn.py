@@ -15,8 +15,8 @@ from importlib.resources import files
 
 from reconciler.engines.host.runtimes.process import cgroups, procfs
 from reconciler.engines.host.runtimes.process.cgroup_tree import CgroupTree
-from reconciler.engines.host.runtimes.process.child_setup import set_up_wrapper
-from reconciler.engines.host.runtimes.process.executable import User, directory_of, program_of, user_of
+from reconciler.engines.host.runtimes.process.child_setup import start_wrapper
+from reconciler.engines.host.runtimes.process.executable import directory_of, program_of, user_of
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.process.service_unit import move_to_service
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
@@ -69,7 +69,7 @@ def spawn(
         groups = _groups(launch, limits)
         try:
             with _explained(launch.place):
-                wrapper = _wrapper(launch, environment, directory, user, outputs)
+                wrapper = start_wrapper(_shell(launch), title(launch.place), environment, directory, user, outputs)
                 begun = _begun(launch, wrapper.pid, at, groups)
                 _go(wrapper, begun, folders, _script_for(argv))
         except EngineError:
@@ -144,27 +144,6 @@ def _groups(launch: ContainerStart, limits: CgroupTree | None) -> tuple[str, ...
         raise EngineError(
             f"the limits of {launch.place.container} cannot be set: {error.strerror}", reason="LimitsNotSet"
         ) from error
-
-
-def _wrapper(
-    launch: ContainerStart, env: dict[str, str], directory: str, user: User, outputs: tuple[int, int]
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [title(launch.place)],
-        executable=_shell(launch),
-        preexec_fn=set_up_wrapper(),
-        env=env,
-        cwd=directory,
-        stdin=subprocess.PIPE,
-        stdout=outputs[0],
-        stderr=outputs[1],
-        start_new_session=True,
-        umask=0o022,
-        bufsize=0,
-        user=user.number,
-        group=user.group if user.number is not None else None,
-        extra_groups=user.groups if os.geteuid() == 0 else None,
-    )
 
 
 def _begun(launch: ContainerStart, pid: int, at: float, groups: tuple[str, ...]) -> StartRecord:
