@@ -1,0 +1,263 @@
+"""A site on a small disk of its own, with ways to disturb its daemon and to ask what it holds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler.engines.host.replica import Replica
+from tests.daemon.hostkit import HostSite, host_site
+from tests.daemon.kit import Running, eventually
+from tests.soak.manifests import FOUNDATION, Commits
+
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+"""Debian's package faketime."""
+DISK = 64 << 20
+"""Bytes of the disk of the state."""
+PATIENCE = 420.0
+"""Seconds until everything is as wanted, on a busy machine."""
+STUCK = 60.0
+"""Seconds after which a daemon that was asked to end will not end by itself."""
+DAY = 86_400
+
+
+class Sample(NamedTuple):
+    """What the daemon holds at a moment when nothing is left to do. Memory in KiB."""
+
+    memory: int
+    files: int
+    threads: int
+    tasks: int
+    names: str
+
+
+class Troubled:
+    """A daemon, the random commits that it follows, and what is done to it."""
+
+    def __init__(self, site: HostSite, chance: random.Random) -> None:
+        self.site = site
+        self.counts: Counter[str] = Counter()
+        self.samples: list[list[Sample]] = []
+        self.slowest_stop = 0.0
+        self._chance = chance
+        self._commits = Commits(chance)
+        self._clock = site.path / "clock"
+        self._tasks = site.path / "tasks"
+        self._running = contextlib.ExitStack()
+        self._set_clock(0)
+        self._start()
+
+    @property
+    def daemon(self) -> Running:
+        """The daemon that runs now."""
+        return self._daemon
+
+    def commit(self) -> None:
+        """One random change."""
+        self.counts["commits"] += 1
+        self.site.repo.commit(self._commits.change())
+
+    def kill(self) -> None:
+        """SIGKILL, and another daemon."""
+        self._running.close()
+        self._start()
+
+    def stop(self) -> None:
+        """SIGTERM, which has to end it in an orderly way, and another daemon."""
+        self._end()
+        self._start()
+
+    def reload(self) -> None:
+        """SIGHUP."""
+        self.daemon.signal(signal.SIGHUP)
+
+    def kill_replicas(self) -> None:
+        """SIGKILL to some programs."""
+        programs = sorted(self.site.programs())
+        for pid in self._chance.sample(programs, min(3, len(programs))):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def fill_disk(self) -> None:
+        """No byte is left for some seconds, with a commit and a dead replica amid them."""
+        filler = self.site.state / "filler"
+        with contextlib.suppress(OSError), filler.open("wb") as out:
+            while True:
+                out.write(bytes(1 << 16))
+                out.flush()
+        self.commit()
+        self.kill_replicas()
+        time.sleep(self._chance.uniform(0.5, 4))
+        filler.unlink()
+
+    def jump(self) -> None:
+        """The clock is set, and set right again."""
+        self._set_clock(self._chance.choice((-400 * DAY, -3600, 3600, 30 * DAY, 400 * DAY, 54 * 365 * DAY)))
+        self.commit()
+        time.sleep(self._chance.uniform(0.5, 3))
+        self._set_clock(0)
+
+    def lose_files(self) -> None:
+        """A directory of the host engine is lost."""
+        shutil.rmtree(
+            self.site.state / "host/here" / self._chance.choice(("pool", "run", "replicas")), ignore_errors=True
+        )
+
+    def rest(self) -> Sample:
+        """Commit a good revision, wait until all is as wanted, and look at what the daemon holds then."""
+        tip = self.site.repo.commit(self._commits.mend())
+        end = time.monotonic() + PATIENCE
+        while unfinished := self._unfinished(tip):
+            assert time.monotonic() < end, f"{unfinished}\n{self._report()}"
+            time.sleep(0.2)
+        self._examine()
+        sample = self._sample()
+        self.samples[-1].append(sample)
+        return sample
+
+    def _start(self) -> None:
+        environ = {
+            "LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(self._clock), "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }  # fmt: skip
+        command = (sys.executable, "-m", "tests.soak.daemon", str(self._tasks))
+        self._daemon = self._running.enter_context(self.site.daemon(*command, **environ))
+        self.samples.append([])
+
+    def close(self) -> None:
+        """End the daemon."""
+        self._end()
+
+    def _end(self) -> None:
+        began = time.monotonic()
+        self.daemon.signal(signal.SIGTERM)
+        try:
+            code = self.daemon.process.wait(STUCK)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"SIGTERM does not end the daemon:\n{self._where()}") from None
+        assert code == 0, self.daemon.log_file.read_text()[-4000:]
+        self.slowest_stop = max(self.slowest_stop, time.monotonic() - began)
+        self._running.close()
+
+    def _list_tasks(self) -> str:
+        """The daemon's tasks, a line for each coroutine."""
+        self._tasks.unlink(missing_ok=True)
+        self.daemon.signal(signal.SIGUSR2)
+        eventually(self._tasks.exists, "the daemon lists its tasks")
+        return self._tasks.read_text()
+
+    def _where(self) -> str:
+        """Where the daemon's tasks and threads are."""
+        self._list_tasks()
+        self.daemon.signal(signal.SIGUSR1)
+        time.sleep(1)
+        return self._tasks.with_suffix(".stacks").read_text() + self.daemon.log_file.read_text()[-6000:]
+
+    def _set_clock(self, seconds: int) -> None:
+        self._clock.write_text(f"{seconds:+d}\n")
+
+    def _report(self) -> str:
+        """What people would ask for where it is stuck."""
+        asked = (["plan"], ["get"], ["top", "--once"], ["events", "--last", "40"])
+        shown = [f"$ reconciler {' '.join(words)}\n{self.site.run(*words).stdout}" for words in asked]
+        pid = str(self.daemon.process.pid)
+        asked = ["ps", "--ppid", pid, "-o", "pid,stat,etimes,wchan:30,args"]
+        children = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+        return "\n".join([self.daemon.log_file.read_text()[-3000:], *shown, children, self._where()])
+
+    def _unfinished(self, tip: str) -> str:
+        """What is not yet as the commit ``tip`` wants it; "" where all is."""
+        assert self.daemon.process.poll() is None, self.daemon.log_file.read_text()[-4000:]
+        if not self.site.applied(tip):
+            return f"{tip} is not applied"
+        recorded = {each.key.name: each for key, each in self.site.recorded().items() if key.startswith("workload/")}
+        if recorded.keys() != self._commits.wanted.keys():
+            return f"{sorted(recorded)} are recorded, {sorted(self._commits.wanted)} wanted"
+        wanted = {(name, each.version): self._commits.wanted[name].replicas for name, each in recorded.items()}
+        replicas = list(self._replicas())
+        ready = Counter((each.key.name, each.version) for each in replicas if each.ready)
+        if ready != wanted or len(replicas) != ready.total():
+            return f"{dict(ready)} are ready of {len(replicas)}, {wanted} wanted"
+        ailing = [f"{name}: {self.site.message(f'workload/shop/{name}@here')}" for name in recorded
+                  if not self.site.healthy(f"workload/shop/{name}@here")]  # fmt: skip
+        return "; ".join(ailing)
+
+    def _replicas(self) -> Iterator[Replica]:
+        for name in self._commits.wanted:
+            yield from self.site.replicas(name).values()
+
+    def _examine(self) -> None:
+        """Nothing runs, and no directory is there, but for the replicas that are known."""
+        known = {f"{each.key.name}/{each.name}" for each in self._replicas()}
+        root = self.site.state / "host/here"
+        for folder in ("run", "scratch"):
+            found = {f"{each.parent.name}/{each.name}" for each in (root / folder / "shop").glob("*/*")}
+            assert found <= known, f"{folder}: {sorted(found - known)} belong to no replica"
+        eventually(lambda: self._strays(known) == [], f"nothing runs that is no replica: {self._strays(known)}")
+        text = self.daemon.log_file.read_text()
+        assert "Traceback" not in text, text[text.index("Traceback") - 500 :][:4000]
+
+    def _strays(self, known: set[str]) -> list[str]:
+        """Programs of this site whose replica is not known."""
+        found = []
+        for pid, command in self.site.programs().items():
+            with contextlib.suppress(OSError):
+                environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                mine = next((each for each in environ if each.startswith(b"HOSTNAME=")), b"HOSTNAME=?")
+                replica = mine.decode().partition("=")[2]
+                if not any(each.endswith(f"/{replica}") for each in known):
+                    found.append(f"{pid} {replica} {command}")
+        return found
+
+    def _sample(self) -> Sample:
+        names = self._list_tasks()
+        proc = Path("/proc") / str(self.daemon.process.pid)
+        status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines() if ":" in line)
+        return Sample(
+            memory=int(status["VmRSS"].split()[0]),
+            files=len(list((proc / "fd").iterdir())),
+            threads=int(status["Threads"]),
+            tasks=sum(int(line.split()[0]) for line in names.splitlines()),
+            names=names,
+        )
+
+    @property
+    def load(self) -> int:
+        """Workloads and replicas that are wanted."""
+        return len(self._commits.wanted) + sum(each.replicas for each in self._commits.wanted.values())
+
+    def troubles(self, kills: bool) -> list[Callable[[], None]]:
+        """What may be done to it, as often as it stands here; without ``kills`` the daemon lives on."""
+        lasting = [self.commit] * 30 + [self.kill_replicas] * 4 + [self.reload, self.fill_disk, self.jump]
+        return lasting + ([self.kill, self.kill, self.stop, self.lose_files] if kills else [])
+
+
+@contextlib.contextmanager
+def troubled(path: Path, seed: int) -> Iterator[Troubled]:
+    """A site with a daemon, on a disk of its own; nothing of it is left at the end."""
+    (path / "state").mkdir(parents=True)
+    (path / "state").chmod(0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=700", "tmpfs", str(path / "state")], check=True)
+    settings = {
+        "host": {"terminationScale": 0.02, "logBudget": 16},
+        "prune": {"percent": 100, "count": 100, "hourlyPercent": 100, "hourlyCount": 100_000},
+    }
+    try:
+        with host_site(path, FOUNDATION, log={"format": "json", "level": "info"}, **settings) as site:
+            soak = Troubled(site, random.Random(seed))
+            try:
+                yield soak
+            finally:
+                soak.daemon.kill()
+    finally:
+        subprocess.run(["umount", "--lazy", str(path / "state")], check=True)
