@@ -34,7 +34,6 @@ tools)
     need systemd command_exists systemd-analyze
     need nodejs command_exists node
     need npm command_exists npm
-    need faketime command_exists faketime
     ;;
 soak)
     need debootstrap command_exists debootstrap

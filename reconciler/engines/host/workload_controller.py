@@ -24,7 +24,7 @@ from reconciler.engines.host.decisions.actions import (
     Terminate,
     soonest,
 )
-from reconciler.engines.host.decisions.availability import exit_words
+from reconciler.engines.host.decisions.availability import exit_event
 from reconciler.engines.host.decisions.decide import decide
 from reconciler.engines.host.decisions.transitions import (
     HookName,
@@ -45,9 +45,6 @@ from reconciler.engines.host.workload_replicas import WorkloadReplicas
 from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-
-EVERY = 10
-"""Of the ends of a container in a row, the first is told and then every tenth."""
 
 MAX_ACTIONS_PER_TURN = 10
 """Acts that are carried out of one decision; about the rest it is decided anew, by what has happened meanwhile."""
@@ -282,13 +279,9 @@ class WorkloadController:
             self._append_exit_event(self.replicas[place.replica], place.container)
 
     def _append_exit_event(self, replica: Replica, name: str) -> None:
-        container = container_of(replica, name)
-        if container.failures % EVERY or container.last is None:
-            return
-        reason, what = "ContainerEnded", exit_words(container.last)
-        if container.last.reason == "NotStarted":
-            reason, what = "NotStarted", f"could not be started: {container.last.message}"
-        self._services.append_event(EngineEvent(self.key, "Warning", reason, f"{replica.name}: {name} {what}"))
+        if (found := exit_event(container_of(replica, name))) is not None:
+            reason, what = found
+            self._services.append_event(EngineEvent(self.key, "Warning", reason, f"{replica.name}: {name} {what}"))
 
     def _hooked(self, place: ContainerId, started: float, hook: HookName, message: str) -> None:
         """A hook is over; ``message`` is "" where it went well (document 1, Events)."""

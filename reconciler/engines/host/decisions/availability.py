@@ -12,6 +12,9 @@ MIN_UNPROBED_UPTIME = 1.0
 ends at once would otherwise take the place of all that worked."""
 
 
+EVERY = 10
+"""Of the ends of a container in a row, the first is an event, and then every tenth."""
+
 START_SECONDS = 60.0
 """Seconds after its start, and after the initial delay of its readiness probe, for which a container that was never
 ready is starting rather than failing: programs take their time before they listen."""
@@ -93,6 +96,15 @@ def notice_of(container: Container) -> str:
 def exit_words(ended: Ended) -> str:
     """``ended with 137 (OutOfMemory)``, and what was said about it."""
     return f"ended with {ended.code} ({ended.reason})" + (f": {ended.message}" if ended.message else "")
+
+
+def exit_event(container: Container) -> tuple[str, str] | None:
+    """The reason of the event for the last end of a container, and what happened; None where the end is no event."""
+    if container.last is None or container.failures % EVERY:
+        return None
+    if container.last.reason == "NotStarted":
+        return "NotStarted", f"could not be started: {container.last.message}"
+    return "ContainerEnded", exit_words(container.last)
 
 
 def _last(container: Container) -> str:

@@ -17,9 +17,10 @@ import sys
 SET_CHILD_SUBREAPER, SET_NO_NEW_PRIVS = 36, 38
 
 
-def main(report: int, environ: int, processes: int, user: str, group: str, groups: str, shell: str, title: str) -> None:
+def main(report: int, words: list[str]) -> None:
     """Set what only the process itself can set, and execute the shell. Raises OSError."""
-    with open(environ, "rb") as file:
+    environ, processes, user, group, groups, shell, title = words
+    with open(int(environ), "rb") as file:
         pairs = [pair.partition(b"=") for pair in file.read().split(b"\0") if pair]
     kernel = ctypes.CDLL(None)
     kernel.prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -30,14 +31,14 @@ def main(report: int, environ: int, processes: int, user: str, group: str, group
         os.setuid(int(user))
     kernel.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     # Last, since the kernel refuses a user who has that many processes already, if the limit is there before.
-    resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
+    resource.setrlimit(resource.RLIMIT_NPROC, (int(processes), int(processes)))
     os.set_inheritable(report, False)
     os.execve(shell, [title], {name: value for name, _, value in pairs})
 
 
 if __name__ == "__main__":
     try:
-        main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
+        main(int(sys.argv[1]), sys.argv[2:])
     except Exception as error:  # noqa: BLE001 - a traceback would go into the file for the exit code
         os.write(int(sys.argv[1]), str(getattr(error, "errno", None) or errno.EINVAL).encode())
         sys.exit(1)
