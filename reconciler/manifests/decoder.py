@@ -100,7 +100,8 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
 
     ``key`` is the one that it means to have, as text, its GVC open where the directory decides; ``references`` are the
     links in it that could be read, ``questions`` what the rules ask about what is whole in it. ``mentions`` are the
-    keys that it links to, None where a link may be missing. ``guessed`` says that the document cannot be read at all.
+    keys that it links to, None where a link may be missing. ``guessed`` says that the document itself does not
+    name the key: it cannot be read at all, or its kind or name is misspelt.
     """
 
     key: str
@@ -139,7 +140,7 @@ def decode(raw: bytes, dialect: ManifestContext) -> Decoded:
         manifest = one.manifest()
         if manifest is not None:
             manifests.append(manifest)
-        elif one.intended_key:
+        elif one.intended_key or one.guessed_key:
             broken.append(_broken(one))
         faults.extend(one.faults)
         owned.extend((document, name) for name in one.server_owned)
@@ -171,7 +172,9 @@ def decode(raw: bytes, dialect: ManifestContext) -> Decoded:
 def _broken(one: DocumentDecoder) -> Broken:
     mentions = tuple(each.target for each in one.partial_references) if one.links_known else None
     at = one.document
-    return Broken(one.intended_key, at.index, one.partial_references, one.questions, at.line, mentions)
+    key = one.intended_key or one.guessed_key
+    guessed = not one.intended_key
+    return Broken(key, at.index, one.partial_references, one.questions, at.line, mentions, guessed)
 
 
 def _guessed(raw: bytes, dialect: ManifestContext, known: set[str]) -> Iterator[Broken]:
@@ -209,5 +212,6 @@ def _owned_notice(site: SourceFile, owned: list[tuple[Document, str]]) -> Fault:
     document, name = owned[0]
     names = ", ".join(sorted({name for _, name in owned}))
     line, column = site.places(document).key((name,))
-    return Fault("server-owned-field", f"ignored, since the platform sets them: {names}", line, column,
-                 "leave them out", Severity.NOTICE)  # fmt: skip
+    them = "it" if ", " not in names else "them"
+    return Fault("server-owned-field", f"ignored, since the platform sets {them}: {names}", line, column,
+                 f"leave {them} out", Severity.NOTICE)  # fmt: skip

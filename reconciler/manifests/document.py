@@ -26,10 +26,10 @@ from reconciler.manifests.normalize import (
 )
 from reconciler.manifests.rule_check import InvalidValue, check_rules, invalid_of, missing, within, without_invalid
 from reconciler.manifests.secret_values import encode_secret_data, masked
+from reconciler.manifests.torn_files import guessed_key, kind_like, named_key
 from reconciler.model.finding import Fault, Pointer, Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, pointer_parts
-from reconciler.model.suggest import closest
 from reconciler.sops.metadata import FIELD
 from reconciler.sops.result import LOCKED, DecryptedDocument, SopsProblem
 
@@ -74,7 +74,7 @@ class DocumentDecoder:
         self.faults: list[Fault] = []
         self.server_owned: list[str] = []
         self.key = ""
-        self.intended_key = ""
+        self.intended_key = self.guessed_key = ""
         self.partial_references: tuple[Reference, ...] = ()
         self.questions: tuple[LookupRequest, ...] = ()
         self.links_known = False
@@ -89,9 +89,11 @@ class DocumentDecoder:
             return None
         kind = self._kind(value)
         if kind is None:
+            self.guessed_key = guessed_key(value)
             return None
         value = self._translated(self._without_owned(value))
-        self.intended_key = _named(kind, value)
+        self.intended_key = named_key(kind, value)
+        self.guessed_key = "" if self.intended_key else guessed_key(value)
         for trouble, severity in encryption_findings(kind, value, self.opened, self.dialect.secrets):
             self.key = self._key_text(kind, value)
             self._sealed(trouble, severity)
@@ -117,7 +119,7 @@ class DocumentDecoder:
             return
         value = self._translated(self._without_owned(value))
         self.intended_key = (
-            "" if InvalidValue(("gvc",), ("string",)) in missed else _named(kind, without_invalid(value, missed))
+            "" if InvalidValue(("gvc",), ("string",)) in missed else named_key(kind, without_invalid(value, missed))
         )
         breaches = checker(str(kind)).breaches(value, lambda at: within(at, places))
         self._tell(kind, value, breaches, missed)
@@ -189,7 +191,7 @@ class DocumentDecoder:
         else:
             # Of several words, the others may have slipped out of a secret.
             text = written if isinstance(written, str) and len(written.split()) == 1 else ""
-            near = closest(text.lower(), KINDS, 0.7)
+            near = kind_like(text)
             hint = f"did you mean {near}?" if near else f"one of {_listed()}"
             if "apiVersion" in value:
                 hint = "this is a manifest of Kubernetes: `reconciler convert FILE` turns it into ours"
@@ -276,12 +278,6 @@ def _as_written(at: Pointer, scheme: str) -> Pointer:
 def _mixed(references: tuple[Reference, ...]) -> bool:
     """Whether some targets leave the GVC open while others of such kinds name it."""
     return any(each.target.count("/") > 1 and GVC_PLACEHOLDER not in each.target for each in references)
-
-
-def _named(kind: Kind, value: dict[str, Any]) -> str:
-    """The key that a document means to have, faulty or not; "" where it does not say."""
-    name, gvc = value.get("name"), value.get("gvc", GVC_PLACEHOLDER) if kind in GVC_SCOPED else ""
-    return str(Key(kind, gvc, name)) if isinstance(name, str) and isinstance(gvc, str) else ""
 
 
 def _listed() -> str:

@@ -1,16 +1,17 @@
-"""What a file that cannot be read was to declare: enough to report only the file, and not all that links to it."""
+"""What a faulty document was to declare: enough to report only its file, and not all that links to it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from itertools import islice, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from reconciler.manifests.links import LinkError, parse_link, uri_target
 from reconciler.manifests.normalize import ManifestContext, translate
-from reconciler.model.key import GVC_SCOPED, KINDS, Key
+from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER
+from reconciler.model.suggest import closest
 
 _PART = re.compile(rb"^---", re.MULTILINE)
 _PAIR = r"""["']?(kind|name|gvc)["']?[ \t]*:[ \t]*["']?([^\s"',#}]{1,256})"""
@@ -22,7 +23,28 @@ _MOST_BYTES = 256 * 1024
 _MOST_PARTS = 500
 _MOST_PAIRS = 64
 _MOST_LINKS = 200
+_MOST_FIELDS = 64
+_LONGEST_KIND = 64
 """Bounds of a look at what may be hostile, within which every manifest that people write lies."""
+
+
+def named_key(kind: Kind, value: dict[str, Any]) -> str:
+    """The key that a document means to have, faulty or not; "" where it does not say."""
+    name, gvc = value.get("name"), value.get("gvc", GVC_PLACEHOLDER) if kind in GVC_SCOPED else ""
+    return str(Key(kind, gvc, name)) if isinstance(name, str) and isinstance(gvc, str) else ""
+
+
+def guessed_key(value: dict[str, Any]) -> str:
+    """The same where the kind, or the field of the kind or the name, is misspelt; "" where nothing is like them."""
+    fields = list(islice(value, _MOST_FIELDS))
+    written = {name: value[field] for name in ("kind", "name") if (field := closest(name, fields))}
+    kind = kind_like(str(written.get("kind", "")))
+    return named_key(KINDS[kind], {**value, **written}) if kind else ""
+
+
+def kind_like(word: str) -> str:
+    """The kind that ``word`` is probably meant to be, or ""."""
+    return closest(word[:_LONGEST_KIND].lower(), KINDS, 0.7)
 
 
 class Intended(NamedTuple):

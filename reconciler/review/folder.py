@@ -62,7 +62,7 @@ class FolderCheck(msgspec.Struct, frozen=True):
         if self.folder is None:
             return self
         start = _seen_from(self.folder, here)
-        findings = [_moved(each, f"{start}{each.path}", partial(os.path.join, start)) for each in self.findings]
+        findings = [_moved(each, f"{start}{each.path}", partial(_place_from, here, start)) for each in self.findings]
         return msgspec.structs.replace(self, findings=findings, read=lambda path: self.read(path[len(start) :]))
 
 
@@ -91,7 +91,8 @@ def check_folder(
     start = "" if inside == os.curdir else f"{inside}/"
     mine = {f"{start}{name}" for name in chosen.names}
     whole, resources = _checked(top, sorted({*_manifests(top), *mine}), dialect, around, mine)
-    findings = [_inside(each, top, start) for each in whole.findings if each.path.startswith(start)]
+    turned = (_turned(each, mine) for each in whole.findings)
+    findings = sorted(_inside(each, top, start) for each in turned if each.path.startswith(start))
     shown = {*chosen.names, *(each.path for each in alone.findings)}
     return msgspec.structs.replace(
         alone, findings=[each for each in findings if each.path in shown], resources=resources
@@ -117,6 +118,16 @@ def _is_question(finding: Finding) -> bool:
     return finding.rule in _QUESTIONS or finding.rule in CROSS_CHECKS
 
 
+def _turned(finding: Finding, mine: Container[str]) -> Finding:
+    """``finding``; where a file outside declares anew what one of ``mine`` does, the same at the place in ``mine``."""
+    other = _SECOND_PLACE.search(finding.message) if finding.rule == "duplicate-resource" else None
+    if other is None or finding.path in mine or other[0] not in mine:
+        return finding
+    line = int(finding.message[other.end() + 1 :])
+    message = f"{finding.message[: other.start()]}{finding.path}:{finding.line}"
+    return msgspec.structs.replace(finding, path=other[0], line=line, message=message)
+
+
 def _inside(finding: Finding, top: Path, start: str) -> Finding:
     """``finding``, whose paths begin at ``top``, with paths that begin at ``start`` below it."""
 
@@ -139,6 +150,14 @@ def _seen_from(folder: Path, here: Path) -> str:
     if inside == os.curdir:
         return ""
     return f"{there.rstrip('/')}/" if inside.split(os.sep)[0] == os.pardir else f"{inside}/"
+
+
+def _place_from(here: Path, start: str, path: str) -> str:
+    """How the file ``path`` of a folder that is at ``start``, or anywhere if absolute, is opened from ``here``."""
+    if not os.path.isabs(path):
+        return start + path
+    inside = os.path.relpath(path, here)
+    return path if inside.split(os.sep)[0] == os.pardir else inside
 
 
 def _checked(

@@ -93,6 +93,15 @@ def test_a_directory_is_judged_among_its_neighbours(tmp_path: Path) -> None:
     assert from_inside.out.startswith("api.yaml:13:37: error: ")
 
 
+@pytest.mark.parametrize(("asked", "other"), [("a", "b"), ("b", "a")])
+def test_what_a_file_around_declares_too_is_a_fault_of_both(tmp_path: Path, asked: str, other: str) -> None:
+    lay(tmp_path, {"gvc.yaml": GVC, "a/web.yaml": workload(), "b/web.yaml": workload()})
+    (tmp_path / ".git").mkdir()
+    twice = f"{asked}/web.yaml:1:1: error: workload/shop/api is declared twice: here and at {other}/web.yaml:1 "
+    for path in (asked, f"{asked}/web.yaml"):
+        assert twice in validate(tmp_path, path).out
+
+
 @pytest.mark.parametrize("mark", ["git", "ignore", "source"])
 def test_the_surroundings_end_where_the_manifests_begin(tmp_path: Path, mark: str) -> None:
     lay(tmp_path, {"m/shop/gvc.yaml": GVC, "m/shop/deep/api.yaml": workload(), "gvc.yaml": GVC})

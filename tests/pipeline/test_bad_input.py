@@ -217,8 +217,14 @@ def test_with_skip_what_others_need_is_not_deleted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "broken",
-    [BASE.replace("locationLinks", "locationLnks"), BASE.replace("name: shop", "name: shop\nname: shop")],
-    ids=["a field is misspelt", "a document cannot be read"],
+    [
+        BASE.replace("locationLinks", "locationLnks"),
+        BASE.replace("name: shop", "name: shop\nname: shop"),
+        BASE.replace("name:", "nmae:"),
+        BASE.replace("kind:", "knid:"),
+        BASE.replace("kind: gvc", "kind: gcv"),
+    ],
+    ids=["a field is misspelt", "a document cannot be read", "no name", "no kind", "an unknown kind"],
 )
 def test_a_fault_is_not_told_again_by_all_that_refers_to_it(broken: str, way: Way) -> None:
     way.commit(

@@ -45,6 +45,9 @@ def command(settings_file: Path, path: Path | None, revision: str, form: str, or
     .reconcilerignore or the repository's root. Without settings any location counts as known. Without PATH, the
     revision of every source in the settings. Only errors make the exit code 1.
 
+    The files around PATH are read where PATH alone leaves a question open, such as a link to one of them. What they
+    declare a second time is else found by checking all of them.
+
     Paths are relative to the current directory; for the formats github, gitlab and sarif, to the repository's root.
     """
     from reconciler.model.finding import has_errors
