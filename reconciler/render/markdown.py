@@ -21,12 +21,15 @@ MAX_AUTHORS = 3
 """Commits named in the row of a resource that several asked to change."""
 
 
-def markdown(plan: Plan, blames: Blames | None = None) -> str:
+def markdown(plan: Plan, blames: Blames | None = None, since: str = "") -> str:
     """A heading, a table of what happens to which resource, and the changed fields folded below it.
 
-    With ``blames`` both say who asked for what.
+    With ``blames`` both say who asked for what. ``since`` is the revision that the plan begins at, where that is not
+    what is applied.
     """
-    lines = [f"### Plan: {sentence(plan)}", "", f"Source {code_span(plan.source)}, revision {code_span(plan.revision)}"]
+    compared = f", compared with {code_span(since)}" if since else ""
+    source = f"Source {code_span(plan.source)}, revision {code_span(plan.revision)}{compared}"
+    lines = [f"### Plan: {sentence(plan)}", "", source]
     members = [group for _, found in groups(plan) for group in found]
     if members:
         lines += ["", *_heading(["action", "resource", "locations", "fields"], blames)]

@@ -25,10 +25,14 @@ MAX_CHANGES = 500
 """Changed fields shown of one resource; of the rest only the number."""
 
 
-def text(plan: Plan, *, colour: bool = False, blames: Blames | None = None) -> str:
-    """The whole plan, grouped by GVC, with who asked for what; ends with a line that sums it up and a newline."""
+def text(plan: Plan, *, colour: bool = False, blames: Blames | None = None, since: str = "") -> str:
+    """The whole plan, grouped by GVC, with who asked for what; ends with a line that sums it up and a newline.
+
+    ``since`` is the revision that it begins at, where that is not what is applied.
+    """
     paint = _Paint(colour)
-    lines = [f"{paint('1', plan.source)}  {printable(plan.revision)}", ""]
+    way = f"{since} → {plan.revision}" if since else plan.revision
+    lines = [f"{paint('1', plan.source)}  {printable(way)}", ""]
     for gvc, members in groups(plan):
         lines.append(paint("1", f"gvc {gvc}" if gvc else "org"))
         for group in members:

@@ -26,10 +26,12 @@ from reconciler.source.url import wanted_ref
 class PlanBetweenCommits(msgspec.Struct, frozen=True):
     """The plan from one commit to the other, None where the second has errors; and how much of the second was read.
 
-    ``read`` gives the bytes of its files, ``blames`` who asked for the changes where that was looked for.
+    ``before`` is the first commit, as asked for and with its id. ``read`` gives the bytes of the second one's files,
+    ``blames`` who asked for the changes where that was looked for.
     """
 
     findings: list[Finding]
+    before: str
     revision: Revision
     plan: Plan | None
     documents: int
@@ -65,8 +67,9 @@ def plan_between(
         second = _pipeline(msgspec.structs.replace(strict, locations=bound), source, records)
     prepared = blamed(second, second.plan_revision(after, head=head), blame)
     delta = prepared.loaded.change_set
-    return PlanBetweenCommits(prepared.findings, prepared.revision, prepared.plan, delta.documents, len(delta.added),
-                    prepared.read, prepared.blames)  # fmt: skip
+    since = before if base is None else str(base.revision)
+    return PlanBetweenCommits(prepared.findings, since, prepared.revision, prepared.plan, delta.documents,
+                    len(delta.added), prepared.read, prepared.blames)  # fmt: skip
 
 
 def _pipeline(settings: Settings, source: SourceSettings, records: Records) -> SourcePipeline:

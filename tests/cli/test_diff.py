@@ -45,6 +45,7 @@ def test_the_document_is_that_of_a_plan(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert document["summary"]["update"] == 1
     assert document["revision"].endswith(clone.origin.git("rev-parse", "main"))
+    assert document["since"].endswith(clone.origin.git("rev-parse", "main~1"))
     [[change], _] = [step["changes"] for step in document["steps"]]
     assert change["blame"] == {
         "commit": clone.origin.git("rev-parse", "main"),
@@ -159,7 +160,7 @@ def test_settings_say_which_source_is_meant(tmp_path: Path) -> None:
     settings.write_text(SETTINGS.replace("./manifests", "./origin"))
     said = here("diff", "main~1", "main", "--settings", "settings.yaml", cwd=tmp_path)
     assert said.code == 0
-    assert said.out.startswith("main  main@sha1:")
+    assert said.out.startswith("main  main~1@sha1:")
     assert not (tmp_path / "state").exists()
 
 

@@ -124,14 +124,15 @@ def _show(compared: PlanBetweenCommits, form: str) -> None:
         plan = replace(plan, held="")
     if form == "json":
         empty = findings_document(findings, compared.documents, compared.resources)
-        echo_json(empty if plan is None else document(plan, compared.blames))
+        echo_json(empty if plan is None else {**document(plan, compared.blames), "since": compared.before})
         return
     if form == "markdown":
-        click.echo(markdown_plan(plan, findings, compared.blames), nl=False)
+        click.echo(markdown_plan(plan, findings, compared.blames, compared.before), nl=False)
         return
     print_findings(findings, Excerpts(compared.read))
     if plan is None:
         click.echo(f"{compared.revision} is refused: {counted(findings)}")
     else:
-        click.echo(text(plan, colour=coloured(sys.stdout), blames=compared.blames), nl=False)
+        shown = text(plan, colour=coloured(sys.stdout), blames=compared.blames, since=compared.before)
+        click.echo(shown, nl=False)
     click.echo(more(findings), nl=False)

@@ -60,16 +60,16 @@ def more(findings: Iterable[Finding]) -> str:
     return f"Why, with examples: reconciler explain {rules.pop() if len(rules) == 1 else 'RULE'}\n"
 
 
-def markdown_plan(plan: Plan | None, findings: Sequence[Finding], blames: Blames | None = None) -> str:
+def markdown_plan(plan: Plan | None, findings: Sequence[Finding], blames: Blames | None = None, since: str = "") -> str:
     """A plan, None where the revision is refused, as the comment on a pull request, with what was found below it."""
     from reconciler.render.markdown import markdown
 
     if plan is None:
         return markdown_findings(findings, "Refused")
     if all(finding.severity is Severity.NOTICE for finding in findings):
-        return markdown(plan, blames)
+        return markdown(plan, blames, since)
     heading = "Left out" if has_errors(findings) else "Worth a look"
-    return f"{markdown(plan, blames)}\n{markdown_findings(findings, heading)}"
+    return f"{markdown(plan, blames, since)}\n{markdown_findings(findings, heading)}"
 
 
 def markdown_findings(findings: Sequence[Finding], heading: str) -> str:
