@@ -9,16 +9,26 @@ import msgspec
 _PAIR = re.compile(rb"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 """One character beyond the first 65,536 as JSON escapes it, in two halves."""
 
+_FROM_PAIR = re.compile(_PAIR.pattern + rb'[^"\\]*+(?:\\.[^"\\]*+)*+"')
+"""The first such character of a string, and the rest of that string."""
+
 
 def fix_json_surrogates(raw: bytes) -> bytes:
-    """``raw``, or where it is one JSON document with characters in two halves, the same with these in one piece."""
+    """``raw``, or where it is one JSON document with characters in two halves, the same with these in one piece.
+
+    Behind each such string are as many spaces as it has lost, so that the next value stands where it stood.
+    """
     if raw[:1] not in (b"{", b"[") or b"\\ud" not in raw.lower():
         return raw
     try:
         msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return raw
-    return _PAIR.sub(_joined, raw)
+    return _FROM_PAIR.sub(_padded, raw)
+
+
+def _padded(found: re.Match[bytes]) -> bytes:
+    return _PAIR.sub(_joined, found[0]).ljust(len(found[0]))
 
 
 def _joined(found: re.Match[bytes]) -> bytes:

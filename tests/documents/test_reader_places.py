@@ -159,3 +159,13 @@ def test_a_marked_scalar_is_found_where_it_stands(value: Any, flow: bool, data: 
 def after(raw: bytes, places: Positions, pointer: Pointer) -> str:
     line, column = places.value(pointer)
     return raw.decode().split("\n")[line - 1][column - 1 :]
+
+
+@pytest.mark.parametrize("text", ["\U0001f600", 'a "\U0001f600" \\\U0001f600\\ b', "\\ud83d\\ude00"])
+def test_values_behind_a_pair_of_escapes_are_found_where_they_stand(text: str) -> None:
+    raw = json.dumps({"first": [text, {text: 1}], "last": True}).encode()
+    places = locate(raw, 0)
+    assert read(raw).documents[0].value == json.loads(raw)
+    assert places.key(("last",)) == (1, raw.index(b'"last"') + 1)
+    assert places.value(("last",)) == (1, raw.index(b"true") + 1)
+    assert places.value(("first", 1, text)) == (1, raw.index(b"1}") + 1)
