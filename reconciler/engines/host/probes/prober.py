@@ -8,6 +8,7 @@ from zlib import crc32
 
 import msgspec
 
+from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.engines.host.probes.checks import ExecRuntime, ProbeTarget, run_probe
 from reconciler.engines.host.probes.state import ProbeKind, ProbeState, Verdict, after, initial, next_due
@@ -75,14 +76,23 @@ class Prober:
         kind, probe = question.kind, question.probe
         spread = crc32(f"{kind}/{asked.place}".encode()) / 2**32
         while self._is_current(asked.place) and not (kind is ProbeKind.LIVENESS and state.verdict is False):
-            now = self._clock.monotonic()
-            await self._clock.sleep(max(next_due(probe, state, question.started, now, spread) - now, 0.0))
-            now = self._clock.monotonic()
-            answer = await run_probe(self._runtime, asked, probe)
-            before, state = state, after(probe, state, answer.ok, now)
-            if state.verdict in (None, before.verdict) or not self._is_current(asked.place):
-                continue
-            self._publish(Verdict(asked.place, question.started, kind, state.verdict, answer.message))
+            try:
+                state = await self._ask(asked, question, state, spread)
+            except Exception as error:  # noqa: BLE001 - a bug with one answer must not end the probe
+                internal_error(error, f"{kind} probe of {asked.place}")
+                await self._clock.sleep(probe.period_seconds)
+
+    async def _ask(self, asked: ProbeTarget, question: _Question, state: ProbeState, spread: float) -> ProbeState:
+        """The state after the next answer; a verdict that changes is published."""
+        kind, probe = question.kind, question.probe
+        now = self._clock.monotonic()
+        await self._clock.sleep(max(next_due(probe, state, question.started, now, spread) - now, 0.0))
+        now = self._clock.monotonic()
+        answer = await run_probe(self._runtime, asked, probe)
+        new = after(probe, state, answer.ok, now)
+        if new.verdict not in (None, state.verdict) and self._is_current(asked.place):
+            self._publish(Verdict(asked.place, question.started, kind, new.verdict, answer.message))
+        return new
 
 
 class _Question(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import bisect
 import contextlib
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
+from reconciler.bugs import forget_logged
 from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.probes.state import ProbeKind, Verdict, after, initial, next_due
 from reconciler.engines.host.replica import Container
@@ -198,6 +201,35 @@ def test_a_probe_of_a_former_start_has_no_effect_even_where_its_cancellation_is_
         await prober.close()
 
     asyncio.run(scenario())
+
+
+class Faulty(Scripted):
+    """A runtime with a bug that is met at the first three questions."""
+
+    async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
+        """As Runtime.exec."""
+        result = await super().exec(place, argv, timeout)
+        if len(self.asked) <= 3:
+            raise KeyError("a password")
+        return result
+
+
+def test_a_bug_is_logged_once_and_the_probe_goes_on() -> None:
+    forget_logged()
+
+    async def scenario() -> None:
+        clock = FakeClock()
+        runtime, listener = Faulty(clock, lambda now: True), Listener(clock)
+        prober = Prober(runtime, clock, listener.tell)
+        prober.watch(PLACE, ContainerSpec("main", readiness=CHECK), {}, Container("main"))
+        await clock.advance(60)
+        assert all(after - before >= 10 for before, after in itertools.pairwise(runtime.asked[:4])), "never in a rush"
+        assert listener.told == [[pytest.approx(runtime.asked[3]), "readiness", True]]
+        await prober.close()
+
+    with capture_logs() as logged:
+        asyncio.run(scenario())
+    assert [(each["part"], each["error"]) for each in logged] == [(f"readiness probe of {PLACE}", "KeyError")]
 
 
 PROBES = st.builds(
