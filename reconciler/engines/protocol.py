@@ -40,7 +40,10 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """The end of one step. ``seen`` is the resource (None after a delete), ``also`` what else changed with it."""
+    """The end of one step. ``seen`` is the resource (None after a delete), ``also`` what else changed with it.
+
+    Of a step that waits, ``seen`` is what has changed already, such as the health of what is ending.
+    """
 
     id: StepId
     result: Result

@@ -146,3 +146,17 @@ def test_what_the_daemon_did_for_a_commit_is_summed_up_too(site: HostSite, tmp_p
         ), said.stdout
         said = site.run("apply")
         assert re.fullmatch(rf"main: unchanged at .*: nothing to do; it was applied at \S+Z: {told}\n", said.stdout)
+
+
+def test_it_waits_for_a_delete_as_for_the_rest(tmp_path: Path) -> None:
+    slow = served("slow", replicas=1, command="/bin/sh", ports=None, readinessProbe=None,
+                  args=["-c", "trap 'sleep 1; exit 0' TERM; while :; do sleep 0.1; done"])  # fmt: skip
+    with host_site(tmp_path / "site", {"shop/slow.yaml": slow}) as site:
+        assert site.run("apply", "--wait", "--timeout", "60").returncode == 0
+        assert site.programs()
+        site.repo.commit({"shop/slow.yaml": None})
+        said = site.run("apply", "--wait", "--timeout", "60")
+        assert (said.returncode, said.stderr) == (0, "")
+        assert said.stdout.endswith(": 1 deleted\n")
+        assert not site.programs()
+        assert "workload/shop/slow@here" not in site.recorded()

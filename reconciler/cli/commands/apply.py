@@ -60,7 +60,8 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     settings = read_settings(settings_file)
     plans = _reviewed(settings, plan_file)
     become_owner(settings.state)
-    deadline = time.monotonic() + timeout
+    begun = time.monotonic()
+    deadline = begun + timeout
     lock = StateLock(settings.state)
     counts = None
     try:
@@ -80,7 +81,7 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     with closing(read_records(settings)) as records:
         _tell_unwritten(records, reports)
         if wait and _worth_waiting(records, reports) is not None:
-            print_error(f"not everything is healthy after {timeout:g} s:")
+            print_error(f"not everything is healthy after {min(timeout, round(time.monotonic() - begun, 1)):g} s:")
             click.echo(indent("\n".join(unwell_lines(records)), "  "), err=True)
             return 1
     return code

@@ -111,6 +111,9 @@ class Recorder:
                 self._applied(sheet, job, outcome, now)
             elif outcome.result is Result.FAILED:
                 self._failed(sheet, job, outcome, now)
+            elif outcome.seen is not None:
+                # Whoever waits for a delete that has begun reads it here.
+                sheet.seen.append(outcome.seen)
         self._flush(sheet)
 
     def _applied(self, sheet: _RecordBatch, job: StepRun, outcome: Outcome, now: float) -> None:

@@ -228,7 +228,7 @@ class HostEngine:
     def _terminating(self, step: Step) -> Outcome:
         keeper = self._controller.workloads.get(step.key)
         message = ending_message(keeper.last_error if keeper is not None else "", step.location)
-        return Outcome(step.id, Result.WAITING, "Terminating", message)
+        return Outcome(step.id, Result.WAITING, "Terminating", message, seen=self._observation(step.key))
 
     def _template(self, key: Key, body: bytes, version: int, digest: str) -> ReplicaTemplate:
         supply = self._builder.of(key, body, version, digest)
