@@ -97,8 +97,8 @@ class Composer:
             value, end = self._compose(root)
             self._check_size(root, end.end_mark.index - start.start_mark.index)
             self._file_nodes += self._nodes
-            if self._file_nodes > self._limits.file_nodes:
-                message = f"this file has more than {self._limits.file_nodes:,} values in all its documents"
+            if self._file_nodes > (most := self._limits.file_nodes_at(started)):
+                message = f"this file has more than {most:,} values in its first {started:,} documents"
                 self.faults.end("too-many-nodes", root, message, "split the file")
             yield index, root.start_mark.line + 1, self._marked(value), self.faults.faults[before:]
             index += 1

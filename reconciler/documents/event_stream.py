@@ -68,7 +68,7 @@ class EventStream:
         self._at_limit = (
             self._depth > limits.depth
             or self._events > 2 * limits.nodes  # a node is at most two events
-            or self._file_events + self._events > 2 * limits.file_nodes
+            or self._file_events + self._events > 2 * limits.file_nodes_at(self._documents)
             or self._aliases > limits.aliases
             or self._documents > limits.documents
             or event.start_mark.index - self._start > limits.document_bytes

@@ -12,6 +12,8 @@ from reconciler.errors import UsageError
 class Limits(msgspec.Struct, frozen=True, gc=False):
     """Bounds of one file; depth, aliases, nodes and bytes for each document, an alias counted as what it stands for.
 
+    A file may have ``file_nodes`` nodes, and ``document_share`` more for each document: one that is full of ordinary
+    manifests is not refused, and one bomb of a hundred documents is.
     ``document_bytes`` is compared with the document's characters, which are never more than its bytes.
     """
 
@@ -19,10 +21,15 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
     aliases: int = 1_000
     nodes: int = 100_000
     file_nodes: int = 250_000
+    document_share: int = 100
     document_bytes: int = 1 << 20
     file_bytes: int = 16 << 20
     documents: int = 5_000
     faults: int = 100
+
+    def file_nodes_at(self, documents: int) -> int:
+        """Nodes that the first ``documents`` of a file may have together."""
+        return self.file_nodes + self.document_share * documents
 
 
 LIMITS = Limits()

@@ -128,7 +128,7 @@ RULES = (
     error_rule(
         "too-many-nodes",
         f"A document has at most {LIMITS.nodes:,} values, each alias counted as what it stands for, and a file "
-        f"{LIMITS.file_nodes:,}.",
+        f"{LIMITS.file_nodes:,} and {LIMITS.document_share:,} more for each of its documents.",
         _LIMITED,
         _LIMITS,
     ),

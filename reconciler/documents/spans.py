@@ -10,7 +10,7 @@ from reconciler.documents.event_stream import ENDS, EventStream
 from reconciler.documents.events import AliasEvent, ScalarEvent, StreamEndEvent
 from reconciler.documents.limits import LIMITS
 
-_NEAR = replace(LIMITS, file_nodes=50_000)
+_NEAR = replace(LIMITS, file_nodes=50_000, document_share=0)
 """Underlining is worth no more of another parse."""
 
 TO_THE_END = 1 << 30

@@ -118,3 +118,12 @@ def test_each_limit_counts_what_it_says() -> None:
 def test_a_file_full_of_faults_is_read_no_further_than_the_hundredth() -> None:
     assert len(read(b"[" + b"no, " * 10_000 + b"]").faults) == LIMITS.faults
     assert len(read(b"{" + b"a: 1, " * 10_000 + b"}").faults) == LIMITS.faults
+
+
+def test_a_file_may_have_as_many_documents_as_it_may_and_ordinary_ones() -> None:
+    ordinary = "kind: gvc\nname: a\nspec: " + str(list(range(93))) + "\n"
+    assert read("---\n".join([ordinary] * 5_000).encode()).faults == []
+    wide = b"\n---\n".join([b"[" + b"1," * 90_000 + b"]"] * 60)
+    assert [(fault.rule, fault.message) for fault in read(wide).faults] == [
+        ("too-many-nodes", "this file has more than 250,300 values in its first 3 documents")
+    ]

@@ -118,6 +118,9 @@ WIDE: dict[str, Callable[[], bytes]] = {
     "many tags": lambda: b"kind: gvc\nname: a\ntags:\n" + numbered("  k@: 1\n", 45_000),
     "one key again and again": lambda: b"kind: gvc\n" + b"name: a\n" * 90_000,
     "keys twice each": lambda: numbered("k@: 1\nk@: 1\n", 20_000),
+    "many documents of many values": lambda: b"---\n".join(
+        [b"kind: gvc\nname: a\nspec: [" + b"1," * 140 + b"]\n"] * 4_999
+    ),
     "many documents": lambda: b"---\n".join([b"kind: gvc\nname: a\n"] * 4_999),
     "too many documents": lambda: b"--- {a: 1}\n" * 10_000,
     "many wrong documents": lambda: b"---\n".join([b"kind: identity\nnam: x\n"] * 4_900),
