@@ -15,6 +15,8 @@ This is enough for five of them, and no loss on any disk."""
 
 ROOM = 3
 """The file is made where so many times its size is free, and then the disk counts as full no longer."""
+SHARE = 4
+"""A small disk counts as full no longer where one part in so many is free beside the reserve's size."""
 
 LOW_BYTES = RESERVE_BYTES // 32
 """With less than this left a disk counts as full, before anything fails for it."""
@@ -51,9 +53,10 @@ class DiskReserve:
         with suppress(OSError):
             found, size = os.statvfs(self._path.parent), self._size()
             free = found.f_bavail * found.f_frsize
-            if free >= ROOM * RESERVE_BYTES:
+            share = RESERVE_BYTES + found.f_blocks * found.f_frsize // SHARE
+            if free >= min(ROOM * RESERVE_BYTES, share):
                 self.full = False
-                if size != RESERVE_BYTES:
+                if size != RESERVE_BYTES and free >= ROOM * RESERVE_BYTES:
                     self._resize(RESERVE_BYTES)
             elif size == 0 or (size and free < LOW_BYTES):
                 self.full = True

@@ -88,3 +88,16 @@ def test_records_that_cannot_be_written_are_written_the_next_time(tmp_path: Path
         assert (disk / "reserve").stat().st_size == 0
         records.requests.add("apply", {"number": -1}, "ada")
         records.close()
+
+
+@SMALL
+def test_a_small_disk_recovers_too(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", f"size={2 * RESERVE_BYTES}") as disk:
+        reserve = DiskReserve(disk / "reserve")
+        filler = fill(disk)
+        reserve.give_up()
+        reserve.restore()
+        assert reserve.full
+        filler.unlink()
+        reserve.restore()
+        assert not reserve.full

@@ -191,6 +191,8 @@ def test_another_process_of_the_same_number_is_not_taken_for_it(tmp_path: Path, 
             await first.runtime.start(shell("exit 0"))
             await first.over()
         other = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        # Between the execution and the first instruction, the kernel shows no environment.
+        await until(lambda: Path(f"/proc/{other.pid}/environ").read_bytes() != b"", "its environment can be read")
         start = int(Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2].split()[19])
         wrong: dict[str, dict[str, Any]] = {"start": {"start": start - 1}, "boot": {"boot": "x"}, "environment": {}}
         change(tmp_path, pid=other.pid, **{"start": start, **wrong[what]})

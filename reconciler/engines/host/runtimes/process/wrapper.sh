@@ -13,14 +13,20 @@ trap failed=! USR1
 )
 code=$?
 # What has left the program's session belongs to this shell since its parent ended, and must not outlive the program.
-# Their own children come here in turn. The empty subshell lets the shell reap them.
+# Their own children come here in turn. The empty subshell lets the shell reap them. The kernel may leave some out of the
+# list while others end, so it has to be empty three times in a row.
 turns=200
-while [ "$turns" -gt 0 ]; do
+empty=0
+while [ "$turns" -gt 0 ] && [ "$empty" -lt 3 ]; do
     orphans=
     read -r orphans <"/proc/$$/task/$$/children"
-    [ -n "$orphans" ] || break
-    kill -KILL $orphans
-    (:)
+    if [ -n "$orphans" ]; then
+        empty=0
+        kill -KILL $orphans
+        (:)
+    else
+        empty=$((empty + 1))
+    fi
     turns=$((turns - 1))
 done
 printf %-4s "$code$failed" >&3
