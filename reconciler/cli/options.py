@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 from click.core import ParameterSource
 
+from reconciler.cli.privileges import unreadable_part
 from reconciler.errors import ReconcilerError, RefusedError, SourceError
 from reconciler.printable import printable_lines
 
@@ -210,6 +211,12 @@ def source_errors_printed(source: str, failed: dict[str, ReconcilerError]) -> It
 
 def print_bug(error: Exception, part: str = "") -> int:
     """Say on stderr where this program has a bug, with the calls that led to it; the exit code."""
+    if file := unreadable_part():
+        print_error(
+            f"{file}, a part of this program, cannot be read by the user {os.geteuid()}, to whom the state directory "
+            "belongs: install the program where that user can read it, such as /opt/reconciler"
+        )
+        return 1
     from reconciler.bugs import internal_error
 
     bug = internal_error(error)

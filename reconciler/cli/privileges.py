@@ -78,6 +78,14 @@ def _permitted(state: Path) -> Iterator[None]:
         ) from None
 
 
+def unreadable_part() -> str:
+    """A file of this program that its user may not read, such as one in a home of root; "" where there is none.
+
+    Modules are imported when a command needs them, so that it fails in the middle of something.
+    """
+    return next((file for file in (os.__file__, __file__) if not os.access(file, os.R_OK, effective_ids=True)), "")
+
+
 def copy_to(file: Path, source: int) -> None:
     """Put what the descriptor ``source`` holds in the place of ``file``, mode 0600, whole or not at all.
 

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli import commands
+from tests.cli.desk import alone
 from tests.daemon.hostkit import open_place
 from tests.daemon.kit import SHOP, Site, eventually
+from tests.project.tree import ROOT
 from tests.rootly import OWNER, Root, command, give_away, root
 from tests.tools import only_root
 
@@ -100,6 +102,16 @@ def test_root_backs_up_and_restores_where_only_root_may(by_root: Root, site: Sit
     said = by_root.run(site.settings_file, "restore", str(file), "--force")
     assert f"{file} cannot be read as records" in said.err
     assert not [path for path in site.state.iterdir() if "copy" in path.name]
+
+
+def test_a_program_that_the_owner_may_not_read_is_no_bug(site: Site, vault: Path) -> None:
+    for part in ("reconciler", "schemas"):
+        shutil.copytree(ROOT / part, vault / part, ignore=shutil.ignore_patterns("__pycache__"))
+    said = alone("apply", cwd=vault, PYTHONPATH=str(vault), RECONCILER_SETTINGS=str(site.settings_file))
+    assert said.code == 1
+    assert said.err.startswith("error: ")
+    assert "cannot be read by the user 12345, to whom the state directory belongs" in said.err
+    assert "Traceback" not in said.err
 
 
 def test_a_plan_is_saved_where_root_may_write(by_root: Root, site: Site, vault: Path) -> None:
