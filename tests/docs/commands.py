@@ -30,9 +30,8 @@ What these commands show has `***` in the place of secrets. Only `logs` shows li
 write about their secrets is there for all who may look.
 
 A resource is named by its key: `workload/GVC/NAME`, `gvc/NAME`, `secret/NAME`; `events` and `describe` also take
-`source/NAME`. What
-does not exist (a source, resource, GVC, rule or revision) is an error of every command that names it: exit code 1, and
-the nearest name. What was deleted has its events, logs and history for as long as they are kept.
+`source/NAME`. What does not exist (a source, resource, GVC, rule or revision) is an error of every command that names
+it: exit code 1, and the nearest name. What was deleted has its events, logs and history for as long as they are kept.
 """
 
 NOTES = {
@@ -48,13 +47,15 @@ read is applied, all of it), `reason`, `message` and `since` of that, `applied`,
 """,
     "plan": """\
 A changed field is named by its path: `spec.containers[main].env[PORT].value`. An entry of a list is named by its name
-(its number for ports, its path for volumes), else by its index in the new list; an entry that goes, and has no name, by
-its index in the old one: `bindings[0].principalLinks`. Lists of plain values are one field; text and Markdown show the
-entries that come and go. With `--format json` each step has `changes`, each with `path`, `before`, `after` (null where
-there is nothing) and `class` (`in-place`, `scale-only`, `new-version`, `replace`). `[order]` at the end of a path: the
-same entries stand in another order. `hold` says why a step waits, `blocked_by` which such step it waits for;
-`pinned` and `suspended` say who holds the source back. Of several sources the document is a list, in which a source
-that cannot be read has `error` (`reason`, `message`) and no plan. In the summary, resources are counted, not steps.
+(its number for ports, its path for volumes), else by its index in the new list; an entry that goes, and has no name,
+by its index in the old one: `bindings[0].principalLinks`. Lists whose order means nothing are sorted before they are
+compared, so that an index in them may not be that of the file; the line beside it is. Lists of plain values are one
+field; text and Markdown show the entries that come and go. With `--format json` each step has `changes`, each with
+`path`, `before`, `after` (null where there is nothing) and `class` (`in-place`, `scale-only`, `new-version`,
+`replace`). `[order]` at the end of a path: the same entries stand in another order. `hold` says why a step waits,
+`blocked_by` which such step it waits for; `pinned` and `suspended` say who holds the source back. Of several sources
+the document is a list, in which a source that cannot be read has `error` (`reason`, `message`) and no plan. In the
+summary, resources are counted, not steps.
 """,
 }
 """Command → what its help has no room for."""
