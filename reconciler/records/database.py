@@ -91,7 +91,9 @@ class Database:
     def stream(self, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
         """Rows one by one, so that 100,000 of them never stand in memory."""
         try:
-            yield from self._connection.execute(sql, args)
+            # `yield from` would close the cursor of a reader that stops half way, which a closed database refuses.
+            for row in self._connection.execute(sql, args):  # noqa: UP028
+                yield row
         except sqlite3.Error as error:
             raise self._failed(error) from error
 

@@ -320,3 +320,11 @@ def test_records_in_memory_are_the_same_without_a_file() -> None:
     assert records.path is None
     assert records.desired.count("main") == 1
     records.close()
+
+
+def test_records_may_be_closed_while_rows_are_read(path: Path) -> None:
+    records = Records.open(path)
+    rows = records._database.stream("SELECT name FROM sqlite_master")
+    next(rows)
+    records.close()
+    rows.close()  # type: ignore[attr-defined]

