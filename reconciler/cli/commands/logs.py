@@ -168,7 +168,8 @@ def _check_named(asked: LogOptions, settings: Settings) -> None:
             else:
                 check_gvc(records, named["gvc"])
         except NotFoundError as error:
-            raise NotFoundError(f"{error}; {_nothing(settings.state, asked.location)}") from None
+            end = "" if str(error).endswith("?") else ";"
+            raise NotFoundError(f"{error}{end} {_nothing(settings.state, asked.location)}") from None
 
 
 def _nothing(state: Path, location: str | None) -> str:
