@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
 Item = TypeVar("Item")
+
+MOST_NAMED = 10
+"""Names that one message lists."""
 
 
 def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
@@ -14,3 +17,8 @@ def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
+
+
+def first_of(names: Sequence[str]) -> str:
+    """``names`` with commas between them, for a message; of many the first ``MOST_NAMED`` and that there are more."""
+    return ", ".join(names[:MOST_NAMED]) + (" and more" if len(names) > MOST_NAMED else "")

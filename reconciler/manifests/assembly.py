@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import nsmallest
 from typing import NamedTuple
 
 import msgspec
 
 from reconciler.documents.rules import RULES as READING
+from reconciler.iteration import MOST_NAMED, first_of
 from reconciler.manifests.change_set import ChangeSet, Index, IndexedResource, PartialDocument
 from reconciler.manifests.decoder import Broken, Decoded
 from reconciler.manifests.gvc_resolution import reference_in_gvc, request_in_gvc, resource_of
@@ -22,6 +24,8 @@ from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, 
 from reconciler.model.revision import FileChange
 from reconciler.model.rule import error_rule
 
+MOST_GVCS = 50
+"""GVCs to which a faulty document that names none may belong; of more, the first ones."""
 MAX_LISTED = 80
 """Characters of a kind and name that are said as they are, more than any that is allowed has."""
 
@@ -157,7 +161,8 @@ class _Assembly:
             kind, gvc, *name = each.key.split("/", 2)
             if gvc == GVC_PLACEHOLDER and len(names) != 1 and not each.guessed:
                 self._inferred(change.path, each.line, f"{kind} {name[0]}")
-            for place in names or [""]:
+            places = names if len(names) <= MOST_GVCS else nsmallest(MOST_GVCS, names)
+            for place in places or [""]:
                 self._unresolved(each, place)
             if (each.references or each.questions) and (len(names) == 1 or GVC_PLACEHOLDER not in each.key):
                 gvc = names[0] if names else ""
@@ -232,7 +237,7 @@ class _Assembly:
         if len(what) > MAX_LISTED or not what.isprintable():
             what = quoted(what)
         if names:
-            found = ", ".join(sorted(names))
+            found = first_of(nsmallest(MOST_NAMED + 1, names))
             self._finding(path, line, "gvc-ambiguous",
                           f"{what} could belong to any GVC of {place or 'the root'}: {found}",
                           f"write gvc: {min(names)}, or give each GVC a directory of its own")  # fmt: skip

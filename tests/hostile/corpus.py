@@ -11,6 +11,10 @@ KIB, MIB = 1 << 10, 1 << 20
 WORKLOAD = (
     b"kind: workload\nname: web\ngvc: shop\nspec:\n  type: standard\n  containers:\n  - name: main\n    image: n:1\n"
 )
+SHARING = """---
+{kind: workload, name: w@, gvc: shop, spec: {type: stateful, containers: [{name: m, image: 'n:1',
+volumes: [{uri: platform://volumeset/v, path: /a}]}]}}
+"""
 VOLUMES = WORKLOAD + b"    volumes:\n"
 
 PIECES = {
@@ -120,6 +124,15 @@ WIDE: dict[str, Callable[[], bytes]] = {
     "keys twice each": lambda: numbered("k@: 1\nk@: 1\n", 20_000),
     "many documents of many values": lambda: b"---\n".join(
         [b"kind: gvc\nname: a\nspec: [" + b"1," * 140 + b"]\n"] * 4_999
+    ),
+    "many workloads that share a volume set": lambda: numbered(SHARING, 800),
+    "many workloads of an unclear GVC": lambda: (
+        numbered("---\n{kind: gvc, name: g@, spec: {staticPlacement: {locationLinks: [//location/a]}}}\n", 1_500)
+        + numbered("---\n{kind: workload, name: w@, spec: {containers: [{name: m, image: 'n:1'}]}}\n", 1_500)
+    ),
+    "many wrong workloads of an unclear GVC": lambda: (
+        numbered("---\n{kind: gvc, name: g@, spec: {staticPlacement: {locationLinks: [//location/a]}}}\n", 1_500)
+        + numbered("---\n{kind: workload, name: w@, spec: {containers: 1}}\n", 1_500)
     ),
     "many documents": lambda: b"---\n".join([b"kind: gvc\nname: a\n"] * 4_999),
     "too many documents": lambda: b"--- {a: 1}\n" * 10_000,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
+from reconciler.iteration import MOST_NAMED, first_of
 from reconciler.manifests.rules.context import RuleContext
 from reconciler.manifests.rules.references import identity_of, linked, place_of
 from reconciler.manifests.rules.registry import Advice, cross_rule, rule, shared_cross_rule, warning
@@ -85,10 +87,11 @@ def own_volumes(workload: Workload) -> Iterator[Lookup]:
 @cross_rule("volumeset-shared")
 def other_users(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """The other workloads that mount the set."""
-    others = [key for key in world.users(question.target, Kind.WORKLOAD) if key != subject]
-    mounting = [key for key in others if _mounts(world, key, question.target)]
+    others = (key for key in world.users(question.target, Kind.WORKLOAD) if key != subject)
+    # Each of thousands that share a set asks this, so that none may go through all the others.
+    mounting = list(islice((key for key in others if _mounts(world, key, question.target)), MOST_NAMED + 1))
     if mounting:
-        yield (f"{question.target} is mounted by {', '.join(mounting)} too",
+        yield (f"{question.target} is mounted by {first_of(mounting)} too",
                "give each workload a volume set of its own")  # fmt: skip
 
 
