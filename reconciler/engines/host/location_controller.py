@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
+from reconciler.bugs import contained
 from reconciler.engines.host.adopted import LabelContext, as_found, from_labels, how_ended
 from reconciler.engines.host.decisions.progress import running_replicas
 from reconciler.engines.host.decisions.transitions import evicted
@@ -135,7 +136,8 @@ class LocationController:
         while True:
             await self._services.clock.sleep(CHECK_FILES)
             for keeper in self.workloads.values():
-                keeper.check_files()
+                with contained(f"files of {keeper.key}"):
+                    keeper.check_files()
 
     def live_replicas(self) -> list[Replica]:
         """Every replica that is watched and does not end."""

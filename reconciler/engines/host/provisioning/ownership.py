@@ -104,5 +104,5 @@ def unreachable(path: Path, owner: Owner) -> tuple[str, ...]:
         ours, theirs = found.st_uid == owner.uid, found.st_gid == owner.group
         may = stat.S_IXUSR if ours else stat.S_IXGRP if theirs else stat.S_IXOTH
         if not found.st_mode & may:
-            return (f"user {owner.uid} cannot reach its volumes: {folder} lets nobody else through.",)
+            return (f"user {owner.uid} cannot reach its files: {folder} lets nobody else through.",)
     return ()

@@ -316,7 +316,7 @@ def test_a_user_that_cannot_get_there_is_told(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     files = on_disk(tmp_path / "host")
     give(files, owner=Owner(USER))
-    said = (f"user {USER} cannot reach its volumes: {closed(tmp_path)} lets nobody else through.",)
+    said = (f"user {USER} cannot reach its files: {closed(tmp_path)} lets nobody else through.",)
     assert files.unreachable(Owner(USER)) == said
 
 
