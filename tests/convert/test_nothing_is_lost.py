@@ -14,7 +14,7 @@ from reconciler.convert.kubernetes.bundle import Source
 from reconciler.convert.kubernetes.convert import convert
 from reconciler.convert.kubernetes.unused_fields import ANY, QUIET_ANNOTATIONS, SAME_HERE
 from reconciler.convert.notes import ConversionNote, findings
-from reconciler.convert.reader import read_all
+from reconciler.convert.reader import read_kubernetes
 from reconciler.documents.reader import read
 from reconciler.documents.writer import stream
 from reconciler.model.finding import Pointer
@@ -32,7 +32,7 @@ NOVEL = "novelField"
 
 
 def sources_of(file: Any) -> list[Source]:
-    return read_all({"input.yaml": case_of(file)["input"].encode()})[0]
+    return read_kubernetes({"input.yaml": case_of(file)["input"].encode()})[0]
 
 
 def mappings(value: Any, at: Pointer = ()) -> Iterator[Pointer]:
@@ -239,7 +239,7 @@ def test_no_value_of_a_secret_comes_out_as_a_message() -> None:
         for field in ("data", "stringData"):
             value = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": kind, field: values}
             raw = stream([value]).encode()
-            sources, faults = read_all({"a.yaml": raw})
+            sources, faults = read_kubernetes({"a.yaml": raw})
             told = [*faults, *findings(convert(sources).remarks, {"a.yaml": raw})]
             assert told
             assert not any(canary in f"{each.message}{each.suggestion}" for each in told)

@@ -31,13 +31,13 @@ def command(files: tuple[str, ...], gvc: str, protocol: str | None, out: Path | 
     """
     from reconciler.convert.kubernetes.convert import convert
     from reconciler.convert.notes import findings
-    from reconciler.convert.reader import read_all
+    from reconciler.convert.reader import read_kubernetes
     from reconciler.model.finding import has_errors
 
     if gvc and not re.fullmatch("[a-z]([-a-z0-9]{0,62}[a-z0-9])?", gvc):
         raise UsageError(f"--gvc {gvc}: a name is lower-case letters, digits and hyphens, at most 64")
     contents = read_files(files)
-    sources, faults = read_all(contents)
+    sources, faults = read_kubernetes(contents)
     converted = convert(sources, gvc, protocol or "")
     told = sorted([*faults, *findings(converted.remarks, contents)])
     tell(told)
