@@ -41,12 +41,9 @@ FORMS = ("text", "json", "github", "gitlab", "sarif")
 def command(settings_file: Path, path: Path | None, revision: str, form: str, org: str) -> int:
     """Check manifests and say every fault, with its place and what to do.
 
-    With PATH, the files as they lie there, Git or not, among the files around them: up to a source's directory, a
-    .reconcilerignore or the repository's root. Without settings any location counts as known. Without PATH, the
-    revision of every source in the settings. Only errors make the exit code 1.
-
-    The files around PATH are read where PATH alone leaves a question open, such as a link to one of them. What they
-    declare a second time is else found by checking all of them.
+    PATH is a file or a directory, in Git or not. Links into the files around it are followed, up to a source's
+    directory, a .reconcilerignore or the repository's root; duplicates there are found by checking all of them.
+    Without PATH, the revision of every source in the settings. Only errors make the exit code 1.
 
     Paths are relative to the current directory; for the formats github, gitlab and sarif, to the repository's root.
     """
