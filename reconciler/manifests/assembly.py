@@ -23,6 +23,7 @@ from reconciler.model.key import GVC_SCOPED, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, Resource
 from reconciler.model.revision import FileChange
 from reconciler.model.rule import error_rule
+from reconciler.printable import printable
 
 MOST_GVCS = 50
 """GVCs to which a faulty document that names none may belong; of more, the first ones."""
@@ -272,4 +273,6 @@ class _Assembly:
         return found
 
     def _finding(self, path: str, line: int, rule: str, message: str, suggestion: str, key: str = "") -> None:
-        self.change_set.findings.append(Finding(path, line, 1, rule, Severity.ERROR, message, suggestion, key))
+        self.change_set.findings.append(
+            Finding(path, line, 1, rule, Severity.ERROR, printable(message), printable(suggestion), key)
+        )

@@ -14,6 +14,7 @@ from reconciler.manifests.rules.registry import Advice
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Kind
 from reconciler.model.resource import LookupRequest, Resource, pointer_parts
+from reconciler.printable import printable
 
 DEPENDENT_KINDS: dict[str, frozenset[str]] = {
     Kind.POLICY: frozenset({Kind.IDENTITY}),
@@ -124,4 +125,5 @@ def _finding(
     rule = rules()[question.rule]
     line, column = world.position(site, pointer_parts(question.pointer))
     comment = 0 if rule.severity is Severity.ERROR else world.silenced_by(site, line, rule.id)
-    return Finding(site.path, line, column, rule.id, rule.severity, *words, key), comment
+    message, suggestion = map(printable, words)
+    return Finding(site.path, line, column, rule.id, rule.severity, message, suggestion, key), comment

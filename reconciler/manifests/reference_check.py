@@ -16,6 +16,7 @@ from reconciler.model.key import Key
 from reconciler.model.resource import Dependency, Reference, pointer_parts
 from reconciler.model.rule import error_rule
 from reconciler.model.suggest import closest
+from reconciler.printable import printable
 
 RULES = (
     error_rule(
@@ -96,7 +97,7 @@ class _Links:
     def _still_referenced(self, key: str, gone: str, path: str) -> Finding:
         """The fault of taking ``gone`` away, told at the file that held it: ``key`` is written in another source."""
         site = self.world.site(key)
-        message = f"{gone} cannot go: {key} of source {site.source} ({site.path}) refers to it"
+        message = f"{printable(gone)} cannot go: {printable(key)} of source {site.source} ({site.path}) refers to it"
         hint = f"remove the link in source {site.source} first, or list {gone} under `external` in the settings"
         return Finding(path, 0, 0, "missing-reference", Severity.ERROR, message, hint, gone)
 
@@ -108,12 +109,13 @@ class _Links:
         self, key: str, references: Iterable[Reference], site: ResourceLocation
     ) -> Iterator[Finding]:
         missing = [reference for reference in references if not self._exists(reference.target)]
+        subject = printable(key)  # its name may be at fault too
         for number, reference in enumerate(missing[: MOST_MISSING + 1]):
             line, column = self.world.position(site, pointer_parts(reference.pointer))
-            message = f"{key} refers to {reference.target}, which does not exist"
+            message = f"{subject} refers to {printable(reference.target)}, which does not exist"
             hint = self._hint(reference.target)
             if number == MOST_MISSING:
-                message = f"{key} refers to {len(missing) - MOST_MISSING:,} more that do not exist, from here on"
+                message = f"{subject} refers to {len(missing) - MOST_MISSING:,} more that do not exist, from here on"
                 hint = "add them to Git, or correct the links"
             yield Finding(site.path, line, column, "missing-reference", Severity.ERROR, message, hint, key)
 
@@ -183,7 +185,7 @@ def _circle(cycle: list[str], world: DesiredState) -> Finding:
     site = world.site(told[0])
     line, column = world.position(site, pointer_parts(reference.pointer))
     return Finding(site.path, line, column, "dependency-cycle", Severity.ERROR,
-                   "these depend on each other in a circle: " + " → ".join(told),
+                   "these depend on each other in a circle: " + printable(" → ".join(told)),
                    "remove one of these links", told[0])  # fmt: skip
 
 
