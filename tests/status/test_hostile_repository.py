@@ -18,6 +18,7 @@ from reconciler.status.branch.branch import StatusBranch
 from reconciler.status.branch.target import open_target
 from reconciler.status.branch.trees import FEW
 from tests.gitkit import GitRepo, git
+from tests.tools import only_root
 
 BRANCH = "reconciler/status"
 OTHER = 12345
@@ -33,7 +34,7 @@ CONFIGURED = (
     *("diff.evil.textconv", "merge.evil.driver", "trailer.evil.command", "remote.evil.receivepack"),
 )
 
-needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give a repository to another user")
+needs_root = only_root("only root can give a repository to another user")
 
 
 class Planted:
