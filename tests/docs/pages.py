@@ -21,6 +21,9 @@ MAKERS = {
     "status.md": status.page,
 }
 
+BY_HAND = frozenset({"architecture.md", "glossary.md"})
+"""Pages that people write; ``tests/project`` holds them against the code."""
+
 
 def pages() -> dict[str, str]:
     """File name → text of every reference page."""

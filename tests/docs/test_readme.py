@@ -95,7 +95,9 @@ def test_every_command_and_every_common_setting_is_listed() -> None:
     assert [n for n in named if n.startswith("sources[].") and n.partition("[].")[2] not in of_sources] == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*"))])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*"))]
+)
 def test_links_lead_somewhere(page: str) -> None:
     place = (ROOT / page).parent
     linked = re.findall(r"\]\((?!https?:)([^)#]+)\)", (ROOT / page).read_text())

@@ -13,8 +13,8 @@ from reconciler.documents.schema.loader import SCHEMA_NAMES, shipped
 from tests.project.tree import ROOT
 
 TOP = {
-    ".ci", ".gitignore", ".pre-commit-hooks.yaml", "CHANGELOG.md", "LICENSE", "Makefile", "README.md", "docs",
-    "examples", "pyproject.toml", "reconciler", "schemas", "systemd", "tests",
+    ".ci", ".gitignore", ".pre-commit-hooks.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile",
+    "README.md", "docs", "examples", "pyproject.toml", "reconciler", "schemas", "systemd", "tests",
 }  # fmt: skip
 
 
