@@ -14,8 +14,7 @@ from referencing import Registry, Resource
 from reconciler.documents.schema.dialect import SchemaValidator
 from reconciler.documents.schema.loader import KIND_NAMES, SCHEMA_NAMES, load_schema, schema_path, shipped
 from reconciler.documents.schema.messages import PHRASED
-from reconciler.manifests.rules import rules
-from reconciler.manifests.rules.schema import SCHEMA_RULES
+from reconciler.manifests.rules import rules, schema_rules
 from reconciler.model.key import GVC_SCOPED, KINDS
 from reconciler.planning.plan import ChangeClass
 from reconciler.rulebook import rulebook
@@ -216,11 +215,11 @@ def test_a_rule_that_a_place_names_is_one_of_the_rulebook(name: str) -> None:
 
 def test_every_rule_of_the_schemas_is_named_by_a_place() -> None:
     named = {node["x-rule"] for name in KIND_NAMES for _, node in nodes(load_schema(name)) if "x-rule" in node}
-    assert {rule.id for rule in SCHEMA_RULES} - named == set()
+    assert {rule.id for rule in schema_rules()} - named == set()
 
 
 def test_a_rule_is_told_once_by_the_schemas_or_by_a_generator() -> None:
-    assert {rule.id for rule in SCHEMA_RULES} & rules().keys() == set()
+    assert {rule.id for rule in schema_rules()} & rules().keys() == set()
 
 
 def test_there_is_a_schema_for_every_kind() -> None:

@@ -10,13 +10,13 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from reconciler.manifests.rules import AREAS, rules_of
+from reconciler.manifests.rules import VIEWS, rules_of
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import View
 from tests.project.tree import ROOT
 
 Schema = dict[str, Any]
-KINDS = sorted(AREAS)
+KINDS = sorted(VIEWS)
 
 
 @cache

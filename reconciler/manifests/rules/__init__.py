@@ -1,65 +1,37 @@
-"""The constraints of the platform, a rule each; those that a schema can say stand there and are named in ``schema``."""
+"""The constraints of the platform, a rule each, found by walking the folders of this package.
+
+A folder is a section of docs/rules.md. Rules that a schema expresses stand there; ``schema`` has their texts.
+"""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from pkgutil import walk_packages
+from types import ModuleType
 from typing import NamedTuple
 
 from reconciler.manifests.rules.context import RuleContext
-from reconciler.manifests.rules.registry import CHECKS, CROSS_CHECKS, RULES, TRIVIAL, CrossCheck, Entry
+from reconciler.manifests.rules.registry import CHECKS, CROSS_CHECKS, RULES, TRIVIAL, CrossCheck, Entry, Section
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
 from reconciler.model.resource import LookupRequest
 from reconciler.model.rule import Rule
 
-
-class Area(NamedTuple):
-    """Where a kind's view is (module and class) and which modules below this one hold its rules."""
-
-    view: tuple[str, str]
-    modules: tuple[str, ...]
-
-
-_ENV = ("container.env", "container.variables")
-_CONTAINERS = (
-    "container.containers",
-    "container.images",
-    "container.resources",
-    "container.ports",
-    "container.probes",
-    "container.lifecycle",
-    "container.secrets",
-    "container.mounts",
-    "container.buckets",
-)
-_OPTIONS = (
-    "workload.options",
-    "workload.autoscaling",
-    "workload.cron",
-    "workload.rollout",
-    "workload.security",
-    "workload.firewall",
-)
-_NEIGHBOURS = ("cross.secrets", "cross.policies", "cross.workloads")
-
-AREAS: dict[Kind, Area] = {
-    Kind.ORG: Area(("org", "Org"), ("cross.secrets",)),
-    Kind.CLOUDACCOUNT: Area(("cloudaccount", "CloudAccount"), ("cross.secrets",)),
-    Kind.DOMAIN: Area(("domain", "Domain"), ("kind.domains", "cross.domains", "cross.secrets")),
-    Kind.GROUP: Area(("group", "Group"), ("kind.builtin", "kind.queries")),
-    Kind.IDENTITY: Area(("identity", "Identity"), ("kind.identities",)),
-    Kind.LOCATION: Area(("location", "Location"), ("kind.locations",)),
-    Kind.POLICY: Area(("policy", "Policy"), ("kind.policies", "kind.builtin", "kind.queries")),
-    Kind.SECRET: Area(("secret", "Secret"), ("kind.secrets",)),
-    Kind.VOLUMESET: Area(("volumeset", "VolumeSet"), ("kind.volumesets", "workload.cron")),
-    Kind.GVC: Area(("gvc", "Gvc"), (*_ENV, "kind.gvcs", "kind.queries", "cross.secrets", "cross.gvcs")),
-    Kind.WORKLOAD: Area(("workload", "Workload"), (*_CONTAINERS, *_ENV, *_OPTIONS, *_NEIGHBOURS)),
+VIEWS: dict[Kind, tuple[str, str]] = {
+    Kind.ORG: ("org", "Org"),
+    Kind.CLOUDACCOUNT: ("cloudaccount", "CloudAccount"),
+    Kind.DOMAIN: ("domain", "Domain"),
+    Kind.GROUP: ("group", "Group"),
+    Kind.IDENTITY: ("identity", "Identity"),
+    Kind.LOCATION: ("location", "Location"),
+    Kind.POLICY: ("policy", "Policy"),
+    Kind.SECRET: ("secret", "Secret"),
+    Kind.VOLUMESET: ("volumeset", "VolumeSet"),
+    Kind.GVC: ("gvc", "Gvc"),
+    Kind.WORKLOAD: ("workload", "Workload"),
 }
-"""Loaded when the first manifest of the kind is read. A kind that is not here has no rules of its own."""
-
-EVERYWHERE = ("kind.tags",)
-"""Modules whose rules hold for every kind."""
+"""Module and class of the view of each kind; a kind that is not here is seen as what every manifest has."""
 
 
 class Rules(NamedTuple):
@@ -72,49 +44,66 @@ class Rules(NamedTuple):
 @cache
 def rules_of(kind: Kind) -> Rules:
     """The rules that a document of ``kind`` is held to."""
-    area = AREAS.get(kind)
-    _load((*EVERYWHERE, *(area.modules if area else ())))
-    return Rules(_view(area) if area else Envelope, tuple(CHECKS[kind]))
+    rule_modules()
+    return Rules(_view(kind), tuple(CHECKS[kind]))
 
 
 def cross_check_of(name: str) -> CrossCheck:
     """What answers the questions of the rule ``name``."""
-    _load_all()
+    rule_modules()
     return CROSS_CHECKS[name]
 
 
 def cross_check_rules() -> frozenset[str]:
     """Ids of the rules that look at neighbours."""
-    _load_all()
+    rule_modules()
     return frozenset(CROSS_CHECKS)
 
 
 def trivially_passes(question: LookupRequest, world: RuleContext) -> bool:
     """Whether nothing has to be said to ``question``, whoever asks; where it is not, there may be something."""
-    _load_all()
+    rule_modules()
     found = TRIVIAL.get(question.rule)
     return found is not None and found(question, world)
 
 
 def rules() -> dict[str, Rule]:
     """Every rule that is a generator, by id."""
-    _load_all()
+    rule_modules()
     return RULES
 
 
-def _view(area: Area) -> type[Envelope]:
-    module, name = area.view
+def _view(kind: Kind) -> type[Envelope]:
+    if kind not in VIEWS:
+        return Envelope
+    module, name = VIEWS[kind]
     view: type[Envelope] = getattr(import_module(f"reconciler.model.kinds.{module}"), name)
     return view
 
 
 @cache
-def _load_all() -> None:
-    _load(EVERYWHERE)
-    for area in AREAS.values():
-        _load(area.modules)
+def rule_modules() -> tuple[ModuleType, ...]:
+    """Every module in the folders of this package, in order of its name. A module registers its rules when it loads."""
+    found = walk_packages(__path__, f"{__name__}.")
+    names = sorted(each.name for each in found if not each.ispkg and each.name.count(".") > __name__.count(".") + 1)
+    return tuple(import_module(name) for name in names)
 
 
-def _load(modules: tuple[str, ...]) -> None:
-    for module in modules:
-        import_module(f"{__name__}.{module}")
+def schema_rules() -> dict[Rule, Section]:
+    """Every rule that a place in a schema names, with its section."""
+    found = (module for module in rule_modules() if hasattr(module, "SCHEMA_RULES"))
+    return {rule: _section(module) for module in found for rule in module.SCHEMA_RULES}
+
+
+def generated_rules() -> dict[Rule, Section]:
+    """Every rule that is a generator, with its section."""
+    homes = {module.__name__: _section(module) for module in rule_modules()}
+    found = {entry.rule: entry.check.__module__ for entries in CHECKS.values() for entry in entries}
+    return {rule: homes[module] for rule, module in found.items() if module in homes}
+
+
+def _section(module: ModuleType) -> Section:
+    """What the rules of ``module`` are about, by itself or by its folder."""
+    folder = import_module(module.__name__.rpartition(".")[0])
+    section: Section = getattr(module, "SECTION", None) or folder.SECTION
+    return section

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
 from reconciler.manifests.rules.context import RuleContext
@@ -20,6 +21,16 @@ Check = Callable[[Any], Iterator[Flaw | Lookup]]
 CrossCheck = Callable[[LookupRequest, str, RuleContext], Iterator[Advice]]
 TriviallyPasses = Callable[[LookupRequest, RuleContext], bool]
 _Check = TypeVar("_Check", bound=Callable[..., Iterator[Any]])
+
+
+class Section(StrEnum):
+    """What rules are about, by the folder or module that they stand in: its name in docs/rules.md."""
+
+    MANIFESTS = "Manifests"
+    CONTAINERS = "Containers"
+    WORKLOADS = "Workloads, GVCs and volume sets"
+    OTHERS = "Other kinds"
+    BETWEEN = "Between resources"
 
 
 class Entry(NamedTuple):

@@ -1,1 +1,5 @@
 """Rules between resources."""
+
+from reconciler.manifests.rules.registry import Section
+
+SECTION = Section.BETWEEN

@@ -1,1 +1,5 @@
-"""Rules about kinds other than workloads, and about tags and queries."""
+"""Rules about other kinds, and about tags and queries."""
+
+from reconciler.manifests.rules.registry import Section
+
+SECTION = Section.OTHERS

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import warning
+from reconciler.manifests.rules.registry import Section, warning
 from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
 from reconciler.model.suggest import closest
+
+SECTION = Section.MANIFESTS
 
 _OWN = "reconciler/"
 _TRUTH = frozenset({"true", "false"})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from reconciler.manifests.rules.registry import Section
 from reconciler.model.rule import error_rule
+
+SECTION = Section.CONTAINERS
 
 _CONTAINER = "document 1, Container; 4-fields.md, section 5, container"
 _LIMITS = "document 1, Limits"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from reconciler.manifests.rules.registry import Section
 from reconciler.model.rule import error_rule
+
+SECTION = Section.MANIFESTS
 
 _ENVELOPE = "4-fields.md, section 1"
 _QUERY = "4-fields.md, section 3"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from reconciler.manifests.rules.registry import Section
 from reconciler.model.rule import error_rule
+
+SECTION = Section.WORKLOADS
 
 _WORKLOAD = "4-fields.md, section 5"
 _OPTIONS = "document 1, Autoscaling options; 4-fields.md, section 5, options"

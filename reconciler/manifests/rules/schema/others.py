@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from reconciler.manifests.rules.registry import Section
 from reconciler.model.rule import error_rule
+
+SECTION = Section.OTHERS
 
 _BODIES = "4-fields.md, section 7"
 _OTHERS = "4-fields.md, section 8"

@@ -1,1 +1,5 @@
-"""Rules about the options of workloads."""
+"""Rules about workloads, GVCs and volume sets."""
+
+from reconciler.manifests.rules.registry import Section
+
+SECTION = Section.WORKLOADS
