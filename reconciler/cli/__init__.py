@@ -10,6 +10,7 @@ import sys
 from importlib import import_module
 from io import TextIOWrapper
 from keyword import iskeyword
+from pathlib import Path
 
 import click
 
@@ -25,39 +26,27 @@ YOUNG = 50_000
 """New objects from which on some are looked through for garbage. Of those that imports make, none is; with the usual
 700 a command of a fifth of a second looks two hundred times. The daemon goes back to that."""
 
-COMMANDS = {
-    "init": "Make a new repository of manifests from the shipped example.",
-    "validate": "Check manifests and say every fault, with its place.",
-    "rules": "List the rules that manifests are held to.",
-    "explain": "Say what a rule asks for, and why.",
-    "plan": "Show what a run would do; changes nothing.",
-    "apply": "Do one run and exit.",
-    "approve": "Let the deletes of a plan go.",
-    "diff": "Show what would change between two commits.",
-    "run": "Run the daemon.",
-    "get": "Show what is recorded.",
-    "describe": "Show all that is known about one resource.",
-    "events": "Show what happened.",
-    "logs": "Show what workloads wrote.",
-    "top": "Show the replicas on this host, and what they use.",
-    "history": "Show the runs that there were.",
-    "drift": "Show what was changed at its location and not in Git.",
-    "sync": "Have the daemon look at its sources now.",
-    "suspend": "Leave a source or a resource as it is for a while.",
-    "resume": "End a suspension or a rollback.",
-    "rollback": "Hold a source at an older revision.",
-    "retry": "Try again at once what failed.",
-    "restart": "Have new replicas of a workload take over.",
-    "orphan": "Keep a resource that leaves Git.",
-    "adopt": "Take an orphan back.",
-    "secret": "Encrypt secrets, and edit encrypted ones.",
-    "doctor": "Say what is wrong here, and what to do about it.",
-    "backup": "Copy the records while the daemon works.",
-    "restore": "Put a backup in the place of the records.",
-    "convert": "Make manifests out of Kubernetes YAML.",
-    "import": "Tidy manifests that the platform exported.",
-}
-"""Subcommand to its line in the help; the module of the same name in ``commands`` (``import_``) holds ``command``."""
+ORDER = (
+    "init", "validate", "rules", "explain", "plan", "apply", "approve", "diff", "run", "get", "describe", "events",
+    "logs", "top", "history", "drift", "sync", "suspend", "resume", "rollback", "retry", "restart", "orphan", "adopt",
+    "secret", "doctor", "backup", "restore", "convert", "import",
+)  # fmt: skip
+"""Subcommands in the order of work; one that is not here comes after them."""
+
+
+def _commands() -> dict[str, str]:
+    """Each subcommand with its line in the help: what the first line of its module says after the colon."""
+    found = {}
+    for path in sorted(Path(__file__).with_name("commands").glob("[!_]*.py")):
+        with path.open(encoding="utf-8") as file:
+            line = file.readline().strip().strip('"').partition(": ")[2]
+        found[path.stem.rstrip("_")] = line[:1].upper() + line[1:]
+    first = [name for name in ORDER if name in found]
+    return {name: found[name] for name in dict.fromkeys((*first, *found))}
+
+
+COMMANDS = _commands()
+"""Subcommand to its line in the help; its module in ``commands`` (``import_`` for ``import``) holds ``command``."""
 
 
 class LazyGroup(click.Group):

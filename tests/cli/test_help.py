@@ -12,16 +12,12 @@ import pytest
 
 import reconciler.cli.commands
 from reconciler import __version__
-from reconciler.cli import COMMANDS
+from reconciler.cli import COMMANDS, ORDER
 from tests.cli.commandline import cpu_seconds
 from tests.cli.commandline import reconciler as run
 from tests.cli.desk import Desk
 
-WRITTEN = sorted(
-    stem
-    for path in Path(reconciler.cli.commands.__file__).parent.glob("*.py")
-    if (stem := path.stem.rstrip("_")) in COMMANDS
-)
+WRITTEN = sorted(COMMANDS)
 
 
 SECRET = [["secret", name] for name in ("encrypt", "edit", "rotate")]
@@ -51,6 +47,15 @@ def test_every_command_that_needs_settings_takes_the_option(tmp_path: Path, name
 def test_help_lists_every_command(tmp_path: Path) -> None:
     said = run("--help", cwd=tmp_path).stdout
     assert all(f"\n  {name} " in said for name in COMMANDS)
+
+
+def test_every_module_of_a_command_begins_with_its_line_in_the_help() -> None:
+    paths = Path(reconciler.cli.commands.__file__).parent.glob("[!_]*.py")
+    first = {path.stem.rstrip("_"): path.read_text().partition("\n")[0] for path in paths}
+    assert {
+        name: line for name, line in first.items() if not re.fullmatch(rf'"""`reconciler {name}`: .+\."""', line)
+    } == {}
+    assert first.keys() == COMMANDS.keys() >= set(ORDER)
 
 
 def test_help_starts_in_a_tenth_of_a_second(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`reconciler apply`: one run, here or by the daemon that holds the lock."""
+"""`reconciler apply`: do one run and exit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler approve`: let the deletes go that a plan holds back."""
+"""`reconciler approve`: let the deletes of a plan go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler backup`: a copy of the records while the daemon works."""
+"""`reconciler backup`: copy the records while the daemon works."""
 
 from __future__ import annotations
 

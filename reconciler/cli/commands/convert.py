@@ -1,4 +1,4 @@
-"""`reconciler convert`: manifests out of Kubernetes YAML."""
+"""`reconciler convert`: make manifests out of Kubernetes YAML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler describe`: all that is known about one resource."""
+"""`reconciler describe`: show all that is known about one resource."""
 
 from __future__ import annotations
 

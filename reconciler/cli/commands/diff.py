@@ -1,4 +1,4 @@
-"""`reconciler diff`: what would change between two commits, from Git alone."""
+"""`reconciler diff`: show what would change between two commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler doctor`: what is wrong here, and what to do about it."""
+"""`reconciler doctor`: say what is wrong here, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler drift`: what is otherwise at its location than applied."""
+"""`reconciler drift`: show what was changed at its location and not in Git."""
 
 from __future__ import annotations
 

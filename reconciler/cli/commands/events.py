@@ -1,4 +1,4 @@
-"""`reconciler events`: what happened, to all or to one resource."""
+"""`reconciler events`: show what happened."""
 
 from __future__ import annotations
 

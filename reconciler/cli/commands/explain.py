@@ -1,4 +1,4 @@
-"""`reconciler explain`: one rule with its reason and examples."""
+"""`reconciler explain`: say what a rule asks for, and why."""
 
 from __future__ import annotations
 

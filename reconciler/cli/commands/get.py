@@ -1,4 +1,4 @@
-"""`reconciler get`: what is recorded, as a table or for programs."""
+"""`reconciler get`: show what is recorded."""
 
 from __future__ import annotations
 

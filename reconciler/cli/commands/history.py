@@ -1,4 +1,4 @@
-"""`reconciler history`: the runs that there were."""
+"""`reconciler history`: show the runs that there were."""
 
 from __future__ import annotations
 

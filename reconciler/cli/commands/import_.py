@@ -1,4 +1,4 @@
-"""`reconciler import`: manifests that the platform exported, as people write them."""
+"""`reconciler import`: tidy manifests that the platform exported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler init`: a new repository of manifests from the shipped example."""
+"""`reconciler init`: make a new repository of manifests from the shipped example."""
 
 from __future__ import annotations
 

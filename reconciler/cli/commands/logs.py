@@ -1,4 +1,4 @@
-"""`reconciler logs`: what workloads wrote, as their streams hold it."""
+"""`reconciler logs`: show what workloads wrote."""
 
 from __future__ import annotations
 

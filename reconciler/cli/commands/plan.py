@@ -1,4 +1,4 @@
-"""`reconciler plan`: what a run would do."""
+"""`reconciler plan`: show what a run would do; changes nothing."""
 
 from __future__ import annotations
 

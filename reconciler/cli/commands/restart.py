@@ -1,4 +1,4 @@
-"""`reconciler restart`: have new replicas of a workload take over from the ones that run."""
+"""`reconciler restart`: have new replicas of a workload take over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler retry`: try again what failed."""
+"""`reconciler retry`: try again at once what failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler rules`: every rule that a finding can name."""
+"""`reconciler rules`: list the rules that manifests are held to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler run`: the daemon."""
+"""`reconciler run`: run the daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler secret`: encrypt, edit and rotate files of secrets in the format of SOPS."""
+"""`reconciler secret`: encrypt secrets, and edit encrypted ones."""
 
 from __future__ import annotations
 

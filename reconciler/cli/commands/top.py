@@ -1,4 +1,4 @@
-"""`reconciler top`: a live table of the replicas on this host, and what they use."""
+"""`reconciler top`: show the replicas on this host, and what they use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reconciler validate`: every fault of a revision, or of files as they lie there."""
+"""`reconciler validate`: check manifests and say every fault, with its place."""
 
 from __future__ import annotations
 
