@@ -60,7 +60,7 @@ def without_empty(body: Body) -> Body:
 
 
 def _tags(origin: Item) -> dict[str, str]:
-    """The labels of ``origin``, as far as they can be tags (4-fields.md, section 1)."""
+    """The labels of ``origin``, as far as they can be tags (docs/platform/fields.md#tags)."""
     labels = origin.root["metadata"]["labels"]
     kept = {name: part for name, part in labels.fields() if not name.startswith("platform/")}
     for name, part in labels.fields():

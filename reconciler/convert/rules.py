@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from reconciler.model.finding import Severity
 from reconciler.model.rule import Rule, rulebook
 
-_SOURCE = "4-fields.md, section 11"
-_ENVELOPE = "4-fields.md, section 1"
+_CONVERT = "docs/platform/cli.md#convert"
+_IMPORT = "docs/platform/fields.md#manifests"
 
 _ERRORS = {
     "convert-not-kubernetes": (
@@ -127,7 +127,7 @@ _NOTICES = {
 def _rules() -> Iterator[Rule]:
     for severity, rules in ((Severity.ERROR, _ERRORS), (Severity.WARNING, _WARNINGS), (Severity.NOTICE, _NOTICES)):
         for name, (what, why) in rules.items():
-            yield Rule(name, severity, what, why, _SOURCE if name.startswith("convert-") else _ENVELOPE)
+            yield Rule(name, severity, what, why, _CONVERT if name.startswith("convert-") else _IMPORT)
 
 
 RULEBOOK = rulebook(_rules())

@@ -1,4 +1,4 @@
-"""What a deployment looks like, in the shape of 4-fields.md, section 5; and one of which nothing runs: pure."""
+"""Deployments in the shape of docs/platform/workload.md#deployments, and one of which nothing runs: pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The alias of a GVC: thirteen lower-case letters and digits, made once and kept (4-fields.md, section 4)."""
+"""The alias of a GVC: thirteen lower-case letters and digits, made once and kept (docs/platform/fields.md#gvc)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,9 @@ class Result(StrEnum):
 
 
 class Observation(msgspec.Struct, frozen=True, gc=False):
-    """What an engine sees of one resource at its location; ``state`` is JSON in the shapes of 4-fields.md, 5 and 6.
+    """What an engine sees of one resource at its location.
+
+    ``state`` is JSON in the shapes of docs/platform/workload.md#deployments and docs/platform/volumeset.md#status.
 
     ``digest`` and ``version`` are those of the step that made it, as far as it is still so. Where they are not, and the
     engine can tell how it is, ``body`` says it as JSON in normal form.
@@ -74,7 +76,7 @@ class Engine(Protocol):
         """Carry ``step`` out, however often it is asked to; raises EngineError."""
 
     async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-        """An imperative command (documents 1 and 2); raises EngineError."""
+        """An imperative command, such as docs/platform/volumeset.md#commands; raises EngineError."""
 
 
 class EngineEvent(msgspec.Struct, frozen=True):

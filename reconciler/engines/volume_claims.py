@@ -26,7 +26,7 @@ _MOUNT = VOLUME_SCHEME.encode()
 
 
 class VolumeClaims:
-    """The volume sets of one location and their users (4-fields.md, section 6)."""
+    """The volume sets of one location and their users (docs/platform/volumeset.md#who-uses-a-volume-set)."""
 
     def __init__(self, records: Records, location: str, org: str) -> None:
         self._records = records

@@ -1,4 +1,4 @@
-"""The volumes of a volume set at one location: pure, in the shape of 4-fields.md, section 6; sizes in GB."""
+"""The volumes of a volume set at one location: pure, shaped as docs/platform/volumeset.md#status; sizes in GB."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from reconciler.errors import EngineError
 
 MOST_CAPACITY = 16384
-"""The largest volume of either performance class, in GB (document 2, Performance classes)."""
+"""The largest volume of either performance class, in GB (docs/platform/volumeset.md#performance-classes)."""
 
 
 class Lifecycle(StrEnum):
@@ -100,7 +100,7 @@ def on_volume(state: VolumeSetState, index: int, change: Callable[[Volume], Volu
 
 
 def expand(volume: Volume, size: float) -> Volume:
-    """``volume`` grown to ``size`` (4-fields.md, section 6). Raises EngineError for a size that is no growth."""
+    """``volume`` grown to ``size`` (docs/platform/volumeset.md#growth). Raises EngineError for any other size."""
     if volume.current_size >= size:
         raise rejected(f"volume {volume.index} has {volume.current_size:g} GB; newStorageCapacity must be larger")
     if size > MOST_CAPACITY:
@@ -109,7 +109,7 @@ def expand(volume: Volume, size: float) -> Volume:
 
 
 def clear(volume: Volume, capacity: float) -> Volume:
-    """``volume`` without its data; one in use gets an empty device of ``capacity`` at once (document 2)."""
+    """``volume`` without data; in use, it gets a device of ``capacity`` (docs/platform/volumeset.md#commands)."""
     if volume.lifecycle is Lifecycle.BOUND:
         return msgspec.structs.replace(volume, current_size=capacity, current_bytes_used=0)
     return msgspec.structs.replace(volume, lifecycle=Lifecycle.DELETED, current_size=0, current_bytes_used=0)

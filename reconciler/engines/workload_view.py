@@ -8,7 +8,7 @@ VOLUME_SCHEME = "platform://volumeset/"
 
 
 class Autoscaling(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """How many replicas there may be (document 1, Autoscaling options)."""
+    """How many replicas there may be (docs/platform/workload.md#autoscaling)."""
 
     min_scale: int = 1
     max_scale: int = 5
@@ -55,7 +55,7 @@ class CronJob(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """A workload's spec, as far as a deployment record shows it (4-fields.md, section 5)."""
+    """A workload's spec, as far as a deployment record shows it (docs/platform/workload.md#deployments)."""
 
     containers: tuple[Container, ...]
     type: str = "serverless"
@@ -65,7 +65,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class VolumeSetSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """A volume set's spec, as far as its volumes show it; ``initial_capacity`` in GB (4-fields.md, section 6)."""
+    """A volume set's spec, as far as its volumes show it; capacity in GB (docs/platform/volumeset.md#status)."""
 
     initial_capacity: float = 10
 
@@ -95,7 +95,7 @@ def volumeset_spec(body: bytes) -> VolumeSetSpec:
 def options_at(spec: WorkloadSpec, location: str) -> Options:
     """The options in force at ``location``: an entry of its own replaces the default ones whole.
 
-    4-fields.md, section 12; a cron workload takes no options of a location (document 1).
+    A cron workload has no options of a location (docs/platform/workload.md#options-of-one-location).
     """
     if spec.type != "cron":
         for options in spec.local_options:

@@ -36,19 +36,19 @@ RULES = (
         "A workload, an identity or a volume set says its GVC, or lies in or below a directory with the manifest of "
         "one.",
         "Without a GVC it has neither a place to run nor a full name.",
-        "4-fields.md, section 1",
+        "docs/platform/fields.md#which-gvc",
     ),
     error_rule(
         "gvc-ambiguous",
         "Where the directory is to say the GVC, the nearest one with any holds exactly one, or the file itself does.",
         "With two, it would be a matter of chance which of them gets the resource.",
-        "4-fields.md, section 1",
+        "docs/platform/fields.md#which-gvc",
     ),
     error_rule(
         "duplicate-resource",
         "A resource is declared once, in one file of one source.",
         "Two declarations would be applied in turn for ever, each undoing the other.",
-        "reconciler, one owner for each resource",
+        "docs/manifests.md#one-declaration",
     ),
 )
 """What can be wrong with where a manifest stands."""

@@ -24,27 +24,26 @@ from reconciler.sops.result import DecryptedDocument
 MOST_PARTIAL = 10
 """Documents of one file that are looked through although single values in them cannot be read."""
 
-_ENVELOPE = "4-fields.md, section 1"
 
 RULES = (
     error_rule(
         "too-many-faults",
         f"A file has at most {MOST_FAULTS} faults.",
         "With more, what is wrong is probably one and the same thing. Mend it in one place, and the rest is looked at.",
-        "reconciler, limits of the reader",
+        "docs/manifests.md#limits",
     ),
     error_rule(
         "not-a-mapping",
         "A manifest is a mapping of fields to values.",
         "A text or a list has no fields, so nothing says what it is. Name files that are no manifests in "
         ".reconcilerignore.",
-        _ENVELOPE,
+        "docs/platform/fields.md#manifests",
     ),
     error_rule(
         "unknown-kind",
         "The kind of a manifest is one of the platform's kinds, in lower case.",
         "The kind decides what all other fields mean.",
-        _ENVELOPE,
+        "docs/platform/fields.md#kinds",
     ),
     Rule(
         "server-owned-field",
@@ -52,33 +51,33 @@ RULES = (
         "Fields that the platform itself sets are left out of manifests.",
         "They come along when a resource is exported. They are ignored and never compared; they only look as if they "
         "could be changed here.",
-        _ENVELOPE,
+        "docs/platform/fields.md#server-owned-fields",
     ),
     error_rule(
         "built-in-tag",
         "Of the tags that begin with platform/, a manifest carries only those that are made for it.",
         "The others are the platform's own notes, which it writes anew; what stands here would be lost.",
-        "4-fields.md, sections 1 and 9",
+        "docs/platform/fields.md#tags",
     ),
     error_rule(
         "bad-link",
         "A link is written in one of the forms of links: //KIND/NAME, //gvc/GVC/KIND/NAME, or the long one beginning "
         "with /org/.",
         "What is written otherwise cannot be followed, so nobody could say whether what it means exists.",
-        "4-fields.md, section 2",
+        "docs/platform/fields.md#links",
     ),
     error_rule(
         "org-name",
         "A manifest of kind org is for the org that the settings name.",
         "A repository is for one org. The settings of another org would be applied to this one.",
-        _ENVELOPE,
+        "docs/platform/fields.md#manifests",
     ),
     Rule(
         "duplicate-entry",
         Severity.WARNING,
         "An entry stands once in a list whose order has no meaning, such as the locations of a GVC.",
         "The second one changes nothing. Most often another one was meant.",
-        "reconciler, normal form",
+        "docs/manifests.md#normal-form",
     ),
     Rule(
         "ignore-comment",
@@ -87,7 +86,7 @@ RULES = (
         "# reconciler: ignore RULE reason.",
         "A comment without either silences nothing, and one for an error cannot. Where the rule warns no longer, the "
         "comment would hide its next warning.",
-        "reconciler, comments",
+        "docs/rules.md#rules",
     ),
 )
 """What can be wrong with a manifest before its kind matters."""

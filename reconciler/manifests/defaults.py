@@ -53,7 +53,7 @@ def _with_ports(container: Body) -> Body:
 
 
 def _with_metric(options: Body, workload_type: str) -> Body:
-    """The strategy and Capacity AI that are left out (4-fields.md, section 5, options)."""
+    """The strategy and Capacity AI that are left out (docs/platform/workload.md#autoscaling)."""
     autoscaling = dict(options.get("autoscaling", {}))
     capacity_ai = options.get("capacityAI")
     if "metric" not in autoscaling:

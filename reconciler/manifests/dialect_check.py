@@ -13,7 +13,7 @@ from reconciler.model.platform import SPELLING
 BUILT_IN_TAGS = frozenset(
     {"platform/protected", "platform/relaxMemoryToCpuRatio", "platform/deployTimestamp", "platform/release"}
 )
-"""Built-in tags that a manifest may carry (4-fields.md, section 9)."""
+"""Built-in tags that a manifest may carry (docs/platform/fields.md#tags)."""
 
 
 def dialect_problems(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from reconciler.documents.schema.dialect import SchemaError
 
 SERVER_OWNED = frozenset({"id", "version", "created", "lastModified", "links", "status", "alias", "origin", "keys"})
-"""Fields that an exported manifest carries and nobody can ask for (4-fields.md, section 1)."""
+"""Fields that an exported manifest carries and nobody can ask for (docs/platform/fields.md#server-owned-fields)."""
 
 DEPENDS_ON = "reconciler/depends-on"
 

@@ -1,4 +1,4 @@
-"""Links and URIs: every spelling in, the full form and its target out (4-fields.md, section 2)."""
+"""Links and URIs: every spelling in, the full form and its target out (docs/platform/fields.md#links)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ BUILT_IN = frozenset(
     {"group/superusers", "group/viewers"}
     | {f"policy/{group}-{kind}" for group in ("superusers", "viewers") for kind in Kind}
 )
-"""What exists in every org without a manifest (4-fields.md, section 7)."""
+"""What exists in every org without a manifest (docs/platform/fields.md#group)."""
 
 NOT_LOOKED_UP = frozenset({Kind.IMAGE, Kind.USER, Kind.ORG})
-"""Kinds whose existence nobody here can check (4-fields.md, section 2)."""
+"""Kinds whose existence nobody here can check (docs/platform/fields.md#what-a-link-may-lead-to)."""
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):

@@ -25,13 +25,13 @@ RULES = (
         "listed as external.",
         "What is linked to is needed, to run, to be reached or to be allowed; a link that leads nowhere fails only "
         "when somebody waits for it.",
-        "4-fields.md, section 2",
+        "docs/platform/fields.md#what-a-link-may-lead-to",
     ),
     error_rule(
         "dependency-cycle",
         "Resources do not depend on each other in a circle.",
         "Each would wait for the next one and none could be the first to be applied.",
-        "reconciler, the order of steps",
+        "docs/manifests.md#order",
     ),
 )
 """What is wrong between resources, whatever their kinds."""

@@ -1,4 +1,4 @@
-"""A cron expression as a value: which minutes it names, and the next of them (4-fields.md, section 5).
+"""A cron expression as a value: which minutes it names, and the next of them (docs/platform/fields.md#schedules).
 
 Times are whole minutes since 1970-01-01 00:00 UTC: nothing here asks a clock.
 """

@@ -1,4 +1,4 @@
-"""Kinds and keys: what identifies a resource (4-fields.md, section 1)."""
+"""Kinds and keys: what identifies a resource (docs/platform/fields.md#kinds)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Kind(StrEnum):
-    """Every kind of the platform (document 3 and 4-fields.md, sections 1 and 8)."""
+    """Every kind of the platform (docs/platform/fields.md#kinds)."""
 
     ORG = "org"
     AGENT = "agent"

@@ -13,4 +13,4 @@ STORE_SCHEMES = ("s3", "gs", "azureblob", "azurefs")
 """Schemes of object stores and file shares at a cloud provider."""
 
 MOUNT_SCHEMES = frozenset({SPELLING, *STORE_SCHEMES, "scratch"})
-"""Every scheme that a volume can have in normal form (document 1, Volume providers)."""
+"""Every scheme that a volume can have in normal form (docs/platform/workload.md#volumes)."""

@@ -12,7 +12,7 @@ _DIGITS = 15
 
 @lru_cache(2048)
 def millicores(text: str) -> int:
-    """``500m`` → 500, ``2`` → 2000: thousandths of a core (document 1, Container, cpu).
+    """``500m`` → 500, ``2`` → 2000: thousandths of a core (docs/platform/workload.md#cpu-and-memory).
 
     Raises ValueError where ``text`` is neither millicores nor whole cores.
     """
@@ -21,7 +21,7 @@ def millicores(text: str) -> int:
 
 @lru_cache(2048)
 def memory_bytes(text: str) -> int:
-    """``256Mi`` → 268435456: bytes (document 1, Container, memory).
+    """``256Mi`` → 268435456: bytes (docs/platform/workload.md#cpu-and-memory).
 
     Raises ValueError where ``text`` is not a whole number of Mi or Gi.
     """

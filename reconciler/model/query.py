@@ -1,4 +1,4 @@
-"""A typed view of a query: which resources of a kind are meant (4-fields.md, section 3)."""
+"""A typed view of a query: which resources of a kind are meant (docs/platform/fields.md#queries)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which resources a query object takes (4-fields.md, section 3)."""
+"""Which resources a query object takes (docs/platform/fields.md#queries)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from reconciler.model.key import Key
 
 
 class Health(StrEnum):
-    """Health in the platform's words (document 1, Workload health), and one more.
+    """Health in the platform's words (docs/platform/workload.md#health), and one more.
 
     Recorded: the engine of its location only writes down what it is asked for, so there is nothing to be healthy.
     """
@@ -32,7 +32,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """One applied resource at one location (``""`` for kinds without a place, or a workload placed nowhere yet).
 
     ``body`` is the desired body as it was applied, ``digest`` its digest, ``state`` what the engine saw, as JSON.
-    ``version`` counts what had to be applied anew (document 1, Versioning). ``alias`` is set on GVCs only.
+    ``version`` counts what had to be applied anew (docs/platform/workload.md#versions). ``alias`` is set on GVCs only.
     """
 
     key: Key

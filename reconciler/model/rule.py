@@ -1,4 +1,4 @@
-"""A rule: what the platform asks of manifests, with the reason and the place where the documents say so."""
+"""A rule: what manifests have to keep to, with the reason and the page of the documentation that describes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ PAGE = "docs/rules.md"
 class Rule(msgspec.Struct, frozen=True):
     """One constraint with a stable id.
 
-    ``what`` is the requirement in a sentence, ``why`` what goes wrong without it, ``source`` the document and section.
+    ``what`` is the requirement in a sentence, ``why`` what goes wrong without it. ``source`` is the page and anchor
+    that describes it (``docs/platform/workload.md#probes``), or the address of another standard.
     """
 
     id: str

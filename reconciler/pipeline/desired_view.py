@@ -176,7 +176,7 @@ class DesiredStateView:
         return self.records.desired.empty()
 
     def exists(self, target: str) -> bool:
-        """Whether a link to ``target`` is satisfied (4-fields.md, section 2)."""
+        """Whether a link to ``target`` is satisfied (docs/platform/fields.md#what-a-link-may-lead-to)."""
         if any(
             target in known
             for known in (self.changes.added, self.changes.unresolved, self.externals.external, BUILT_IN)

@@ -22,8 +22,8 @@ _OPTIONS = ("defaultOptions", "localOptions")
 def diff(kind: Kind, before: bytes, after: bytes, location: str) -> tuple[FieldChange, ...]:
     """The fields in which two bodies (JSON) differ, each with its class at ``location``, sorted by path.
 
-    Options are compared as they are in force at ``location``; what differs in options of other places is in-place
-    here (4-fields.md, section 12: an entry of localOptions replaces defaultOptions at its location only).
+    Options are compared as they are in force at ``location`` (docs/platform/workload.md#options-of-one-location); what
+    differs in options of other places is in-place here.
     """
     old, new = msgspec.json.decode(before), msgspec.json.decode(after)
     shape = shape_of(str(kind))

@@ -103,4 +103,4 @@ APPLY_ORDER = {
         )
     )
 }
-"""Rank of each kind among steps that wait for nothing (4-fields.md, section 11); other kinds come last."""
+"""Rank of each kind among steps that wait for nothing (docs/platform/cli.md#apply); other kinds come last."""

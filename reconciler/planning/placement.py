@@ -1,4 +1,4 @@
-"""Where the workloads of a GVC run: its location links and its location query (4-fields.md, sections 3 and 4)."""
+"""Where the workloads of a GVC run: its location links and its location query (docs/platform/fields.md#gvc)."""
 
 from __future__ import annotations
 

@@ -26,20 +26,20 @@ RULES = (
         "The change would take deleting the resource and making it anew, with whatever hangs on it. Where that is "
         "wanted, "
         f'the tag {ALLOW_REPLACE}: "true" says so, and the plan waits for approval; another name makes a second one.',
-        "document 1, Workload; document 2, Volume set; 4-fields.md, sections 5, 6 and 8",
+        "docs/platform/fields.md#fields-that-cannot-change",
     ),
     error_rule(
         "protected-resource",
         f"What carries the tag {PROTECTED} is never replaced.",
         "The tag promises that it is never deleted, and to be replaced is to be deleted first.",
-        "4-fields.md, section 9",
+        "docs/platform/fields.md#tags",
     ),
     error_rule(
         "volume-shrink",
         "The initial capacity of a volume set never becomes smaller.",
         "File systems in use cannot be cut short without losing what lies behind the cut. Make a smaller volume set "
         "and copy what you need.",
-        "4-fields.md, section 6",
+        "docs/platform/volumeset.md#growth",
     ),
 )
 """What the recorded state forbids."""

@@ -24,26 +24,25 @@ DEFAULT_PATH = "/etc/reconciler/settings.yaml"
 ENVIRONMENT = "RECONCILER_SETTINGS"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
-_SETTINGS = "reconciler, settings"
 
 RULES = (
     error_rule(
         "duplicate-name",
         "Each source in the settings has a name of its own.",
         "Records, conditions and commands tell sources apart by their names.",
-        _SETTINGS,
+        "docs/settings.md#settings",
     ),
     error_rule(
         "status-branch",
         "A source writes its status to a branch that no other source writes or follows.",
         "Two writers would take each other's files away in turn, and a follower would take status for manifests.",
-        _SETTINGS,
+        "docs/settings.md#settings",
     ),
     error_rule(
         "secrets-directory",
         "The directory for secrets of one source does not lie within that of another.",
         "Whoever can push to the other one could name every file in it.",
-        _SETTINGS,
+        "docs/settings.md#settings",
     ),
 )
 """What can be wrong with settings besides their fields."""

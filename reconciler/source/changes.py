@@ -17,7 +17,6 @@ from reconciler.source.tree_diff import Difference, Entry
 CONTROL = re.compile(rf"[\x00-\x1f{UNSAFE}]")
 """Characters that would break a line or steer a terminal, that nobody sees, or that turn the direction of writing."""
 
-_TREE = "reconciler, which files are read"
 
 RULES = (
     error_rule(
@@ -25,21 +24,21 @@ RULES = (
         "A manifest is a file of its own, not a symbolic link.",
         "A link can lead out of the repository, to a file that the commit does not hold. Commit the file itself, or "
         "name the link in .reconcilerignore.",
-        _TREE,
+        "docs/manifests.md#files",
     ),
     error_rule(
         "submodule",
         "No submodule lies where manifests are read.",
         "What is in it is not in this repository, so it could neither be read nor be reviewed here. Make it a source "
         "of its own, or name it in .reconcilerignore.",
-        _TREE,
+        "docs/manifests.md#files",
     ),
     error_rule(
         "file-name",
         "The path of a manifest is printable UTF-8 text.",
         "Control characters break lines and terminals wherever the path is shown, and a path that is no text cannot be "
         "shown at all.",
-        _TREE,
+        "docs/manifests.md#files",
     ),
 )
 """Rules for entries of a tree that cannot be read as manifests."""

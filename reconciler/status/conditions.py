@@ -96,7 +96,8 @@ def conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
 
     Ready: every record has the desired digest and is Healthy or Recorded. Reconciling: more will happen without
     anybody doing anything. Stalled: it will not mend itself. Placed is False where locations of the GVC are bound by
-    no engine here (4-fields.md, section 2). NotEnforced: an engine cannot hold it to all that it asks for.
+    no engine here (docs/platform/fields.md#what-a-link-may-lead-to). NotEnforced: an engine cannot hold it to all that
+    it asks for.
     ClockJumped: the clock was set where it runs. Messages carry no times, and no counts but of replicas on their way,
     so that an unchanged state stays unchanged.
     """

@@ -26,7 +26,7 @@ _decode = msgspec.json.Decoder(_State).decode
 
 
 def message_of(state: bytes) -> str:
-    """What an engine says about a deployment on its way or unwell (4-fields.md, section 5, status.message)."""
+    """What an engine says about a deployment on its way or unwell (docs/platform/workload.md#deployments)."""
     return _status(state).message
 
 

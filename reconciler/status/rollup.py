@@ -1,4 +1,4 @@
-"""Health rolled up: the worst of what there is (document 1, Workload health)."""
+"""Health rolled up: the worst of what there is (docs/platform/workload.md#health)."""
 
 from __future__ import annotations
 

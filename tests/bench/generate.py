@@ -17,7 +17,7 @@ FIRST_COMMIT = 1_767_225_600
 """2026-01-01T00:00:00Z, so that the same arguments give the same commit id."""
 AUTHOR = "Bench <bench@example.com>"
 PRINCIPALS_IN_A_POLICY = 200
-"""4-fields.md, section 7: a binding names at most as many."""
+"""A binding names at most as many (docs/platform/fields.md#policy)."""
 LANGUAGES = ("go", "java", "python", "rust", "node")
 LEVELS = ("debug", "info", "warning")
 IMAGE_TAG = re.compile(rb"(?m)^(      image: \S+:\d+\.\d+\.)(\d+)$")

@@ -4,36 +4,84 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reconciler.documents.limits import LIMITS
 from reconciler.documents.schema.loader import KIND_NAMES, load_schema
+from reconciler.manifests.rule_check import MOST_FAULTS
 from reconciler.model.key import GVC_SCOPED
 from tests.docs.tables import Schema, default, fields, says, table, takes
 
-HEAD = """\
+HEAD = f"""\
 # Manifests
 
-One YAML mapping is one resource. A file holds as many as you like, set apart by `---`; files ending in `.yaml` or
-`.yml` are read, wherever they lie below the source's path, but for directories that begin with a dot and what
-`.reconcilerignore` names (it is written like a `.gitignore`).
+Every kind with its fields, and how the reconciler reads manifests. What the platform does with them is in
+[docs/platform](platform/fields.md).
 
-**Which GVC.** Workloads, identities and volume sets belong to a GVC: the one they name in `gvc`, else the one whose
-manifest lies in the same directory, or in the nearest directory above that has one. A directory with two GVCs
-leaves the choice open, and that is an error.
+## Files
 
-**Links** name other resources. `//secret/db` is one of the org, `//identity/api` one of the GVC at hand,
+One YAML mapping is one resource. A file holds as many as you like, with `---` between them. Files that end in `.yaml`
+or `.yml` are read, wherever they are below the source's path, except in directories that begin with a dot and where
+`.reconcilerignore` lists them (it has the form of a `.gitignore`). A symbolic link or a submodule in place of a
+manifest is refused, and so is a path that is not printable UTF-8.
+
+## YAML
+
+The reader is strict, so that a manifest means the same to every tool. It refuses plain values that YAML 1.1 and 1.2
+read differently (`no`, `017`, `12:30`), keys that are not text, tags beyond the core schema, encodings other than
+UTF-8, infinite numbers and those beyond 64 bits, aliases within themselves, and templates.
+
+A comment `# reconciler: ignore RULE reason` silences a warning; [Rules](rules.md) has more on it.
+
+## Limits
+
+| What | At most |
+| --- | --- |
+| a file | {LIMITS.file_bytes >> 20} MiB, {LIMITS.documents:,} documents, 1,000 times `%TAG`, {MOST_FAULTS} faults |
+| a document | {LIMITS.document_bytes >> 20} MiB, {LIMITS.aliases:,} aliases, {LIMITS.depth} levels |
+| values of a document, each alias counted as what it stands for | {LIMITS.nodes:,} |
+| values of a file | {LIMITS.file_nodes:,}, and {LIMITS.document_share:,} more for each document |
+
+## One declaration
+
+A resource is declared once: in one file, and in one source. A second declaration is an error, because both would be
+applied in turn, each undoing the other.
+
+## Which GVC
+
+Workloads, identities and volume sets belong to a GVC: the one they name in `gvc`, else the one whose manifest is in the
+same directory, or in the nearest directory above that has one. A directory with two GVCs leaves the choice open, and
+that is an error.
+
+## Links
+
+Links name other resources. `//secret/db` is one of the org, `//identity/api` one of the same GVC,
 `//gvc/ops/workload/report` one of another GVC, and `/org/acme/secret/db` the long form of the first. A link must
 lead to something that is in Git, recorded, or listed under `external` in the settings.
 
-**Tags** of ours, on any resource:
+## Order
+
+A resource is applied after those that it links to, and after those in its tag `reconciler/depends-on`. Deletes go the
+other way round. Resources that depend on each other in a circle are refused.
+
+## Tags
+
+These tags have an effect, on any resource:
 
 | Tag | What it does |
 | --- | --- |
-| `reconciler/depends-on` | Keys or links, set apart by commas. The resource is touched only once those are healthy. |
+| `reconciler/depends-on` | Keys or links, with commas between them. The resource waits until those are healthy. |
 | `reconciler/prune: disabled` | The resource stays when it is gone from Git. |
-| `reconciler/ignore` | Fields, set apart by commas, that may differ at the locations: that is no drift. |
-| `reconciler/allow-replace: "true"` | A field that cannot change may: it is deleted and made anew, once approved. |
+| `reconciler/ignore` | Fields, with commas between them, that may differ at the locations: that is no drift. |
+| `reconciler/allow-replace: "true"` | Fields that cannot change may: by a deletion and a creation, once approved. |
 | `platform/protected: "true"` | The resource is neither deleted nor replaced. |
 
-**What a change costs** stands in the last column:
+## Normal form
+
+Manifests are compared in a normal form: defaults are filled in, links have their long form, and lists whose order means
+nothing are sorted. A second equal entry in such a list is a warning.
+
+## What a change costs
+
+The last column of the tables below names a class:
 
 | Class | What happens |
 | --- | --- |
@@ -42,7 +90,7 @@ lead to something that is in Git, recorded, or listed under `external` in the se
 | new-version | The version goes up by one, and replicas are rolled over to it. |
 | replace | The field cannot change: the revision is refused, unless the resource has `reconciler/allow-replace`. |
 
-In `[]` stand the entries of a list, in `.*` the values of a mapping with keys of your own choice. A field that is
+`[]` stands for the entries of a list, `.*` for the values of a mapping with keys of your own choice. A field that is
 left out has its default, and writing a default out changes nothing.
 """
 
@@ -54,12 +102,16 @@ def page() -> str:
 
 
 HOST = """
+### Secrets on the host
+
 A text that stands on the reconciler's host is written as `{file: PATH}`, a file below `secrets.directory` of the
 [settings](settings.md), or as `{credential: NAME}`, which systemd hands over (`LoadCredential=`). Where the settings
 have several sources, each may name only files below its own `sources[].secrets.directory`, and only the credentials in
 `sources[].secrets.credentials`. The file belongs to
 root or the reconciler's user and nobody else can read it, but for the group that the reconciler runs as. Of a single
 line the line break is left out. It is read whenever the secret is looked at.
+
+### Encrypted secrets
 
 A document with a mapping `sops` was encrypted with [SOPS](https://getsops.io) for age recipients. It is opened in
 memory, with the identity that the settings name, before anything else is looked at. Only secrets may have encrypted

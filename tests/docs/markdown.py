@@ -11,13 +11,13 @@ _HEADING = re.compile(r"^#{1,6} +(.+?)(?: +#+)?$", re.M)
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 
-def anchors(text: str) -> set[str]:
-    """The anchor of every heading, as the forges make them."""
+def headings(text: str) -> dict[str, str]:
+    """The anchor of every heading, as the forges make it, to the heading."""
     seen: Counter[str] = Counter()
-    found = set()
+    found = {}
     for heading in _HEADING.findall(_FENCED.sub("", text)):
         slug = re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading.lower())).replace(" ", "-")
-        found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
+        found[f"{slug}-{seen[slug]}" if seen[slug] else slug] = heading
         seen[slug] += 1
     return found
 

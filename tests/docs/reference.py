@@ -25,7 +25,7 @@ SPEED = (
     ("premium-low-latency-ssd", "gcp", "1,200 MB/s", "100,000"),
     ("premium-low-latency-ssd", "azure", "900 MB/s", "20,000"),
 )
-"""Class, provider, throughput and operations a second (document 2, Performance classes)."""
+"""Class, provider, throughput and operations a second (docs/platform/volumeset.md#performance-classes)."""
 
 ROLES = {
     "s3": "reading its objects",
@@ -33,7 +33,7 @@ ROLES = {
     "azureblob": "a reader's role on the container",
     "azurefs": "a reader's role on the share",
 }
-"""What the cloud access of an identity grants at least, by scheme (document 1, Authentication)."""
+"""What the cloud access of an identity grants at least, by scheme (docs/platform/workload.md#object-stores)."""
 NAMES = {
     "s3": "s3://BUCKET", "gs": "gs://BUCKET", "azureblob": "azureblob://ACCOUNT/CONTAINER",
     "azurefs": "azurefs://ACCOUNT/SHARE",
@@ -50,7 +50,7 @@ PAYLOAD = (
     "in it is `payload`; with more, the last one is the file."
 )
 MOUNTED = {"opaque": PAYLOAD, **dict.fromkeys(("docker", "gcp", "azure-sdk"), AS_TEXT)}
-"""How a secret of a type is mounted, where it is not by key (document 1, Volume mounts; 4-fields.md, section 7)."""
+"""How a secret of a type is mounted, where it is not by key (docs/platform/workload.md#secrets-as-files)."""
 
 
 def page() -> str:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 
 from reconciler.cli.output.rule_examples import examples_of
 from reconciler.model.rule import Rule
 from reconciler.rulebook import sections
+from tests.docs import manifests, settings
+from tests.docs.markdown import headings
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 HEAD = """\
 # Rules
@@ -50,7 +56,7 @@ def _section(rule: Rule) -> str:
             f"### {rule.id}\n",
             f"*{rule.severity}* · {_escaped(rule.what)}\n",
             f"{_escaped(rule.why)}\n",
-            f"Source: {_escaped(rule.source)}.\n",
+            f"Source: {_citation(rule.source)}.\n",
             _block("yaml", shown.failing),
             _block("text", shown.printed),
             _block("yaml", shown.passing),
@@ -63,6 +69,23 @@ def _block(language: str, text: str) -> str:
     shown = "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
     return f"{fence}{language}\n{shown.rstrip()}\n{fence}\n"
+
+
+def _citation(source: str) -> str:
+    """A link to what ``source`` names: a page with its section, or another standard."""
+    path, _, anchor = source.removeprefix("docs/").partition("#")
+    if path == source:
+        return f"<{source}>"
+    found = _headings(path)
+    title, section = next(iter(found.values())), found.get(anchor, anchor)
+    return f"[{title if section == title else f'{title}, {section}'}]({'' if path == 'rules.md' else path}#{anchor})"
+
+
+@cache
+def _headings(path: str) -> dict[str, str]:
+    """The headings of a page by anchor, as its generator writes it now where it has one."""
+    generated = {"manifests.md": manifests.page, "settings.md": settings.page, "rules.md": lambda: HEAD}
+    return headings(generated[path]() if path in generated else (DOCS / path).read_text())
 
 
 def _escaped(text: str) -> str:

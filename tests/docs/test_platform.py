@@ -19,7 +19,7 @@ from reconciler.model.key import Kind
 from reconciler.model.kinds.permissions import MANAGE, PERMISSIONS
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.review.folder import check_folder
-from tests.docs.markdown import anchors, links
+from tests.docs.markdown import headings, links
 from tests.docs.pages import DOCS
 from tests.docs.shell import blocks
 from tests.project.tree import ROOT
@@ -54,8 +54,8 @@ def page(name: str) -> str:
 
 
 @cache
-def anchors_of(path: Path) -> set[str]:
-    return anchors(path.read_text())
+def anchors(path: Path) -> dict[str, str]:
+    return headings(path.read_text())
 
 
 def code(text: str) -> str:
@@ -87,7 +87,7 @@ def test_every_link_of_a_page_leads_somewhere(path: Path) -> None:
         there = Path(os.path.normpath(path.parent / target)) if target else path
         assert there.exists(), link
         if anchor:
-            assert anchor in anchors_of(there), link
+            assert anchor in anchors(there), link
 
 
 def test_every_example_is_valid(tmp_path: Path) -> None:

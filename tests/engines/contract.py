@@ -181,7 +181,7 @@ def what_is_applied_and_what_is_observed_agree(subject: Subject) -> None:
 
 
 def more_replicas_are_no_new_version(subject: Subject) -> None:
-    """A change of scale alone leaves the version, and what runs already, as it is (document 1, Versioning)."""
+    """A change of scale alone changes neither the version nor what runs (docs/platform/workload.md#versions)."""
     subject.apply(subject.web())
     before = subject.healthy()
     subject.apply(subject.web(Action.UPDATE, 1, minScale=3))

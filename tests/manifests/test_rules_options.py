@@ -18,7 +18,7 @@ REFUSED = {
     ("standard", "concurrency"),
     ("stateful", "concurrency"),
 }
-"""Document 1, Scaling strategy definitions; and whoever serves no requests has none to count."""
+"""docs/platform/workload.md#scaling-strategies; and a workload without requests has none to count."""
 
 
 def told(spec: dict[str, Any], kind: Kind = Kind.WORKLOAD) -> list[str]:

@@ -7,24 +7,13 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from reconciler.documents.schema.loader import SCHEMA_NAMES, shipped
-from tests.project.tree import ROOT
+from tests.project.tree import ROOT, listed
 
 TOP = {
     ".ci", ".gitignore", ".pre-commit-hooks.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile",
     "README.md", "docs", "examples", "pyproject.toml", "reconciler", "schemas", "systemd", "tests",
 }  # fmt: skip
-
-
-def listed(*arguments: str) -> list[str]:
-    """Paths that git would commit, or has."""
-    if not (ROOT / ".git").exists():
-        pytest.skip("not a checkout: only git knows which files belong to the project")
-    command = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    answer = subprocess.run([*command, *arguments], cwd=ROOT, check=True, capture_output=True, text=True)
-    return [path for path in answer.stdout.split("\0") if path]
 
 
 def test_nothing_new_lies_at_the_top() -> None:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "reconciler"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
+
+
+def listed(*arguments: str) -> list[str]:
+    """Paths that git would commit, or has."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a checkout: only git knows which files belong to the project")
+    command = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    answer = subprocess.run([*command, *arguments], cwd=ROOT, check=True, capture_output=True, text=True)
+    return [path for path in answer.stdout.split("\0") if path]
 
 
 @cache

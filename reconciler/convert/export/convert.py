@@ -60,7 +60,7 @@ class _Homes:
 
 
 def normalise(sources: Iterable[Source], org: str = "", scheme: str = "platform", gvc: str = "") -> Imported:
-    """Manifests for the exported resources in ``sources`` (4-fields.md, sections 1 and 2).
+    """Manifests for the exported resources in ``sources`` (docs/platform/fields.md#manifests).
 
     Links into ``org`` become relative; where it is not given, the link of a resource to itself says it. ``scheme`` is
     how the platform is spelled in them. Read by the same settings, the result has the normal form of the original.

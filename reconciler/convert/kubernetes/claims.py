@@ -16,7 +16,7 @@ from reconciler.model.key import Kind
 _LEAST, _MOST = 10, 16384
 _GENERAL, _PREMIUM = "general-purpose-ssd", "premium-low-latency-ssd"
 _OURS = re.compile(rf"({_GENERAL}|{_PREMIUM})-(ext4|xfs)(?:-.*)?")
-"""Names of storage classes that say what they are (document 2, Private-cluster locations)."""
+"""Names of storage classes that say what they are (docs/platform/volumeset.md#clusters-of-your-own)."""
 _FAST = frozenset({"io1", "io2", "pd-extreme", "hyperdisk-extreme", "premiumv2_lrs", "ultrassd_lrs"})
 """Types of disk, as storage classes of the large providers name them, that are made for low latency."""
 _TYPE_FIELDS = ("type", "skuname", "skuName", "storageaccounttype")
@@ -96,7 +96,7 @@ class Claims:
         return found.spec if found else TrackedValue(spec.sheet, spec.at, None)
 
     def _sort(self, metadata: TrackedValue, spec: TrackedValue, volume: TrackedValue) -> Body:
-        """Performance class and file system (document 2)."""
+        """Performance class and file system (docs/platform/volumeset.md#performance-classes)."""
         wanted = spec["storageClassName"]
         if not wanted:
             # What claims said before there was the field, and what clusters still follow.

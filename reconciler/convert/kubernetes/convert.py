@@ -1,4 +1,4 @@
-"""The whole way from Kubernetes documents to manifests (4-fields.md, section 11; document 3, convert)."""
+"""The whole way from Kubernetes documents to manifests (docs/platform/cli.md#convert)."""
 
 from __future__ import annotations
 

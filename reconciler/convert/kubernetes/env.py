@@ -20,7 +20,7 @@ _SOURCES = {
     "configMapRef": "ConfigMap",
 }
 _BUILT_IN = {"metadata.namespace": "$(PLATFORM_GVC)"}
-"""Fields of a pod to what the platform knows in their place (document 1, Built-in environment variables)."""
+"""Fields of a pod to what the platform knows in their place (docs/platform/workload.md#built-in-variables)."""
 
 
 class Readings:

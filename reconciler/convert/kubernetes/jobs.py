@@ -25,7 +25,7 @@ def template_of(item: Item) -> TrackedValue:
 
 
 def job(item: Item) -> Body:
-    """The ``job`` of a cron workload, which a Job has to be run by hand (4-fields.md, section 5)."""
+    """The ``job`` of a cron workload, which a Job has to be run by hand (docs/platform/workload.md#job)."""
     spec = _job_spec(item)
     restart = spec["template"]["spec"]["restartPolicy"]
     deadline = spec["activeDeadlineSeconds"].number()

@@ -12,7 +12,7 @@ from reconciler.convert.kubernetes.names import fitting
 from reconciler.convert.tracked_value import TrackedValue
 
 RESERVED = frozenset({"/dev", "/dev/log", "/tmp", "/var", "/var/log"})
-"""Paths where nothing can be mounted (document 1, Limits)."""
+"""Paths where nothing can be mounted (docs/platform/workload.md#mount-paths)."""
 
 _MODE = 420
 """0644, which files of secrets have where nothing is said."""

@@ -31,13 +31,13 @@ def fitting(name: str, longest: int = _LONGEST) -> str:
 
 
 def workload_name(name: str) -> str:
-    """``name`` as a workload may have it (4-fields.md, section 1)."""
+    """``name`` as a workload may have it (docs/platform/fields.md#names)."""
     fit = fitting(name, LONGEST[Kind.WORKLOAD])
     return fitting(f"{fit}-w", LONGEST[Kind.WORKLOAD]) if fit.endswith(_HEADLESS) else fit
 
 
 def container_name(name: str) -> str:
-    """``name`` as a container may have it (document 1, Container)."""
+    """``name`` as a container may have it (docs/platform/workload.md#container-names)."""
     fit = fitting(name)
     return fitting(f"c-{fit}") if fit in _RESERVED or fit.startswith(_RESERVED_BEGINNINGS) else fit
 

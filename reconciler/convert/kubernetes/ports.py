@@ -10,7 +10,7 @@ from reconciler.convert.kubernetes.services import ServicePort, other_transport,
 from reconciler.convert.tracked_value import TrackedValue
 
 BLOCKED = frozenset({8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090, 41000})
-"""Ports that the platform uses itself (document 1, Ports)."""
+"""Ports that the platform uses itself (docs/platform/workload.md#blocked-ports)."""
 
 PROTOCOLS = ("http", "http2", "grpc", "tcp")
 
@@ -121,7 +121,7 @@ def _usable(part: TrackedValue, number: int) -> bool:
 
 
 def _protocol(container: TrackedValue, number: int, name: str, served: Sequence[ServicePort]) -> str:
-    """By appProtocol, then the name's first word, then the probe, then the number (4-fields.md, section 11)."""
+    """By appProtocol, the name's first word, the probe, the number (docs/platform/cli.md#what-becomes-of-a-field)."""
     targeted = [port for port in served if port.target in (number, name)]
     told = (_WORDS.get(port.protocol.rpartition("/")[2].lower(), "") for port in targeted)
     named = (_WORDS.get(each.partition("-")[0].lower(), "") for each in (name, *(port.name for port in targeted)))

@@ -16,7 +16,7 @@ _BOUNDS = {
     "successThreshold": (1, 20),
     "failureThreshold": (1, 20),
 }
-"""Bounds of the platform (document 1, Limits)."""
+"""Bounds of the platform (docs/platform/workload.md#probes)."""
 _LOWEST_PORT = {"httpGet": 80, "tcpSocket": 80, "grpc": 1}
 
 

@@ -28,17 +28,17 @@ def quantity(text: str) -> Fraction | None:
 
 
 def cpu(cores: Fraction) -> str:
-    """Cores as the platform writes them: ``"2"``, else thousandths such as ``500m`` (document 1, Container)."""
+    """Cores as the platform writes them: ``"2"``, else ``500m`` (docs/platform/workload.md#cpu-and-memory)."""
     thousandths = max(1, ceil(cores * 1000))
     return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)
 
 
 def memory(size: Fraction) -> str:
-    """Bytes as the platform writes them: ``1Gi``, else ``256Mi`` (document 1, Container)."""
+    """Bytes as the platform writes them: ``1Gi``, else ``256Mi`` (docs/platform/workload.md#cpu-and-memory)."""
     mebibytes = max(1, ceil(size / _MEBIBYTE))
     return f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"
 
 
 def gigabytes(size: Fraction) -> int:
-    """Bytes in whole GB, as capacities of volumes are counted (4-fields.md, section 6)."""
+    """Bytes in whole GB, as capacities of volumes are counted (docs/platform/volumeset.md#spec)."""
     return ceil(size / _GIGABYTE)

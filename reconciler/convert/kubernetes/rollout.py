@@ -13,7 +13,7 @@ _FIELDS = {"maxSurge": "maxSurgeReplicas", "maxUnavailable": "maxUnavailableRepl
 
 
 def rollout(item: Item, is_stateful: bool) -> Body:
-    """``rolloutOptions`` of what ``item`` becomes (4-fields.md, section 5)."""
+    """``rolloutOptions`` of what ``item`` becomes (docs/platform/workload.md#rollout-options)."""
     spec = item.spec
     options: Body = {"minReadySeconds": spec["minReadySeconds"].number() or None}
     for field in ("strategy", "updateStrategy"):

@@ -139,7 +139,7 @@ def _identity(gvc: str, name: str, readings: Readings, access: Body, scene: Conv
 
 
 def _firewall(services: list[Item], known: Services) -> Body:
-    """Open to its GVC where any Service selects it, to the world where one is open (4-fields.md, section 11)."""
+    """Open to its GVC for any Service, to the world for an open one (docs/platform/cli.md#what-becomes-of-a-field)."""
     if not services:
         return {}
     inbound = sorted({address for service in services for address in known.inbound(service)})

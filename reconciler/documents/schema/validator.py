@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 MOST = 100
 """Faults of one document that are told."""
 
-_FIELDS = "4-fields.md, section 1; the schema of the kind"
 
 RULES = (
     error_rule(
@@ -26,49 +25,49 @@ RULES = (
         "Only fields that are known stand in a manifest.",
         "A field that nothing reads is mostly a misspelt one; taken in silence, it would change nothing and nobody "
         "would notice.",
-        _FIELDS,
+        "docs/platform/fields.md#unknown-fields",
     ),
     error_rule(
         "missing-field",
         "What has to be said is said.",
         "There is no default for such a field: only you can know it.",
-        _FIELDS,
+        "docs/platform/fields.md#manifests",
     ),
     error_rule(
         "wrong-type",
         "A value has the type that its field takes.",
         "Text, numbers, true and false, lists and mappings do not stand in for each other. A value in quotes is text.",
-        _FIELDS,
+        "docs/platform/fields.md#manifests",
     ),
     error_rule(
         "not-allowed",
         "A value is one of those that its field allows, and not one that is reserved.",
         "Anything else has no meaning to the platform.",
-        _FIELDS,
+        "docs/platform/fields.md#manifests",
     ),
     error_rule(
         "out-of-bounds",
         "A number, a text, a list or a mapping is neither smaller nor larger than its field allows.",
         "The platform refuses it later, when it is harder to find.",
-        _FIELDS,
+        "docs/platform/fields.md#manifests",
     ),
     error_rule(
         "bad-format",
         "A text is written in the form that its field asks for.",
         "Whatever reads it next expects just that form.",
-        _FIELDS,
+        "docs/platform/fields.md#manifests",
     ),
     error_rule(
         "exactly-one",
         "Of fields that stand for one choice, one is given.",
         "With none there is nothing to go by, with two it is anybody's guess which one counts.",
-        _FIELDS,
+        "docs/platform/fields.md#manifests",
     ),
     error_rule(
         "exclusive",
         "Two fields that exclude each other are not given together.",
         "One of them would have to be dropped in silence.",
-        _FIELDS,
+        "docs/platform/fields.md#manifests",
     ),
 )
 """Rules that any place of a schema can break; places with a rule of their own name it in ``x-rule``."""

@@ -1,1 +1,1 @@
-"""The host engine: workloads run on this machine, as document 1 describes it."""
+"""The host engine: workloads run on this machine, as docs/platform/workload.md describes."""

@@ -1,4 +1,4 @@
-"""Lifecycle hooks: run inside a container, their end told (document 1, Container, lifecycle)."""
+"""Lifecycle hooks: run inside a container, their end told (docs/platform/workload.md#lifecycle-hooks)."""
 
 from __future__ import annotations
 

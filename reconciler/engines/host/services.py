@@ -81,7 +81,7 @@ class HostServices:
     changed: Callable[[], None]
 
     def replica_name(self, key: Key, index: int, taken: Collection[str]) -> str:
-        """``web-x7k2p``, or ``db-0`` for a replica with an identity (document 1, Stateful workloads)."""
+        """``web-x7k2p``, or ``db-0`` for a replica with an identity (docs/platform/workload.md#stateful-workloads)."""
         if index >= 0:
             return f"{key.name}-{index}"
         while True:

@@ -11,7 +11,7 @@ from reconciler.model.kinds.workload import Command, Options, Probe
 
 
 class Type(StrEnum):
-    """The four types of workloads (document 1)."""
+    """The four types of workloads (docs/platform/workload.md#types)."""
 
     SERVERLESS = "serverless"
     STANDARD = "standard"
@@ -20,7 +20,7 @@ class Type(StrEnum):
 
 
 class Rollout(msgspec.Struct, frozen=True):
-    """How a new version takes over (document 1, Rollout options), in replicas and seconds.
+    """How a new version takes over (docs/platform/workload.md#rollout-options), in replicas and seconds.
 
     ``surge`` and ``unavailable`` are of the number of replicas that is wanted, not both 0. ``parallel``: a stateful
     workload's replicas are made and removed together; its updates go one by one all the same.

@@ -1,4 +1,4 @@
-"""How a workload is at a location: its health in document 1's words, its deployment as 4-fields.md shows it; pure."""
+"""How a workload is at a location: health and deployment, in the shapes of docs/platform/workload.md#status; pure."""
 
 from __future__ import annotations
 

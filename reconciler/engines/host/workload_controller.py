@@ -284,7 +284,7 @@ class WorkloadController:
             self._services.append_event(EngineEvent(self.key, "Warning", reason, f"{replica.name}: {name} {what}"))
 
     def _hooked(self, place: ContainerId, started: float, hook: HookName, message: str) -> None:
-        """A hook is over; ``message`` is "" where it went well (document 1, Events)."""
+        """A hook is over; ``message`` is "" where it went well (docs/platform/workload.md#lifecycle-hooks)."""
         replica = self.replicas.get(place.replica)
         if replica is None or container_of(replica, place.container).started != started:
             return

@@ -1,4 +1,4 @@
-"""The imperative commands of documents 1 and 2: what they ask for, read strictly, and what they do to a state."""
+"""The imperative commands on cron workloads and volumes: their arguments, read strictly, and their effect."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ContainerOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class RunCronWorkload(_Command, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Run a cron workload now (document 1, Endpoints)."""
+    """Run a cron workload now (docs/platform/workload.md#runs-on-demand)."""
 
     container_overrides: tuple[ContainerOverride, ...] = ()
 
@@ -47,17 +47,17 @@ class _OnVolume(_Command, frozen=True, rename="camel", forbid_unknown_fields=Tru
 
 
 class ExpandVolume(_OnVolume, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Make a volume larger, in GB (document 2, Endpoints)."""
+    """Make a volume larger, in GB (docs/platform/volumeset.md#commands)."""
 
     new_storage_capacity: float
 
 
 class DeleteVolume(_OnVolume, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Delete the storage of a volume (document 2, Endpoints)."""
+    """Delete the storage of a volume (docs/platform/volumeset.md#commands)."""
 
 
 class CreateVolumeSnapshot(_OnVolume, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Take a snapshot; the expiration is ISO 8601, UTC (document 2, Endpoints)."""
+    """Take a snapshot; the expiration is ISO 8601, UTC (docs/platform/volumeset.md#commands)."""
 
     snapshot_name: str
     snapshot_expiration_date: str = ""
@@ -65,13 +65,13 @@ class CreateVolumeSnapshot(_OnVolume, frozen=True, rename="camel", forbid_unknow
 
 
 class DeleteVolumeSnapshot(_OnVolume, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Delete a snapshot (document 2, Endpoints)."""
+    """Delete a snapshot (docs/platform/volumeset.md#commands)."""
 
     snapshot_name: str
 
 
 class RestoreVolume(_OnVolume, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Put a volume back to a snapshot (document 2, Endpoints)."""
+    """Put a volume back to a snapshot (docs/platform/volumeset.md#commands)."""
 
     snapshot_name: str
 
@@ -107,7 +107,7 @@ def parse_run(name: str, spec: dict[str, Any]) -> RunCronWorkload:
 def run_cron(
     deployment: Deployment, key: Key, spec: WorkloadSpec, ask: RunCronWorkload, at: str
 ) -> tuple[Deployment, Execution]:
-    """One execution on demand, also of a suspended workload (document 1). Raises EngineError where it cannot be."""
+    """One execution on demand, suspended or not (docs/platform/workload.md#runs-on-demand). Raises EngineError."""
     if spec.type != "cron" or spec.job is None:
         raise volumes.rejected(f"{key} is a {spec.type} workload; only a cron workload can be run on demand")
     known = {container.name for container in spec.containers}

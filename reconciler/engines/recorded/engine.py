@@ -65,7 +65,7 @@ class RecordedEngine:
         return Outcome(step.id, Result.APPLIED, seen=self._seen(step, past), also=tuple(also))
 
     async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-        """Carry out ``runCronWorkload`` or a command on volumes, and record it (documents 1 and 2).
+        """Carry out ``runCronWorkload`` or a command on volumes, and record it.
 
         Returns what the command made or changed. Raises EngineError where it cannot be done as asked.
         """

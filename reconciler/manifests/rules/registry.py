@@ -54,7 +54,7 @@ TRIVIAL: dict[str, TriviallyPasses] = {}
 
 
 def rule(name: str, source: str, *kinds: Kind, severity: Severity = Severity.ERROR) -> Callable[[_Check], _Check]:
-    """Make a generator over the typed view of ``kinds`` the rule ``name``, as ``source`` (document, section) asks.
+    """Make a generator over the typed view of ``kinds`` the rule ``name``, as the page ``source`` asks.
 
     The first paragraph of its docstring says what holds, the rest why. It yields a Flaw for each breach, and an Ask
     for what only the function under ``cross_rule(name)`` can judge.

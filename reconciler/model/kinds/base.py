@@ -15,7 +15,7 @@ class View(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class Envelope(View, frozen=True):
-    """What manifests of every kind have (4-fields.md, section 1); ``gvc`` is "" where the directory decides."""
+    """The fields of every kind (docs/platform/fields.md#manifests); ``gvc`` is "" where the directory decides."""
 
     name: str = ""
     description: str = ""

@@ -1,4 +1,4 @@
-"""A typed view of a cloud account (4-fields.md, section 8): what rules look at."""
+"""A typed view of a cloud account (docs/platform/fields.md#cloud-account): what rules look at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A typed view of a domain (4-fields.md, section 8): what rules look at."""
+"""A typed view of a domain (docs/platform/fields.md#domain): what rules look at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A typed view of a GVC (4-fields.md, section 4): what rules and engines look at.
+"""A typed view of a GVC (docs/platform/fields.md#gvc): what rules and engines look at.
 
 It is made from a manifest as it is written or in normal form.
 """

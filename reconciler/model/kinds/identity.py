@@ -1,4 +1,4 @@
-"""A typed view of an identity (4-fields.md, section 7): what rules look at."""
+"""A typed view of an identity (docs/platform/fields.md#identity): what rules look at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A typed view of a location (4-fields.md, section 8): what rules look at."""
+"""A typed view of a location (docs/platform/fields.md#location): what rules look at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A typed view of an org (4-fields.md, section 8): what rules look at."""
+"""A typed view of an org (docs/platform/fields.md#other-kinds): what rules look at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be permitted on each kind, and what a permission brings along (documents 1 to 3; 4-fields.md, 8)."""
+"""What can be permitted on each kind, and what a permission brings along (docs/platform/fields.md#permissions)."""
 
 from __future__ import annotations
 

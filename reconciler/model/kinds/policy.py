@@ -1,4 +1,4 @@
-"""A typed view of a policy (4-fields.md, section 7): what rules look at."""
+"""A typed view of a policy (docs/platform/fields.md#policy): what rules look at."""
 
 from __future__ import annotations
 

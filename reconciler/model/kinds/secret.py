@@ -1,4 +1,4 @@
-"""A typed view of a secret (4-fields.md, section 7): what rules look at, with its data or with masks in their place."""
+"""A typed view of a secret (docs/platform/fields.md#secret): what rules look at, with data or with masks for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A typed view of a volume set (document 2 and 4-fields.md, section 6): what rules and engines look at.
+"""A typed view of a volume set (docs/platform/volumeset.md#spec): what rules and engines look at.
 
 It is made from a manifest as it is written or in normal form. Capacities are in GB.
 """

@@ -1,4 +1,4 @@
-"""A typed view of a workload (document 1 and 4-fields.md, section 5): what rules, engines and status look at.
+"""A typed view of a workload (docs/platform/workload.md#spec): what rules, engines and status look at.
 
 It is made from a manifest as it is written or in normal form; what the schema fills in is filled in here too.
 """
@@ -218,7 +218,7 @@ class Workload(Envelope, frozen=True):
 
 
 def metric_of(type_: str, options: Options) -> str:
-    """What scaling follows in a workload of the type (4-fields.md, section 5): where it is not said, the default."""
+    """The strategy of a workload of the type, by default if it has none (docs/platform/workload.md#autoscaling)."""
     if options.autoscaling.metric:
         return options.autoscaling.metric
     if type_ == "serverless":

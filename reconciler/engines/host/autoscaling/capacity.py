@@ -1,9 +1,10 @@
 """Capacity AI: how much CPU and memory the containers of a workload could do with, judged by what they have used.
 
-Document 1 says between what, and that idle containers keep a least; how history becomes a number is decided here. Five
-minutes make a slot, of which the highest use is kept; a day of slots is the history. Memory is the highest of them all,
-since too little kills; CPU is what was enough in 95 of 100 slots, since too little only slows. Both get 15 % on top.
-There is no recommendation before an hour of history. Pure; times are seconds of the monotonic clock.
+The bounds, and what idle containers keep, are the platform's (docs/platform/workload.md#capacity-ai); how history
+becomes a number is decided here. Five minutes make a slot, of which the highest use is kept; a day of slots is the
+history. Memory is the highest of them all, since too little kills; CPU is what was enough in 95 of 100 slots, since too
+little only slows. Both get 15 % on top. There is no recommendation before an hour of history. Pure; times are seconds
+of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LEAST_CPU = 25
 """Millicores that an idle container keeps."""
 
 LEAST_MEMORY = 32 * 2**20
-"""Bytes below which users are warned (4-fields.md, section 5), so that nothing less is recommended either."""
+"""Bytes below which users are warned (docs/platform/workload.md#cpu-and-memory): nothing less is recommended."""
 
 RATIO = 3 * 2**20
 """Bytes of memory for each millicore of the least CPU."""
@@ -68,7 +69,7 @@ class History(msgspec.Struct, frozen=True):
 
 
 def applies(wanted: WorkloadSpec) -> bool:
-    """Whether Capacity AI is on (4-fields.md, section 5): where nobody says it is, but not with cpu or on cron."""
+    """Whether Capacity AI is on: by default, but not with cpu or on cron (docs/platform/workload.md#capacity-ai)."""
     scaled_by_cpu = metric_of(wanted.type, wanted.options) == "cpu"
     return wanted.options.capacity_ai is not False and not scaled_by_cpu and wanted.type is not Type.CRON
 
@@ -94,7 +95,7 @@ def learned(history: History | None, digest: str, uses: Iterable[Used], now: flo
 def recommended(history: History | None, container: ContainerSpec) -> Amount | None:
     """What ``container`` could do with, never more than it is given now; None without an hour of history.
 
-    ``cpu`` is at least 25 millicores, and one for every 3 MiB of the memory recommended (document 1, Capacity AI).
+    ``cpu`` is at least 25 millicores, and 1 for every 3 MiB of the memory (docs/platform/workload.md#capacity-ai).
     """
     if history is None or len(history.slots) < ENOUGH:
         return None

@@ -1,8 +1,9 @@
 """How many replicas there shall be: pure functions of what is wanted, the latest reading and the time.
 
-Document 1 says when is decided and over what is averaged; where it is silent, standard workloads follow the horizontal
-autoscaler of Kubernetes (its tolerance of a tenth, its reading of replicas without a value), and serverless ones need
-just as many replicas as share what comes in without being over the target. Times are seconds of the monotonic clock.
+The platform fixes when to decide and over what to average (docs/platform/workload.md#scaling-decisions). Where it
+leaves room, standard workloads follow the horizontal autoscaler of Kubernetes (its tolerance of a tenth, its reading of
+replicas without a value), and serverless ones need just as many replicas as share what comes in without being over the
+target. Times are seconds of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ PANIC = 60.0
 """Seconds for which a steep rise suspends scaling down."""
 
 STEEP = 3
-"""More than so many times the replicas is a rise by more than 200 % (4-fields.md, section 12)."""
+"""More than so many times the replicas is a rise by more than 200 % (docs/platform/workload.md#scaling-decisions)."""
 
 COLLECTED = {"cpu": 15.0, "rps": 20.0, "latency": 20.0, "concurrency": 20.0}
 """Seconds from one value of a metric to the next; a reading of more than twice this age is none."""
@@ -91,7 +92,7 @@ def averaged_over(state: ScaleState, wanted: WorkloadSpec, now: float) -> float:
 def next_scale(
     state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float
 ) -> tuple[ScaleState, int]:
-    """``state`` and how many replicas there shall be, at any time and as often as is liked (document 1, Autoscaling).
+    """``state`` and the number of replicas, at any time (docs/platform/workload.md#scaling-decisions).
 
     The bounds are obeyed at once; a reading is weighed once in ``interval``. None, and one that is too old, says that
     all stay as they are. A suspended workload has no replicas, and begins anew afterwards.
@@ -167,7 +168,7 @@ def _fresh(wanted: WorkloadSpec, reading: MetricReading, now: float) -> bool:
 
 
 def _least(wanted: WorkloadSpec) -> int:
-    """Only a serverless workload that is scaled by requests can do without replicas (document 1, Scaling strategy)."""
+    """Only a serverless workload can have no replica (docs/platform/workload.md#scaling-strategies)."""
     return wanted.options.autoscaling.min_scale if _brisk(wanted) else max(wanted.options.autoscaling.min_scale, 1)
 
 

@@ -16,7 +16,7 @@ from reconciler.model.key import Key
 from reconciler.model.kinds.workload import metric_of
 
 COLLECT = 15.0
-"""Seconds from one sample of CPU to the next (document 1, Autoscaling behavior)."""
+"""Seconds from one sample of CPU to the next (docs/platform/workload.md#scaling-decisions)."""
 
 
 class MetricSource(Protocol):

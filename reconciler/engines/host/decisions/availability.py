@@ -27,7 +27,7 @@ def is_current(wanted: WorkloadSpec, replica: Replica) -> bool:
 
 
 def available_at(wanted: WorkloadSpec, replica: Replica) -> float | None:
-    """When a ready replica counts as available (document 1, minReadySeconds); None while it is not ready or ends."""
+    """When a ready replica becomes available (docs/platform/workload.md#rollout-options); None for others."""
     if replica.ready_since is None or replica.ending is not None:
         return None
     unasked = any(container.wanted.readiness is None for container in replica.containers)

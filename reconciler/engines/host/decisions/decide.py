@@ -21,7 +21,7 @@ def decide(wanted: WorkloadSpec | None, replicas: Sequence[Replica], now: float,
     ``wanted`` is None where the workload is deleted: all of it ends. ``now`` is in seconds of the monotonic clock. Once
     the acts are carried out and applied (changes.py) decide again: with no acts there is nothing to do until ``wake``
     or the next event. ``wake`` is also the moment at which a replica becomes available, or its start has taken too
-    long, which status shows. (Document 1: rollout, scaling, restarts, replica termination sequence.)
+    long, which status shows. See docs/platform/workload.md#rollout and #termination.
     """
     members = _membership(wanted, replicas, now)
     chosen = {act.replica for act in members.actions if isinstance(act, StopReplica)}

@@ -20,8 +20,8 @@ from reconciler.engines.host.spec import Type, WorkloadSpec
 class Progress(msgspec.Struct, frozen=True):
     """Counts of replicas. ``rolling``: there are old ones, or not as many new ones as wanted.
 
-    ``paused``: a replica of the wanted version is failing, so that the rollout waits for it or for a fix (document 1,
-    Rollout to a new version). ``message`` says where it stands; "" where all is as wanted.
+    ``paused``: a replica of the wanted version is failing, so that the rollout waits for it or for a fix
+    (docs/platform/workload.md#rollout). ``message`` describes the state; "" where all is as wanted.
     """
 
     rolling: bool

@@ -9,7 +9,7 @@ from reconciler.engines.host.replica import Container, Phase, Replica
 
 
 def restart_policy(replica: Replica, now: float, timing: Timing) -> Decision:
-    """What the containers of a replica that is not ending need: any that ended starts again (document 1, Probes)."""
+    """Ended containers of a replica that is not ending start again (docs/platform/workload.md#probes)."""
     parts = [_container(replica.name, container, now, timing) for container in replica.containers]
     return Decision(tuple(act for part in parts for act in part.actions), soonest(*(part.wake for part in parts)))
 

@@ -1,4 +1,4 @@
-"""Rollout and scaling of replicas that are all alike: standard and serverless workloads (document 1, Rollout); pure.
+"""Rollout and scaling of standard and serverless replicas, which are all alike (docs/platform/workload.md#rollout).
 
 Among the replicas that are not ending there are never more than wanted and surge together, and never so few available
 ones that more than ``unavailable`` of the wanted ones are missing, as far as it is decided here.

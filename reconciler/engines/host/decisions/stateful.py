@@ -1,4 +1,4 @@
-"""Rollout and scaling of replicas that have identities: stateful workloads (document 1, Stateful workloads); pure.
+"""Rollout and scaling of replicas that have identities (docs/platform/workload.md#stateful-workloads); pure.
 
 An identity is never there twice: its next replica is made when the last one is removed. OrderedReady makes replicas
 upward, each when those below are available, and takes them away downward, each when the one above is gone; Parallel

@@ -1,4 +1,4 @@
-"""The termination sequence of a replica (document 1, Replica termination sequence), every time of it scaled; pure.
+"""The termination sequence of a replica (docs/platform/workload.md#termination), every time of it scaled; pure.
 
 The replica left the pool when its termination began. Without a preStop hook of the user each container is left alone
 for the 45 seconds of the default hook, then has SIGTERM and 45 more seconds; with one it has SIGTERM when the hook is

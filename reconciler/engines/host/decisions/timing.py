@@ -6,7 +6,7 @@ import msgspec
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """The termination sequence (document 1), every time in it multiplied by ``scale``, and the waits of restarts.
+    """The termination sequence (docs/platform/workload.md#termination), times ``scale``; waits of restarts.
 
     Without a preStop hook of the user SIGTERM comes after ``drain`` and SIGKILL ``grace`` after it; with one SIGKILL
     comes ``total`` after the beginning. SIGKILL is repeated after ``kill_retry``. An ended container

@@ -51,7 +51,7 @@ class ProbeTarget(msgspec.Struct, frozen=True):
 
 
 async def run_probe(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> ProbeResult:
-    """Put the question of ``probe`` once (document 1, Probes); no answer in its time is one too. Raises nothing.
+    """Run ``probe`` once (docs/platform/workload.md#probes); no answer in its time is one too. Raises nothing.
 
     What is short on this host (files, memory, ports) and a runtime that cannot run the program say nothing about the
     container. Neither does an answer that is missing where the wait ended much too late: this daemon was held up.

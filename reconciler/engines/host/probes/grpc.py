@@ -22,7 +22,7 @@ ANSWER = 65_536
 
 
 async def check(port: int) -> str:
-    """What the server at ``port`` of this host says of itself: ``SERVING`` where all is well (document 1, Probes).
+    """The status that the server at ``port`` reports; ``SERVING`` is good (docs/platform/workload.md#probes).
 
     Raises NoAnswer and OSError; there is no limit of time.
     """

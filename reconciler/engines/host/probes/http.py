@@ -39,7 +39,7 @@ class ProbeError(Exception):
 
 
 async def get(target: Target, port: int, allowed: Collection[int]) -> int:
-    """The status that a GET of ``target`` at ``port`` of this host ends with, redirects followed (document 1, Probes).
+    """The status of a GET of ``target`` at ``port``, after redirects (docs/platform/workload.md#probes).
 
     A redirect is followed to this host only, and only to one of the ports ``allowed``: those of the replica. One
     that leads elsewhere is the answer itself. Certificates are not checked: a replica has none that could be. Raises

@@ -17,7 +17,7 @@ PATIENT = 1.0
 
 
 class ProbeKind(StrEnum):
-    """What a probe decides about (document 1, Probes)."""
+    """What a probe decides about (docs/platform/workload.md#probes)."""
 
     READINESS = "readiness"
     LIVENESS = "liveness"
@@ -55,7 +55,7 @@ def initial(kind: ProbeKind, good: bool) -> ProbeState:
 
 
 def after(probe: Probe, state: ProbeState, ok: bool | None, now: float) -> ProbeState:
-    """``state`` after the question put at ``now`` was answered (document 1, Probes and Rollout to a new version).
+    """``state`` after the question put at ``now`` was answered (docs/platform/workload.md#rollout).
 
     ``successThreshold`` successes in a row make the verdict good, ``failureThreshold`` failures make it bad. A failure
     between two regular looks (see ``next_due``) is none: it only says that the container is not ready yet. None for

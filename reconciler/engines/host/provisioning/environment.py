@@ -1,4 +1,4 @@
-"""The environment of a container: what document 1 gives it, and nothing of the daemon's own."""
+"""The environment of a container: nothing of the daemon's (docs/platform/workload.md#environment-variables)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _own(room: ContainerDirs) -> dict[str, str]:
 def _given(asked: str, declared: tuple[int, ...], given: Mapping[int, int]) -> int:
     """Where an exposed container listens: its PORT says one of the declared ports, else it is the first.
 
-    Document 1, Built-in environment variables, rule 2: another PORT is denied.
+    Another PORT is denied: docs/platform/workload.md#the-variable-port.
     """
     number = next((each for each in declared if str(each) == asked), declared[0])
     return given.get(number, number)

@@ -1,4 +1,4 @@
-"""What the volumes of a container hold and where they stand: the table of document 1, Volume mounts."""
+"""What the volumes of a container hold, and where they are mounted (docs/platform/workload.md#volumes)."""
 
 from __future__ import annotations
 
@@ -113,5 +113,5 @@ def _secret(uri: str, path: str, reveal: SecretReader, scheme: str) -> SecretMou
 
 
 def _folder(name: str, path: str) -> str:
-    """A name for what is shared by the same scratch volume at the same path (document 1, Volume mounts)."""
+    """A name for what is shared by the same scratch volume at the same path (docs/platform/workload.md#volumes)."""
     return f"{name}-{blake2b(path.encode(), digest_size=4).hexdigest()}"

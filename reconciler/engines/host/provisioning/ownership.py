@@ -14,7 +14,7 @@ from reconciler.private_files import make_directory
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The user that a container runs as, None for the daemon's own, and ``filesystemGroupId`` (document 1)."""
+    """The user of a container, None for the daemon's, and its group (docs/platform/workload.md#users-and-groups)."""
 
     user: int | None = None
     group: int = 0

@@ -1,4 +1,4 @@
-"""The variables that the platform sets in every container, in the formats of document 1."""
+"""The variables that the platform sets in every container (docs/platform/workload.md#built-in-variables)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reconciler.model.kinds.location import Location
 from reconciler.model.kinds.workload import Variable
 
 PROVIDERS = frozenset({"aws", "azure", "gcp", "byok"})
-"""Providers by which a location's name may begin (4-fields.md, section 8)."""
+"""Providers by which a location's name may begin (docs/platform/fields.md#location)."""
 
 OWN = "byok"
 """The provider of a location of one's own."""
@@ -46,7 +46,7 @@ class PlatformEnvContext(msgspec.Struct, frozen=True):
 
 
 def built_in(around: PlatformEnvContext, image: str) -> dict[str, str]:
-    """The variables of document 1, Built-in environment variables, for a container of ``image``.
+    """The built-in variables for a container of ``image``.
 
     Where manifests spell ``platform`` otherwise, programs do so too: they find each under both names.
     """

@@ -11,7 +11,7 @@ from itertools import chain
 from reconciler.errors import EngineError
 
 BLOCKED = frozenset({8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090, 41000})
-"""What no container can bind (document 1, Ports)."""
+"""What no container can bind (docs/platform/workload.md#blocked-ports)."""
 
 FROM_HERE = range(20000, 32000)
 """Below what Linux takes for outgoing connections (from 32768 on), so that none of those is in the way."""

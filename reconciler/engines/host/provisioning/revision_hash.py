@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 def variables_of(container: Container, gvc: tuple[Variable, ...]) -> dict[str, str]:
     """The variables of a container as written: its own, and before them those of its GVC where it inherits them.
 
-    Document 1, Container, inheritEnv: one of its own takes the place of the GVC's of the same name.
+    Its own win over the GVC's of the same name: docs/platform/workload.md#variables-of-the-gvc.
     """
     inherited = {each.name: each.value for each in gvc} if container.inherit_env else {}
     return inherited | {each.name: each.value for each in container.env}

@@ -45,7 +45,7 @@ def secret_keys(secret: SecretValue) -> list[str]:
 
 
 def secret_part(key: Key, secret: SecretValue, name: str) -> bytes:
-    """The value under ``name``, decoded where the secret's encoding is base64 (4-fields.md, section 7).
+    """The value under ``name``, decoded where the secret's encoding is base64 (docs/platform/fields.md#secret).
 
     Raises EngineError, reason SecretUnusable.
     """
@@ -78,7 +78,7 @@ def as_json(secret: SecretValue) -> bytes:
 
 
 def env_value(uri: str, reveal: SecretReader) -> str:
-    """What a variable holds whose value is ``uri`` (document 1, Container, env).
+    """What a variable holds whose value is ``uri`` (docs/platform/workload.md#secrets-as-variables).
 
     Raises EngineError, reason SecretUnavailable or SecretUnusable.
     """

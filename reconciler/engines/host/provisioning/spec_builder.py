@@ -33,7 +33,7 @@ def specification(body: bytes) -> Specification:
 def workload_spec(applied: AppliedWorkload, stamp: str, replicas: int | None = None) -> WorkloadSpec:
     """What shall run of a workload at its location.
 
-    ``replicas`` is what scaling asks for, None for the least number (document 1, Autoscaling options). While the
+    ``replicas`` is what scaling asks for, None for the least number (docs/platform/workload.md#autoscaling). While the
     workload is suspended there are none, and a cron workload has executions instead.
     """
     spec = specification(applied.body)
@@ -63,7 +63,7 @@ def workload_spec(applied: AppliedWorkload, stamp: str, replicas: int | None = N
 def options_at(spec: Specification, location: str) -> Options:
     """The options in force at ``location``: an entry of its own replaces the default ones whole.
 
-    4-fields.md, section 12; a cron workload takes no options of a location (document 1).
+    A cron workload has no options of a location (docs/platform/workload.md#options-of-one-location).
     """
     if spec.type != Type.CRON:
         for options in spec.local_options:
@@ -73,7 +73,7 @@ def options_at(spec: Specification, location: str) -> Options:
 
 
 def rollout_of(spec: Specification, replicas: int) -> Rollout:
-    """How a new version takes over while ``replicas`` are wanted (document 1, Rollout options; 4-fields.md, 5).
+    """How a new version takes over while ``replicas`` are wanted (docs/platform/workload.md#rollout-options).
 
     A share of the replicas is rounded up for the surge and down for the unavailable. Where no surge is allowed and the
     share comes to none, one may be unavailable, or nothing could ever be replaced. A stateful workload has no surge: of

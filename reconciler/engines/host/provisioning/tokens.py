@@ -11,7 +11,7 @@ from reconciler.model.key import Key
 
 
 class Tokens:
-    """Files ``GVC/WORKLOAD`` below ``directory`` (document 1, Built-in environment variables, PLATFORM_TOKEN)."""
+    """Files ``GVC/WORKLOAD`` below ``directory`` (docs/platform/workload.md#the-workloads-token)."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

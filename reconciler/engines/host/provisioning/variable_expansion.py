@@ -1,4 +1,4 @@
-"""Variables within variables: ``$(NAME)`` in a value becomes the value of NAME (document 1, Built-in, rule 3)."""
+"""``$(NAME)`` in a value becomes the value of NAME (docs/platform/workload.md#variables-within-variables)."""
 
 from __future__ import annotations
 

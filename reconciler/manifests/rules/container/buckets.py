@@ -20,7 +20,7 @@ HOSTS = {
 _SCHEMES = tuple(f"{scheme}://" for scheme in HOSTS)
 
 
-@rule("object-store-identity", "document 1, Authentication, rule 5; 4-fields.md, section 12", Kind.WORKLOAD)
+@rule("object-store-identity", "docs/platform/workload.md#object-stores", Kind.WORKLOAD)
 def identity(workload: Workload) -> Iterator[Flaw]:
     """A workload that mounts an object store has an identity.
 
@@ -35,7 +35,7 @@ def identity(workload: Workload) -> Iterator[Flaw]:
         yield Flaw(at, message, hint, also=(("spec", "identityLink"),))
 
 
-@warning("object-store-outbound", "document 1, Firewall; 4-fields.md, section 12", Kind.WORKLOAD)
+@warning("object-store-outbound", "docs/platform/workload.md#object-stores", Kind.WORKLOAD)
 def outbound(workload: Workload) -> Iterator[Flaw]:
     """A workload that mounts an object store may reach all addresses, or the provider's storage hosts.
 

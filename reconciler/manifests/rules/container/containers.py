@@ -11,7 +11,7 @@ from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Workload
 
 
-@rule("container-name-unique", "document 1, Container", Kind.WORKLOAD)
+@rule("container-name-unique", "docs/platform/workload.md#container-names", Kind.WORKLOAD)
 def unique_names(workload: Workload) -> Iterator[Flaw]:
     """No two containers of a workload have the same name.
 

@@ -41,7 +41,7 @@ def asking(question: LookupRequest, workload: Workload) -> Container:
     return containers[index] if isinstance(index, int) and index < len(containers) else Container()
 
 
-@rule("env-duplicate", "4-fields.md, section 5, container", Kind.WORKLOAD, Kind.GVC)
+@rule("env-duplicate", "docs/platform/workload.md#environment-variables", Kind.WORKLOAD, Kind.GVC)
 def duplicates(view: Workload | Gvc) -> Iterator[Flaw]:
     """A variable is set once in a container, and once in a GVC.
 
@@ -61,7 +61,7 @@ def duplicates(view: Workload | Gvc) -> Iterator[Flaw]:
                 )
 
 
-@rule("env-reference", "document 1, Container, env", Kind.WORKLOAD)
+@rule("env-reference", "docs/platform/workload.md#secrets-as-variables", Kind.WORKLOAD)
 def references(workload: Workload) -> Iterator[Flaw]:
     """The value of a variable is plain text, or refers to a secret.
 
@@ -74,7 +74,7 @@ def references(workload: Workload) -> Iterator[Flaw]:
                 yield Flaw(at, "a variable cannot hold a volume set", "mount it: list it in `volumes` with a `path`")
 
 
-@rule("env-port", "document 1, Built-in environment variables, rule 2; 4-fields.md, section 12", Kind.WORKLOAD)
+@rule("env-port", "docs/platform/workload.md#the-variable-port", Kind.WORKLOAD)
 def port(workload: Workload) -> Iterator[Flaw | Lookup]:
     """`PORT` is one of the ports that the container declares, where it declares any.
 

@@ -26,7 +26,7 @@ _SYSTEMS = frozenset({"windows", "windowsservercore", "nanoserver", "darwin"})
 _WINDOWS = "mcr.microsoft.com/windows/"
 
 
-@warning("image-dynamic-tag", "document 1, Workload (spec), supportDynamicTags", Kind.WORKLOAD)
+@warning("image-dynamic-tag", "docs/platform/workload.md#dynamic-tags", Kind.WORKLOAD)
 def dynamic_tags(workload: Workload) -> Iterator[Flaw]:
     """An image names a version, or the workload sets `supportDynamicTags`.
 
@@ -49,7 +49,7 @@ def dynamic_tags(workload: Workload) -> Iterator[Flaw]:
         )
 
 
-@warning("image-platform", "document 1, Limits, image platform", Kind.WORKLOAD)
+@warning("image-platform", "docs/platform/workload.md#images", Kind.WORKLOAD)
 def platform(workload: Workload) -> Iterator[Flaw]:
     """An image is made for linux/amd64, as far as its name tells.
 

@@ -15,7 +15,7 @@ _WAITS = ("sleep", "wait", "drain", "timeout", "netstat", "/proc/net", "lsof")
 _SCRIPTS = (".sh", ".bash", ".py", ".pl", ".rb", ".js")
 
 
-@warning("prestop-sleep", "document 1, Replica termination sequence", Kind.WORKLOAD)
+@warning("prestop-sleep", "docs/platform/workload.md#termination", Kind.WORKLOAD)
 def prestop(workload: Workload) -> Iterator[Flaw]:
     """A `preStop` hook lets time pass, or waits for the requests that are still there.
 

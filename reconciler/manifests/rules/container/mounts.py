@@ -16,7 +16,7 @@ MOST = 15
 RESERVED = frozenset({"/dev", "/dev/log", "/tmp", "/var", "/var/log"})
 
 
-@rule("volume-count", "document 1, Limits; 4-fields.md, section 5, container", Kind.WORKLOAD)
+@rule("volume-count", "docs/platform/workload.md#volumes", Kind.WORKLOAD)
 def count(workload: Workload) -> Iterator[Flaw]:
     """The containers of a workload have at most 15 volumes together.
 
@@ -36,7 +36,7 @@ def count(workload: Workload) -> Iterator[Flaw]:
                 return
 
 
-@rule("mount-reserved", "document 1, Limits, reserved mount paths", Kind.WORKLOAD)
+@rule("mount-reserved", "docs/platform/workload.md#mount-paths", Kind.WORKLOAD)
 def reserved(workload: Workload) -> Iterator[Flaw]:
     """Nothing is mounted at `/dev`, `/dev/log`, `/tmp`, `/var` or `/var/log`.
 
@@ -53,7 +53,7 @@ def reserved(workload: Workload) -> Iterator[Flaw]:
                 )
 
 
-@rule("mount-duplicate", "document 1, Limits, mount path", Kind.WORKLOAD)
+@rule("mount-duplicate", "docs/platform/workload.md#mount-paths", Kind.WORKLOAD)
 def duplicates(workload: Workload) -> Iterator[Flaw]:
     """A container mounts one volume at a path.
 
@@ -75,7 +75,7 @@ def duplicates(workload: Workload) -> Iterator[Flaw]:
                 )
 
 
-@rule("mount-nested", "4-fields.md, section 5, container", Kind.WORKLOAD)
+@rule("mount-nested", "docs/platform/workload.md#mount-paths", Kind.WORKLOAD)
 def nested(workload: Workload) -> Iterator[Flaw]:
     """No volume is mounted inside another.
 
@@ -94,7 +94,7 @@ def nested(workload: Workload) -> Iterator[Flaw]:
             )
 
 
-@rule("volumeset-needs-stateful", "document 1, Stateful workloads; 4-fields.md, section 5", Kind.WORKLOAD)
+@rule("volumeset-needs-stateful", "docs/platform/workload.md#types", Kind.WORKLOAD)
 def volumesets(workload: Workload) -> Iterator[Flaw]:
     """Only a stateful workload mounts volume sets.
 
@@ -113,7 +113,7 @@ def volumesets(workload: Workload) -> Iterator[Flaw]:
                 )
 
 
-@warning("recovery-policy-deprecated", "4-fields.md, section 5, container", Kind.WORKLOAD)
+@warning("recovery-policy-deprecated", "docs/platform/workload.md#volumes", Kind.WORKLOAD)
 def recovery_policy(workload: Workload) -> Iterator[Flaw]:
     """A volume has no `recoveryPolicy`.
 

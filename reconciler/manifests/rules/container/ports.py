@@ -16,7 +16,7 @@ BLOCKED = frozenset({8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 
 _TYPE = (("spec", "type"),)
 
 
-@warning("port-deprecated", "document 1, Container, port", Kind.WORKLOAD)
+@warning("port-deprecated", "docs/platform/workload.md#ports", Kind.WORKLOAD)
 def deprecated(workload: Workload) -> Iterator[Flaw]:
     """A container lists its ports in `ports`, not in the deprecated `port`.
 
@@ -33,7 +33,7 @@ def deprecated(workload: Workload) -> Iterator[Flaw]:
             )
 
 
-@warning("port-low", "4-fields.md, section 5, container", Kind.WORKLOAD)
+@warning("port-low", "docs/platform/workload.md#ports", Kind.WORKLOAD)
 def low(workload: Workload) -> Iterator[Flaw]:
     """A container serves on a port of 80 or above.
 
@@ -51,7 +51,7 @@ def _low(at: Pointer, number: int) -> Flaw:
     return Flaw(at, f"port {number} is below {LEAST}", "take one from 80 on, for example 8080")
 
 
-@rule("port-duplicate", "4-fields.md, section 5, container", Kind.WORKLOAD)
+@rule("port-duplicate", "docs/platform/workload.md#ports", Kind.WORKLOAD)
 def duplicates(workload: Workload) -> Iterator[Flaw]:
     """A port number is declared once in a workload.
 
@@ -79,7 +79,7 @@ def _owner(workload: Workload, index: int, at: Pointer) -> str:
     return "this container" if holder == index else f"container {quoted(workload.spec.containers[holder].name)}"
 
 
-@warning("ports-on-second-container", "document 1, What the service does", Kind.WORKLOAD)
+@warning("ports-on-second-container", "docs/platform/workload.md#ports", Kind.WORKLOAD)
 def second_container(workload: Workload) -> Iterator[Flaw]:
     """Only one container of a workload declares ports.
 
@@ -101,7 +101,7 @@ def second_container(workload: Workload) -> Iterator[Flaw]:
         )
 
 
-@rule("serverless-port", "document 1, What the service does", Kind.WORKLOAD)
+@rule("serverless-port", "docs/platform/workload.md#types", Kind.WORKLOAD)
 def serverless(workload: Workload) -> Iterator[Flaw]:
     """A serverless workload declares exactly one port, which speaks http, http2 or grpc.
 
@@ -144,7 +144,7 @@ def _is_one(container: Container) -> bool:
     return len(container.ports) == 1 and container.ports[0].protocol != "tcp" and not container.port
 
 
-@rule("cron-port", "document 1, What the service does", Kind.WORKLOAD)
+@rule("cron-port", "docs/platform/workload.md#types", Kind.WORKLOAD)
 def cron(workload: Workload) -> Iterator[Flaw]:
     """A cron workload declares no ports.
 

@@ -15,7 +15,7 @@ _PROBES = {"tcp": "{exec: {command: [pg_isready]}}", "grpc": "{grpc: {}}"}
 _BETTER = {"tcp": "`exec` with a command that asks the program", "grpc": "`grpc`"}
 
 
-@rule("probe-without-port", "4-fields.md, section 5, container", Kind.WORKLOAD)
+@rule("probe-without-port", "docs/platform/workload.md#probes", Kind.WORKLOAD)
 def without_port(workload: Workload) -> Iterator[Flaw]:
     """A probe names the port that it asks, unless the workload declares one from 80 on.
 
@@ -58,7 +58,7 @@ def _too_low(workload: Workload) -> Iterator[Flaw]:
                 )
 
 
-@warning("blocked-port-asked", "document 1, Ports and Metrics scraping", Kind.WORKLOAD)
+@warning("blocked-port-asked", "docs/platform/workload.md#blocked-ports", Kind.WORKLOAD)
 def asked_in_vain(workload: Workload) -> Iterator[Flaw]:
     """Metrics are scraped from, and HTTP and gRPC probes ask, a port that a container can listen on.
 
@@ -86,7 +86,7 @@ def _asked(container: Container) -> Iterator[tuple[Pointer, int]]:
             yield (name, "grpc", "port"), probe.grpc.port
 
 
-@rule("cron-probe", "4-fields.md, section 5, container", Kind.WORKLOAD)
+@rule("cron-probe", "docs/platform/workload.md#probes", Kind.WORKLOAD)
 def cron(workload: Workload) -> Iterator[Flaw]:
     """A cron workload has no probes.
 
@@ -100,7 +100,7 @@ def cron(workload: Workload) -> Iterator[Flaw]:
             yield Flaw(at, "a cron workload has no probes", f"leave out `{name}`", also=_TYPE, on_key=True)
 
 
-@warning("readiness-missing", "document 1, Autoscaling options, rule 4", Kind.WORKLOAD)
+@warning("readiness-missing", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
 def missing(workload: Workload) -> Iterator[Flaw]:
     """The container that takes requests has a readiness probe.
 
@@ -125,7 +125,7 @@ def missing(workload: Workload) -> Iterator[Flaw]:
         return
 
 
-@notice("readiness-tcp", "document 1, Autoscaling options, rule 4", Kind.WORKLOAD)
+@notice("readiness-tcp", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
 def only_tcp(workload: Workload) -> Iterator[Flaw]:
     """A readiness probe asks the program, not only whether its port is open.
 

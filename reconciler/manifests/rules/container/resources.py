@@ -18,7 +18,7 @@ MOST_MEMORY = 8 * MIB
 RELAXED = "platform/relaxMemoryToCpuRatio"
 
 
-@warning("resources-small", "4-fields.md, section 5, container", Kind.WORKLOAD)
+@warning("resources-small", "docs/platform/workload.md#cpu-and-memory", Kind.WORKLOAD)
 def small(workload: Workload) -> Iterator[Flaw]:
     """A container has at least 25m of CPU and 32Mi of memory.
 
@@ -34,7 +34,7 @@ def small(workload: Workload) -> Iterator[Flaw]:
             yield Flaw(at, f"{quoted(container.memory)} is very little memory", "give it 32Mi or more")
 
 
-@warning("memory-cpu-ratio", "4-fields.md, section 5, container", Kind.WORKLOAD)
+@warning("memory-cpu-ratio", "docs/platform/workload.md#cpu-and-memory", Kind.WORKLOAD)
 def ratio(workload: Workload) -> Iterator[Flaw]:
     """A container has at most 8 MiB of memory for each millicore of CPU.
 

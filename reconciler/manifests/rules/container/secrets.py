@@ -15,7 +15,7 @@ _IDENTITY = ("spec", "identityLink")
 
 @rule(
     "secret-without-identity",
-    "document 1, Built-in environment variables, rule 4; 4-fields.md, section 7",
+    "docs/platform/workload.md#permission-to-reveal-secrets",
     Kind.WORKLOAD,
 )
 def without_identity(workload: Workload) -> Iterator[Flaw]:

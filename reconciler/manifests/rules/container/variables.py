@@ -18,13 +18,12 @@ from reconciler.model.kinds.workload import Variable, Workload
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest
 from reconciler.model.suggest import closest
 
-_SOURCE = "document 1, Built-in environment variables, rule 3; 4-fields.md, section 12"
 _NAMES = "GLOBAL_ENDPOINT GVC GVC_ALIAS LOCATION NAMESPACE PROVIDER ORG WORKLOAD WORKLOAD_VERSION TOKEN IMAGE"
 _OWN = "PLATFORM_"
 BUILT_IN = frozenset(
     {"PORT", "K_SERVICE", "K_CONFIGURATION", "K_REVISION", *(f"{_OWN}{name}" for name in _NAMES.split())}
 )
-"""Variables that every container has (document 1, Built-in environment variables)."""
+"""Variables that every container has (docs/platform/workload.md#built-in-variables)."""
 
 _EMBEDDED = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
@@ -51,7 +50,7 @@ def _embedded(value: str) -> tuple[str, ...]:
     return tuple(name for name in found if name not in BUILT_IN and _NAME.fullmatch(name))
 
 
-@warning("env-unknown", _SOURCE, Kind.WORKLOAD, Kind.GVC)
+@warning("env-unknown", "docs/platform/workload.md#variables-within-variables", Kind.WORKLOAD, Kind.GVC)
 def unknown(view: Workload | Gvc) -> Iterator[Flaw | Lookup]:
     """A variable that a value embeds as `$(NAME)` is set by the container, by its GVC, or by the platform.
 
@@ -81,7 +80,7 @@ def unknown_anywhere(question: LookupRequest, _: str, world: RuleContext) -> Ite
         yield _unset(name, _nearest(name, gvc.spec.env) or f"set it here or in the GVC {quoted(gvc.name)}")
 
 
-@rule("env-cycle", _SOURCE, Kind.WORKLOAD, Kind.GVC)
+@rule("env-cycle", "docs/platform/workload.md#variables-within-variables", Kind.WORKLOAD, Kind.GVC)
 def cycles(view: Workload | Gvc) -> Iterator[Flaw | Lookup]:
     """No variable embeds itself, neither directly nor by way of others.
 

@@ -15,7 +15,7 @@ from reconciler.model.kinds.workload import Workload
 from reconciler.model.resource import LookupRequest
 
 
-@rule("domain-route-workload", "document 1, Ports; 4-fields.md, section 8", Kind.DOMAIN)
+@rule("domain-route-workload", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def workloads(domain: Domain) -> Iterator[Lookup]:
     """The workload that a domain or one of its routes leads to serves requests: it declares a port and is no cron job.
 
@@ -42,7 +42,7 @@ def serving(question: LookupRequest, subject: str, world: RuleContext) -> Iterat
         yield f"{question.target} declares no port, so it serves no requests", "declare one in its container's `ports`"
 
 
-@rule("domain-route-port", "document 1, Ports; 4-fields.md, section 8", Kind.DOMAIN)
+@rule("domain-route-port", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def ports(domain: Domain) -> Iterator[Lookup]:
     """The port that a route names is one that its workload declares.
 

@@ -12,7 +12,7 @@ from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.resource import LookupRequest
 
 
-@warning("location-query-empty", "4-fields.md, sections 3 and 4", Kind.GVC)
+@warning("location-query-empty", "docs/platform/fields.md#gvc", Kind.GVC)
 def queries(gvc: Gvc) -> Iterator[Lookup]:
     """A GVC that finds its locations by a query alone finds one at least.
 

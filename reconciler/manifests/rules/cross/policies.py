@@ -23,7 +23,7 @@ from reconciler.model.query_match import matches
 from reconciler.model.resource import LookupRequest
 
 
-@rule("secret-reveal", "document 1, Authentication; 4-fields.md, section 7", Kind.WORKLOAD)
+@rule("secret-reveal", "docs/platform/workload.md#permission-to-reveal-secrets", Kind.WORKLOAD)
 def reveals(workload: Workload) -> Iterator[Lookup]:
     """The identity of a workload is permitted to reveal each secret that the workload reads or inherits.
 

@@ -45,7 +45,7 @@ def _variables(at: Pointer, env: tuple[Variable, ...]) -> list[Reading]:
     ]
 
 
-@rule("secret-key", "document 1, Container; 4-fields.md, section 12", Kind.WORKLOAD, Kind.GVC)
+@rule("secret-key", "docs/platform/workload.md#secrets-as-variables", Kind.WORKLOAD, Kind.GVC)
 def keys(resource: Workload | Gvc) -> Iterator[Lookup]:
     """A reference platform://secret/NAME.KEY names a key that the secret has.
 
@@ -72,7 +72,7 @@ def has_key(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Adv
            nearest(question.detail, secret.key_names(), "it has"))  # fmt: skip
 
 
-@rule("secret-mount-path", "document 1, Volume mounts", Kind.WORKLOAD)
+@rule("secret-mount-path", "docs/platform/workload.md#secrets-as-files", Kind.WORKLOAD)
 def mounts_of_texts(workload: Workload) -> Iterator[Lookup]:
     """A secret of type docker, gcp or azure-sdk is mounted at a path of at least two segments.
 
@@ -111,7 +111,7 @@ Use = tuple[Pointer, str, str]
 """Where a secret is linked to, the link, and what it is for."""
 
 
-@rule("secret-type-fit", "4-fields.md, sections 4, 7 and 8", Kind.GVC, Kind.DOMAIN, Kind.CLOUDACCOUNT, Kind.ORG)
+@rule("secret-type-fit", "docs/platform/fields.md#secret", Kind.GVC, Kind.DOMAIN, Kind.CLOUDACCOUNT, Kind.ORG)
 def types(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[Lookup]:
     """A secret that is linked to has a type that fits its use.
 

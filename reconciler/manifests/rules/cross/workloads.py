@@ -21,7 +21,7 @@ _STORES = {"s3": "aws", "gs": "gcp", "azureblob": "azure", "azurefs": "azure"}
 """Scheme of a mount to the provider whose store it is."""
 
 
-@rule("identity-gvc", "4-fields.md, section 5", Kind.WORKLOAD)
+@rule("identity-gvc", "docs/platform/workload.md#identity", Kind.WORKLOAD)
 def own_identity(workload: Workload) -> Iterator[Lookup]:
     """The identity of a workload belongs to the GVC of the workload.
 
@@ -47,7 +47,7 @@ def same_gvc(question: LookupRequest, subject: str, world: RuleContext) -> Itera
                f"link to an identity of {gvc}, as //identity/NAME")  # fmt: skip
 
 
-@rule("local-options-location", "document 1, What the service does; 4-fields.md, section 5", Kind.WORKLOAD)
+@rule("local-options-location", "docs/platform/workload.md#options-of-one-location", Kind.WORKLOAD)
 def own_locations(workload: Workload) -> Iterator[Lookup]:
     """Local options are for locations of the workload's GVC.
 
@@ -68,7 +68,7 @@ def among_locations(question: LookupRequest, _: str, world: RuleContext) -> Iter
         yield f"{question.target} is not at location {question.detail}", f"it is at {', '.join(known)}"
 
 
-@rule("volumeset-shared", "document 2, What the service does", Kind.WORKLOAD)
+@rule("volumeset-shared", "docs/platform/volumeset.md#who-uses-a-volume-set", Kind.WORKLOAD)
 def own_volumes(workload: Workload) -> Iterator[Lookup]:
     """A volume set is used by one workload.
 
@@ -100,7 +100,7 @@ def _mounts(world: RuleContext, key: str, volumeset: str) -> bool:
     return any(ref.target == volumeset and ref.pointer.endswith("/uri") for ref in world.references(key))
 
 
-@rule("object-store-access", "document 1, Authentication; 4-fields.md, section 12", Kind.WORKLOAD)
+@rule("object-store-access", "docs/platform/workload.md#object-stores", Kind.WORKLOAD)
 def stores(workload: Workload) -> Iterator[Lookup]:
     """A mounted bucket, blob container or file share is opened by the identity's cloud access with that provider.
 
@@ -126,7 +126,7 @@ def cloud_access(question: LookupRequest, subject: str, world: RuleContext) -> I
                f"give it `{question.detail}:` with a cloudAccountLink")  # fmt: skip
 
 
-@warning("tcp-outside", "document 1, Ports; 4-fields.md, section 12", Kind.WORKLOAD)
+@warning("tcp-outside", "docs/platform/workload.md#tcp-ports", Kind.WORKLOAD)
 def tcp_ports(workload: Workload) -> Iterator[Lookup]:
     """A tcp port that addresses outside may reach has a dedicated load balancer in front of it and a domain to it.
 
@@ -160,7 +160,7 @@ def _domains(world: RuleContext, *keys: str) -> bool:
     return any(world.users(key, Kind.DOMAIN) for key in keys)
 
 
-@warning("host-command", "document 1, Container", Kind.WORKLOAD)
+@warning("host-command", "docs/platform/workload.md#containers", Kind.WORKLOAD)
 def own_commands(workload: Workload) -> Iterator[Lookup]:
     """A container says what to run where nobody uses its image.
 

@@ -12,7 +12,7 @@ from reconciler.model.kinds.group import Group
 from reconciler.model.kinds.policy import Policy
 
 
-@warning("built-in-resource", "document 3, Resources and fields; 4-fields.md, section 7", Kind.GROUP, Kind.POLICY)
+@warning("built-in-resource", "docs/platform/fields.md#group", Kind.GROUP, Kind.POLICY)
 def built_in(resource: Group | Policy) -> Iterator[Flaw]:
     """The groups superusers and viewers, and the policies that are named after them, come with the org.
 

@@ -21,7 +21,7 @@ def routes(domain: Domain) -> Iterator[tuple[Pointer, Route]]:
             yield ("spec", "ports", number, "routes", index), route
 
 
-@rule("domain-target", "4-fields.md, section 8", Kind.DOMAIN)
+@rule("domain-target", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def one_target(domain: Domain) -> Iterator[Flaw]:
     """A domain leads to a GVC, to a workload, or where the routes of its ports lead: to exactly one of these.
 
@@ -42,7 +42,7 @@ def one_target(domain: Domain) -> Iterator[Flaw]:
                    "keep one of gvcLink, workloadLink and routes", tuple(given))  # fmt: skip
 
 
-@rule("domain-port-duplicate", "4-fields.md, section 8", Kind.DOMAIN)
+@rule("domain-port-duplicate", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def ports_once(domain: Domain) -> Iterator[Flaw]:
     """Each port of a domain stands in its list once.
 
@@ -57,7 +57,7 @@ def ports_once(domain: Domain) -> Iterator[Flaw]:
                        "put all routes of a port into one entry", (("spec", "ports", known, "number"),))  # fmt: skip
 
 
-@rule("route-regex", "4-fields.md, section 8", Kind.DOMAIN)
+@rule("route-regex", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def expressions(domain: Domain) -> Iterator[Flaw]:
     """A regular expression in a route or an allowed origin can be read as one.
 
@@ -80,7 +80,7 @@ def _expressions(domain: Domain) -> Iterator[tuple[Pointer, str | None]]:
             yield ("spec", "ports", number, "cors", "allowOrigins", index, "regex"), origin.regex
 
 
-@rule("route-duplicate", "4-fields.md, section 8", Kind.DOMAIN)
+@rule("route-duplicate", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def routes_once(domain: Domain) -> Iterator[Flaw]:
     """No two routes of a port take the same requests.
 
@@ -95,7 +95,7 @@ def routes_once(domain: Domain) -> Iterator[Flaw]:
                        "remove one of the two, or tell them apart by path or host", (known,))  # fmt: skip
 
 
-@rule("domain-routes-gvc", "4-fields.md, section 8", Kind.DOMAIN)
+@rule("domain-routes-gvc", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def one_gvc(domain: Domain) -> Iterator[Flaw]:
     """All routes of a domain lead to workloads of one GVC.
 

@@ -15,7 +15,7 @@ from reconciler.model.kinds.identity import Identity
 from reconciler.model.resource import LookupRequest
 
 
-@rule("network-resource-duplicate", "4-fields.md, section 7", Kind.IDENTITY)
+@rule("network-resource-duplicate", "docs/platform/fields.md#identity", Kind.IDENTITY)
 def network_resource_names(identity: Identity) -> Iterator[Flaw]:
     """The network resources of an identity, native ones included, have names of their own.
 
@@ -35,7 +35,7 @@ def network_resource_names(identity: Identity) -> Iterator[Flaw]:
                            "give each a name of its own", (known,))  # fmt: skip
 
 
-@rule("cloudaccount-provider", "4-fields.md, sections 7 and 8", Kind.IDENTITY)
+@rule("cloudaccount-provider", "docs/platform/fields.md#identity", Kind.IDENTITY)
 def cloud_accounts(identity: Identity) -> Iterator[Lookup]:
     """The cloud access of an identity goes through a cloud account of the same provider.
 

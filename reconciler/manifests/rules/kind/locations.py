@@ -14,7 +14,7 @@ OWN = "byok"
 """The provider of locations that are nobody's but the user's."""
 
 
-@rule("location-name", "document 1, Built-in environment variables; 4-fields.md, section 8", Kind.LOCATION)
+@rule("location-name", "docs/platform/fields.md#location", Kind.LOCATION)
 def name(location: Location) -> Iterator[Flaw]:
     """A location is named after its provider and region, unless it is one of your own (provider byok).
 

@@ -16,7 +16,7 @@ MOST_GUESSES = 50
 """Permissions of one policy for which the nearest one is looked for."""
 
 
-@rule("policy-permission", "documents 1 to 3, permissions; 4-fields.md, section 8", Kind.POLICY)
+@rule("policy-permission", "docs/platform/fields.md#permissions", Kind.POLICY)
 def permissions(policy: Policy) -> Iterator[Flaw]:
     """A policy permits what can be permitted on resources of its target kind.
 
@@ -38,7 +38,7 @@ def permissions(policy: Policy) -> Iterator[Flaw]:
                            hint, (("targetKind",),))  # fmt: skip
 
 
-@rule("policy-link-kind", "4-fields.md, section 7", Kind.POLICY)
+@rule("policy-link-kind", "docs/platform/fields.md#policy", Kind.POLICY)
 def link_kinds(policy: Policy) -> Iterator[Flaw]:
     """Every target link of a policy leads to a resource of its target kind.
 

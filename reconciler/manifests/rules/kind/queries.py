@@ -1,4 +1,4 @@
-"""Rules for queries, wherever a resource holds one (4-fields.md, section 3)."""
+"""Rules for queries, wherever a resource holds one (docs/platform/fields.md#queries)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reconciler.model.kinds.policy import Policy
 from reconciler.model.query import UNARY, Query
 
 
-@rule("query-value", "4-fields.md, section 3", Kind.GVC, Kind.POLICY, Kind.GROUP)
+@rule("query-value", "docs/platform/fields.md#queries", Kind.GVC, Kind.POLICY, Kind.GROUP)
 def comparison_with_nothing(holder: Gvc | Policy | Group) -> Iterator[Flaw]:
     """A term of a query has a value to compare with.
 
@@ -29,7 +29,7 @@ def comparison_with_nothing(holder: Gvc | Policy | Group) -> Iterator[Flaw]:
             yield Flaw(place, message, hint, ((*place, "value"), (*place, "op")))
 
 
-@rule("query-kind", "4-fields.md, sections 3 and 7", Kind.POLICY)
+@rule("query-kind", "docs/platform/fields.md#queries", Kind.POLICY)
 def targets_of_another_kind(policy: Policy) -> Iterator[Flaw]:
     """A query is about the kind that its holder is about.
 

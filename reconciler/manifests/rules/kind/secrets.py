@@ -26,7 +26,7 @@ _OPTIONAL = frozenset({"chain", "publicKey"})
 """What may be empty."""
 
 
-@rule("secret-pem", "4-fields.md, section 7", Kind.SECRET)
+@rule("secret-pem", "docs/platform/fields.md#secret", Kind.SECRET)
 def pem(secret: Secret) -> Iterator[Flaw]:
     """Certificates and keys of tls and keypair secrets are PEM texts.
 
@@ -45,7 +45,7 @@ def pem(secret: Secret) -> Iterator[Flaw]:
             yield Flaw(("data", key), message, hint, _TYPE)
 
 
-@rule("secret-json", "4-fields.md, section 7", Kind.SECRET)
+@rule("secret-json", "docs/platform/fields.md#secret", Kind.SECRET)
 def json(secret: Secret) -> Iterator[Flaw]:
     """The data of docker, gcp and azure-sdk secrets is the text of one JSON object, that of docker with "auths".
 
@@ -66,7 +66,7 @@ def json(secret: Secret) -> Iterator[Flaw]:
                    'write {"auths": {"REGISTRY": {"auth": "..."}}}', _TYPE)  # fmt: skip
 
 
-@rule("secret-base64", "4-fields.md, section 7; document 1, Volume mounts", Kind.SECRET)
+@rule("secret-base64", "docs/platform/fields.md#secret", Kind.SECRET)
 def base64(secret: Secret) -> Iterator[Flaw]:
     """With encoding base64, the payload of an opaque and the password of a userpass secret are base64.
 

@@ -26,7 +26,7 @@ MOST = 20
 """Tags of one document that are told of; there may be 50."""
 
 
-@warning("tag-without-effect", "4-fields.md, section 9; reconciler, tags", *Kind)
+@warning("tag-without-effect", "docs/manifests.md#tags", *Kind)
 def unheard(resource: Envelope) -> Iterator[Flaw]:
     """A tag that the platform or the reconciler goes by is written as it is read.
 

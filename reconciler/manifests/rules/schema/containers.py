@@ -7,137 +7,133 @@ from reconciler.model.rule import error_rule
 
 SECTION = Section.CONTAINERS
 
-_CONTAINER = "document 1, Container; 4-fields.md, section 5, container"
-_LIMITS = "document 1, Limits"
-_PROBES = "document 1, Probes and Limits"
-_ENV = "document 1, Built-in environment variables; 4-fields.md, section 5, container"
 
 SCHEMA_RULES = (
     error_rule(
         "container-count",
         "A workload has 1 to 8 containers.",
         "Without one nothing runs; more than eight the platform does not put into one replica.",
-        "document 1, Workload; 4-fields.md, section 5",
+        "docs/platform/workload.md#spec",
     ),
     error_rule(
         "container-name",
         "A container's name has lower-case letters, digits and hyphens, and is none that the platform uses: "
         "istio-proxy, queue-proxy, istio-validation, platform-… and debugger-….",
         "The platform adds containers of those names to every replica, and two of one name cannot start.",
-        _CONTAINER,
+        "docs/platform/workload.md#container-names",
     ),
     error_rule(
         "image-reference",
         "An image is NAME, NAME:TAG or NAME@sha256:DIGEST of a public registry, its NAME in lower case, or "
         "//image/NAME:TAG or /org/ORG/image/NAME:TAG of the org's own.",
         "What is written otherwise no registry can be asked for, and replicas would never start.",
-        _CONTAINER,
+        "docs/platform/workload.md#images",
     ),
     error_rule(
         "working-dir",
         "A working directory is an absolute path.",
         "There is no directory yet that a relative one could begin at.",
-        _CONTAINER,
+        "docs/platform/workload.md#containers",
     ),
     error_rule(
         "cpu-quantity",
         "CPU is written in thousandths of a core, as 500m, or in whole cores, as 1; it is not zero.",
         "Other spellings, such as 0.5, mean different things to different tools.",
-        _CONTAINER,
+        "docs/platform/workload.md#cpu-and-memory",
     ),
     error_rule(
         "memory-quantity",
         "Memory is a whole number with Mi or Gi, not zero.",
         "M and G count in thousands elsewhere and would give less than was meant.",
-        _CONTAINER,
+        "docs/platform/workload.md#cpu-and-memory",
     ),
     error_rule(
         "port-number",
         "A port is a number from 1 to 65535.",
         "There are no others, and 0 would mean a different port at every start.",
-        _CONTAINER,
+        "docs/platform/workload.md#ports",
     ),
     error_rule(
         "port-protocol",
         "A container's port speaks http, http2, grpc or tcp; an outbound port is opened for tcp, http or https.",
         "The load balancer treats each in its own way and knows no other.",
-        _CONTAINER,
+        "docs/platform/workload.md#ports",
     ),
     error_rule(
         "port-and-ports",
         "A container has `port` or `ports`, not both.",
         "`port` is the older form of the same; with both nobody could say which one gets the requests.",
-        "4-fields.md, section 5, container",
+        "docs/platform/workload.md#ports",
     ),
     error_rule(
         "port-blocked",
         "No container listens on, and no TCP probe asks, a port that the platform itself uses: 8012, 8022, 9090, 9091, "
         "15000, 15001, 15006, 15020, 15021, 15090 and 41000.",
         "Something of the platform listens there already, so the container fails when it starts, long after the merge.",
-        "document 1, Ports",
+        "docs/platform/workload.md#blocked-ports",
     ),
     error_rule(
         "probe-form",
         "A probe is exactly one of exec, httpGet, tcpSocket and grpc: a command with at least one word, a path that "
         "begins with /, HTTP or HTTPS.",
         "Two forms could disagree, and with none nothing would be checked.",
-        _PROBES,
+        "docs/platform/workload.md#probes",
     ),
     error_rule(
         "probe-bounds",
         "A probe waits 0 to 120 seconds at first, asks every 1 to 60 seconds, waits 1 to 60 seconds for the answer, "
         "and its thresholds are 1 to 20.",
         "Beyond that a replica would count as ready too early, or its end be noticed too late.",
-        _LIMITS,
+        "docs/platform/workload.md#probes",
     ),
     error_rule(
         "probe-port",
         "An HTTP or TCP probe asks a port from 80 to 65535, a gRPC probe one from 1 to 65535.",
         "Below 80 the platform does not connect.",
-        _LIMITS,
+        "docs/platform/workload.md#probes",
     ),
     error_rule(
         "metrics-port",
         "Metrics are asked for on a port from 1 to 65535 and a path that begins with /.",
         "Elsewhere nothing can be scraped, and the metrics would stay empty without a word.",
-        "document 1, Metrics scraping; 4-fields.md, section 5, container",
+        "docs/platform/workload.md#metrics",
     ),
     error_rule(
         "lifecycle-form",
         "A lifecycle hook runs a command of at least one word; `exec` is the only form.",
         "An empty command fails each time, which delays every start or stop.",
-        _CONTAINER,
+        "docs/platform/workload.md#lifecycle-hooks",
     ),
     error_rule(
         "env-name",
         "The name of a variable has letters, digits, hyphens, dots and underscores, does not begin with a digit, and "
         "has at most 120 characters.",
         "Other names cannot be given to a process.",
-        _ENV,
+        "docs/platform/workload.md#environment-variables",
     ),
     error_rule(
         "env-reserved",
         "No variable is called K_SERVICE, K_CONFIGURATION, K_REVISION or PLATFORM_….",
         "The platform sets these itself, and programs rely on what it says there.",
-        _ENV,
+        "docs/platform/workload.md#environment-variables",
     ),
     error_rule(
         "env-value-length",
         "The value of a variable has at most 4096 characters.",
         "Longer text belongs into a secret that is mounted as a file.",
-        _LIMITS,
+        "docs/platform/workload.md#environment-variables",
     ),
     error_rule(
         "mount-path",
         "A volume is mounted at an absolute path other than /.",
         "At / it would hide the image itself.",
-        "document 1, Volume mounts",
+        "docs/platform/workload.md#mount-paths",
     ),
     error_rule(
         "volume-provider",
         "A volume is one of platform://secret/NAME[.KEY], platform://volumeset/NAME, s3://BUCKET, gs://BUCKET, "
         "azureblob://ACCOUNT/CONTAINER, azurefs://ACCOUNT/SHARE and scratch://NAME.",
         "These are all that the platform can mount; with anything else a replica never starts.",
-        "document 1, Volume providers",
+        "docs/platform/workload.md#volumes",
     ),
 )

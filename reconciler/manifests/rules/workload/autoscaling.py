@@ -31,7 +31,7 @@ def _metric_rests_on(at: Pointer) -> tuple[Pointer, ...]:
     return (TYPE, (*at, "capacityAI"), (*at, "autoscaling", "metric"))
 
 
-@rule("autoscaling-metric", "document 1, Scaling strategy definitions", Kind.WORKLOAD)
+@rule("autoscaling-metric", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
 def metric_of_another_type(workload: Workload) -> Iterator[Flaw]:
     """The metric is one that the type of the workload can follow.
 
@@ -46,7 +46,7 @@ def metric_of_another_type(workload: Workload) -> Iterator[Flaw]:
             yield Flaw((*place_of(number), "autoscaling", "metric"), message, hint, (TYPE,))
 
 
-@warning("autoscaling-cron", "document 1, What the service does", Kind.WORKLOAD)
+@warning("autoscaling-cron", "docs/platform/workload.md#types", Kind.WORKLOAD)
 def metric_of_a_cron(workload: Workload) -> Iterator[Flaw]:
     """A cron workload follows no metric of requests.
 
@@ -59,7 +59,7 @@ def metric_of_a_cron(workload: Workload) -> Iterator[Flaw]:
         yield Flaw((*place_of(0), "autoscaling", "metric"), message, "remove it", (TYPE,))
 
 
-@rule("autoscaling-cpu-target", "4-fields.md, section 5", Kind.WORKLOAD)
+@rule("autoscaling-cpu-target", "docs/platform/workload.md#autoscaling", Kind.WORKLOAD)
 def more_than_all_cpu(workload: Workload) -> Iterator[Flaw]:
     """The target is at most 100 where replicas follow the metric `cpu`.
 
@@ -74,7 +74,7 @@ def more_than_all_cpu(workload: Workload) -> Iterator[Flaw]:
             yield Flaw((*at, "autoscaling", "target"), message, hint, _metric_rests_on(at))
 
 
-@rule("autoscaling-percentile", "document 1, Autoscaling options", Kind.WORKLOAD)
+@rule("autoscaling-percentile", "docs/platform/workload.md#autoscaling", Kind.WORKLOAD)
 def percentile_of_no_latency(workload: Workload) -> Iterator[Flaw]:
     """A percentile is given only with the metric `latency`.
 
@@ -93,7 +93,7 @@ def percentile_of_no_latency(workload: Workload) -> Iterator[Flaw]:
             yield Flaw((*at, "autoscaling", "metricPercentile"), message, hint, _metric_rests_on(at))
 
 
-@rule("autoscaling-scale", "document 1, Autoscaling options", Kind.WORKLOAD)
+@rule("autoscaling-scale", "docs/platform/workload.md#autoscaling", Kind.WORKLOAD)
 def more_at_least_than_at_most(workload: Workload) -> Iterator[Flaw]:
     """`minScale` is at most `maxScale`.
 
@@ -112,7 +112,7 @@ def more_at_least_than_at_most(workload: Workload) -> Iterator[Flaw]:
         yield Flaw(fields[0], f"minScale {least} is more than maxScale {most}", hint, (fields[1],))
 
 
-@rule("scale-to-zero", "document 1, Scaling strategy definitions; 4-fields.md, sections 5 and 12", Kind.WORKLOAD)
+@rule("scale-to-zero", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
 def zero_without_a_way_back(workload: Workload) -> Iterator[Flaw]:
     """`minScale: 0` is for serverless workloads that follow `rps` or `concurrency`.
 

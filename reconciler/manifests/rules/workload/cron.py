@@ -28,7 +28,7 @@ class _Schedule(NamedTuple):
     text: str
 
 
-@rule("job-missing", "document 1, Workload (spec); 4-fields.md, section 5", Kind.WORKLOAD)
+@rule("job-missing", "docs/platform/workload.md#job", Kind.WORKLOAD)
 def cron_without_job(workload: Workload) -> Iterator[Flaw]:
     """A cron workload has a `job`.
 
@@ -39,7 +39,7 @@ def cron_without_job(workload: Workload) -> Iterator[Flaw]:
         yield Flaw(TYPE, "a cron workload needs a `job`", hint, (JOB,))
 
 
-@rule("job-not-cron", "document 1, Workload (spec); 4-fields.md, section 5", Kind.WORKLOAD)
+@rule("job-not-cron", "docs/platform/workload.md#job", Kind.WORKLOAD)
 def job_of_no_cron(workload: Workload) -> Iterator[Flaw]:
     """Only a cron workload has a `job`.
 
@@ -50,7 +50,7 @@ def job_of_no_cron(workload: Workload) -> Iterator[Flaw]:
         yield Flaw(JOB, message, "write `type: cron`, or remove the job", (TYPE,), on_key=True)
 
 
-@rule("cron-schedule", "4-fields.md, sections 5 and 6", Kind.WORKLOAD, Kind.VOLUMESET)
+@rule("cron-schedule", "docs/platform/fields.md#schedules", Kind.WORKLOAD, Kind.VOLUMESET)
 def unreadable_schedule(owner: Workload | VolumeSet) -> Iterator[Flaw]:
     """A schedule is a cron expression: minute, hour, day of month, month and day of week.
 
@@ -66,7 +66,7 @@ def unreadable_schedule(owner: Workload | VolumeSet) -> Iterator[Flaw]:
         yield Flaw(schedule.at, str(fault), fault.suggestion)
 
 
-@warning("cron-never", "4-fields.md, sections 5 and 6", Kind.WORKLOAD, Kind.VOLUMESET)
+@warning("cron-never", "docs/platform/fields.md#schedules", Kind.WORKLOAD, Kind.VOLUMESET)
 def schedule_without_a_day(owner: Workload | VolumeSet) -> Iterator[Flaw]:
     """A schedule names days that exist.
 
@@ -81,7 +81,7 @@ def schedule_without_a_day(owner: Workload | VolumeSet) -> Iterator[Flaw]:
         yield Flaw(schedule.at, message, "name another day or month; the days 1 to 28 are in every month")
 
 
-@rule("snapshot-schedule", "4-fields.md, section 6", Kind.VOLUMESET)
+@rule("snapshot-schedule", "docs/platform/volumeset.md#snapshots", Kind.VOLUMESET)
 def snapshots_too_often(volumeset: VolumeSet) -> Iterator[Flaw]:
     """Snapshots are taken at most once an hour.
 

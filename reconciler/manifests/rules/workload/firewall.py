@@ -23,7 +23,7 @@ LISTED = "workload-list"
 FOREIGN = "tcp ports can be reached from the same GVC only"
 
 
-@warning("firewall-port", "document 1, Limits; 4-fields.md, section 5", Kind.WORKLOAD)
+@warning("firewall-port", "docs/platform/workload.md#outbound-traffic", Kind.WORKLOAD)
 def port_closed_to_host_names(workload: Workload) -> Iterator[Flaw]:
     """`outboundAllowPort` names the ports 80, 443 and 445 only.
 
@@ -36,7 +36,7 @@ def port_closed_to_host_names(workload: Workload) -> Iterator[Flaw]:
             yield Flaw((*EXTERNAL, "outboundAllowPort", number, "number"), message, hint)
 
 
-@warning("firewall-inbound-type", "document 1, Firewall; 4-fields.md, section 5", Kind.WORKLOAD)
+@warning("firewall-inbound-type", "docs/platform/workload.md#inbound-traffic", Kind.WORKLOAD)
 def inbound_without_effect(workload: Workload) -> Iterator[Flaw]:
     """`inboundAllowCIDR` belongs to serverless and standard workloads.
 
@@ -50,7 +50,7 @@ def inbound_without_effect(workload: Workload) -> Iterator[Flaw]:
         yield Flaw((*EXTERNAL, "inboundAllowCIDR"), message, hint, (TYPE,), on_key=True)
 
 
-@rule("firewall-workload-list", "4-fields.md, section 5", Kind.WORKLOAD)
+@rule("firewall-workload-list", "docs/platform/workload.md#traffic-between-workloads", Kind.WORKLOAD)
 def list_without_entries(workload: Workload) -> Iterator[Flaw]:
     """`inboundAllowType: workload-list` comes with the workloads that may enter.
 
@@ -63,7 +63,7 @@ def list_without_entries(workload: Workload) -> Iterator[Flaw]:
         yield Flaw(INBOUND_TYPE, message, hint, (WORKLOADS,))
 
 
-@warning("firewall-list-unused", "document 1, Firewall; 4-fields.md, section 5", Kind.WORKLOAD)
+@warning("firewall-list-unused", "docs/platform/workload.md#firewall", Kind.WORKLOAD)
 def list_without_effect(workload: Workload) -> Iterator[Flaw]:
     """Every list of the firewall has an effect.
 
@@ -87,7 +87,7 @@ def list_without_effect(workload: Workload) -> Iterator[Flaw]:
                    (hosts,), on_key=True)  # fmt: skip
 
 
-@warning("tcp-foreign-gvc", "document 1, Ports; 4-fields.md, section 12", Kind.WORKLOAD)
+@warning("tcp-foreign-gvc", "docs/platform/workload.md#tcp-ports", Kind.WORKLOAD)
 def tcp_from_another_gvc(workload: Workload) -> Iterator[Flaw | Lookup]:
     """A tcp port is offered to workloads of the same GVC only.
 

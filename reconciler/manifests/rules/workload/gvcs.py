@@ -10,7 +10,7 @@ from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
 
 
-@warning("gvc-domain-deprecated", "4-fields.md, section 4", Kind.GVC)
+@warning("gvc-domain-deprecated", "docs/platform/fields.md#gvc", Kind.GVC)
 def domain_inside_a_gvc(gvc: Gvc) -> Iterator[Flaw]:
     """A custom domain is a resource of its own, of kind `domain`.
 

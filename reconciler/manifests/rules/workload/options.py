@@ -27,7 +27,7 @@ def place_of(number: int) -> Pointer:
     return (*LOCAL, number - 1) if number else DEFAULTS
 
 
-@rule("capacity-ai-cpu", "document 1, Scaling strategy definitions; 4-fields.md, section 5", Kind.WORKLOAD)
+@rule("capacity-ai-cpu", "docs/platform/workload.md#capacity-ai", Kind.WORKLOAD)
 def capacity_ai_beside_cpu(workload: Workload) -> Iterator[Flaw]:
     """Capacity AI is off where replicas follow the metric `cpu`.
 
@@ -43,7 +43,7 @@ def capacity_ai_beside_cpu(workload: Workload) -> Iterator[Flaw]:
             yield Flaw((*at, "capacityAI"), message, hint, (TYPE, (*at, "autoscaling", "metric")))
 
 
-@rule("capacity-ai-cron", "4-fields.md, section 5", Kind.WORKLOAD)
+@rule("capacity-ai-cron", "docs/platform/workload.md#capacity-ai", Kind.WORKLOAD)
 def capacity_ai_of_cron(workload: Workload) -> Iterator[Flaw]:
     """A cron workload does without Capacity AI.
 
@@ -56,7 +56,7 @@ def capacity_ai_of_cron(workload: Workload) -> Iterator[Flaw]:
         )
 
 
-@rule("local-options-cron", "document 1, What the service does; 4-fields.md, section 5", Kind.WORKLOAD)
+@rule("local-options-cron", "docs/platform/workload.md#options-of-one-location", Kind.WORKLOAD)
 def local_options_of_cron(workload: Workload) -> Iterator[Flaw]:
     """A cron workload has no options for single locations.
 
@@ -67,7 +67,7 @@ def local_options_of_cron(workload: Workload) -> Iterator[Flaw]:
         yield Flaw(LOCAL, "a cron workload takes no localOptions", hint, (TYPE,), on_key=True)
 
 
-@rule("local-options-duplicate", "4-fields.md, section 5", Kind.WORKLOAD)
+@rule("local-options-duplicate", "docs/platform/workload.md#options-of-one-location", Kind.WORKLOAD)
 def local_options_twice(workload: Workload) -> Iterator[Flaw]:
     """A location has one entry in `localOptions`.
 

@@ -17,7 +17,7 @@ DEFAULT_POLICY = "OrderedReady"
 STATEFUL = "write `type: stateful`, or remove it"
 
 
-@rule("rollout-stuck", "4-fields.md, section 5", Kind.WORKLOAD)
+@rule("rollout-stuck", "docs/platform/workload.md#rollout-options", Kind.WORKLOAD)
 def no_room_for_a_rollout(workload: Workload) -> Iterator[Flaw]:
     """`maxUnavailableReplicas` and `maxSurgeReplicas` are not both zero.
 
@@ -31,7 +31,7 @@ def no_room_for_a_rollout(workload: Workload) -> Iterator[Flaw]:
                    ((*ROLLOUT, "maxUnavailableReplicas"),))  # fmt: skip
 
 
-@warning("rollout-surge-stateful", "4-fields.md, section 5", Kind.WORKLOAD)
+@warning("rollout-surge-stateful", "docs/platform/workload.md#rollout-options", Kind.WORKLOAD)
 def surge_of_stateful(workload: Workload) -> Iterator[Flaw]:
     """A stateful workload does without `maxSurgeReplicas`.
 
@@ -47,7 +47,7 @@ def surge_of_stateful(workload: Workload) -> Iterator[Flaw]:
         yield Flaw(SURGE, message, "remove it", (TYPE,), on_key=True)
 
 
-@rule("scaling-policy", "document 1, Rollout options; 4-fields.md, section 5", Kind.WORKLOAD)
+@rule("scaling-policy", "docs/platform/workload.md#rollout-options", Kind.WORKLOAD)
 def order_of_replicas_without_one(workload: Workload) -> Iterator[Flaw]:
     """Only a stateful workload has a `scalingPolicy`.
 
@@ -60,7 +60,7 @@ def order_of_replicas_without_one(workload: Workload) -> Iterator[Flaw]:
         yield Flaw((*ROLLOUT, "scalingPolicy"), message, STATEFUL, (TYPE,), on_key=True)
 
 
-@rule("replica-direct", "4-fields.md, section 5", Kind.WORKLOAD)
+@rule("replica-direct", "docs/platform/workload.md#spec", Kind.WORKLOAD)
 def replicas_without_names(workload: Workload) -> Iterator[Flaw]:
     """Only the replicas of a stateful workload can be reached one by one.
 

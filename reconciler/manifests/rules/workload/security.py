@@ -13,7 +13,7 @@ SIDECAR = 1337
 """The user of the proxy beside every replica."""
 
 
-@warning("user-1337", "document 1, Errors; 4-fields.md, section 5", Kind.WORKLOAD)
+@warning("user-1337", "docs/platform/workload.md#users-and-groups", Kind.WORKLOAD)
 def user_of_the_sidecar(workload: Workload) -> Iterator[Flaw]:
     """Containers do not run as user 1337.
 

@@ -10,7 +10,7 @@ from reconciler.model.key import Kind
 from reconciler.model.kinds.volumeset import VolumeSet
 
 
-@rule("volumeset-max-capacity", "4-fields.md, section 6", Kind.VOLUMESET)
+@rule("volumeset-max-capacity", "docs/platform/volumeset.md#automatic-growth", Kind.VOLUMESET)
 def growth_below_the_start(volumeset: VolumeSet) -> Iterator[Flaw]:
     """Volumes can grow to at least the capacity that they begin with.
 

@@ -1,4 +1,4 @@
-"""What is decided at one moment: a case for each rule of the documents."""
+"""What is decided at one moment: a case for each rule of docs/platform/workload.md."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class User(msgspec.Struct, frozen=True):
 def user_of(launch: ContainerStart) -> User:
     """Whom ``launch`` runs as: only root can run it as somebody else.
 
-    The group that owns its volumes comes in addition (document 1, ``filesystemGroupId``); 0 is nobody's wish.
+    The group that owns its volumes comes in addition (docs/platform/workload.md#users-and-groups); 0 is nobody's wish.
     """
     more = (launch.group,) if launch.group else ()
     if os.geteuid() != 0:

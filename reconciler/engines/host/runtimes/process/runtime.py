@@ -44,7 +44,7 @@ class _Tracked(msgspec.Struct, frozen=True):
 
 
 class ProcessRuntime:
-    """Containers as processes, for one location (document 1, Container; see Runtime for what each method does).
+    """Containers as processes, for one location (see Runtime for what each method does).
 
     ``root`` is the directory of the location on this host. ``limited``: set limits where this host lets us.
     """
