@@ -12,7 +12,7 @@ ReconcilerError
 │   └── CorruptRowError     a row of the records is none that a reconciler wrote
 ├── SourceError           Git cannot give what was asked for; never a reason to delete
 │   ├── SourceUnreachable   the remote does not answer, or not in time
-│   ├── SourceGone          the repository, branch, tag, commit or path is not there
+│   ├── SourceNotFound          the repository, branch, tag, commit or path is not there
 │   ├── SourceEmpty         the path holds no manifest at all
 │   ├── SourceRewritten     the branch moved to a commit that does not contain the last one
 │   └── SourceUnverified    the commit or tag is not signed by whom the settings trust
@@ -32,7 +32,7 @@ class ReconcilerError(Exception):
 class UsageError(ReconcilerError):
     """The command line or the settings ask for something that cannot be."""
 
-    reason = "Usage"
+    reason = "InvalidSettings"
 
 
 class RefusedError(ReconcilerError):
@@ -98,10 +98,10 @@ class SourceUnreachable(SourceError):
     reason = "SourceUnreachable"
 
 
-class SourceGone(SourceError):
+class SourceNotFound(SourceError):
     """The repository, branch, tag, commit or path is not there (any more)."""
 
-    reason = "SourceGone"
+    reason = "SourceNotFound"
 
 
 class SourceEmpty(SourceError):
@@ -116,10 +116,10 @@ class SourceRewritten(SourceError):
     reason = "SourceRewritten"
 
 
-class PushRaced(SourceError):
+class PushConflict(SourceError):
     """Somebody else moved the remote's ref first: fetch it, build on it, push again."""
 
-    reason = "PushRaced"
+    reason = "PushConflict"
 
 
 class SourceUnverified(SourceError):

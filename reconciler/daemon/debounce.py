@@ -38,4 +38,4 @@ async def watch_engine(engine: SupportsWatch, noticed: Debounce) -> None:
             async for _ in engine.changes():
                 noticed.trigger()
     except EngineError as error:
-        log().warning("unwatched", message=str(error))
+        log().warning("watch_failed", message=str(error))

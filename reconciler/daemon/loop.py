@@ -189,7 +189,7 @@ class Daemon:
         replayed = await self.runner.open()
         self._replay = False
         if replayed:
-            log().info("replayed", steps=replayed)
+            log().info("journal_replayed", steps=replayed)
 
     def _poll(self, name: str) -> None:
         """Time to look at a source. While it is being run, a fetch tells whether something newer pre-empts that."""

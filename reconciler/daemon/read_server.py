@@ -182,7 +182,7 @@ class ReadOnlyServer:
         async with asyncio.timeout(PATIENCE):
             line = await reader.readline()
         words = msgspec.json.decode(line, type=list[str])
-        log().debug("reading", user=user, words=words[:1])
+        log().debug("reading", user=user, command=words[:1])
         running = await asyncio.create_subprocess_exec(
             # -I and "/": nothing is imported from where the daemon happened to be started.
             *(sys.executable, "-I", "-m", "reconciler.cli.read_commands", *words),

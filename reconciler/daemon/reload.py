@@ -16,7 +16,7 @@ from reconciler.records.store import Records
 from reconciler.records.tables.conditions import HOST
 from reconciler.records.tables.events import Event
 from reconciler.settings import Settings, load_settings
-from reconciler.status.conditions import SETTINGS_TAKEN, truncate
+from reconciler.status.conditions import SETTINGS_LOADED, truncate
 
 SETTINGS_POLL_SECONDS = 1.0
 """Seconds between looks at the file. One that is the same in two looks is no longer being written."""
@@ -34,7 +34,7 @@ class Reload:
         self._clock = clock
         self._last_tried: bytes | None = b""  # so that a change since ``settings`` were read is not missed
         self._last_read = self._content()
-        self._set_condition(True, "Taken", "")
+        self._set_condition(True, "Loaded", "")
 
     def due(self) -> bool:
         """Whether the file has changed since it was judged, and was the same when this was asked before."""
@@ -61,17 +61,17 @@ class Reload:
         except Exception as error:  # noqa: BLE001 - the former settings go on
             self._refuse(str(internal_error(error, "settings")), again)
             return None
-        mended = self._set_condition(True, "Taken", "")
+        mended = self._set_condition(True, "Loaded", "")
         if runner is not None:
             self._settings = settings
         if runner is not None or mended:
-            log().info("settings", taken=True, sources=[source.name for source in settings.sources])
+            log().info("settings", loaded=True, sources=[source.name for source in settings.sources])
         return runner
 
     def _refuse(self, message: str, again: bool) -> None:
-        told = self._set_condition(False, "Usage", message)
+        told = self._set_condition(False, "InvalidSettings", message)
         if told or not again:
-            log().warning("settings", taken=False, message=message)
+            log().warning("settings", loaded=False, message=message)
 
     def _set_condition(self, good: bool, reason: str, message: str) -> bool:
         """Note how the settings stand; whether that is news. Full records keep nobody from working."""
@@ -79,9 +79,9 @@ class Reload:
         try:
             with self._records.transaction():
                 known = self._records.conditions.get(HOST)
-                if good and not any(each.type == SETTINGS_TAKEN and not each.status for each in known):
+                if good and not any(each.type == SETTINGS_LOADED and not each.status for each in known):
                     return False
-                changed = self._records.conditions.set(HOST, SETTINGS_TAKEN, good, reason, message, now)
+                changed = self._records.conditions.set(HOST, SETTINGS_LOADED, good, reason, message, now)
                 if changed and not good:
                     self._records.events.add_many([Event(now, 0, "", "", "Warning", "SettingsRefused", message)])
                 return changed

@@ -48,14 +48,14 @@ class RunLog:
             facts["skipped"] = report.left_out
         if report.held:
             facts["approve"] = report.held
-        getattr(log(), level)("run", source=report.source, seconds=round(seconds, 4), **facts)
+        getattr(log(), level)("reconciled", source=report.source, seconds=round(seconds, 4), **facts)
 
     def idle(self, name: str) -> None:
         """A look at a source found nothing to do; news only where the last look ended badly."""
         last = self._last.get(name)
         if last is not None and last.outcome == "unreadable":
             del self._last[name]
-            log().info("run", source=name, reason="poll", outcome="unchanged", revision=last.revision)
+            log().info("reconciled", source=name, reason="poll", outcome="unchanged", revision=last.revision)
 
     def status(self, records: Records, name: str) -> None:
         """Whether writing the status works, when that changes."""
@@ -65,17 +65,17 @@ class RunLog:
             return
         self._status[name] = trouble
         if found is not None and trouble:
-            log().warning("status", source=name, written=False, reason=found.reason, message=found.message)
+            log().warning("status", source=name, pushed=False, reason=found.reason, message=found.message)
         else:
-            log().info("status", source=name, written=True)
+            log().info("status", source=name, pushed=True)
 
     def unseen(self, places: Mapping[str, str]) -> None:
         """Which locations cannot be looked at, when that changes."""
         for place in sorted(places.keys() | self._unseen.keys()):
             if place not in places:
-                log().info("location", location=place, seen=True)
+                log().info("location", location=place, reachable=True)
             elif self._unseen.get(place) != places[place]:
-                log().warning("location", location=place, seen=False, message=places[place])
+                log().warning("location", location=place, reachable=False, message=places[place])
         self._unseen = dict(places)
 
 

@@ -166,7 +166,7 @@ def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
     if isinstance(error, BaseException):
         internal_error(error, "event loop")
     else:
-        log().warning("event loop", message=str(context.get("message", "")))
+        log().warning("event_loop", message=str(context.get("message", "")))
 
 
 async def _watch(daemon: Daemon) -> None:
@@ -177,7 +177,7 @@ async def _watch(daemon: Daemon) -> None:
             if line.source.local:
                 owners.setdefault(line.source.repository.commondir, []).append(name)
         except SourceError as error:
-            log().warning("unwatched", source=name, message=str(error))
+            log().warning("watch_failed", source=name, message=str(error))
     status = sorted({f"refs/heads/{source.status.branch}" for source in daemon.runner.settings.sources})
 
     def moved(path: Path) -> None:

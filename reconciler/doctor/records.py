@@ -18,7 +18,7 @@ from reconciler.records.store import FILE, Records
 from reconciler.records.tables.conditions import HOST, ScopeCondition
 from reconciler.records.tables.runs import Run
 from reconciler.settings import Settings
-from reconciler.status.conditions import PINNED, SETTINGS_TAKEN, SUSPENDED
+from reconciler.status.conditions import PINNED, SETTINGS_LOADED, SUSPENDED
 from reconciler.status.waiting import suspended_by
 
 SKEW = 60.0
@@ -96,7 +96,7 @@ def _requests(records: Records, holder: str, now: float) -> Iterator[Check]:
 
 def _taken(records: Records, now: float) -> Iterator[Check]:
     for each in records.conditions.get(HOST):
-        if each.type == SETTINGS_TAKEN and not each.status:
+        if each.type == SETTINGS_LOADED and not each.status:
             message = f"the daemon goes by former settings since {ago(now - each.since)}: {each.message}"
             yield problem("settings", message, "correct them; they are then taken over by themselves")
 

@@ -46,7 +46,7 @@ def check_sources(settings: Settings, who: Identity, clock: Clock) -> Iterator[C
 
 _ADVICE = {
     "SourceUnreachable": "check the network, the credentials and that the remote is up",
-    "SourceGone": "bring it back, or correct the settings",
+    "SourceNotFound": "bring it back, or correct the settings",
     "SourceEmpty": "check path, include and exclude in the settings",
     "SourceUnverified": "sign it with a key that the settings trust, or trust its key",
 }

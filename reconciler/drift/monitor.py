@@ -189,7 +189,8 @@ class DriftMonitor:
                 to_heal.add(source)
         over = [row for row in known.values() if row.location not in found.unreachable]
         events += [
-            _event("DriftOver", f"nothing differs any more{location_suffix(row.location)}", row, now) for row in over
+            _event("DriftResolved", f"nothing differs any more{location_suffix(row.location)}", row, now)
+            for row in over
         ]
         with records.transaction() if changed or over else records.repeatable():
             if found.seen:
@@ -206,9 +207,11 @@ class DriftMonitor:
         """Tell of locations that cannot be looked at, and of those that can again."""
         now = self._clock.now()
         lost = [(place, why) for place, why in found.unreachable.items() if place not in self.unreachable]
-        events = [Event(now, 0, f"location/{place}", "", "Warning", "LocationUnseen", why) for place, why in lost]
+        events = [Event(now, 0, f"location/{place}", "", "Warning", "LocationUnreachable", why) for place, why in lost]
         back = ((place, "it can be looked at again") for place in sorted(self.unreachable.keys() & found.seen))
-        events += [Event(now, 0, f"location/{place}", "", "Normal", "LocationSeen", words) for place, words in back]
+        events += [
+            Event(now, 0, f"location/{place}", "", "Normal", "LocationReachable", words) for place, words in back
+        ]
         if events:
             self._append_events(events, now)
 
@@ -225,7 +228,7 @@ class DriftMonitor:
             yield _event("DriftDetected", describe(drift), row, now)
         if row.fought and (old is None or not old.fought):
             often = f"healed {self._settings.drift.most_heals} times within an hour and changed again"
-            yield _event("DriftFight", f"{often}; it is left alone until: reconciler retry {row.key}", row, now)
+            yield _event("DriftConflict", f"{often}; it is left alone until: reconciler retry {row.key}", row, now)
 
     def _append_events(self, events: list[Event], now: float) -> None:
         """The first of ``events``, and how many more there are: a lost location is thousands of them."""
@@ -247,5 +250,5 @@ class DriftMonitor:
 
 
 def _event(reason: str, message: str, row: DriftRow, now: float) -> Event:
-    kind: Literal["Normal", "Warning"] = "Normal" if reason == "DriftOver" else "Warning"
+    kind: Literal["Normal", "Warning"] = "Normal" if reason == "DriftResolved" else "Warning"
     return Event(now, 0, row.key, row.location, kind, reason, message)

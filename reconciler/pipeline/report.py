@@ -28,8 +28,8 @@ class Report(msgspec.Struct, frozen=True):
     """How one run of one source ended.
 
     ``outcome`` is ``unchanged``, ``applied``, ``waiting`` (for an approval, for health, or pre-empted), ``failed``,
-    ``refused`` (findings), ``suspended``, ``moved`` (the plan is not the one that was reviewed), or ``unreadable`` (the
-    source cannot be read; ``message`` says why).
+    ``refused`` (findings), ``suspended``, ``plan_changed`` (the plan is not the one that was reviewed), or
+    ``unreadable`` (the source cannot be read; ``message`` says why).
     ``counts`` are resources by what became of them (``created``, ``waiting`` …), ``steps`` the steps that were done (a
     resource has one for each location; 0: not known). ``left_out`` says which errors kept files from being applied
     where the settings skip those.
@@ -155,7 +155,7 @@ def suspended(source: str, message: str) -> Report:
 
 def plan_changed(source: str, revision: str, message: str) -> Report:
     """The report of a run that would not have done what was reviewed, and did nothing."""
-    return Report(source, revision, "moved", reason="PlanMoved", message=message)
+    return Report(source, revision, "plan_changed", reason="PlanChanged", message=message)
 
 
 def unreadable(source: str, error: ReconcilerError) -> Report:

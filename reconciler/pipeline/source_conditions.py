@@ -26,7 +26,7 @@ INVALID_REVISION, INVALID_FILES = "InvalidRevision", "InvalidFiles"
 RECOVERS_FROM = frozenset({InternalError.reason, INVALID_REVISION, INVALID_FILES})
 """Reasons of Ready whose end is an event."""
 
-REACHABLE = Condition(SOURCE_REACHABLE, True, "Read", "")
+REACHABLE = Condition(SOURCE_REACHABLE, True, "Fetched", "")
 
 
 class SourceConditions:
@@ -84,7 +84,7 @@ class SourceConditions:
         known = self._of(name)
         fresh = [each for each in wanted if known.get(each.type) != each]
         if REACHABLE in fresh and SOURCE_STALE in known and known[SOURCE_STALE].status:
-            fresh.append(Condition(SOURCE_STALE, False, "Fresh", ""))
+            fresh.append(Condition(SOURCE_STALE, False, "Fetched", ""))
         if not fresh:
             return set()
         now = self._clock.now()

@@ -184,7 +184,7 @@ class SourcePipeline:
         self.dialect = msgspec.structs.replace(self.dialect, keyring=ring)
 
     def view(self) -> DesiredStateView:
-        """The desired state as it is indexed, ready to lay a difference over. Raises SourceGone."""
+        """The desired state as it is indexed, ready to lay a difference over. Raises SourceNotFound."""
         blobs = blobs_of(self.source.repository)
         view = DesiredStateView(self.name, self.records, blobs, self.dialect, self.externals, self.host)
         view.bodies = self._bodies

@@ -293,7 +293,8 @@ def migrate(database: Database, migrations: Migrations, *, read_only: bool = Fal
         )
     with database.transaction():
         # Read again: another process may have migrated while this one waited for the write lock.
-        for statements in migrations[database.value("PRAGMA user_version") :]:
-            for statement in statements:
+        version = database.value("PRAGMA user_version")
+        for statement in (each for statements in migrations[version:] for each in statements):
+            if version or not statement.startswith("UPDATE "):  # a new file has no rows
                 database.write(statement)
         database.write(f"PRAGMA user_version = {newest}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 WORST_BEFORE = """(SELECT health FROM applied WHERE key = {row}.key ORDER BY CASE health
     WHEN 'Unhealthy' THEN 0 WHEN 'Unknown' THEN 1 WHEN 'Loading' THEN 2 WHEN 'Deleting' THEN 3 ELSE 4 END LIMIT 1)"""
 """The worst health of a resource in the versions that did not know Recorded."""
@@ -157,6 +159,83 @@ DELETIONS = (
         WITHOUT ROWID""",
 )
 
+RENAMED = {
+    "ClockSteady": "ClockStable",
+    "DriftFight": "DriftConflict",
+    "DriftOver": "DriftResolved",
+    "HostTrouble": "WorkloadError",
+    "LimitsNotSet": "LimitsFailed",
+    "LocationSeen": "LocationReachable",
+    "LocationUnseen": "LocationUnreachable",
+    "LogsNotStored": "LogStorageFailed",
+    "NoMoreProcesses": "ProcessLimitReached",
+    "NoRights": "PermissionDenied",
+    "NotAlive": "LivenessFailed",
+    "NotEnded": "KillFailed",
+    "NotRemoved": "RemovalFailed",
+    "NotStarted": "StartFailed",
+    "PushRaced": "PushConflict",
+    "SourceGone": "SourceNotFound",
+    "StateFailed": "StateWriteFailed",
+    "VersionGone": "TemplateNotFound",
+}
+"""Former reasons that stand for nothing else, so that they can be replaced wherever they are quoted."""
+
+
+def _replaced(table: str, column: str, pairs: Iterable[tuple[str, str]], where: str = "true") -> Iterator[str]:
+    """Statements that replace texts within ``column``; JSON in a blob stays a blob.
+
+    There is one for each pair, since SQLite's parser bounds how deep calls may be nested.
+    """
+    for old, new in pairs:
+        text = f"replace(CAST({column} AS TEXT), {old!r}, {new!r})"
+        value = f"CASE typeof({column}) WHEN 'blob' THEN CAST({text} AS BLOB) ELSE {text} END"
+        yield f"UPDATE {table} SET {column} = {value} WHERE {where} AND instr(CAST({column} AS TEXT), {old!r})"
+
+
+def _reasons(table: str) -> str:
+    cases = " ".join(f"WHEN {old!r} THEN {new!r}" for old, new in RENAMED.items())
+    return f"UPDATE {table} SET reason = CASE reason {cases} ELSE reason END"
+
+
+_QUOTED = [(form.format(old), form.format(new)) for old, new in RENAMED.items() for form in ("{}: ", "({})")]
+"""The forms in which messages quote reasons."""
+
+# In encoded JSON a quotation mark within a string has a backslash, so that a member is never found in one.
+_MEMBERS = [(f'"reason":"{old}"', f'"reason":"{new}"') for old, new in RENAMED.items()]
+_ANSWERS = [('"outcome":"moved"', '"outcome":"plan_changed"'), ('"reason":"PlanMoved"', '"reason":"PlanChanged"')]
+
+_ON_HOST = "id IN (SELECT id FROM applied INDEXED BY applied_scan WHERE engine = 'host' AND location <> '')"
+_OLD_REASONS = ", ".join(map(repr, RENAMED))
+_RESTATED = f"""SELECT scope FROM conditions WHERE type = 'Waiting' AND reason = 'Kept'
+    UNION SELECT key FROM failures WHERE reason IN ({_OLD_REASONS})
+    UNION SELECT key FROM drifts WHERE fought
+    UNION SELECT key FROM applied WHERE {_ON_HOST}"""
+
+REASONS = (
+    f"""INSERT OR IGNORE INTO pending (source, key)
+        SELECT source, key FROM inventory WHERE key IN ({_RESTATED})
+        UNION SELECT source, key FROM desired WHERE key IN ({_RESTATED})""",
+    "UPDATE conditions SET type = 'SettingsLoaded' WHERE type = 'SettingsTaken'",
+    *(
+        f"UPDATE conditions SET reason = {new!r} WHERE type = {kind!r} AND reason = {old!r}"
+        for kind, old, new in (
+            ("SettingsLoaded", "Taken", "Loaded"),
+            ("SettingsLoaded", "Usage", "InvalidSettings"),
+            ("SourceReachable", "Read", "Fetched"),
+            ("SourceStale", "Fresh", "Fetched"),
+            ("StatusPushed", "Written", "Pushed"),
+            ("StatusStale", "Written", "Pushed"),
+            ("Waiting", "Kept", "Retained"),
+        )
+    ),
+    *(_reasons(table) for table in ("events", "failures", "conditions")),
+    *(each for table in ("events", "failures", "conditions") for each in _replaced(table, "message", _QUOTED)),
+    *_replaced("applied", "state", [*_MEMBERS, *_QUOTED], _ON_HOST),
+    *_replaced("requests", "result", [*_MEMBERS, *_ANSWERS, *_QUOTED], "result IS NOT NULL"),
+)
+"""Reasons, and one type of condition, have the field's standard words; the status files follow."""
+
 MIGRATIONS = (
     (*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS),
     OPERATIONS,
@@ -164,4 +243,5 @@ MIGRATIONS = (
     FOLLOWED,
     RECORDED,
     DELETIONS,
+    REASONS,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.errors import PushRaced, SourceError, SourceGone
+from reconciler.errors import PushConflict, SourceError, SourceNotFound
 from reconciler.private_files import make_directory
 from reconciler.source.git_command import GitResult
 from reconciler.source.remote import Remote
@@ -43,7 +43,7 @@ class Mirror:
     def refresh(self) -> None:
         """Fetch the followed ref, whatever became of its history.
 
-        Raises SourceGone where the remote has no such repository or ref. What was fetched before stays.
+        Raises SourceNotFound where the remote has no such repository or ref. What was fetched before stays.
         """
         ref = wanted_ref(self._settings)
         before = self._tip(ref)
@@ -51,7 +51,7 @@ class Mirror:
             return
         answer = self._fetch(self._settings.commit or ref, ref)
         if answer.code and self._settings.commit and any(sign in answer.errors for sign in _NO_COMMIT):
-            raise SourceGone(
+            raise SourceNotFound(
                 f"source {self._settings.name}: the remote has no commit {self._settings.commit}, or gives no single "
                 "commits away; name the full id of a commit, or a tag"
             )
@@ -77,7 +77,7 @@ class Mirror:
     def push(self, refspec: str, expected: str) -> None:
         """Push ``SOURCE:REF`` if the remote's ref is still at the commit ``expected`` (``""``: still not there).
 
-        Raises PushRaced where it is not, SourceError where the remote declines.
+        Raises PushConflict where it is not, SourceError where the remote declines.
         """
         ref = refspec.rpartition(":")[2]
         lease = f"--force-with-lease={ref}:{expected}"
@@ -87,7 +87,7 @@ class Mirror:
             return
         refusal = next((line for line in answer.output.splitlines() if line.startswith("!")), "")
         if any(sign in refusal + answer.errors for sign in _RACED):
-            raise PushRaced(f"source {self._settings.name}: {ref} was moved by somebody else since it was read")
+            raise PushConflict(f"source {self._settings.name}: {ref} was moved by somebody else since it was read")
         if refusal:
             reason = self._remote.clean(refusal.rpartition("\t")[2])
             raise SourceError(f"source {self._settings.name}: the remote declined {ref}: {reason}")

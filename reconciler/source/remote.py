@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.errors import SourceGone, SourceUnreachable
+from reconciler.errors import SourceNotFound, SourceUnreachable
 from reconciler.source.git_command import GitResult, clean_environment, run_git
 from reconciler.source.url import Address
 
@@ -68,14 +68,14 @@ class Remote:
             raise SourceUnreachable(f"source {self.name}: {self._place()} did not answer within {self._timeout:g} s")
         return answer
 
-    def failure(self, answer: GitResult) -> SourceGone | SourceUnreachable:
+    def failure(self, answer: GitResult) -> SourceNotFound | SourceUnreachable:
         """The error that ``answer`` tells of, in git's words without what is secret."""
         if not self._redirects and _REDIRECTED.search(answer.errors):
             return SourceUnreachable(
                 f"source {self.name}: {self._place()} redirects to another address; name that one in url (it often "
                 "ends in .git), or set followRedirects"
             )
-        kind = SourceGone if _GONE.search(answer.errors) else SourceUnreachable
+        kind = SourceNotFound if _GONE.search(answer.errors) else SourceUnreachable
         return kind(f"source {self.name}: {self._place()}: {self.words(answer)}")
 
     def words(self, answer: GitResult) -> str:

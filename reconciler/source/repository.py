@@ -11,7 +11,7 @@ import msgspec
 import pygit2
 from pygit2.enums import ObjectType
 
-from reconciler.errors import SourceError, SourceGone
+from reconciler.errors import SourceError, SourceNotFound
 from reconciler.model.revision import FileChange, Revision
 from reconciler.model.suggest import closest
 from reconciler.source.ancestry import is_ancestor
@@ -41,11 +41,11 @@ class Repository:
     """
 
     def __init__(self, path: Path, settings: SourceSettings) -> None:
-        """Raises SourceGone where there is no repository at ``path``."""
+        """Raises SourceNotFound where there is no repository at ``path``."""
         try:
             self._git = open_git(path)
         except _GIT_FAULTS as fault:
-            raise SourceGone(f"source {settings.name}: no Git repository can be read at {path}: {fault}") from None
+            raise SourceNotFound(f"source {settings.name}: no Git repository can be read at {path}: {fault}") from None
         self._odb = self._git.odb
         self._path = path
         self.settings = settings
@@ -70,7 +70,7 @@ class Repository:
     def resolve(self, expression: str = "", head: str = "") -> Revision:
         """The revision the source stands at, or the one that ``expression`` names; ``HEAD`` in it means ``head``.
 
-        See ``parse_expression``. Sees what other programs did to the refs, packed or not. Raises SourceGone where the
+        See ``parse_expression``. Sees what other programs did to the refs, packed or not. Raises SourceNotFound where
         branch, tag, commit or path is not there, SourceUnverified where the settings ask for a signature that is not
         there, SourceError where objects are missing or damaged.
         """
@@ -91,7 +91,7 @@ class Repository:
             return parse_expression(expression, own, head, lambda ref: ref in self._git.references)
         except _GIT_FAULTS as fault:
             self._still_there()
-            raise SourceGone(f"source {self.settings.name}: {expression!r} names no revision: {fault}") from None
+            raise SourceNotFound(f"source {self.settings.name}: {expression!r} names no revision: {fault}") from None
 
     def contains(self, newer: str, older: str) -> bool:
         """Whether commit ``older`` is ``newer`` or one of its ancestors; an unknown commit is neither."""
@@ -183,7 +183,7 @@ class Repository:
 
     def _still_there(self) -> None:
         if not self.gitdir.is_dir():
-            raise SourceGone(f"source {self.settings.name}: the repository {self._path} is not there any more")
+            raise SourceNotFound(f"source {self.settings.name}: the repository {self._path} is not there any more")
 
     def _tree(self, raw: bytes) -> bytes:
         """The bytes of a tree; the last few are kept, since each commit's root is asked for again and again."""
@@ -206,7 +206,7 @@ class Repository:
             return str(self._git.revparse_single(wanted.text).id)
         except _GIT_FAULTS:
             self._still_there()
-            raise SourceGone(f"source {self.settings.name}: {self._missing(written or wanted.text)}") from None
+            raise SourceNotFound(f"source {self.settings.name}: {self._missing(written or wanted.text)}") from None
 
     def _missing(self, name: str) -> str:
         kind, _, short = name.removeprefix("refs/").partition("/")
@@ -226,7 +226,7 @@ class Repository:
         try:
             commit = found.peel(pygit2.Commit)
         except _GIT_FAULTS:
-            raise SourceGone(f"source {self.settings.name}: {ref} is not a commit") from None
+            raise SourceNotFound(f"source {self.settings.name}: {ref} is not a commit") from None
         tree = self._descend(bytes(commit.tree_id.raw), ref)
         subject = commit.raw_message.decode("utf-8", "replace").strip().partition("\n")[0]
         author = commit.author.raw_name.decode("utf-8", "replace")
@@ -246,7 +246,7 @@ class Repository:
                 continue
             entry = parse_tree(self._tree(tree)).get(name.encode() + b"/")
             if entry is None:
-                raise SourceGone(
+                raise SourceNotFound(
                     f"source {self.settings.name}: {ref} has no directory {self.settings.path!r}; "
                     "check the path of the source in the settings"
                 )

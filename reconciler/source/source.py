@@ -33,7 +33,7 @@ class Source:
 
     @cached_property
     def repository(self) -> Repository:
-        """The repository that holds the objects. Raises SourceGone where there is none; asking again tries again."""
+        """The repository that holds the objects. Raises SourceNotFound where there is none, anew at each call."""
         from reconciler.source.repository import Repository
 
         path = self.mirror.prepare() if self.mirror is not None else self._path
@@ -43,7 +43,7 @@ class Source:
     def refresh(self) -> None:
         """Fetch what a remote has; nothing to do for a local source.
 
-        Raises SourceUnreachable or SourceGone; what was fetched before stays readable.
+        Raises SourceUnreachable or SourceNotFound; what was fetched before stays readable.
         """
         if self.mirror is not None:
             self.mirror.refresh()
@@ -51,7 +51,7 @@ class Source:
     def revision(self, expression: str = "", head: str = "") -> Revision:
         """Where the source stands now, or what ``expression`` names, in which ``HEAD`` means the commit ``head``.
 
-        Raises SourceGone, and SourceEmpty where the path selects no manifest.
+        Raises SourceNotFound, and SourceEmpty where the path selects no manifest.
         """
         revision = self.repository.resolve(expression, head)
         if revision.tree != self._filled and not self.repository.has_manifests(revision.tree):

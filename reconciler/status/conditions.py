@@ -20,7 +20,7 @@ SOURCE_REACHABLE = "SourceReachable"
 SOURCE_STALE = "SourceStale"
 STATUS_PUSHED = "StatusPushed"
 STATUS_STALE = "StatusStale"
-SETTINGS_TAKEN = "SettingsTaken"
+SETTINGS_LOADED = "SettingsLoaded"
 SUSPENDED = "Suspended"
 PINNED = "Pinned"
 DISK_FULL = "DiskFull"
@@ -158,7 +158,7 @@ def _waiting(facts: ResourceFacts, wait: WaitReason) -> tuple[Condition, ...]:
 def _astray(key: Key, astray: DriftState) -> tuple[Condition, ...]:
     if astray.fought:
         message = f"healed again and again, and left alone until: reconciler retry {key}; {astray.places}"
-        return Condition(READY, False, "DriftFight", message), Condition(STALLED, True, "DriftFight", message)
+        return Condition(READY, False, "DriftConflict", message), Condition(STALLED, True, "DriftConflict", message)
     if astray.healed:
         return _at_work("Drifted", astray.places)
     return (Condition(READY, False, "Drifted", astray.places),)

@@ -166,9 +166,9 @@ class StatusPublisher:
         return f"Status of {self._source.name}{' at ' if at else ''}{at}: {what if keys else 'the source'}"
 
     def _arrived(self) -> None:
-        self._set(Condition(STATUS_PUSHED, True, "Written", "the status branch is up to date"))
+        self._set(Condition(STATUS_PUSHED, True, "Pushed", "the status branch is up to date"))
         if any(each.type == STATUS_STALE and each.status for each in self._records.conditions.get(self._source.name)):
-            self._set(Condition(STATUS_STALE, False, "Written", "the status branch is up to date"))
+            self._set(Condition(STATUS_STALE, False, "Pushed", "the status branch is up to date"))
 
     def _failed(self, fault: ReconcilerError) -> None:
         self._set(condition_from_error(STATUS_PUSHED, fault))

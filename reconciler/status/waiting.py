@@ -16,7 +16,7 @@ from reconciler.status.conditions import WaitReason, truncate
 WAITING = "Waiting"
 """Type of the condition in the records; its scope is the key."""
 
-KEPT = "Kept"
+RETAINED = "Retained"
 ORPHANED = "Orphaned"
 PREEMPTED = "Preempted"
 
@@ -29,7 +29,7 @@ def save_wait_reasons(
     What was applied waits no longer. A step that only made way for a newer revision waits for nothing.
     """
     outcomes = list(outcomes)
-    waits = {each.key: (KEPT, f"no longer in Git, and not deleted: {each.reason}") for each in kept}
+    waits = {each.key: (RETAINED, f"no longer in Git, and not deleted: {each.reason}") for each in kept}
     for outcome in outcomes:
         if outcome.result in (Result.WAITING, Result.SKIPPED) and outcome.reason != PREEMPTED:
             waits.setdefault(outcome.id.key, (outcome.reason, truncate(outcome.message)))
@@ -49,7 +49,7 @@ def wait_reason(records: Records, key: Key) -> WaitReason | None:
     """What ``key`` was said to wait for last; ask only where Git and the record differ."""
     for condition in records.conditions.get(str(key)):
         if condition.type == WAITING and condition.status:
-            return WaitReason(condition.reason, condition.message, kept=condition.reason == KEPT)
+            return WaitReason(condition.reason, condition.message, kept=condition.reason == RETAINED)
     return None
 
 

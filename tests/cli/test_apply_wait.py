@@ -94,7 +94,7 @@ def test_waiting_for_long_makes_few_runs(site: HostSite) -> None:
     with site.daemon() as daemon:
         eventually(lambda: API in site.recorded(), "it is applied")
         assert site.run("apply", "--wait", "--timeout", "2").returncode == 1
-        assert 2 <= len(daemon.said("run", reason="apply")) < 20
+        assert 2 <= len(daemon.said("reconciled", reason="apply")) < 20
 
 
 def test_without_a_daemon_a_run_starts_what_it_has_made(tmp_path: Path) -> None:

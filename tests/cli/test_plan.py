@@ -223,7 +223,7 @@ def test_an_unreadable_source_does_not_hide_the_plan_of_another(tmp_path: Path) 
     assert "+ workload/shop/web" in said.out
     main, first = desk.run("plan", "--format", "json").json
     assert (main["source"], list(main)) == ("main", FIELDS)
-    assert (first["source"], first["error"]["reason"]) == ("first", "SourceGone")
+    assert (first["source"], first["error"]["reason"]) == ("first", "SourceNotFound")
     assert "### Source `first`: no plan" in desk.run("plan", "--format", "markdown").out
     assert desk.run("plan", "--source", "first", "--format", "json").json == first
     plan = str(tmp_path / "plan.json")

@@ -141,7 +141,7 @@ def test_a_daemon_and_who_asks_it(tmp_path: Path) -> None:
     lines = (["run"], ["restore", "copy.sqlite"], ["sync"], ["apply"])
     with site.daemon() as daemon:
         eventually(lambda: site.applied(site.repo.git("rev-parse", "main")), "the first commit is applied")
-        eventually(lambda: daemon.said("run"), "and logged")
+        eventually(lambda: daemon.said("reconciled"), "and logged")
         text = ""
         for words in lines:
             said = site.run(*words)

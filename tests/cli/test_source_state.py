@@ -128,12 +128,13 @@ def test_an_unreadable_source_is_told_everywhere_and_so_is_its_end(desk: Desk) -
     desk.repo.path.rename(away)
     for _ in range(2):
         assert desk.run("apply").code == 1
-    assert re.match(rf"source main: it cannot be read since {TIME}: SourceGone: .*; applied is ", desk.run("get").err)
+    unreadable = rf"source main: it cannot be read since {TIME}: SourceNotFound: .*; applied is "
+    assert re.match(unreadable, desk.run("get").err)
     assert live(desk).startswith("no: it cannot be read since ")
     assert [run["outcome"] for run in desk.run("history", "-o", "json").json["items"]] == ["unreadable", "applied"]
     away.rename(desk.repo.path)
     desk.applied()
-    assert [reason for reason, _ in source_events(desk)] == ["SourceGone", "Recovered"]
+    assert [reason for reason, _ in source_events(desk)] == ["SourceNotFound", "Recovered"]
     assert desk.run("get").err == ""
     assert live(desk) == "yes"
 

@@ -86,3 +86,8 @@ def test_what_the_first_version_called_healthy_and_nothing_runs_of_is_recorded(d
             assert (state["workload"]["health"], state["workload"]["currentReplicaCount"]) == ("Recorded", 0)
         waiting = set(records.status_queue.take("main").keys)
         assert {record.key for record in records.applied.items(Kind.WORKLOAD)} <= set(map(Key.parse, map(str, waiting)))
+
+
+def test_the_conditions_of_the_first_version_have_the_reasons_of_today(desk: Desk) -> None:
+    with closing(Records.open(desk.state / FILE)) as records:
+        assert {each.type: each.reason for each in records.conditions.get("main")}["StatusPushed"] == "Pushed"

@@ -112,7 +112,7 @@ class CrashSite:
 
     def told(self, daemon: Running) -> bool:
         """Whether ``daemon`` has finished a run and written its status."""
-        if not [run for run in daemon.said("run") if run["outcome"] in DONE]:
+        if not [run for run in daemon.said("reconciled") if run["outcome"] in DONE]:
             return False
         with self.site.records() as records:
             return records.status_queue.count("main") == 0

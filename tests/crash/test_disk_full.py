@@ -85,7 +85,7 @@ def test_a_daemon_waits_for_room_and_goes_on(tmp_path: Path, disk: Path, undistu
         assert daemon.process.poll() is None
         filler.unlink()
         daemon.signal(signal.SIGHUP)
-        eventually(lambda: daemon.said("run", outcome="applied"), "it goes on")
+        eventually(lambda: daemon.said("reconciled", outcome="applied"), "it goes on")
         assert daemon.stop() == 0
     assert_same([site.finish()], undisturbed[:1])
 
@@ -100,7 +100,7 @@ def test_a_daemon_looks_for_room_by_itself(tmp_path: Path, disk: Path, undisturb
         site.site.repo.commit(PHASES[1])
         eventually(lambda: daemon.said("records", reason="DiskFull"), "it says that the disk is full")
         filler.unlink()
-        eventually(lambda: len(daemon.said("run", outcome="applied")) == 2, "it goes on")
+        eventually(lambda: len(daemon.said("reconciled", outcome="applied")) == 2, "it goes on")
         assert daemon.stop() == 0
     assert_same([site.finish()], undisturbed[1:2])
 

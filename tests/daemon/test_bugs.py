@@ -165,7 +165,7 @@ def test_a_bug_in_writing_the_status_is_a_condition_and_is_tried_again(
         assert not stage.runner.flush("main")
         assert stage.condition(STATUS_PUSHED).startswith("false InternalError: KeyError at reconciler/status/")
     assert stage.runner.flush("main", force=True)
-    assert stage.condition(STATUS_PUSHED).startswith("true Written")
+    assert stage.condition(STATUS_PUSHED).startswith("true Pushed")
 
 
 class OneRound:

@@ -45,7 +45,7 @@ def test_what_cannot_run_is_told_and_hurts_nothing_else(tmp_path: Path, wrong: d
         wait(lambda: said in site.message(), f"it says {said}")
         wait(partial(site.healthy, "workload/shop/good@here"))
         wait(lambda: site.recorded()["workload/shop/web@here"].health == "Unhealthy")
-        assert {"NotStarted", "ContainerEnded"} & reasons(site)
+        assert {"StartFailed", "ContainerEnded"} & reasons(site)
         assert not [line for line in daemon.log() if "Traceback" in str(line)]
         site.repo.commit({"shop/web.yaml": served(replicas=1, env={"GREETING": "mended"})})
         wait(lambda: site.healthy() and site.greetings("web") == {"mended"})
@@ -113,7 +113,7 @@ def test_a_workload_that_cannot_be_taken_up_goes_on(tmp_path: Path) -> None:
         token.unlink()
         token.mkdir()
         with site.daemon():
-            wait(lambda: {"HostTrouble", "StateFailed"} <= reasons(site))
+            wait(lambda: {"WorkloadError", "StateWriteFailed"} <= reasons(site))
             assert site.greetings("web") == {"well"}
             token.rmdir()
             token.write_bytes(content)
@@ -132,7 +132,7 @@ def test_a_failing_liveness_probe_restarts_the_replica(tmp_path: Path) -> None:
         wait(lambda: any(each.containers[0].restarts for each in site.replicas("web").values()))
         (replica,) = site.replicas("web").values()
         assert replica.containers[0].last is not None
-        assert replica.containers[0].last.reason == "NotAlive"
+        assert replica.containers[0].last.reason == "LivenessFailed"
 
 
 def test_hooks_run_and_tell_where_they_fail(tmp_path: Path) -> None:

@@ -24,7 +24,9 @@ def test_a_commit_is_applied_and_told_on_the_status_branch(tmp_path: Path) -> No
         versions = {key: record.version for key, record in site.recorded().items()}
         assert (versions["workload/shop/api@here"], versions["workload/shop/web@there"]) == (2, 1)
         eventually(lambda: commit in site.status("reconciler.yaml"), "the run is told")
-        assert daemon.said("run", source="main", outcome="applied", created=2, revision=f"main@sha1:{_first(site)}")
+        assert daemon.said(
+            "reconciled", source="main", outcome="applied", created=2, revision=f"main@sha1:{_first(site)}"
+        )
 
 
 def test_a_moved_ref_wakes_at_once(tmp_path: Path) -> None:
@@ -37,7 +39,9 @@ def test_a_moved_ref_wakes_at_once(tmp_path: Path) -> None:
         commits: list[str] = []
         while not any(_soon(lambda: site.applied(commits[-1])) for _ in commits[-1:]):
             commits.append(site.repo.commit({"shop/api.yaml": workload("api", next(ports))}))
-        eventually(lambda: daemon.said("run", reason="ref", revision=f"main@sha1:{commits[-1]}"), "a run for the ref")
+        eventually(
+            lambda: daemon.said("reconciled", reason="ref", revision=f"main@sha1:{commits[-1]}"), "a run for the ref"
+        )
 
 
 def test_a_burst_of_commits_becomes_few_runs_that_end_at_the_newest(tmp_path: Path) -> None:
@@ -51,7 +55,7 @@ def test_a_burst_of_commits_becomes_few_runs_that_end_at_the_newest(tmp_path: Pa
             main.set_target(commit)
         eventually(lambda: site.applied(commits[-1]), "the newest is applied")
         eventually(lambda: commits[-1] in site.status("shop/workload/api.yaml"), "the newest is told")
-        assert len(daemon.said("run")) <= 6
+        assert len(daemon.said("reconciled")) <= 6
         assert site.recorded()["workload/shop/api@here"].version <= 6
 
 
@@ -59,11 +63,13 @@ def test_sighup_looks_at_once(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.configure(sources=[site.source(interval="1h")])
     with site.daemon() as daemon:
-        eventually(lambda: daemon.said("run", reason="start"), "the first run")
+        eventually(lambda: daemon.said("reconciled", reason="start"), "the first run")
         site.repo.commit({"shop/web.yaml": workload("web")})
         daemon.signal(signal.SIGHUP)
         eventually(lambda: "workload/shop/web@here" in site.recorded(), "it is applied")
-        eventually(lambda: [one for one in daemon.said("run") if "SIGHUP" in one["reason"]], "a run for the signal")
+        eventually(
+            lambda: [one for one in daemon.said("reconciled") if "SIGHUP" in one["reason"]], "a run for the signal"
+        )
 
 
 def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
@@ -107,7 +113,7 @@ def test_apply_is_done_by_the_daemon_that_runs(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.configure(sources=[site.source(interval="1h")])
     with site.daemon() as daemon:
-        eventually(lambda: daemon.said("run", reason="start"), "the first run")
+        eventually(lambda: daemon.said("reconciled", reason="start"), "the first run")
         commit = site.repo.commit({"shop/web.yaml": workload("web")})
         asked = site.run("apply")
         assert (asked.returncode, asked.stderr) == (0, "")
@@ -127,7 +133,7 @@ def test_approve_lets_deletes_go_while_a_daemon_runs(tmp_path: Path) -> None:
     with site.daemon() as daemon:
         eventually(lambda: "workload/shop/w7@there" in site.recorded(), "all is applied")
         commit = site.repo.commit({f"shop/{name}.yaml": None for name in names[:5]})
-        [waiting] = eventually(lambda: daemon.said("run", outcome="waiting")[:1], "deletes wait")
+        [waiting] = eventually(lambda: daemon.said("reconciled", outcome="waiting")[:1], "deletes wait")
         assert waiting["revision"] == f"main@sha1:{commit}"
         assert "workload/shop/w0@here" in site.recorded()
         eventually(lambda: "ApprovalRequired" in site.status("reconciler.yaml"), "the branch says so")
@@ -149,7 +155,7 @@ def test_a_restart_finds_nothing_to_do(tmp_path: Path) -> None:
         assert daemon.stop() == 0
     before = site.recorded(), site.repo.git("rev-parse", "reconciler/status")
     with site.daemon() as daemon:
-        eventually(lambda: daemon.said("run", reason="start", outcome="unchanged"), "it looks")
+        eventually(lambda: daemon.said("reconciled", reason="start", outcome="unchanged"), "it looks")
         assert daemon.stop() == 0
     assert (site.recorded(), site.repo.git("rev-parse", "reconciler/status")) == before
 
@@ -165,7 +171,7 @@ def test_settings_with_a_fault_end_it_before_it_begins(tmp_path: Path) -> None:
 def test_nothing_that_it_started_outlives_it(tmp_path: Path) -> None:
     site = Site(tmp_path, SHOP | {f"shop/w{number:03d}.yaml": workload(f"w{number:03d}") for number in range(450)})
     with site.daemon() as daemon:
-        eventually(lambda: daemon.said("run", reason="start"), "the first run, which uses processes to decode")
+        eventually(lambda: daemon.said("reconciled", reason="start"), "the first run, which uses processes to decode")
         children = Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children").read_text()
         assert children == ""
         assert daemon.stop() == 0

@@ -59,7 +59,7 @@ def test_what_changes_is_brought_back_at_the_next_look(tmp_path: Path, way: str)
         eventually(world.settled, "the first commit is applied")
         world.ledger.meddle(KEY, **({} if way == "gone" else {"digest": "another"}))
         eventually(lambda: "DriftHealed" in world.reasons() and world.settled(), "it is brought back")
-        assert daemon.said("run", source="main", reason="drift", outcome="applied")
+        assert daemon.said("reconciled", source="main", reason="drift", outcome="applied")
         assert world.reasons() == ["DriftDetected", "DriftHealed"]
         eventually(lambda: "reason: Recorded" in world.status(), "the branch says that all is well")
         daemon.stop()
@@ -105,11 +105,11 @@ def test_a_fight_ends_and_the_command_says_what_is_left(tmp_path: Path) -> None:
             eventually(world.settled, "it is brought back")
             world.ledger.meddle(KEY, digest="another")
             eventually(lambda: not world.settled() or world.reasons()[-1:] == ["DriftHealed"])
-        eventually(lambda: "DriftFight" in world.reasons(), "it is given up")
+        eventually(lambda: "DriftConflict" in world.reasons(), "it is given up")
         eventually(lambda: "type: Stalled" in world.status(), "the branch says so")
         [found] = json.loads(world.site.run("drift", "-o", "json").stdout)["items"]
         assert (found["key"], found["location"], found["what"], found["fought"]) == (KEY, "there", "changed", True)
-        assert world.reasons().count("DriftFight") == 1
+        assert world.reasons().count("DriftConflict") == 1
         assert world.site.run("retry", KEY).returncode == 0
         eventually(world.settled, "it is taken up again")
         eventually(lambda: "type: Stalled" not in world.status(), "the branch says so")
@@ -134,11 +134,11 @@ def test_a_location_that_cannot_be_seen_is_told_once_and_again_when_it_can(tmp_p
         file = tmp_path / "world" / "world.json"
         sound = file.read_text()
         file.write_text("{")
-        eventually(lambda: daemon.said("location", location="there", seen=False), "it is told")
+        eventually(lambda: daemon.said("location", location="there", reachable=False), "it is told")
         with world.site.records() as records:
             checked = records.drifts.checked()
         file.write_text(sound)
-        eventually(lambda: daemon.said("location", location="there", seen=True), "it can be seen again")
+        eventually(lambda: daemon.said("location", location="there", reachable=True), "it can be seen again")
         assert len(daemon.said("location")) == 2
         assert daemon.said("location")[0]["message"].startswith("InternalError: JSONDecodeError at ")
         with world.site.records() as records:

@@ -40,7 +40,7 @@ def test_steps_that_fail_are_tried_again_until_they_work(site: Site) -> None:
         eventually(lambda: "Trouble" in site.status("shop/workload/api.yaml"), "the branch says what fails")
         assert site.condition("Ready") == "false StepsFailed"
         assert sorted(site.recorded()) == ["gvc/shop", "workload/shop/api@here", "workload/shop/web@here"]
-        eventually(lambda: len(running.said("run", reason="retry")) >= 2, "it tries again")
+        eventually(lambda: len(running.said("reconciled", reason="retry")) >= 2, "it tries again")
         (site.path / "fail").unlink()
         eventually(lambda: "workload/shop/web@there" in site.recorded(), "it works")
         eventually(lambda: site.condition("Ready") == "true Applied", "the condition says so")
@@ -53,9 +53,9 @@ def test_what_is_owed_a_try_that_cannot_be_made_does_not_keep_the_daemon_busy(si
     (site.path / "fail").touch()
     site.configure(sources=[site.source(interval="1h")])
     with ServiceManager(site.path) as systemd, daemon(site, **systemd.environ) as running:
-        eventually(lambda: running.said("run", reason="retry"), "it tries again")
+        eventually(lambda: running.said("reconciled", reason="retry"), "it tries again")
         site.repo.commit({"shop/bad.yaml": "kind: gvc\nname: [\n"})
-        eventually(lambda: running.said("run", outcome="refused"), "the next revision is refused")
+        eventually(lambda: running.said("reconciled", outcome="refused"), "the next revision is refused")
         rounds = len(systemd.heard())
         time.sleep(1.0)
         assert len(systemd.heard()) - rounds <= 4
@@ -64,11 +64,11 @@ def test_what_is_owed_a_try_that_cannot_be_made_does_not_keep_the_daemon_busy(si
 def test_who_asks_the_daemon_for_a_run_and_waits_gets_the_end_of_it(site: Site) -> None:
     (site.path / "fail").touch()
     with daemon(site) as running:
-        eventually(lambda: running.said("run", outcome="failed"), "a step fails")
+        eventually(lambda: running.said("reconciled", outcome="failed"), "a step fails")
         assert site.run("apply").returncode == 1, "one run is all it waits for"
         command = [*site.command, "apply", "--wait"]
         waiting = subprocess.Popen(command, env=site.environ, stdout=subprocess.PIPE, text=True)
-        eventually(lambda: len(running.said("run", reason="apply")) >= 2, "it asks again")
+        eventually(lambda: len(running.said("reconciled", reason="apply")) >= 2, "it asks again")
         assert waiting.poll() is None
         (site.path / "fail").unlink()
         said, _ = waiting.communicate(timeout=20)
@@ -83,7 +83,7 @@ def test_a_newer_revision_pre_empts_what_has_not_begun(site: Site) -> None:
         time.sleep(0.3)
         (site.path / "hang").unlink()
         eventually(lambda: commit in site.status("shop/workload/cart.yaml"), "the newest is applied")
-        first = running.said("run")[0]
+        first = running.said("reconciled")[0]
         assert (first["outcome"], first["waiting"]) == ("waiting", 1)
         versions = {key: record.version for key, record in site.recorded().items()}
         assert (versions["workload/shop/web@here"], versions["workload/shop/web@there"]) == (2, 2)

@@ -35,7 +35,7 @@ def test_what_a_source_owned_stays_where_the_daemon_starts_without_it(site: Site
     with site.daemon() as daemon:
         _change(site)
         assert SIDE in site.recorded()
-        assert not daemon.said("run", source="side")
+        assert not daemon.said("reconciled", source="side")
 
 
 @pytest.mark.parametrize("words", [["--all-of", "side"], ["workload/shop/side"]], ids=["all", "one"])
@@ -45,7 +45,7 @@ def test_what_a_source_owned_stays_where_the_settings_lose_it_until_another_take
     with site.daemon() as daemon:
         eventually(lambda: SIDE in site.recorded(), "both are applied")
         site.configure(sources=[site.source()])
-        eventually(lambda: daemon.said("settings", taken=True), "the settings are taken")
+        eventually(lambda: daemon.said("settings", loaded=True), "the settings are taken")
         _change(site)
         assert SIDE in site.recorded()
         said = site.run("adopt", *words, "--source", "main")

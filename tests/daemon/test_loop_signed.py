@@ -35,14 +35,14 @@ def test_what_is_not_signed_is_told_and_never_applied(tmp_path: Path, keys: Keys
         assert f"commit {bad[:12]} is not accepted: no allowed signer has such a key" in message
         eventually(lambda: "SourceUnverified" in site.status("reconciler.yaml"), "the status branch says so")
         site.repo.git("update-ref", "refs/heads/main", good)
-        eventually(lambda: site.condition("SourceReachable") == "true Read", "the last good one goes on")
+        eventually(lambda: site.condition("SourceReachable") == "true Fetched", "the last good one goes on")
         best = keys.commit(site.repo, "shop/cart.yaml", workload("cart"), "ada")
         eventually(lambda: site.applied(best), "the next one is applied")
         with site.records() as records:
             events = [event for event in records.events.list(limit=100) if event.reason == "SourceUnverified"]
             assert len(events) == 1
             assert all(run.revision.rpartition(":")[2] != bad for run in records.runs.list(100, "main"))
-        assert len(daemon.said("run", level="warning", outcome="unreadable")) == 1
+        assert len(daemon.said("reconciled", level="warning", outcome="unreadable")) == 1
 
 
 def test_one_unsigned_commit_below_a_signed_one_stops_a_source_of_signed_history(tmp_path: Path, keys: Keys) -> None:

@@ -39,7 +39,7 @@ def test_a_refused_revision_leaves_the_last_good_one_applied(site: Site, daemon:
     assert site.condition("Ready") == "false InvalidRevision"
     assert "shop/api.yaml:4:3" in site.status("reconciler.yaml")
     assert "shop/api.yaml:4:3" in site.status("README.md")
-    [run] = daemon.said("run", outcome="refused")[:1]
+    [run] = daemon.said("reconciled", outcome="refused")[:1]
     assert run["revision"] == f"main@sha1:{bad}"
     with site.records() as records:
         assert {event.key for event in records.events.list() if event.reason == "InvalidRevision"} != set()
@@ -60,23 +60,23 @@ def test_a_branch_that_goes_back_to_the_last_good_revision_is_well_again(site: S
 def test_a_daemon_that_begins_with_a_refused_revision_reads_it_once(site: Site) -> None:
     site.repo.commit({"shop/api.yaml": BROKEN})
     with ServiceManager(site.path) as systemd, site.daemon(**systemd.environ) as daemon:
-        eventually(lambda: daemon.said("run", outcome="refused"), "it is refused")
+        eventually(lambda: daemon.said("reconciled", outcome="refused"), "it is refused")
         eventually(lambda: systemd.heard().count("STATUS=main: looking (poll)") >= 2, "it is looked at again")
         good = site.repo.commit(SHOP)
         eventually(lambda: site.applied(good), "the next good one is applied")
-        assert len(daemon.said("run", outcome="refused")) == 1
+        assert len(daemon.said("reconciled", outcome="refused")) == 1
 
 
 def test_a_branch_that_is_gone_deletes_nothing(site: Site, daemon: Running) -> None:
     before = site.recorded()
     site.repo.git("update-ref", "refs/heads/kept", "main")
     site.repo.git("update-ref", "-d", "refs/heads/main")
-    eventually(lambda: site.condition("SourceReachable") == "false SourceGone", "the condition says so")
-    eventually(lambda: "SourceGone" in site.status("README.md"), "the branch says so")
+    eventually(lambda: site.condition("SourceReachable") == "false SourceNotFound", "the condition says so")
+    eventually(lambda: "SourceNotFound" in site.status("README.md"), "the branch says so")
     assert site.recorded() == before
     site.repo.git("update-ref", "refs/heads/main", "kept")
-    eventually(lambda: site.condition("SourceReachable") == "true Read", "it is found again")
-    eventually(lambda: "SourceGone" not in site.status("README.md"), "the branch says so")
+    eventually(lambda: site.condition("SourceReachable") == "true Fetched", "it is found again")
+    eventually(lambda: "SourceNotFound" not in site.status("README.md"), "the branch says so")
     assert site.recorded() == before
 
 
@@ -90,7 +90,7 @@ def test_a_repository_that_is_moved_away_deletes_nothing(tmp_path: Path, bare: b
         before = site.recorded()
         site.repo.path.rename(away)
         eventually(lambda: site.condition("SourceReachable").startswith("false Source"), "the condition says so")
-        eventually(lambda: daemon.said("status", written=False), "status finds no place to be written to")
+        eventually(lambda: daemon.said("status", pushed=False), "status finds no place to be written to")
         assert site.recorded() == before
         commit = GitRepo(away).commit({"shop/web.yaml": workload("web")})
         away.rename(site.repo.path)
@@ -205,7 +205,7 @@ def test_a_remote_is_followed_from_push_to_pushed_status(remote: tuple[Site, Htt
         server.trouble = ""
         eventually(lambda: site.applied(commit), "it goes on when the network is back")
         eventually(lambda: commit in site.status("shop/workload/web.yaml"), "and tells")
-        assert site.condition("SourceReachable") == "true Read"
+        assert site.condition("SourceReachable") == "true Fetched"
         assert daemon.stop() == 0
         assert TOKEN not in daemon.log_file.read_text()
 
@@ -220,6 +220,6 @@ def test_a_push_that_fails_is_a_condition_and_never_a_failed_run(
         eventually(lambda: site.condition("Ready") == "true Applied", "the run is well")
         site.repo.git("config", "http.receivepack", "true")
         eventually(lambda: "health: Recorded" in site.status("shop/workload/api.yaml"), "it is pushed when it can be")
-        eventually(lambda: site.condition("StatusPushed") == "true Written", "and the condition says so")
-        assert daemon.said("run", outcome="failed") == []
+        eventually(lambda: site.condition("StatusPushed") == "true Pushed", "and the condition says so")
+        assert daemon.said("reconciled", outcome="failed") == []
         assert STATUS in site.repo.git("for-each-ref", "--format=%(refname)")

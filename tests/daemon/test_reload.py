@@ -37,7 +37,7 @@ def ready(site: Site) -> None:
 
 def taken(daemon: Running, count: int = 1) -> None:
     """Wait until settings were taken over as often."""
-    eventually(lambda: len(daemon.said("settings", taken=True)) >= count, "the settings are taken over")
+    eventually(lambda: len(daemon.said("settings", loaded=True)) >= count, "the settings are taken over")
 
 
 def goes_on(site: Site, daemon: Running, commit: str) -> None:
@@ -48,8 +48,8 @@ def goes_on(site: Site, daemon: Running, commit: str) -> None:
 
 def host(site: Site) -> str:
     """How the settings stand: ``true``, or ``false`` with the message."""
-    condition = site.condition("SettingsTaken", HOST)
-    return f"{condition} {site.condition_message('SettingsTaken', HOST)}".strip()
+    condition = site.condition("SettingsLoaded", HOST)
+    return f"{condition} {site.condition_message('SettingsLoaded', HOST)}".strip()
 
 
 def test_a_source_that_is_added_is_followed_and_one_that_is_removed_leaves_its_resources(site: Site) -> None:
@@ -62,7 +62,9 @@ def test_a_source_that_is_added_is_followed_and_one_that_is_removed_leaves_its_r
         taken(daemon, 2)
         commit = site.repo.commit({"shop/api.yaml": None})
         daemon.signal(signal.SIGHUP)
-        eventually(lambda: [run for run in daemon.said("run") if "SIGHUP" in run["reason"]], "a look at what is left")
+        eventually(
+            lambda: [run for run in daemon.said("reconciled") if "SIGHUP" in run["reason"]], "a look at what is left"
+        )
         assert "workload/shop/api@here" in site.recorded()
         assert not site.applied(commit)
         assert daemon.process.poll() is None
@@ -86,7 +88,9 @@ def test_a_location_that_is_bound_is_known_at_once(site: Site) -> None:
         eventually(lambda: site.condition("Ready") == "false InvalidRevision", "nobody knows the other location")
         site.configure(locations={"here": {"engine": "recorded"}, "there": {"engine": "recorded"}})
         ready(site)
-        eventually(lambda: [run for run in daemon.said("run") if "settings" in run["reason"]], "a run for the settings")
+        eventually(
+            lambda: [run for run in daemon.said("reconciled") if "settings" in run["reason"]], "a run for the settings"
+        )
 
 
 def test_faulty_settings_are_told_once_and_the_former_ones_go_on(site: Site) -> None:
@@ -94,17 +98,17 @@ def test_faulty_settings_are_told_once_and_the_former_ones_go_on(site: Site) -> 
         ready(site)
         good = site.settings_file.read_text()
         site.configure(parallel=0)
-        eventually(lambda: host(site).startswith("false Usage"), "the condition says so")
+        eventually(lambda: host(site).startswith("false InvalidSettings"), "the condition says so")
         assert "`0` is out of bounds" in host(site)
         for number in range(3):
             goes_on(site, daemon, site.repo.commit({"shop/web.yaml": workload("web", 7000 + number)}))
-        assert len(daemon.said("settings", taken=False)) == 1
+        assert len(daemon.said("settings", loaded=False)) == 1
         with site.records() as records:
             events = [each for each in records.events.list(limit=1000) if each.reason == "SettingsRefused"]
         assert len(events) == 1
         site.settings_file.write_text(good)
-        eventually(lambda: host(site) == "true Taken", "the former file is good again")
-        eventually(lambda: len(daemon.said("settings", taken=True)) == 1, "the log says so too")
+        eventually(lambda: host(site) == "true Loaded", "the former file is good again")
+        eventually(lambda: len(daemon.said("settings", loaded=True)) == 1, "the log says so too")
 
 
 def test_one_fault_anywhere_leaves_all_as_it_was(site: Site) -> None:
@@ -114,9 +118,9 @@ def test_one_fault_anywhere_leaves_all_as_it_was(site: Site) -> None:
         site.configure(sources=[site.source(interval="1h"), site.source("more"), odd])
         eventually(lambda: "set its tag" in host(site), "the condition says so")
         daemon.signal(signal.SIGHUP)
-        eventually(lambda: [run for run in daemon.said("run") if "SIGHUP" in run["reason"]], "a look")
+        eventually(lambda: [run for run in daemon.said("reconciled") if "SIGHUP" in run["reason"]], "a look")
         assert "gvc/more" not in site.recorded()
-        assert daemon.said("settings", taken=True) == []
+        assert daemon.said("settings", loaded=True) == []
 
 
 def test_the_state_directory_stays_where_it_is(site: Site) -> None:
@@ -140,7 +144,7 @@ def test_sighup_reads_the_settings_and_looks(site: Site) -> None:
         commit = site.repo.commit({"shop/web.yaml": workload("web")})
         daemon.signal(signal.SIGHUP)
         eventually(lambda: site.applied(commit), "it looks")
-        assert daemon.said("run", revision=f"main@sha1:{commit}") == [], "the new level of the log holds"
+        assert daemon.said("reconciled", revision=f"main@sha1:{commit}") == [], "the new level of the log holds"
         assert "STOPPING=1" not in systemd.heard()
         assert daemon.stop() == 0
 

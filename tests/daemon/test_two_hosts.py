@@ -53,5 +53,5 @@ def test_two_hosts_share_a_repository_and_neither_minds_the_other(tmp_path: Path
         }
         assert "here" in told(here, "here", "shop/workload/web.yaml")
         for daemon in (one, two):
-            assert daemon.said("run", outcome="failed") == []
+            assert daemon.said("reconciled", outcome="failed") == []
             assert not [line for line in daemon.log() if line.get("level") == "error"]

@@ -70,7 +70,7 @@ def _numbers() -> dict[str, str]:
         "grace": timing.grace,
         "whole": timing.total,
         "reset": timing.backoff_reset / 60,
-        "retry": waits("NotStarted")[0],
+        "retry": waits("StartFailed")[0],
         "first": ERROR_RETRY_SECONDS[0],
         "most": ERROR_RETRY_SECONDS[1],
         "looks": ephemeral_storage.LOOKS,

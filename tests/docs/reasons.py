@@ -19,7 +19,7 @@ TYPES = {
     "DiskFull": "Of a source: the disk of the state directory is full. Only there where it is so.",
     "Pinned": "Of a source: an operator holds it at an older revision. Only there where it is so.",
     "StatusPushed": "Of a source, in the records alone: the last write of its status branch arrived.",
-    "SettingsTaken": "Of the daemon, in the records alone: it goes by the settings as their file has them now.",
+    "SettingsLoaded": "Of the daemon, in the records alone: the settings of its file are in use.",
     "StatusStale": "Of a source, in the records alone: no write of its status branch arrived for longer than `stale`.",
 }
 """Type of a condition → what it says where it holds."""
@@ -40,7 +40,7 @@ RESOURCES = {
     "ClockJumped": ("The clock was set where it runs.", "Look at what sets it, if it comes again."),
     "HealthUnknown": ("Applied; nobody can tell how it is.", "Look at its location."),
     "Deleting": ("No longer in Git, and on its way out.", "Nothing."),
-    "Kept": (
+    "Retained": (
         "No longer in Git, and not deleted: protected, kept by a tag, needed by what stays, or pruning is off.",
         "Nothing, or remove the protection.",
     ),
@@ -69,7 +69,7 @@ RESOURCES = {
         "Somebody changed it at its location, and not in Git.",
         "Nothing, it is brought back; or see `reconciler drift` for what may differ.",
     ),
-    "DriftFight": (
+    "DriftConflict": (
         "It was brought back as often as `drift.mostHeals` allows within an hour, and changed again each time.",
         "Find out who changes it, then `reconciler retry KEY`; or let it differ, see `reconciler drift`.",
     ),
@@ -101,10 +101,9 @@ SOURCES = {
         "Make room there, or delete the workload that took it. The rest goes on by itself.",
     ),
     "Pinned": ("Who holds it where, and why.", "`reconciler resume SOURCE` to follow the branch again."),
-    "Read": ("The revision could be read.", "Nothing."),
-    "Fresh": ("It can be read again.", "Nothing."),
+    "Fetched": ("Its newest revision could be read.", "Nothing."),
     "SourceUnreachable": ("The remote does not answer, refuses the login, or takes too long.", "See the message."),
-    "SourceGone": (
+    "SourceNotFound": (
         "The repository, branch, tag, commit or path is not there. Nothing is deleted for that.",
         "Bring it back, or correct the settings.",
     ),
@@ -121,8 +120,11 @@ SOURCES = {
         "Sign it, or trust its key: [signatures.md](signatures.md).",
     ),
     "SourceFailed": ("Git cannot give or take what it should; the message says what.", "See the message."),
-    "PushRaced": ("Others moved the status branch at the same time, again and again.", "Nothing; it is tried again."),
-    "Written": ("The status branch is up to date.", "Nothing."),
+    "PushConflict": (
+        "Others moved the status branch at the same time, again and again.",
+        "Nothing; it is tried again.",
+    ),
+    "Pushed": ("The status branch is up to date.", "Nothing."),
     "InternalError": (
         "A run, or a write of the status, met a bug in this program. The last good revision stays applied, and other "
         "sources go on. It is tried again with backoff, and at once at another commit.",
@@ -149,24 +151,24 @@ EVENTS = {
     "Adopted": "Normal. Somebody treats it like any other again, or let another source own it.",
     "DriftDetected": "Warning. Something is otherwise at its location than applied; the message names the fields.",
     "DriftHealed": "Normal. It was brought back to what was applied.",
-    "DriftOver": "Normal. It differs no more, and nothing was done for that.",
-    "DriftFight": "Warning. It was brought back again and again, and is left alone from now on.",
+    "DriftResolved": "Normal. It differs no more, and nothing was done for that.",
+    "DriftConflict": "Warning. It was brought back again and again, and is left alone from now on.",
     "RestartRequested": "Normal. Somebody wants new replicas of a workload to take over.",
     "Healthy": "Normal. All of it is well now, at the location that is named.",
     "Unhealthy": "Warning. It is not well any more; the message says what fails.",
     "ContainerEnded": "Warning. A container ended of itself, with the code in the message. The first end is told, and "
     "then every tenth in a row.",
-    "NotStarted": "Warning. A container could not be started; the message says why. Told as often.",
+    "StartFailed": "Warning. A container could not be started; the message says why. Told as often.",
     "Evicted": "Warning. A replica used more ephemeral storage than it may, was ended at once and is replaced.",
     "PostStartFailed": "Warning. A postStart hook failed; the container runs on, and `top` shows it too.",
     "Scaled": "Normal. Autoscaling asks for another number of replicas; the message has the metric and its target.",
     "PreStopFailed": "Warning. A preStop hook failed; the replica ends all the same.",
-    "HostTrouble": "Warning. Nothing can be done about a workload at the moment, for one of the reasons below; it is "
+    "WorkloadError": "Warning. Nothing can be done about a workload at the moment, for one of the reasons below; it is "
     "tried again.",
-    "LogsNotStored": "Warning. What the containers of a location write cannot be stored.",
-    "LocationUnseen": "Warning. What is at a location cannot be seen, so that nothing is concluded about it.",
-    "LocationSeen": "Normal. It can be seen again.",
-    "ClockSteady": "Normal. The clock of this host was not set for an hour.",
+    "LogStorageFailed": "Warning. What the containers of a location write cannot be stored.",
+    "LocationUnreachable": "Warning. What is at a location cannot be seen, so that nothing is concluded about it.",
+    "LocationReachable": "Normal. It can be seen again.",
+    "ClockStable": "Normal. The clock of this host was not set for an hour.",
     "ClockJumped": "Warning. The clock of this host was set; nothing at the location goes by it.",
     "EngineFailed": "Warning. A step failed. Told when the reason changes, and then every tenth time.",
     "InternalError": "Warning. A step, a run of a source, or another part of the daemon met a bug in this program.",
@@ -176,7 +178,7 @@ EVENTS = {
     "at most a revision.",
     "InvalidFiles": "Warning. The same where files with errors are skipped.",
     "SourceUnreachable": "Warning. The source cannot be read, for this reason; so for the five below.",
-    "SourceGone": "Warning.",
+    "SourceNotFound": "Warning.",
     "SourceEmpty": "Warning.",
     "SourceRewritten": "Warning.",
     "SourceUnverified": "Warning.",
@@ -188,15 +190,15 @@ EVENTS = {
 
 ELSEWHERE = {
     "Preempted": "A step was not begun, since the daemon stops or a newer revision is there.",
-    "PlanMoved": "A run would not do what the saved plan says, and did nothing.",
+    "PlanChanged": "A run would not do what the saved plan says, and did nothing.",
     "RecordsUnavailable": "The records cannot be opened or written, or a newer program made them.",
     "DiskFull": "No room is left for the records.",
     "RecordsCorrupt": "The records hold a row that no reconciler wrote; the message names its table.",
     "Locked": "Another process works on the state directory.",
     "StateLost": "The state directory, or the lock in it, was deleted or replaced while the daemon worked.",
     "Refused": "A rule says no to what a command asks for.",
-    "Usage": "The command line or the settings are wrong.",
-    "Taken": "The settings are taken over.",
+    "InvalidSettings": "The command line or the settings are wrong.",
+    "Loaded": "The settings are in use.",
     "Failed": "Anything else that was expected to be possible.",
     "InvalidCommand": "An engine was asked for an operation that it does not take in this form.",
     "NotFound": "An engine was asked for an operation on something that is not at its location.",
@@ -209,9 +211,9 @@ ELSEWHERE = {
 CONTAINERS = {
     "Completed": "It ended by itself, with 0.",
     "Error": "It ended with another code, or nobody saw with which.",
-    "NotAlive": "Its liveness probe failed, so it was ended.",
+    "LivenessFailed": "Its liveness probe failed, so it was ended.",
     "OutOfMemory": "It used more memory than its manifest allows it.",
-    "NotStarted": "Its program could not be started.",
+    "StartFailed": "Its program could not be started.",
 }
 """Why a container ended last → what that means."""
 
@@ -225,10 +227,10 @@ REPLICAS = {
 
 HOST = {
     "DiskFull": "No room is left where the state directory lies.",
-    "NoRights": "The daemon's user may not write, own or hand over a file.",
-    "StateFailed": "A file cannot be written for another reason.",
+    "PermissionDenied": "The daemon's user may not write, own or hand over a file.",
+    "StateWriteFailed": "A file cannot be written for another reason.",
     "NoFreePort": "Every port from `host.firstPort` to `host.lastPort` is taken.",
-    "VersionGone": "What an older version was made of is no longer known, so nothing of it can be started again.",
+    "TemplateNotFound": "What an older version was made of is no longer known, so nothing of it can be started again.",
     "SecretUnavailable": "The values of a secret cannot be read on this host.",
     "SecretUnusable": "A secret cannot be given as it is asked for: no such key, or not text.",
     "MountRefused": "A volume names nothing that can be mounted, or lies inside another one.",
@@ -239,36 +241,36 @@ HOST = {
     "ProgramNotFound": "The program of a container is not on this host.",
     "DirectoryNotFound": "The working directory of a container is not on this host.",
     "NotPermitted": "The user of a container may not execute its program, or enter its working directory.",
-    "NoMoreProcesses": "The kernel starts no more processes.",
-    "LimitsNotSet": "The kernel does not take the limits of a container.",
-    "NotEnded": "A process outlives SIGKILL.",
-    "NotRemoved": "What was kept of a replica on disk cannot be deleted.",
+    "ProcessLimitReached": "The kernel starts no more processes.",
+    "LimitsFailed": "The kernel does not take the limits of a container.",
+    "KillFailed": "A process outlives SIGKILL.",
+    "RemovalFailed": "What was kept of a replica on disk cannot be deleted.",
     "ExecFailed": "A probe or a hook could not be run.",
     "NotRunning": "It was to be run in a container that had ended.",
-    "Running": "A container was to be started where another of its name runs.",
+    "AlreadyRunning": "A container was to be started where another of its name runs.",
 }
 """Why something of a workload cannot be done on this host → what that means."""
 
 LOG = {
     "started": "The daemon holds its state directory. Facts: state, sources.",
     "stopped": "It has ended.",
-    "run": "How a run of a source ended. Facts: source, seconds, reason (of the wake-up), outcome, revision, how many "
-    "resources were created, updated and so on, message where it was refused, skipped where files with errors are, "
-    "approve where steps wait. At level debug where it repeats the one before.",
-    "replayed": "Steps that a crash had left open were done again. Facts: steps.",
+    "reconciled": "How a run of a source ended. Facts: source, seconds, reason (of the wake-up), outcome, revision, "
+    "how many resources were created, updated and so on, message where it was refused, skipped where files with errors "
+    "are, approve where steps wait. At level debug where it repeats the one before.",
+    "journal_replayed": "Steps that a crash had left open were done again. Facts: steps.",
     "records": "The records cannot be written; nothing goes on until they can. Facts: reason, message.",
     "bug": "A bug in this program, once for each place and revision, and without its text, which may hold secrets. "
     "Facts: part (what met it), revision, error (its type), place, traceback.",
-    "event loop": "A warning of the event loop. Facts: message.",
+    "event_loop": "A warning of the event loop. Facts: message.",
     "settings": "The settings were changed, and are taken over or (a warning) are not: the former ones go on. Facts: "
-    "taken, sources, message.",
+    "loaded, sources, message.",
     "readers": "A warning: the group `readers` cannot be let in. Facts: group, message.",
     "replicas": "A warning, once: systemd does not move containers into the service of theirs. Facts: unit, message.",
-    "reading": "Debug: a command is carried out for a reader. Facts: user, words (its name).",
-    "unwatched": "A local source, or an engine, cannot be watched and is only looked at now and then. Facts: source, "
-    "message.",
-    "location": "What is at a location cannot be seen (a warning), or can again. Facts: location, seen, message.",
-    "status": "The status branch can be written again, or (a warning) cannot. Facts: source, written, reason, message.",
+    "reading": "Debug: a command is carried out for a reader. Facts: user, command.",
+    "watch_failed": "A local source, or an engine, cannot be watched and is only looked at now and then. Facts: "
+    "source, message.",
+    "location": "What is at a location cannot be seen (a warning), or can again. Facts: location, reachable, message.",
+    "status": "The status branch can be written again, or (a warning) cannot. Facts: source, pushed, reason, message.",
     "tasks_abandoned": "An error: something did not end in time when it was closed, and is left to itself. Facts: "
     "owner, tasks (their names).",
     "exit_forced": "An error: the daemon's work is done and written, but its process did not end by itself, so it is "

@@ -97,7 +97,7 @@ def test_what_mends_itself_is_told_too(tmp_path: Path) -> None:
     way.ledger.meddle(KEY, **world)
     assert way.check() == set()
     assert (way.differs(), way.plan().steps) == ([], ())
-    assert way.told("DriftOver", "DriftHealed") == [f"DriftOver {KEY}"]
+    assert way.told("DriftResolved", "DriftHealed") == [f"DriftResolved {KEY}"]
 
 
 def test_a_change_on_its_way_is_no_drift(tmp_path: Path) -> None:
@@ -136,10 +136,13 @@ def test_a_location_that_does_not_answer_says_nothing(tmp_path: Path) -> None:
     way.check()
     assert way.lookout.unreachable == {"here": "Unreachable: no route"}
     assert way.differs() == [f"{KEY} changed at here: spec.containers[main].image"]
-    assert way.told("LocationUnseen", "LocationSeen") == ["LocationUnseen location/here"]
+    assert way.told("LocationUnreachable", "LocationReachable") == ["LocationUnreachable location/here"]
     way.ledger.observe = seeing  # type: ignore[method-assign]
     way.check()
-    assert way.told("LocationUnseen", "LocationSeen") == ["LocationUnseen location/here", "LocationSeen location/here"]
+    assert way.told("LocationUnreachable", "LocationReachable") == [
+        "LocationUnreachable location/here",
+        "LocationReachable location/here",
+    ]
 
 
 def test_a_bug_in_looking_is_named_and_its_text_is_not(tmp_path: Path) -> None:
@@ -178,8 +181,8 @@ def test_a_fight_is_given_up_and_told_once(tmp_path: Path) -> None:
         way.applied()
     way.another_image()
     assert (way.check(), way.check(), way.plan().steps) == (set(), set(), ())
-    assert way.told("DriftFight") == [f"DriftFight {KEY}"]
-    assert way.held() == ["Ready False DriftFight", "Stalled True DriftFight"]
+    assert way.told("DriftConflict") == [f"DriftConflict {KEY}"]
+    assert way.held() == ["Ready False DriftConflict", "Stalled True DriftConflict"]
     way.clock._passed += 7200  # nobody takes it up again because time passes
     assert (way.check(), way.fresh_line().plan_revision().plan.steps) == (set(), ())  # type: ignore[union-attr]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import SourceEmpty, SourceError, SourceGone, SourceRewritten, UsageError
+from reconciler.errors import SourceEmpty, SourceError, SourceNotFound, SourceRewritten, UsageError
 from reconciler.settings import Credentials
 from reconciler.source.source import check_rewrite
 from tests.gitkit import Files, GitRepo, Symlink, git
@@ -93,11 +93,11 @@ def test_a_deleted_branch_is_an_error_that_offers_the_nearest_name(repo: GitRepo
     source = opener(repo.path)
     source.revision()
     repo.git("branch", "-m", "main", "mainline")
-    with pytest.raises(SourceGone, match="branch 'main' is not there; did you mean 'mainline'"):
+    with pytest.raises(SourceNotFound, match="branch 'main' is not there; did you mean 'mainline'"):
         source.revision()
-    with pytest.raises(SourceGone, match="tag 'v9' is not there; the repository has no tag at all"):
+    with pytest.raises(SourceNotFound, match="tag 'v9' is not there; the repository has no tag at all"):
         opener(repo.path, tag="v9").revision()
-    with pytest.raises(SourceGone, match="'nowhere' is not in the repository"):
+    with pytest.raises(SourceNotFound, match="'nowhere' is not in the repository"):
         source.repository.resolve("nowhere")
 
 
@@ -105,7 +105,7 @@ def test_a_repository_that_is_gone_is_an_error_until_it_is_back(tmp_path: Path, 
     source, absent = opener(repo.path), opener(tmp_path / "absent.git")
     source.revision()
     repo.path.rename(tmp_path / "absent.git")
-    with pytest.raises(SourceGone, match="not there any more"):
+    with pytest.raises(SourceNotFound, match="not there any more"):
         source.revision()
     assert absent.revision().ref == "main"
     shutil.copytree(tmp_path / "absent.git", repo.path)
@@ -115,7 +115,7 @@ def test_a_repository_that_is_gone_is_an_error_until_it_is_back(tmp_path: Path, 
 @pytest.mark.parametrize("path", ["absent", "shop/gvc.yaml", "link", "../manifests.git"])
 def test_a_path_that_is_no_directory_of_the_commit_is_gone(repo: GitRepo, opener: Opener, path: str) -> None:
     repo.commit({"link": Symlink("shop")})
-    with pytest.raises(SourceGone, match="main has no directory"):
+    with pytest.raises(SourceNotFound, match="main has no directory"):
         opener(repo.path, path=path).revision()
 
 

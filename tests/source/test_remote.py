@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import PushRaced, SourceError, SourceGone, SourceUnreachable
+from reconciler.errors import PushConflict, SourceError, SourceNotFound, SourceUnreachable
 from reconciler.settings import Credentials
 from reconciler.source.git_command import LAST_BYTES, clean_environment, run_git
 from reconciler.source.mirror import Mirror
@@ -60,7 +60,7 @@ def mirror_of(source: Source) -> Mirror:
 
 def test_https_fetches_what_was_committed_force_pushed_or_not(repo: GitRepo, https: Opener) -> None:
     source = https()
-    with pytest.raises(SourceGone):
+    with pytest.raises(SourceNotFound):
         source.revision()
     source.refresh()
     first = source.revision()
@@ -110,12 +110,12 @@ def test_a_missing_branch_or_repository_is_gone_and_what_was_fetched_stays(repo:
     source = https()
     source.refresh()
     repo.git("branch", "-m", "main", "elsewhere")
-    with pytest.raises(SourceGone, match="refs/heads/main"):
+    with pytest.raises(SourceNotFound, match="refs/heads/main"):
         source.refresh()
     assert source.revision().ref == "main"
-    with pytest.raises(SourceGone, match="not found"):
+    with pytest.raises(SourceNotFound, match="not found"):
         https(name="absent.git").refresh()
-    with pytest.raises(SourceGone, match="no commit 1111"):
+    with pytest.raises(SourceNotFound, match="no commit 1111"):
         https(commit="1" * 40).refresh()
 
 
@@ -201,13 +201,13 @@ def test_a_push_lands_only_on_what_it_was_built_on(repo: GitRepo, https: Opener)
     assert ours.fetch_ref(STATUS) == ""
     first = _commit(ours, "")
     ours.push(f"{first}:{STATUS}", "")
-    with pytest.raises(PushRaced, match="moved by somebody else"):
+    with pytest.raises(PushConflict, match="moved by somebody else"):
         theirs.push(f"{_commit(theirs, '')}:{STATUS}", "")
     assert theirs.fetch_ref(STATUS) == first
     second = _commit(theirs, first)
     theirs.push(f"{second}:{STATUS}", first)
     assert repo.git("rev-parse", STATUS) == second
-    with pytest.raises(PushRaced):
+    with pytest.raises(PushConflict):
         ours.push(f"{_commit(ours, first)}:{STATUS}", first)
     ours.push(f"{_commit(ours, '')}:{STATUS}", second)
 
@@ -257,5 +257,5 @@ def test_ssh_fetches_and_pushes_with_the_sources_own_key_and_known_hosts(
         refused = Credentials(key_file=tmp_path / "other", known_hosts=server.known_hosts)
         with pytest.raises(SourceUnreachable, match="Permission denied"):
             opener(server.url(repo.path), credentials=refused).refresh()
-        with pytest.raises(SourceGone, match="does not appear to be a git repository"):
+        with pytest.raises(SourceNotFound, match="does not appear to be a git repository"):
             opener(server.url(tmp_path / "absent.git"), credentials=known).refresh()

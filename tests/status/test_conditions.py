@@ -25,7 +25,7 @@ from reconciler.status.rollup import worst
 from tests.status.samples import API, SHOP, failure, record
 
 HELD = WaitReason("ApprovalRequired", "waits for approval: reconciler approve abc")
-KEPT = WaitReason("Kept", "no longer in Git, and not deleted: the tag platform/protected keeps it", kept=True)
+KEPT = WaitReason("Retained", "no longer in Git, and not deleted: the tag platform/protected keeps it", kept=True)
 HERE, THERE = record(location="here"), record(location="there")
 
 
@@ -119,7 +119,7 @@ def test_what_waits_says_for_what() -> None:
 
 
 def test_what_is_kept_stays_ready_and_says_why() -> None:
-    assert told(digest="", records=(HERE,), wait=KEPT) == {"Ready": (True, "Kept", KEPT.message)}
+    assert told(digest="", records=(HERE,), wait=KEPT) == {"Ready": (True, "Retained", KEPT.message)}
     ill = (record(location="here", health=Health.UNHEALTHY),)
     assert told(digest="", records=ill, wait=KEPT)["Ready"][1] == "Unhealthy"
 

@@ -63,8 +63,8 @@ TROUBLED = Overview(
     COUNTS,
     (
         Condition("Ready", False, "StepsFailed", "workload/shop/api: no image"),
-        Condition("SourceReachable", True, "Read", ""),
-        Condition("SourceStale", False, "Fresh", ""),
+        Condition("SourceReachable", True, "Fetched", ""),
+        Condition("SourceStale", False, "Fetched", ""),
     ),
     102,
     [FAILED, VOLUMES],

@@ -112,7 +112,7 @@ def test_what_is_pending_is_written_at_once_and_no_longer_pending(world: World) 
     assert world.records.status_queue.count("main") == 0
     assert writer.next_due() is None
     assert not writer.flush(force=True)
-    assert world.conditions()["StatusPushed"] == (True, "Written")
+    assert world.conditions()["StatusPushed"] == (True, "Pushed")
     assert "[skip ci]" in world.repo.git("log", "-1", "--format=%s", BRANCH)
 
 
@@ -210,7 +210,7 @@ def test_a_step_that_waits_says_for_what_until_it_is_done(world: World) -> None:
     world.writer().flush()
     ready = {name: value(text)["conditions"][0] for name, text in world.files().items() if "workload" in name}
     assert ready["shop/workload/w0.yaml"]["reason"] == "ApprovalRequired"
-    assert (ready["shop/workload/w1.yaml"]["reason"], ready["shop/workload/w1.yaml"]["status"]) == ("Kept", True)
+    assert (ready["shop/workload/w1.yaml"]["reason"], ready["shop/workload/w1.yaml"]["status"]) == ("Retained", True)
     assert value(world.files()["reconciler.yaml"])["notReady"] == 1
 
     done = msgspec.structs.replace(outcome, result=Result.APPLIED)
@@ -278,8 +278,8 @@ def test_a_branch_that_cannot_be_written_is_a_condition_and_tried_again(world: W
     assert world.conditions()["StatusStale"] == (True, "SourceFailed")
     lock.unlink()
     assert writer.flush(force=True)
-    assert world.conditions()["StatusStale"] == (False, "Written")
-    assert world.conditions()["StatusPushed"] == (True, "Written")
+    assert world.conditions()["StatusStale"] == (False, "Pushed")
+    assert world.conditions()["StatusPushed"] == (True, "Pushed")
 
 
 def test_many_files_that_git_did_not_take_are_brought_again_with_what_follows_from_them(
@@ -441,7 +441,7 @@ def test_a_remote_that_is_away_is_a_condition_and_nothing_is_lost(world: World, 
     assert writer.flush(force=True)
     assert value(world.files()["shop/workload/w0.yaml"])["health"] == "Loading"
     assert value(world.files()["shop/workload/w1.yaml"])["health"] == "Unhealthy"
-    assert world.conditions()["StatusPushed"] == (True, "Written")
+    assert world.conditions()["StatusPushed"] == (True, "Pushed")
 
 
 def test_what_never_arrived_before_a_crash_arrives_after_it(world: World, remote: Remote) -> None:

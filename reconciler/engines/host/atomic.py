@@ -46,6 +46,6 @@ def _overwrite(path: Path, content: bytes) -> bool:
 
 
 def failed(what: str, error: OSError) -> EngineError:
-    """``what``, and why: with the reason DiskFull where there is no room, NoRights where that is what is missing."""
-    reason = dict.fromkeys(FULL, "DiskFull") | {errno.EACCES: "NoRights", errno.EPERM: "NoRights"}
-    return EngineError(f"{what}: {error.strerror}", reason=reason.get(error.errno or 0, "StateFailed"))
+    """``what`` failed, and why. Its reason is DiskFull, PermissionDenied, or StateWriteFailed for all else."""
+    reason = dict.fromkeys(FULL, "DiskFull") | {errno.EACCES: "PermissionDenied", errno.EPERM: "PermissionDenied"}
+    return EngineError(f"{what}: {error.strerror}", reason=reason.get(error.errno or 0, "StateWriteFailed"))

@@ -161,7 +161,7 @@ class HostEngine:
             raise
         except Exception as error:  # noqa: BLE001 - a bug with one workload must not take the others down
             known = error if isinstance(error, EngineError) else internal_error(error, f"workload {record.key}")
-            self._append_event(EngineEvent(record.key, "Warning", "HostTrouble", f"{known.reason}: {known}"))
+            self._append_event(EngineEvent(record.key, "Warning", "WorkloadError", f"{known.reason}: {known}"))
 
     def _journaled_keys(self) -> set[Key]:
         """Of what a step was begun here and not recorded: it will be performed again, unless by another engine."""

@@ -41,7 +41,7 @@ class Housekeeping:
             with contained(f"logs of {self._key}"):
                 done = await self._collector.collect()
                 if done.trouble and done.trouble != trouble:
-                    self._append_event(EngineEvent(self._key, "Warning", "LogsNotStored", done.trouble))
+                    self._append_event(EngineEvent(self._key, "Warning", "LogStorageFailed", done.trouble))
                 trouble, behind = done.trouble, done.behind
             self.check_clock()
             await self._clock.sleep(0.0 if behind else COLLECT)
@@ -56,5 +56,5 @@ class Housekeeping:
         elif self.clock_jumped and self._clock.monotonic() - self._since >= TOLD:
             self.clock_jumped = ""
             self._append_event(
-                EngineEvent(self._key, "Normal", "ClockSteady", "the clock of this host was not set for an hour")
+                EngineEvent(self._key, "Normal", "ClockStable", "the clock of this host was not set for an hour")
             )

@@ -35,7 +35,7 @@ class Hook(StrEnum):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a container ended last; ``reason`` is Completed, Error, OutOfMemory, NotStarted or NotAlive."""
+    """How a container ended last; ``reason`` is Completed, Error, OutOfMemory, StartFailed or LivenessFailed."""
 
     code: int
     at: float

@@ -236,7 +236,7 @@ class WorkloadController:
             message = f"{error.reason}: {error}"
             now = tools.clock.monotonic()
             self._members.set(
-                container_exited(self.replicas[act.replica], act.container, now, -1, "NotStarted", message)
+                container_exited(self.replicas[act.replica], act.container, now, -1, "StartFailed", message)
             )
             self._append_exit_event(self.replicas[act.replica], act.container)
             return
@@ -296,4 +296,4 @@ class WorkloadController:
             self._services.append_event(EngineEvent(self.key, "Warning", reason, text))
 
     def _report_error(self, message: str) -> None:
-        self._services.append_event(EngineEvent(self.key, "Warning", "HostTrouble", message))
+        self._services.append_event(EngineEvent(self.key, "Warning", "WorkloadError", message))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reconciler.errors import PushRaced, SourceError
+from reconciler.errors import PushConflict, SourceError
 from reconciler.source.source import Source
 from reconciler.status.branch.branch import StatusBranch, prepare_bare
 from reconciler.status.branch.trees import Changes
@@ -65,15 +65,15 @@ class RemoteTarget(Target):
                 return
             try:
                 self._mirror.push(f"{tip}:{self._branch.ref}", self._base or "")
-            except PushRaced:
+            except PushConflict:
                 self._pause(random.uniform(0, _PAUSE * 2**attempt))
                 self._follow()
             else:
                 self._base = tip
                 return
             if had_branch and not self._base:
-                raise PushRaced(f"branch {self._branch.name} was taken away from the remote; it is written anew")
-        raise PushRaced(f"branch {self._branch.name} of the remote is moved by others all the time")
+                raise PushConflict(f"branch {self._branch.name} was taken away from the remote; it is written anew")
+        raise PushConflict(f"branch {self._branch.name} of the remote is moved by others all the time")
 
     def _known(self) -> str:
         if self._base is None:

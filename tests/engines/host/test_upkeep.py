@@ -34,4 +34,4 @@ def test_a_clock_that_is_set_is_told_once_and_holds_for_an_hour(tmp_path: Path) 
     assert upkeep.clock_jumped == told[1].message
     asyncio.run(clock.advance(3600))
     upkeep.check_clock()
-    assert (upkeep.clock_jumped, told[2].reason) == ("", "ClockSteady")
+    assert (upkeep.clock_jumped, told[2].reason) == ("", "ClockStable")

@@ -95,7 +95,10 @@ def test_the_end_of_a_container_says_how_and_why() -> None:
 
 @pytest.mark.parametrize(
     ("verb", "message"),
-    [("crash", "ended with 1 (Error)"), ("dead", "ended with 143 (NotAlive): the liveness probe failed: HTTP 503")],
+    [
+        ("crash", "ended with 1 (Error)"),
+        ("dead", "ended with 143 (LivenessFailed): the liveness probe failed: HTTP 503"),
+    ],
 )
 def test_the_event_of_an_end_says_how_and_why(tmp_path: Path, verb: str, message: str) -> None:
     async def story() -> list[EngineEvent]:
@@ -140,19 +143,19 @@ class Immovable(FakeRuntime):
 
     async def remove(self, key: Key, replica: str) -> None:
         """Fail."""
-        raise EngineError("its files cannot be removed", reason="NoRights")
+        raise EngineError("its files cannot be removed", reason="PermissionDenied")
 
 
 def test_a_delete_that_cannot_finish_says_why_to_whoever_waits(tmp_path: Path) -> None:
     async def story(host: Host) -> None:
         await host.apply(1)
         assert await host.delete() == {WEB: "waiting/Terminating"}
-        await host.event("HostTrouble")
+        await host.event("WorkloadError")
         await host.record()
         [waits] = unhealthy_resources(host.records)
-        assert waits.message == "replicas are ending: NoRights: its files cannot be removed"
+        assert waits.message == "replicas are ending: PermissionDenied: its files cannot be removed"
         [outcome] = await host.run(plan(step(WEB, action=Action.DELETE, engine="host")))
-        assert outcome.message == "replicas are ending at here: NoRights: its files cannot be removed"
+        assert outcome.message == "replicas are ending at here: PermissionDenied: its files cannot be removed"
 
     played(tmp_path, story, Immovable)
 

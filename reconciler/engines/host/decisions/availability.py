@@ -102,8 +102,8 @@ def exit_event(container: Container) -> tuple[str, str] | None:
     """The reason of the event for the last end of a container, and what happened; None where the end is no event."""
     if container.last is None or container.failures % EVERY:
         return None
-    if container.last.reason == "NotStarted":
-        return "NotStarted", f"could not be started: {container.last.message}"
+    if container.last.reason == "StartFailed":
+        return "StartFailed", f"could not be started: {container.last.message}"
     return "ContainerEnded", exit_words(container.last)
 
 

@@ -43,6 +43,6 @@ def _await(replica: str, container: Container, timing: Timing) -> ScheduleRestar
 
 def _wait(container: Container, failures: int, timing: Timing) -> float:
     """Seconds: none for the first end of what ran; what could not be started would only fail again at once."""
-    stillborn = container.last is not None and container.last.reason == "NotStarted"
+    stillborn = container.last is not None and container.last.reason == "StartFailed"
     waits = failures if stillborn else failures - 1
     return longest_wait(RetryPolicy(timing.backoff_base, timing.backoff_cap), waits) if waits else 0.0

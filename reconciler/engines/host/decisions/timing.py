@@ -11,7 +11,7 @@ class Timing(msgspec.Struct, frozen=True):
     Without a preStop hook of the user SIGTERM comes after ``drain`` and SIGKILL ``grace`` after it; with one SIGKILL
     comes ``total`` after the beginning. SIGKILL is repeated after ``kill_retry``. An ended container
     starts again at once, after the next end in a row it waits ``backoff_base``, then twice as long each time up to
-    ``backoff_cap``; where it could not be started at all (NotStarted) the first wait is ``backoff_base`` already. One
+    ``backoff_cap``; where it could not be started at all (StartFailed) the first wait is ``backoff_base`` already. One
     that ran for ``backoff_reset`` begins anew.
     """
 

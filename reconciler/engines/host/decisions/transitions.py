@@ -53,17 +53,17 @@ def apply_action(replica: Replica, act: Begun, now: float) -> Replica:
 
 
 def container_exited(replica: Replica, container: str, now: float, code: int, reason: str, message: str) -> Replica:
-    """A container has ended, or with the reason NotStarted could not be started; ``reason`` as in Ended.
+    """A container has ended, or with the reason StartFailed could not be started; ``reason`` as in Ended.
 
-    One that was told to end because its liveness probe failed has ended for that: NotAlive. Nothing changes where it
-    is not known to run, but that one which waits may not be started. Raises KeyError.
+    The reason is LivenessFailed where it was ended because its liveness probe failed. Nothing changes where it is not
+    known to run, but a waiting one may fail to start. Raises KeyError.
     """
     old = container_of(replica, container)
-    if old.phase is Phase.ENDED or (old.phase is Phase.WAITING and reason != "NotStarted"):
+    if old.phase is Phase.ENDED or (old.phase is Phase.WAITING and reason != "StartFailed"):
         return replica
-    started = now if reason == "NotStarted" else old.started
+    started = now if reason == "StartFailed" else old.started
     if not old.alive:
-        reason, message = "NotAlive", message or old.message
+        reason, message = "LivenessFailed", message or old.message
     last = Ended(code, now, reason, message)
     return recompute_ready(
         with_container(replica, replace(old, phase=Phase.ENDED, started=started, ready=False, last=last)), now

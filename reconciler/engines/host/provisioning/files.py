@@ -69,7 +69,7 @@ class Files:
         """Make everything for the next start of ``container``; what is left of an earlier one is removed.
 
         ``index`` is the replica's place in a stateful workload, -1 elsewhere. Raises EngineError: SecretUnavailable,
-        SecretUnusable, MountRefused, DiskFull, NoRights, StateFailed.
+        SecretUnusable, MountRefused, DiskFull, PermissionDenied, StateWriteFailed.
         """
         plans = plan_mounts(container, self._reveal, self._scheme)
         try:

@@ -153,5 +153,5 @@ class Provisioner:
         found = [each for each in supply.spec.containers if each.name == container] if supply is not None else []
         if supply is None or not found:
             message = f"version {replica.version} of {replica.key} is not known any more; a newer one takes its place"
-            raise EngineError(message, reason="VersionGone")
+            raise EngineError(message, reason="TemplateNotFound")
         return supply, found[0]

@@ -89,12 +89,12 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
 
 def test_arguments_that_are_more_than_the_kernel_takes(tmp_path: Path) -> None:
     error = refused(tmp_path, launch("echo", *(["x" * 100_000] * 100), env=SECRET))
-    assert (error.reason, str(error)) == ("NotStarted", "main cannot be started: Argument list too long")
+    assert (error.reason, str(error)) == ("StartFailed", "main cannot be started: Argument list too long")
 
 
 def test_text_that_no_program_can_be_given(tmp_path: Path) -> None:
     error = refused(tmp_path, launch("echo", "a\0b", env=SECRET))
-    assert (error.reason, error.retry) == ("NotStarted", False)
+    assert (error.reason, error.retry) == ("StartFailed", False)
 
 
 def test_a_full_disk_is_told_and_the_start_works_when_there_is_room(tmp_path: Path) -> None:
@@ -178,4 +178,4 @@ asyncio.run(story())
 def test_a_host_that_has_no_process_left() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         ended = subprocess.run([sys.executable, "-c", NO_MORE, folder], capture_output=True, text=True, check=False)
-    assert ended.stdout == "NoMoreProcesses no process for main: Resource temporarily unavailable\n", ended.stderr
+    assert ended.stdout == "ProcessLimitReached no process for main: Resource temporarily unavailable\n", ended.stderr

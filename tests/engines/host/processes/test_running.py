@@ -48,7 +48,7 @@ def test_what_a_shell_cannot_begin_has_not_started(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/no/such/interpreter\n")
     program.chmod(0o755)
-    asyncio.run(story({}, "NotStarted" if os.readlink("/bin/sh").endswith("dash") else "Error"))
+    asyncio.run(story({}, "StartFailed" if os.readlink("/bin/sh").endswith("dash") else "Error"))
     asyncio.run(story({"a.name": "that only bash hands on"}, "Error"))
 
 
@@ -174,7 +174,7 @@ def test_a_start_that_is_repeated_starts_nothing(tmp_path: Path) -> None:
             assert len(host.output().splitlines()) == 1
             with pytest.raises(EngineError, match="runs already in version 1") as refused:
                 await host.runtime.start(msgspec.structs.replace(asked, version=2))
-            assert refused.value.reason == "Running"
+            assert refused.value.reason == "AlreadyRunning"
 
     asyncio.run(story())
 

@@ -76,7 +76,7 @@ def test_what_is_carried_out_is_what_is_decided(case: dict[str, Any], tmp_path: 
     schedule = msgspec.convert(case, Schedule)
     stage = played(tmp_path, schedule, seconds)
     assert carried_out(stage) == decided(schedule, seconds)
-    assert "HostTrouble" not in {each.reason for each in stage.news}
+    assert "WorkloadError" not in {each.reason for each in stage.news}
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
@@ -87,7 +87,7 @@ def test_any_schedule_is_carried_out_as_decided(schedule: Schedule) -> None:
     with TemporaryDirectory() as root:
         stage = played(Path(root), schedule, 2000.0)
     assert carried_out(stage) == decided(schedule, 2000.0)
-    assert "HostTrouble" not in {each.reason for each in stage.news}
+    assert "WorkloadError" not in {each.reason for each in stage.news}
 
 
 def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_bug_in_deciding_is_an_event_of_its_workload_which_goes_on_later(
             await stage.happen("push", "good")
             await stage.run(60.0)
         [event] = stage.news
-        assert (event.reason, stage.replicas()) == ("HostTrouble", ())
+        assert (event.reason, stage.replicas()) == ("WorkloadError", ())
         assert event.message.startswith("InternalError: KeyError at reconciler/engines/host/workload_controller.py:")
         await stage.run(120.0)
         assert [each.ready for each in stage.replicas()] == [True, True]

@@ -120,7 +120,7 @@ class Watch:
             assert container.last is not None, "what runs is started"
             begun, at = tries.started, container.last.at
             tries = _Tries(begun) if at - begun >= self._timing.backoff_reset else tries
-            soon, stillborn = now < at + WAITS[1], container.last.reason == "NotStarted"
+            soon, stillborn = now < at + WAITS[1], container.last.reason == "StartFailed"
             assert not soon or not (stillborn or tries.at_once), f"started too soon again, at {now}"
             self._on_time(at + WAITS[min(tries.short + stillborn, len(WAITS) - 1)], now)
             tries = _Tries(now, tries.short + 1, tries.at_once or soon)

@@ -238,7 +238,7 @@ class World:
 
     def _started(self, place: Place, behaviour: Behaviour) -> None:
         if not behaviour.starts:
-            self._change(changes.container_exited, *place, self.now, 127, "NotStarted", "no such program")
+            self._change(changes.container_exited, *place, self.now, 127, "StartFailed", "no such program")
             return
         assert place not in self._runs, f"{place} is started twice"
         self._runs[place] = Run(behaviour.ready is None, behaviour.post_start is not None)

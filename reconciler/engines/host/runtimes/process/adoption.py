@@ -70,7 +70,7 @@ def running_of(begun: StartRecord, folders: StateDirectory, killed: bool = False
     code = folders.code(begun.place)
     reason = "Completed" if code.number == 0 else "Error"
     if code.failed:
-        reason = "NotStarted"
+        reason = "StartFailed"
     elif code.number == KILLED and not killed and cgroups.out_of_memory(begun.groups):
         reason = "OutOfMemory"
     return RunningContainer(

@@ -67,7 +67,7 @@ class ProcessKiller:
                 await self._round()
         finally:
             for done in list(self._waiting):
-                self._settle(done, EngineError("the search for processes to kill broke off", reason="NotEnded"))
+                self._settle(done, EngineError("the search for processes to kill broke off", reason="KillFailed"))
 
     async def _round(self) -> None:
         waiting = dict(self._waiting)
@@ -79,7 +79,7 @@ class ProcessKiller:
                 self._settle(done)
             elif time.monotonic() > asked.deadline:
                 why = f"{len(asked.left)} processes of {asked.target.marker.strip('/')} do not end by SIGKILL"
-                self._settle(done, EngineError(why, reason="NotEnded"))
+                self._settle(done, EngineError(why, reason="KillFailed"))
         if any(left.values()):
             await asyncio.sleep(_PAUSE)
 

@@ -168,7 +168,7 @@ class ProcessRuntime:
         try:
             await asyncio.to_thread(self._forget, key, replica, sorted(groups))
         except OSError as error:
-            raise EngineError(f"cannot delete what was kept of {replica}: {error}", reason="NotRemoved") from error
+            raise EngineError(f"cannot delete what was kept of {replica}: {error}", reason="RemovalFailed") from error
         for place in places:
             self._tracked.pop(place, None)
             self._killed.discard(place)
@@ -184,7 +184,9 @@ class ProcessRuntime:
                 now = known.running
                 if (now.version, now.stamp, now.index) == (launch.version, launch.stamp, launch.index):
                     return
-                raise EngineError(f"{launch.place.container} runs already in version {now.version}", reason="Running")
+                raise EngineError(
+                    f"{launch.place.container} runs already in version {now.version}", reason="AlreadyRunning"
+                )
             at = self._clock.monotonic()
             begun = await asyncio.to_thread(spawn, launch, at, self._folders, self._marking, self._limits)
             self._keep(begun)

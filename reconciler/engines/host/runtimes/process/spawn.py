@@ -142,7 +142,7 @@ def _groups(launch: ContainerStart, limits: CgroupTree | None) -> tuple[str, ...
         return limits.make(name, cgroups.Limits(launch.cpu, launch.memory, launch.processes))
     except OSError as error:
         raise EngineError(
-            f"the limits of {launch.place.container} cannot be set: {error.strerror}", reason="LimitsNotSet"
+            f"the limits of {launch.place.container} cannot be set: {error.strerror}", reason="LimitsFailed"
         ) from error
 
 
@@ -167,11 +167,11 @@ def _explained(place: ContainerId) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise EngineError(f"{place.container} cannot be started: {error}", reason="NotStarted", retry=False) from error
+        raise EngineError(f"{place.container} cannot be started: {error}", reason="StartFailed", retry=False) from error
     except OSError as error:
         why = error.strerror or "unknown error"
         if error.errno in _FULL:
             raise EngineError(f"no room to start {place.container}: {why}", reason="DiskFull") from error
         if error.errno in _TOO_MANY:
-            raise EngineError(f"no process for {place.container}: {why}", reason="NoMoreProcesses") from error
-        raise EngineError(f"{place.container} cannot be started: {why}", reason="NotStarted") from error
+            raise EngineError(f"no process for {place.container}: {why}", reason="ProcessLimitReached") from error
+        raise EngineError(f"{place.container} cannot be started: {why}", reason="StartFailed") from error

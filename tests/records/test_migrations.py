@@ -1,0 +1,135 @@
+"""Records that older programs wrote: what each migration makes of them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from reconciler.records.migrations import MIGRATIONS, REASONS, RENAMED
+from reconciler.records.store import Records
+
+KEPT = "workload/shop/kept"
+FAILED = "workload/shop/failed"
+FOUGHT = "workload/shop/fought"
+HOSTED = "workload/shop/hosted"
+PLAIN = "workload/shop/plain"
+
+STATE = {
+    "status": {
+        "message": 'NoRights: it cannot be written; db ended with 143 (NotAlive): said "reason":"NotAlive"',
+        "versions": [{"containers": {"db": {"restarts": {"count": 1, "reason": "NotAlive"}}}}],
+    }
+}
+RESULT = {"reports": [{"source": "main", "outcome": "moved", "reason": "PlanMoved", "message": "it moved"}]}
+
+Rows = Sequence[tuple[object, ...]]
+
+
+def older(path: Path, version: int, rows: dict[str, Rows]) -> None:
+    """A file as the program with ``version`` migrations made it, with ``rows`` by the statement that inserts them."""
+    path.parent.mkdir(mode=0o700)
+    with closing(sqlite3.connect(path)) as file:
+        for statement in (each for statements in MIGRATIONS[:version] for each in statements):
+            file.execute(statement)
+        for statement, values in rows.items():
+            file.executemany(f"INSERT INTO {statement} VALUES ({', '.join('?' * len(values[0]))})", values)
+        file.execute("INSERT INTO meta VALUES ('secret_key', x'00')")
+        file.execute(f"PRAGMA user_version = {version}")
+        file.commit()
+    path.chmod(0o600)
+
+
+def applied(key: str, engine: str, state: object = {}) -> tuple[object, ...]:
+    encoded = msgspec.json.encode(state)
+    return (key, "here", "main", "d1", 1, engine, "Unhealthy", "", "c1", 1.0, b"{}", encoded)
+
+
+APPLIED = "applied (key, location, source, digest, version, engine, health, alias, revision, applied_at, body, state)"
+ROWS: dict[str, Rows] = {
+    APPLIED: [applied(each, "recorded") for each in (KEPT, FAILED, FOUGHT, PLAIN)] + [applied(HOSTED, "host", STATE)],
+    "events (at, run, key, location, type, reason, message)": [
+        *((1.0, 1, PLAIN, "", "Warning", old, "") for old in RENAMED),
+        (1.0, 1, PLAIN, "", "Normal", "Created", "NotAlive by name"),
+        (1.0, 1, PLAIN, "", "Normal", "Recovered", "over: SourceGone: it is not there"),
+        (1.0, 1, PLAIN, "", "Warning", "ContainerEnded", "web-1: main ended with 143 (NotAlive): no answer"),
+    ],
+    "failures": [
+        (FAILED, "here", "NoRights", "no", 1, 1.0, 2.0, 1),
+        (PLAIN, "here", "NoFreePort", "no", 1, 1.0, 2.0, 1),
+    ],
+    "drifts": [(FOUGHT, "here", "main", 1.0, b"", 1), (PLAIN, "here", "main", 1.0, b"", 0)],
+    "conditions": [
+        ("/host", "SettingsTaken", 0, "Usage", "a word too many", 1.0),
+        ("main", "Ready", 0, "StepsFailed", "workload/shop/web at here: HostTrouble: no", 1.0),
+        ("main", "SourceReachable", 0, "SourceGone", "gone", 1.0),
+        ("main", "SourceStale", 0, "Fresh", "", 1.0),
+        ("main", "StatusPushed", 1, "Written", "", 1.0),
+        ("side", "SourceReachable", 1, "Read", "", 1.0),
+        ("side", "StatusPushed", 0, "PushRaced", "", 1.0),
+        ("side", "StatusStale", 0, "Written", "", 1.0),
+        (KEPT, "Waiting", 1, "Kept", "no longer in Git", 1.0),
+    ],
+    "requests (kind, args, by, at, taken, done, result)": [
+        ("apply", b"{}", "ann", 1.0, 1.0, 1.0, msgspec.json.encode(RESULT)),
+        ("apply", b"{}", "ann", 1.0, None, None, None),
+    ],
+}  # fmt: skip
+
+
+def test_former_reasons_become_the_new_ones_wherever_they_are_recorded(path: Path) -> None:
+    older(path, MIGRATIONS.index(REASONS), ROWS)
+    with closing(Records.open(path)) as records:
+        events = records.events.list()
+        assert [each.reason for each in events[: len(RENAMED)]] == list(RENAMED.values())
+        assert [each.message for each in events[len(RENAMED) :]] == [
+            "NotAlive by name",
+            "over: SourceNotFound: it is not there",
+            "web-1: main ended with 143 (LivenessFailed): no answer",
+        ]
+        assert [each.reason for each in records.failures.all()] == ["PermissionDenied", "NoFreePort"]
+        conditions = {
+            scope: {each.type: each.reason for each in records.conditions.get(scope)}
+            for scope in ("/host", "main", "side", KEPT)
+        }
+        assert conditions == {
+            "/host": {"SettingsLoaded": "InvalidSettings"},
+            "main": {
+                "Ready": "StepsFailed",
+                "SourceReachable": "SourceNotFound",
+                "SourceStale": "Fetched",
+                "StatusPushed": "Pushed",
+            },
+            "side": {"SourceReachable": "Fetched", "StatusPushed": "PushConflict", "StatusStale": "Pushed"},
+            KEPT: {"Waiting": "Retained"},
+        }
+        [ready, *_] = records.conditions.get("main")
+        assert ready.message == "workload/shop/web at here: WorkloadError: no"
+
+
+def test_former_reasons_in_the_state_of_a_workload_and_in_an_answer_become_the_new_ones(path: Path) -> None:
+    older(path, MIGRATIONS.index(REASONS), ROWS)
+    with closing(Records.open(path)) as records:
+        [record] = records.applied.get(HOSTED)
+        status = msgspec.json.decode(record.state)["status"]
+        assert status["message"] == (
+            'PermissionDenied: it cannot be written; db ended with 143 (LivenessFailed): said "reason":"NotAlive"'
+        )
+        assert status["versions"][0]["containers"]["db"]["restarts"]["reason"] == "LivenessFailed"
+        assert {each.state for key in (KEPT, PLAIN) for each in records.applied.get(key)} == {b"{}"}
+        first, second = records.requests.get(1), records.requests.get(2)
+        assert first is not None
+        assert first.result is not None
+        assert second is not None
+        [report] = first.result["reports"]
+        assert (report["outcome"], report["reason"], report["message"]) == ("plan_changed", "PlanChanged", "it moved")
+        assert second.result is None
+
+
+def test_the_status_files_of_resources_whose_reason_is_another_one_are_written_anew(path: Path) -> None:
+    older(path, MIGRATIONS.index(REASONS), ROWS)
+    with closing(Records.open(path)) as records:
+        assert set(records.status_queue.take("main").keys) == {KEPT, FAILED, FOUGHT, HOSTED}
