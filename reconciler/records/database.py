@@ -57,7 +57,7 @@ class Database:
         try:
             for pragma in () if read_only else WRITING:
                 database.write(pragma)
-            database.write("PRAGMA cache_size = -32768")
+            database.write("PRAGMA cache_size = -8192")  # 8 MiB: more would hold history that is read once
             migrate(database, migrations, read_only=read_only)
         except RecordsError:
             connection.close()

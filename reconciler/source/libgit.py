@@ -7,9 +7,11 @@ from pathlib import Path
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, Option, RepositoryOpenFlag
 
-_CACHE_BYTES = 32 * 1024 * 1024
+CACHE_BYTES = 2 * 1024 * 1024
+"""Bytes of objects that libgit2 caches in this process. It counts contents only: of small trees and commits it needs
+four times as much. A daemon reads each commit once, so that a larger cache would only grow with every commit."""
 _LARGEST_TREE = 256 * 1024
-"""Bytes of a tree that is kept, where libgit2 keeps those of 4 KB: the root is asked for again and again."""
+"""Bytes of a tree that is cached, where libgit2 caches those of 4 KB: the root is read again and again."""
 
 
 def open_git(path: Path) -> pygit2.Repository:
@@ -20,7 +22,7 @@ def open_git(path: Path) -> pygit2.Repository:
     pygit2.option(Option.SET_OWNER_VALIDATION, 0)
     # Whatever a tree or commit of ours names was written just before: it need not be looked for.
     pygit2.option(Option.ENABLE_STRICT_OBJECT_CREATION, 0)
-    pygit2.settings.cache_max_size(_CACHE_BYTES)
+    pygit2.settings.cache_max_size(CACHE_BYTES)
     pygit2.settings.cache_object_limit(ObjectType.TREE, _LARGEST_TREE)
     for level in (ConfigLevel.SYSTEM, ConfigLevel.GLOBAL, ConfigLevel.XDG):
         pygit2.settings.search_path[level] = ""
