@@ -8,6 +8,7 @@ from itertools import repeat
 from typing import Any
 
 from reconciler.documents.aliases import Anchors, too_deep, too_many_nodes
+from reconciler.documents.encoding import too_large
 from reconciler.documents.events import (
     AliasEvent,
     CParser,
@@ -257,5 +258,4 @@ class Composer:
 
     def _check_size(self, root: Event, size: int) -> None:
         if size > self._limits.document_bytes:
-            message = f"this document has {size:,} characters, more than the limit of {self._limits.document_bytes:,}"
-            self.faults.end("too-large", root, message, "split the document")
+            self.faults.end("too-large", root, too_large(size, self._limits), "split the document")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 
+from reconciler.documents.json_compat import is_json
 from reconciler.documents.limits import Limits
 from reconciler.documents.line_column import position
 from reconciler.model.finding import Fault
@@ -29,17 +30,25 @@ def check_encoding(raw: bytes, limits: Limits) -> Fault | None:
         if raw.startswith(mark):
             return Fault("encoding", f"this file is {name}, not UTF-8", 1, 1, _AS_UTF8)
     try:
-        raw.decode()
+        text = raw.decode()
     except UnicodeDecodeError as error:
         line, column = _after(raw[: error.start])
         return Fault("encoding", f"the byte 0x{raw[error.start]:02x} is not UTF-8", line, column, _AS_UTF8)
     if b"\0" in raw:
         line, column = _after(raw[: raw.index(b"\0")])
         return Fault("encoding", "a NUL byte: the file is UTF-16, or not text at all", line, column, _AS_UTF8)
+    if len(text) > limits.document_bytes and is_json(raw):
+        # All of it is one document: its escapes need not be repaired first, nor its values made.
+        return Fault("too-large", too_large(len(text.rstrip()), limits), 1, 1, "split the document")
     if raw.count(b"%") > _MOST_DIRECTIVES and raw.count(b"%TAG") > _MOST_DIRECTIVES:
         message = f"%TAG occurs more than {_MOST_DIRECTIVES:,} times in this file"
         return Fault("too-many-directives", message, 1, 1, "remove the directives; no tag but the core ones is known")
     return None
+
+
+def too_large(characters: int, limits: Limits) -> str:
+    """What is wrong with a document of ``characters``."""
+    return f"this document has {characters:,} characters, more than the limit of {limits.document_bytes:,}"
 
 
 def _after(sound: bytes) -> tuple[int, int]:

@@ -5,7 +5,8 @@ Only what a change touches and what refers to it is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from reconciler.iteration import batches
 from reconciler.manifests.change_set import ChangeSet
@@ -36,8 +37,11 @@ RULES = (
 )
 """What is wrong between resources, whatever their kinds."""
 
-MOST_GUESSES = 50
-"""Missing targets of one revision for which the nearest existing one is looked for."""
+MOST_LETTERS = 500_000
+"""Letters of names that are compared with missing targets in one revision: an eighth of a second."""
+
+LETTERS_PER_GUESS = 100
+"""As many letters as a guess costs by itself, however few names there are."""
 
 MOST_MISSING = 100
 """Links of one document that lead nowhere and are told one by one."""
@@ -75,6 +79,8 @@ class _Links:
         self.world = world
         self.answers: dict[str, bool] = {}
         self.hints: dict[str, str] = {}
+        self.similar: dict[str, _Candidates] = {}
+        self.letters_left = MOST_LETTERS
 
     def missing(self, delta: ChangeSet) -> Iterator[Finding]:
         """Links of changed resources that lead nowhere, and links of others to what is gone."""
@@ -126,11 +132,27 @@ class _Links:
 
     def _hint(self, target: str) -> str:
         if target not in self.hints:
-            # Looking for the one that was meant reads many keys; whoever has so many faults needs no more guesses.
-            near = nearest(target, self.world.similar_keys(target)) if len(self.hints) < MOST_GUESSES else ""
+            near = self._guess(target)
             meant = f"did you mean {near}? else " if near else ""
             self.hints[target] = f"{meant}add it to Git, or list its link under `external` in the settings"
         return self.hints[target]
+
+    def _guess(self, target: str) -> str:
+        """The key that was probably meant; "" where none is, or more was compared than one revision is worth."""
+        kind = target.partition("/")[0]
+        found = self.similar.get(kind)
+        if found is None:
+            keys = self.world.similar_keys(target)
+            found = self.similar[kind] = _Candidates(keys, sum(len(key.rpartition("/")[2]) for key in keys))
+        self.letters_left -= found.letters + LETTERS_PER_GUESS
+        return nearest(target, found.keys) if self.letters_left >= 0 else ""
+
+
+class _Candidates(NamedTuple):
+    """Keys of one kind, and the letters of their names."""
+
+    keys: Sequence[str]
+    letters: int
 
 
 def nearest(target: str, keys: Iterable[str]) -> str:

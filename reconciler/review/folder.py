@@ -40,6 +40,9 @@ _QUESTIONS = frozenset({"missing-reference", "gvc-missing", "gvc-ambiguous", "ig
 _SECOND_PLACE = re.compile(r"(?<= at )\S+\.ya?ml(?=:[0-9]+$)")
 """Where a message names another place of the same manifests."""
 
+_MOST_KEPT = 100
+"""Files that are not read again where they are checked once more, among those around them."""
+
 _FILE, _LINK = b"100644", b"120000"
 
 
@@ -83,14 +86,18 @@ def check_folder(
     still about ``path`` alone.
     """
     chosen = _chosen(path, sources)
-    alone, _ = _checked(chosen.folder, chosen.names, dialect, around)
+    decoded: dict[str, Decoded] = {}
+    alone, _ = _checked(chosen.folder, chosen.names, dialect, around, decoded)
     top = _top(chosen.folder, sources)
     if (top == chosen.folder.absolute() and path.is_dir()) or not any(map(_is_question, alone.findings)):
         return alone
     inside = os.path.relpath(chosen.folder.absolute(), top)
     start = "" if inside == os.curdir else f"{inside}/"
     mine = {f"{start}{name}" for name in chosen.names}
-    whole, resources = _checked(top, sorted({*_manifests(top), *mine}), dialect, around, mine)
+    names = {*_manifests(top), *mine}
+    if names == mine:
+        return alone
+    whole, resources = _checked(top, sorted(names), dialect, around, decoded, mine)
     turned = (_turned(each, mine) for each in whole.findings)
     findings = sorted(_inside(each, top, start) for each in turned if each.path.startswith(start))
     shown = {*chosen.names, *(each.path for each in alone.findings)}
@@ -161,9 +168,14 @@ def _place_from(here: Path, start: str, path: str) -> str:
 
 
 def _checked(
-    base: Path, names: Iterable[str], dialect: ManifestContext, around: ExternalResources, only: Container[str] = ()
-) -> tuple[FolderCheck, int]:
-    """What is found below ``base``, and how many resources the files ``only`` hold."""
+    base: Path, names: Sequence[str], dialect: ManifestContext, around: ExternalResources,
+    decoded: dict[str, Decoded], only: Container[str] = (),
+) -> tuple[FolderCheck, int]:  # fmt: skip
+    """What is found below ``base``, and how many resources the files ``only`` hold.
+
+    ``decoded`` is what files say, by their paths on the disk: what is in it is not read again, and of few files what
+    they say is added.
+    """
     blobs = Blobs(lambda name: _size(base, name), lambda name: _read(base, name))
     compared = _compared(base, names)
     records = Records.open(None)
@@ -171,7 +183,17 @@ def _checked(
     cache = Cache(lambda _: {}, lambda _: None)
 
     def decode(wanted: Iterable[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
-        return decode_all(list(wanted), blobs, cache, dialect)
+        fresh: list[FileChange] = []
+        for change in wanted:
+            known = decoded.get(os.path.abspath(_path(base, change.after)))
+            if known is None:
+                fresh.append(change)
+            else:
+                yield change, known
+        for change, said in decode_all(fresh, blobs, cache, dialect):
+            if len(names) <= _MOST_KEPT:
+                decoded[os.path.abspath(_path(base, change.after))] = said
+            yield change, said
 
     delta = assemble("", compared.changes, decode, records.desired)
     if around.settings_unknown:

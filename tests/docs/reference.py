@@ -8,7 +8,7 @@ from itertools import product
 from reconciler.documents.schema.loader import load_schema
 from reconciler.manifests.rules.container.buckets import HOSTS
 from reconciler.model.key import Kind
-from reconciler.model.kinds.table import TABLE, expanded
+from reconciler.model.kinds.permissions import PERMISSIONS, expanded
 from tests.docs.tables import table
 
 HEAD = """\
@@ -108,13 +108,11 @@ def _permissions() -> Iterator[str]:
         "## Permissions\n\nWhat a policy can permit on each kind, and what a permission brings along with it, "
         "directly or by way of another one.\n"
     )
-    for kind in sorted(TABLE):
-        rows = ((f"`{name}`", _brought(kind, name)) for name in sorted(TABLE[kind].permissions))
+    for kind in sorted(PERMISSIONS):
+        rows = ((f"`{name}`", _brought(kind, name)) for name in sorted(PERMISSIONS[kind]))
         yield f"### {kind}\n\n" + table(("Permission", "Brings along"), rows)
 
 
 def _brought(kind: Kind, name: str) -> str:
     more = expanded(kind, [name]) - {name}
-    return (
-        "all" if len(more) == len(TABLE[kind].permissions) - 1 > 1 else ", ".join(f"`{each}`" for each in sorted(more))
-    )
+    return "all" if len(more) == len(PERMISSIONS[kind]) - 1 > 1 else ", ".join(f"`{each}`" for each in sorted(more))

@@ -15,6 +15,10 @@ SHARING = """---
 {kind: workload, name: w@, gvc: shop, spec: {type: stateful, containers: [{name: m, image: 'n:1',
 volumes: [{uri: platform://volumeset/v, path: /a}]}]}}
 """
+NEARLY = """---
+{kind: workload, name: w@, gvc: shop, spec: {type: standard, identityLink: //identity/many-nmaes-that-are-quite-alike-@,
+containers: [{name: m, image: 'n:1'}]}}
+"""
 VOLUMES = WORKLOAD + b"    volumes:\n"
 
 PIECES = {
@@ -216,6 +220,10 @@ WIDE: dict[str, Callable[[], bytes]] = {
     "ignore comments above a warning": lambda: b"# reconciler: ignore x y\n" * 30_000 + WORKLOAD,
     "a comment with nothing but spaces": lambda: b"kind: gvc\nname: a\n# reconciler: ignore x" + b" " * 900_000 + b"\n",
     "hash signs": lambda: b"kind: gvc\nname: a # reconciler:" + b" #" * 400_000 + b"\n",
+    "many links that nearly lead somewhere": lambda: (
+        numbered("---\n{kind: identity, gvc: shop, name: many-names-that-are-quite-alike-@}\n", 1_900)
+        + numbered(NEARLY, 1_900)
+    ),
     "one long JSON": lambda: flow(kind="gvc", name="a", tags={f"k{n}": "\U0001f600" * 3 for n in range(20_000)}),
     "encrypted JSON": lambda: flow(kind="secret", name="\U0001f600", sops={"mac": "", "lastmodified": ""}),
     "sops with many recipients": lambda: (
@@ -227,6 +235,9 @@ WIDE: dict[str, Callable[[], bytes]] = {
     ),
 }
 """Bombs that are no mere repetition of one piece; a document of each has less than a megabyte."""
+
+PAIRS = b"\\ud83d\\ude00"
+"""One character as JSON escapes it, in two halves."""
 
 HUGE: dict[str, Callable[[], bytes]] = {
     "a hundred megabytes": lambda: b"a: " + b"x" * (100 * MIB),
@@ -244,6 +255,11 @@ HUGE: dict[str, Callable[[], bytes]] = {
     "sixteen megabytes with a tab at the end": lambda: b"a: b\n" * (3 * MIB) + b"\tx\n",
     "sixteen megabytes of letters": lambda: b"a" * (16 * MIB),
     "sixteen megabytes behind sops": lambda: b"sops: {}\n---\n" + b"#\n" * (7 * MIB),
+    "fifteen megabytes of halves of pairs": lambda: (
+        b'{"kind": "gvc", "name": "a", "description": "' + PAIRS * (15 * MIB // 12) + b'"}'
+    ),
+    "fifteen megabytes of strings of one pair": lambda: b'{"tags": [' + (b'"' + PAIRS + b'",') * MIB + b"1]}",
+    "fifteen megabytes of empty lists behind a pair": lambda: b'["' + PAIRS + b'",' + b"[]," * (5 * MIB) + b"1]",
     "sixteen megabytes of wide documents": lambda: b"\n---\n".join([b"[" + b"1," * 90_000 + b"]"] * 90),
 }
 """Bombs of size."""

@@ -8,9 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from reconciler.model.kinds.table import TABLE
-
-KIND_NAMES = tuple(str(kind) for kind in TABLE)
+KIND_NAMES = (
+    "org", "gvc", "workload", "volumeset", "identity", "policy", "secret", "location", "cloudaccount", "agent",
+    "auditctx", "group", "serviceaccount", "user", "domain", "image", "quota", "ipset", "mk8s",
+)  # fmt: skip
 """The schemas that are called as the kind whose manifests they describe."""
 
 SCHEMA_NAMES = (*KIND_NAMES, "settings", "status", "run-status")
