@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,8 @@ def test_every_rule_can_be_explained(tmp_path: Path, rule: str) -> None:
     said = told(tmp_path, "explain", rule)
     assert said.code == 0
     assert f"[{rule}]" in said.out
+    assert re.findall(r"^(\w.*):$", said.out, re.M) == ["Breaks the rule", "Output", "Follows the rule"]
+    assert not re.search(r"^ *(files|before|expect|host): *$|\{repeat: |# [←↓].*:\d", said.out, re.M)
     assert all(char.isprintable() or char in "\n\t" for char in said.out)
 
 

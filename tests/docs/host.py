@@ -27,9 +27,8 @@ HOOKS = (("no hook", None), ("a hook of 10 s", 10.0), ("a hook that does not end
 VOLUMES = (
     (
         "`platform://secret/…`",
-        "As [reference.md](reference.md#secrets-as-volumes) says, for its user only, whatever its group, and not to be "
-        "written. Made anew "
-        "at each start of the container; a changed secret replaces the replicas.",
+        "The files of [Secrets as files](platform/workload.md#secrets-as-files), for its user only, whatever its "
+        "group, and read-only. Made anew at each start of the container; a changed secret replaces the replicas.",
     ),
     (
         "`platform://volumeset/…`",

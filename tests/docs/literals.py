@@ -24,6 +24,11 @@ def words(pattern: str, *places: str) -> set[str]:
     return {text for text in texts(*places) if re.fullmatch(pattern, text)}
 
 
+def visible(text: str) -> str:
+    """``text`` with characters that a page cannot show written as escapes."""
+    return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text)
+
+
 def _bare(module: ast.Module) -> Iterator[ast.Constant]:
     """Texts that stand alone as a statement."""
     for node in ast.walk(module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.docs import commands, convert, host, manifests, reference, rules, schemas, settings, signatures, status
+from tests.docs import commands, convert, host, manifests, rules, schemas, settings, signatures, status
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOTE = "<!-- Written by `python -m tests.docs`; a change made here is lost. -->\n\n"
@@ -13,7 +13,6 @@ MAKERS = {
     "convert.md": convert.page,
     "host.md": host.page,
     "manifests.md": manifests.page,
-    "reference.md": reference.page,
     "rules.md": rules.page,
     "schemas.md": schemas.page,
     "settings.md": settings.page,

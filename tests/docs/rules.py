@@ -6,10 +6,10 @@ import re
 from functools import cache
 from pathlib import Path
 
-from reconciler.cli.output.rule_examples import examples_of
 from reconciler.model.rule import Rule
 from reconciler.rulebook import sections
 from tests.docs import manifests, settings
+from tests.docs.examples import shown
 from tests.docs.markdown import headings
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -24,11 +24,9 @@ is in; a warning or a notice changes nothing. `reconciler validate` exits with 1
 The comment `# reconciler: ignore RULE reason` silences a warning or a notice of that rule, on its line or in the
 comment lines right above it. Nothing silences an error.
 
-Of the examples, which are tests of the program too, the first of a rule breaks it where a comment with an arrow says so
-(`←` on this line, `↓` on the next), and what is printed follows; the second keeps it. An example that is one mapping
-with `files` stands for several files: `before` holds what was applied before, `settings` are settings, `identity` and
-`host` are what lies on the host, and `expect` is what the test expects. `reconciler explain RULE` shows the same in a
-terminal.
+Each rule has an example that breaks it, with the output of `reconciler validate`, and one that follows it. Where a
+comment with an arrow names a rule, `←` points to its own line and `↓` to the next one. The examples are tests of the
+program too. `reconciler explain RULE` shows the same in a terminal.
 """
 
 
@@ -50,25 +48,15 @@ def _contents() -> str:
 
 
 def _section(rule: Rule) -> str:
-    shown = examples_of(rule.id)
     return "\n".join(
         [
             f"### {rule.id}\n",
             f"*{rule.severity}* · {_escaped(rule.what)}\n",
             f"{_escaped(rule.why)}\n",
             f"Source: {_citation(rule.source)}.\n",
-            _block("yaml", shown.failing),
-            _block("text", shown.printed),
-            _block("yaml", shown.passing),
+            *shown(rule.id),
         ]
     )
-
-
-def _block(language: str, text: str) -> str:
-    """A fenced block that nothing in ``text`` can end, which holds only what a page can show."""
-    shown = "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
-    return f"{fence}{language}\n{shown.rstrip()}\n{fence}\n"
 
 
 def _citation(source: str) -> str:
@@ -89,5 +77,6 @@ def _headings(path: str) -> dict[str, str]:
 
 
 def _escaped(text: str) -> str:
-    """``text`` with what Markdown would take for something else written as itself."""
-    return re.sub(r"([*_<>\[\]`])", r"\\\1", text)
+    """``text`` with what Markdown would take for something else written as itself; code stays code."""
+    parts = re.split(r"(`[^`]+`)", text)
+    return "".join(part if part.startswith("`") else re.sub(r"([*_<>\[\]])", r"\\\1", part) for part in parts)

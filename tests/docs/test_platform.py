@@ -6,6 +6,7 @@ import os.path
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -124,10 +125,18 @@ def test_the_blocked_ports_and_storage_hosts_are_those_that_are_checked() -> Non
     assert all(f"`{host}`" in section("workload", "Object stores") for _, host in HOSTS.values())
 
 
-def test_every_class_of_volumes_has_its_bounds_and_speeds() -> None:
-    classes = load_schema("volumeset")["properties"]["spec"]["properties"]["performanceClass"]["enum"]
-    rows = re.findall(r"^\| `([\w-]+)` \|", section("volumeset", "Performance classes"), re.M)
-    assert sorted(rows) == sorted(classes * 4)
+def test_every_class_of_volumes_has_its_bounds_speeds_and_storage_classes() -> None:
+    spec = load_schema("volumeset")["properties"]["spec"]["properties"]
+    classes, systems = spec["performanceClass"]["enum"], spec["fileSystemType"]["enum"]
+    rows = re.findall(r"^\| `([\w-]+)` \|(?: `(\w+)`)?", section("volumeset", "Performance classes"), re.M)
+    assert sorted(rows) == sorted(product(classes, ("", "aws", "azure", "gcp")))
+    names = re.findall(r"\* `([\w-]+)`", section("volumeset", "Clusters of your own"))
+    assert names == [f"{one}-{other}{end}" for end in ("", "-command") for one, other in product(classes, systems)]
+
+
+def test_every_type_of_secret_has_its_data() -> None:
+    types = re.findall("`([a-z-]+)`", "".join(re.findall(r"^\| (`.*?) \|", section("fields", "Secret"), re.M)))
+    assert [name for name in types if name != "type"] == load_schema("secret")["properties"]["type"]["enum"]
 
 
 def _granted(text: str) -> dict[str, set[str]]:

@@ -63,11 +63,11 @@ class Case(msgspec.Struct):
     def load(cls, path: Path) -> Case:
         """The case in the file at ``path``."""
         raw = path.read_bytes()
-        wrapped = _wrapped(raw)
-        if not wrapped:
+        written = wrapped(raw)
+        if not written:
             return cls({NAME: raw}, plain=True)
-        files = {part: _files(wrapped.pop(part, {})) for part in ("files", "before")}
-        return cls(**files, **wrapped)
+        files = {part: _files(written.pop(part, {})) for part in ("files", "before")}
+        return cls(**files, **written)
 
 
 def _files(written: dict[str, Any]) -> dict[str, File]:
@@ -82,7 +82,8 @@ def _file(content: Any) -> File:
     return content if isinstance(content, bytes) else str(content)
 
 
-def _wrapped(raw: bytes) -> dict[str, Any]:
+def wrapped(raw: bytes) -> dict[str, Any]:
+    """The mapping that a case of several files is, or of settings; empty for a manifest as it is."""
     try:
         value = yaml.load(raw, yaml.CSafeLoader)
     except (yaml.YAMLError, ValueError):

@@ -15,7 +15,7 @@ from tests.gitkit import ENVIRONMENT, GitRepo, git
 from tests.project.tree import ROOT
 
 NEEDED = (".pre-commit-hooks.yaml", "LICENSE", "README.md", "pyproject.toml", "examples/repo", "reconciler", "schemas",
-          "tests/cases/rules")  # fmt: skip
+          "docs/rules.md")  # fmt: skip
 """What the hook's repository must hold for a wheel to be built of it."""
 
 NO_REGISTRY = ("No matching distribution", "Failed to establish a new connection", "Could not find a version")

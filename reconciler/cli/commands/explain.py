@@ -24,7 +24,7 @@ _COLOURS = {"error": "red", "warning": "yellow", "notice": "blue"}
 @click.command(epilog="Example: reconciler explain readiness-missing")
 @click.argument("rule")
 def command(rule: str) -> None:
-    """Say what a rule asks for and why, with manifests that break it and keep it.
+    """Say what a rule asks for and why, with manifests that break it and follow it.
 
     In the examples, a comment with an arrow marks what is wrong: on its line, or with ↓ on the next.
     """
@@ -50,17 +50,14 @@ def _told(rule: Rule, colour: bool) -> Iterator[str]:
 def _examples(rule: Rule, colour: bool) -> Iterator[str]:
     from reconciler.cli.output.rule_examples import examples_of
 
-    shown = examples_of(rule.id)
-    for title, text in (("Breaks it:", shown.failing), ("Is told:", shown.printed), ("Keeps it:", shown.passing)):
-        yield from ("", paint(title, "bold", colour), "", *(f"  {line}".rstrip() for line in _lines(text)))
+    for paragraph in examples_of(rule.id):
+        if paragraph.verbatim:
+            yield from ("", *(f"    {line}".rstrip() for line in paragraph.text.split("\n")))
+        elif paragraph.text.endswith(":"):
+            yield from ("", paint(paragraph.text, "bold", colour))
+        else:
+            yield from ("", *_wrapped(paragraph.text))
 
 
 def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
-
-
-def _lines(text: str) -> Iterator[str]:
-    """The lines of an example, what could move the cursor written out."""
-    for line in text.rstrip("\n").split("\n"):
-        shown = (char if char.isprintable() or char == "\t" else f"\\x{ord(char):02x}" for char in line)
-        yield "".join(shown)

@@ -1,23 +1,35 @@
-"""The examples of rules: case files that come with the program, and what is printed of those that fail."""
+"""The examples of rules, as their page shows them: the page comes with the program."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from reconciler.documents.schema.loader import shipped
+from reconciler.model.rule import PAGE
 
 
-class Examples(NamedTuple):
-    """Manifests that break a rule, what `reconciler validate` prints of them, and ones that keep it."""
+class Paragraph(NamedTuple):
+    """A line of text, or with ``verbatim`` the lines of a file or an output."""
 
-    failing: str
-    printed: str
-    passing: str
+    text: str
+    verbatim: bool
 
 
-def examples_of(rule: str) -> Examples:
-    """The examples of the rule with the id ``rule``. Raises FileNotFoundError where they do not come along."""
-    folder = shipped("tests/cases/rules") / rule
-    names = ("fails.yaml", "fails.txt", "passes.yaml")
-    # Line by line, since some examples are about carriage returns and other breaks.
-    return Examples(*((folder / name).read_bytes().decode("utf-8", "replace") for name in names))
+def examples_of(rule: str) -> Iterator[Paragraph]:
+    """The examples of the rule with the id ``rule``: everything after its source. Raises FileNotFoundError."""
+    _, _, section = shipped(PAGE).read_text().partition(f"\n### {rule}\n")
+    _, _, examples = section.partition("\nSource: ")
+    fence, block = "", list[str]()
+    for line in examples.split("\n")[1:]:
+        if fence and line == fence:
+            yield Paragraph("\n".join(block), verbatim=True)
+            fence, block = "", []
+        elif fence:
+            block.append(line)
+        elif line.startswith("```"):
+            fence = line.rstrip("abcdefghijklmnopqrstuvwxyz")
+        elif line.startswith("#"):
+            return
+        elif line:
+            yield Paragraph(line.replace("`", ""), verbatim=False)
