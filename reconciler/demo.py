@@ -166,21 +166,21 @@ async def follow(settings: Settings, say: Callable[[str], None]) -> None:
     await asyncio.wait([serving])
     announcing.cancel()
     if not isinstance(serving.exception(), LockedError):
-        for location in settings.locations:
+        for location, bound in settings.locations.items():
             try:
-                await end(settings.state / "host" / location, location)
+                await end(settings.state / "host" / location, location, bound.runtime)
             except EngineError as error:
                 print_error(str(error))
     await serving
 
 
-async def end(root: Path, location: str) -> None:
+async def end(root: Path, location: str, runtime: str) -> None:
     """End all that runs at a location, and forget it, so that the next start makes it anew. Raises EngineError."""
     from reconciler.clock import SystemClock
     from reconciler.engines.host.provisioning.files import Files
-    from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
+    from reconciler.engines.host.runtimes.protocol import runtime_plugin
 
-    await end_all(ProcessRuntime(root, location, SystemClock()))
+    await end_all(runtime_plugin(runtime).make(root, location, SystemClock()))
     Files(root, _unopened).sweep(())
     for name in ("replicas", "pool"):
         shutil.rmtree(root / name, ignore_errors=True)

@@ -10,10 +10,9 @@ from pathlib import Path
 from reconciler.doctor.check import Check, fine, problem, warning
 from reconciler.doctor.permissions import ENTER, WRITE, Identity
 from reconciler.engines.host.provisioning.files import MEMORY
-from reconciler.engines.host.runtimes.process.cgroup_tree import find, mounts, name_for
+from reconciler.engines.host.runtimes.protocol import runtime_plugin
 from reconciler.settings import Settings
 
-SHELL = Path("/bin/sh")
 ABOUT = "host engine"
 FILES, PROCESSES = 1024, 1024
 """Open files and processes that the daemon should be allowed at least."""
@@ -28,35 +27,24 @@ def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Pa
     places = sorted(name for name, bound in settings.locations.items() if bound.engine == "host")
     if not places:
         return
-    found = [*_programs(proc), *_memory(who), *_limits(who, settings), *_ports(settings, proc), *_allowed(pid, proc)]
+    found = [*_runtimes(settings, places, who, proc), *_memory(who), *_ports(settings, proc), *_allowed(pid, proc)]
     yield from found
     if not found:
         yield fine(ABOUT, f"{', '.join(places)}: all that workloads need is here")
 
 
-def _programs(proc: Path) -> Iterator[Check]:
-    if not os.access(SHELL, os.X_OK):
-        yield problem(ABOUT, f"{SHELL} cannot be run, and starts every container", "install a shell, such as dash")
-    if not (proc / "self" / "stat").exists():
-        yield problem(ABOUT, f"{proc} is not mounted: replicas cannot be found or watched", "mount -t proc proc /proc")
+def _runtimes(settings: Settings, places: list[str], who: Identity, proc: Path) -> Iterator[Check]:
+    """What the runtimes of ``places`` lack, each of them once."""
+    for name in sorted({settings.locations[place].runtime for place in places}):
+        for found in runtime_plugin(name).check_host(settings.state, proc, who.uid == os.geteuid()):
+            message = f"{who.name} {found.message}" if found.of_user else found.message
+            yield (problem if found.fatal else warning)(ABOUT, message, found.advice)
 
 
 def _memory(who: Identity) -> Iterator[Check]:
     if not (MEMORY.is_dir() and who.may(MEMORY, WRITE | ENTER)):
         message = f"{who.name} may not write to {MEMORY}: files of mounted secrets lie on disk"
         yield warning(ABOUT, message, f"mount -t tmpfs -o mode=1777 tmpfs {MEMORY}")
-
-
-def _limits(who: Identity, settings: Settings) -> Iterator[Check]:
-    """Only its own user can tell, since it takes a trial."""
-    if who.uid != os.geteuid():
-        return
-    found = find(name_for(settings.state / "doctor"), mounts())
-    if found is None:
-        message = f"{who.name} may not make control groups: limits of CPU and memory have no effect"
-        yield warning(ABOUT, message, 'see docs/host.md, "Limits of CPU and memory"')
-    else:
-        found.release()
 
 
 def _ports(settings: Settings, proc: Path) -> Iterator[Check]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from reconciler.clock import Clock
 from reconciler.engines.context import EngineContext
 from reconciler.engines.host.provisioning.secrets import SecretReader
+from reconciler.engines.host.runtimes.protocol import runtime_plugin
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import UsageError
@@ -22,10 +23,10 @@ def _recorded(site: EngineContext) -> Engine:
 
 def _host(site: EngineContext) -> Engine:
     from reconciler.engines.host.engine import HostEngine
-    from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 
     root = site.settings.state / "host" / site.location
-    return HostEngine(site, root, ProcessRuntime(root, site.location, site.clock))
+    runtime = runtime_plugin(site.settings.locations[site.location].runtime)
+    return HostEngine(site, root, runtime.make(root, site.location, site.clock))
 
 
 ENGINES: Mapping[str, MakeEngine] = {"recorded": _recorded, "host": _host}

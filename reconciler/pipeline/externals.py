@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from reconciler.engines.host.runtimes.protocol import runtime_plugin
 from reconciler.errors import UsageError
 from reconciler.manifests.links import LinkError, parse_link
 from reconciler.settings import Settings
@@ -31,5 +32,6 @@ class ExternalResources(msgspec.Struct, frozen=True):
         except LinkError as error:
             raise UsageError(f"external: {error}") from None
         bound = settings.locations
-        processes = {name for name, each in bound.items() if (each.engine, each.runtime) == ("host", "process")}
+        hosted = {name: each.runtime for name, each in bound.items() if each.engine == "host"}
+        processes = {name for name, runtime in hosted.items() if not runtime_plugin(runtime).uses_images}
         return cls(frozenset(bound), external, not settings.prune.enabled, process_locations=frozenset(processes))

@@ -75,7 +75,7 @@ class LocationSettings(msgspec.Struct, frozen=True, rename="camel"):
     """Which engine works at a location; ``runtime`` is what runs containers where that is ``host``."""
 
     engine: str
-    runtime: Literal["process"] = "process"
+    runtime: str = "process"
 
 
 class HostSettings(msgspec.Struct, frozen=True, rename="camel"):

@@ -76,7 +76,7 @@ def trial(place: Path, log: Path) -> Iterator[Trial]:
         process.wait()
         print(log.read_text())
         for location in ("aws-us-west-2", "gcp-us-east1"):
-            asyncio.run(end(place / "state" / "host" / location, location))
+            asyncio.run(end(place / "state" / "host" / location, location, "process"))
 
 
 def running(place: Path) -> list[bytes]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from reconciler.clock import SystemClock
+from reconciler.documents.schema.loader import load_schema
 from reconciler.engines.context import EngineContext
+from reconciler.engines.host import runtimes
 from reconciler.engines.host.engine import HostEngine
-from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
+from reconciler.engines.host.runtimes.protocol import runtime_plugin
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded.engine import RecordedEngine
-from reconciler.settings import HostSettings, Settings
+from reconciler.settings import HostSettings, LocationSettings, Settings
 from tests.engines.contract import PROMISES, Factory, Subject, subject_of
 from tests.engines.ledger import LedgerEngine
 from tests.engines.plans import Bench
@@ -28,19 +31,20 @@ def ledger(_bench: Bench, path: Path) -> Engine:
     return LedgerEngine(path)
 
 
-def host(bench: Bench, path: Path) -> Engine:
+def host(bench: Bench, path: Path, runtime: str) -> Engine:
     def no_secret(key: object) -> object:
         raise AssertionError(f"nothing here uses {key}")
 
     settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.01, default_user="root"))
     site = EngineContext(bench.records, "here", settings, bench.clock, no_secret)  # type: ignore[arg-type]
-    return HostEngine(site, path / "here", ProcessRuntime(path / "here", "here", bench.clock))
+    return HostEngine(site, path / "here", runtime_plugin(runtime).make(path / "here", "here", bench.clock))
 
 
+RUNTIMES = sorted(path.parent.name for path in Path(runtimes.__file__).parent.glob("*/plugin.py"))
 FACTORIES = {
     "recorded": Factory(recorded, FakeClock),
     "ledger": Factory(ledger, FakeClock),
-    "host-process": Factory(host, SystemClock),
+    **{f"host-{name}": Factory(partial(host, runtime=name), SystemClock) for name in RUNTIMES},
 }
 
 
@@ -49,3 +53,9 @@ FACTORIES = {
 def test_engines_keep_their_promises(promise: Callable[[Subject], None], name: str, tmp_path: Path) -> None:
     with subject_of(FACTORIES[name], tmp_path) as subject:
         promise(subject)
+
+
+def test_the_settings_name_every_runtime_that_there_is_and_no_other() -> None:
+    location = load_schema("settings")["properties"]["locations"]["additionalProperties"]
+    assert location["properties"]["runtime"]["enum"] == RUNTIMES
+    assert LocationSettings("host").runtime in RUNTIMES

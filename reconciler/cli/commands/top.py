@@ -41,41 +41,39 @@ def command(settings_file: Path, gvc: str | None, once: bool, interval: float, o
     127.0.0.1:20001 the replica serves what its manifest declares as 8080. It needs no daemon.
     """
     settings = load(settings_file)
-    places = {
-        name: settings.state / "host" / name for name, bound in settings.locations.items() if bound.engine == "host"
-    }
+    places = [name for name, bound in settings.locations.items() if bound.engine == "host"]
     if gvc is not None:
-        _check_gvc(settings, places, gvc)
+        _check_gvc(settings, gvc)
     if not places:
         click.echo("the settings bind no location to the engine host", err=True)
     try:
         if output == "json":
-            _json(_once(places, gvc))
+            _json(_once(settings, gvc))
         elif once or not sys.stdout.isatty():
-            _print(_once(places, gvc))
+            _print(_once(settings, gvc))
         elif places:
-            _follow(places, gvc, interval)
+            _follow(settings, gvc, interval)
     except PermissionError as error:
         raise closed(settings, error) from None
 
 
-def _check_gvc(settings: Settings, places: Mapping[str, Path], gvc: str) -> None:
+def _check_gvc(settings: Settings, gvc: str) -> None:
     """Raises NotFoundError where nobody knows the GVC: it has no replicas here, and no records."""
     from reconciler.queries.existence import check_gvc
 
     try:
-        if not _rows(_read(places), {}, gvc):
+        if not _rows(_read(settings), {}, gvc):
             with closing(records_or_none(settings)) as records:
                 check_gvc(records, gvc)
     except PermissionError as error:
         raise closed(settings, error) from None
 
 
-def _once(places: Mapping[str, Path], gvc: str | None) -> list[ReplicaRow]:
-    before = _read(places)
+def _once(settings: Settings, gvc: str | None) -> list[ReplicaRow]:
+    before = _read(settings)
     if any(each.replicas for each in before.values()):
         time.sleep(_ONCE)
-    return _rows(_read(places), before, gvc)
+    return _rows(_read(settings), before, gvc)
 
 
 def _print(rows: Sequence[ReplicaRow]) -> None:
@@ -85,23 +83,24 @@ def _print(rows: Sequence[ReplicaRow]) -> None:
         click.echo(NOBODY, err=True)
 
 
-def _follow(places: Mapping[str, Path], gvc: str | None, interval: float) -> None:
+def _follow(settings: Settings, gvc: str | None, interval: float) -> None:
     """Draw the table again and again, until somebody interrupts it."""
     before: dict[str, HostSnapshot] = {}
     on = coloured(sys.stdout)
     with Live(sys.stdout) as live:
         while True:
-            now = _read(places)
+            now = _read(settings)
             rows = _rows(now, before, gvc)
             live.draw(_table(rows, on) if rows else [NOBODY])
             before = now
             time.sleep(interval)
 
 
-def _read(places: Mapping[str, Path]) -> dict[str, HostSnapshot]:
+def _read(settings: Settings) -> dict[str, HostSnapshot]:
     from reconciler.engines.host.snapshot import take_snapshot
 
-    return {name: take_snapshot(root, name) for name, root in places.items()}
+    hosted = {name: bound.runtime for name, bound in settings.locations.items() if bound.engine == "host"}
+    return {name: take_snapshot(settings.state / "host" / name, name, runtime) for name, runtime in hosted.items()}
 
 
 def _rows(now: Mapping[str, HostSnapshot], before: Mapping[str, HostSnapshot], gvc: str | None) -> list[ReplicaRow]:

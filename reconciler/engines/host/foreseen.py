@@ -9,14 +9,11 @@ import msgspec
 
 from reconciler.engines.host.provisioning.mounts import unsupported_mounts
 from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, specification, workload_spec
-from reconciler.engines.host.runtimes.process.limitations import HostRights, limitations
+from reconciler.engines.host.runtimes.protocol import RuntimePlugin, runtime_plugin
 from reconciler.model.key import Key, Kind
 from reconciler.planning.plan import Action, Step
 from reconciler.records.store import Records
 from reconciler.settings import Settings
-
-ABLE = HostRights(root=True, limited=True, pids=True)
-"""What the daemon may do is known on its host alone; here it counts as able."""
 
 
 class ForeseenLimitation(msgspec.Struct, frozen=True, order=True):
@@ -29,12 +26,13 @@ class ForeseenLimitation(msgspec.Struct, frozen=True, order=True):
 
 def foreseen_limitations(settings: Settings, records: Records, steps: Iterable[Step]) -> list[ForeseenLimitation]:
     """What ``steps`` ask for in vain and what is recorded did not; workloads of which the same is true together."""
-    hosted = {name for name, each in settings.locations.items() if (each.engine, each.runtime) == ("host", "process")}
+    bound = settings.locations
+    hosted = {name: runtime_plugin(each.runtime) for name, each in bound.items() if each.engine == "host"}
     found = sorted(
         (message, step.location, step.key)
         for step in steps
         if step.key.kind is Kind.WORKLOAD and step.location in hosted and step.action is not Action.DELETE
-        for message in _new_sentences(records, step)
+        for message in _new_sentences(records, step, hosted[step.location])
     )
     return [
         ForeseenLimitation(message, location, tuple(key for _, _, key in members))
@@ -42,14 +40,14 @@ def foreseen_limitations(settings: Settings, records: Records, steps: Iterable[S
     ]
 
 
-def _new_sentences(records: Records, step: Step) -> Iterator[str]:
+def _new_sentences(records: Records, step: Step, runtime: RuntimePlugin) -> Iterator[str]:
     past = next((each for each in records.applied.get(step.key) if each.location == step.location), None)
-    known = set(_sentences(step, past.body)) if past is not None and past.engine == step.engine else set()
-    return (sentence for sentence in _sentences(step, step.body) if sentence not in known)
+    known = set(_sentences(step, past.body, runtime)) if past is not None and past.engine == step.engine else set()
+    return (sentence for sentence in _sentences(step, step.body, runtime) if sentence not in known)
 
 
-def _sentences(step: Step, body: bytes) -> Iterator[str]:
+def _sentences(step: Step, body: bytes, runtime: RuntimePlugin) -> Iterator[str]:
     applied = AppliedWorkload(step.key, step.location, body, step.version, step.digest)
-    yield from limitations(workload_spec(applied, ""), ABLE)
+    yield from runtime.foreseen_limitations(workload_spec(applied, ""))
     for container in specification(body).containers:
         yield from unsupported_mounts(container)

@@ -13,12 +13,7 @@ import msgspec
 from reconciler.engines.host.decisions.availability import is_failing, is_starting, notice_of
 from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.engines.host.replica_store import Store
-from reconciler.engines.host.runtimes.process.adoption import is_start_alive
-from reconciler.engines.host.runtimes.process.labels import ProcessLabels
-from reconciler.engines.host.runtimes.process.procfs import boot_id
-from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
-from reconciler.engines.host.runtimes.process.usage import usage
-from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
+from reconciler.engines.host.runtimes.protocol import ContainerId, Usage, runtime_plugin
 
 
 class State(StrEnum):
@@ -32,11 +27,11 @@ class State(StrEnum):
 
 
 class HostSnapshot(msgspec.Struct, frozen=True):
-    """What there was at a moment of the monotonic clock. ``usage`` by container and the pid it had then."""
+    """What there was at a moment of the monotonic clock. ``usage`` by container and run."""
 
     at: float
     replicas: tuple[Replica, ...]
-    usage: dict[tuple[ContainerId, int], Usage]
+    usage: dict[tuple[ContainerId, str], Usage]
 
 
 class ReplicaRow(msgspec.Struct, frozen=True):
@@ -56,19 +51,15 @@ class ReplicaRow(msgspec.Struct, frozen=True):
     fault: str
 
 
-def take_snapshot(root: Path, location: str) -> HostSnapshot:
-    """What is at ``location``, whose directory is ``root``. Blocks for a while. Raises PermissionError."""
+def take_snapshot(root: Path, location: str, runtime: str) -> HostSnapshot:
+    """What the runtime of that name has at ``location``, whose directory is ``root``.
+
+    Blocks for a while. Raises PermissionError.
+    """
     _check_access(root)
-    boot, marking = boot_id(), ProcessLabels(root.resolve(), location)
-    started = list(StateDirectory(root.resolve() / "run").every())
-    running = [begun for begun in started if is_start_alive(marking, begun, boot)]
-    # Those of another boot are over, unless something of it lives.
-    boots = {boot, *(begun.boot for begun in running)}
-    over = {begun.place for begun in started if begun.boot in boots} - {begun.place for begun in running}
-    replicas = tuple(_without_dead(each, over) for each in Store(root / "replicas", boots).load()[0])
-    used = usage(marking, running)
-    pids = {begun.place: begun.pid for begun in running}
-    return HostSnapshot(time.monotonic(), replicas, {(place, pids[place]): each for place, each in used.items()})
+    now = runtime_plugin(runtime).snapshot(root.resolve(), location)
+    replicas = tuple(_without_dead(each, now.ended) for each in Store(root / "replicas", now.boots).load()[0])
+    return HostSnapshot(time.monotonic(), replicas, now.usage)
 
 
 def rows(location: str, now: HostSnapshot, before: HostSnapshot | None = None) -> list[ReplicaRow]:
@@ -103,7 +94,7 @@ def _row(location: str, replica: Replica, now: HostSnapshot, before: HostSnapsho
     )
 
 
-def _cpu(used: dict[tuple[ContainerId, int], Usage], now: HostSnapshot, before: HostSnapshot) -> int:
+def _cpu(used: dict[tuple[ContainerId, str], Usage], now: HostSnapshot, before: HostSnapshot) -> int:
     """Millicores; of a container that began since all that it has used counts."""
     nothing = Usage(0.0, 0)
     spent = sum(each.cpu_seconds - before.usage.get(at, nothing).cpu_seconds for at, each in used.items())
@@ -120,7 +111,7 @@ def _check_access(root: Path) -> None:
         os.scandir(root / "replicas").close()
 
 
-def _without_dead(replica: Replica, over: set[ContainerId]) -> Replica:
+def _without_dead(replica: Replica, over: frozenset[ContainerId]) -> Replica:
     """``replica``, not ready where a container of it is ``over``: a full disk may keep its file from saying so."""
     places = {ContainerId(replica.key, replica.name, each.name) for each in replica.containers}
     return msgspec.structs.replace(replica, ready_since=None) if places & over else replica

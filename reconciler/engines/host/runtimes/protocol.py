@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
+from reconciler.clock import Clock
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.model.key import Key
 
@@ -124,3 +127,55 @@ class Runtime(Protocol):
 
     async def remove(self, key: Key, replica: str) -> None:
         """Kill what is left of a replica, whatever became of it, and forget it."""
+
+
+class RuntimeSnapshot(msgspec.Struct, frozen=True):
+    """What a runtime has at a location at one moment, read without the daemon.
+
+    ``usage`` is by container and run, since a container that was started again begins anew. ``ended`` were started and
+    run no more. ``boots`` are the boots of this machine of which something may run still.
+    """
+
+    usage: dict[tuple[ContainerId, str], Usage]
+    ended: frozenset[ContainerId]
+    boots: frozenset[str]
+
+
+class HostProblem(NamedTuple):
+    """What a runtime lacks on this host, and what to do about it; where that is ``fatal``, nothing can be started.
+
+    ``of_user``: the message goes on after the name of the user.
+    """
+
+    message: str
+    advice: str
+    fatal: bool = False
+    of_user: bool = False
+
+
+class RuntimePlugin(Protocol):
+    """What the package of a runtime offers, as ``PLUGIN`` of its module ``plugin``.
+
+    The name of the package is that of the runtime in the settings.
+    """
+
+    uses_images: bool
+
+    def make(self, root: Path, location: str, clock: Clock) -> Runtime:
+        """The runtime of one location, whose directory is ``root``."""
+
+    def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
+        """What of ``wanted`` no host enforces, a sentence each: for plans, which know no host."""
+
+    def snapshot(self, root: Path, location: str) -> RuntimeSnapshot:
+        """What there is at a location, beside a daemon or without one. Blocks for a while."""
+
+    def check_host(self, state: Path, proc: Path, own_user: bool) -> Iterator[HostProblem]:
+        """What is lacking here; some things only the daemon's user can tell (``own_user``: it asks itself)."""
+
+
+@cache
+def runtime_plugin(name: str) -> RuntimePlugin:
+    """The plugin of the runtime that the settings call ``name``; their schema lists those that there are."""
+    found: RuntimePlugin = import_module(f"{__package__}.{name}.plugin").PLUGIN
+    return found

@@ -1,0 +1,70 @@
+"""What the process runtime offers by its name in the settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from reconciler.clock import Clock
+from reconciler.engines.host.runtimes.process.adoption import is_start_alive
+from reconciler.engines.host.runtimes.process.cgroup_tree import find, mounts, name_for
+from reconciler.engines.host.runtimes.process.labels import ProcessLabels
+from reconciler.engines.host.runtimes.process.limitations import HostRights, limitations
+from reconciler.engines.host.runtimes.process.procfs import boot_id
+from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
+from reconciler.engines.host.runtimes.process.usage import usage
+from reconciler.engines.host.runtimes.protocol import HostProblem, Runtime, RuntimePlugin, RuntimeSnapshot
+from reconciler.engines.host.spec import WorkloadSpec
+
+ABLE = HostRights(root=True, limited=True, pids=True)
+"""All that a daemon may be allowed on a host."""
+SHELL = Path("/bin/sh")
+
+
+class ProcessPlugin:
+    """Containers as processes (see RuntimePlugin for what each method does)."""
+
+    uses_images = False
+
+    def make(self, root: Path, location: str, clock: Clock) -> Runtime:
+        """The runtime of one location, whose directory is ``root``."""
+        from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
+
+        return ProcessRuntime(root, location, clock)
+
+    def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
+        """What processes cannot be given even by a daemon that may do everything."""
+        return limitations(wanted, ABLE)
+
+    def snapshot(self, root: Path, location: str) -> RuntimeSnapshot:
+        """What runs now, by the records of what was started; what uses how much is read from the kernel."""
+        boot, labels = boot_id(), ProcessLabels(root, location)
+        started = list(StateDirectory(root / "run").every())
+        running = [begun for begun in started if is_start_alive(labels, begun, boot)]
+        # Those of another boot are over, unless something of it lives.
+        boots = {boot, *(begun.boot for begun in running)}
+        ended = {begun.place for begun in started if begun.boot in boots} - {begun.place for begun in running}
+        used, pids = usage(labels, running), {begun.place: begun.pid for begun in running}
+        by_run = {(place, str(pids[place])): each for place, each in used.items()}
+        return RuntimeSnapshot(by_run, frozenset(ended), frozenset(boots))
+
+    def check_host(self, state: Path, proc: Path, own_user: bool) -> Iterator[HostProblem]:
+        """A shell and /proc have to be there; control groups should be."""
+        if not os.access(SHELL, os.X_OK):
+            message = f"{SHELL} cannot be run, and starts every container"
+            yield HostProblem(message, "install a shell, such as dash", fatal=True)
+        if not (proc / "self" / "stat").exists():
+            message = f"{proc} is not mounted: replicas cannot be found or watched"
+            yield HostProblem(message, "mount -t proc proc /proc", fatal=True)
+        if not own_user:
+            return
+        found = find(name_for(state / "doctor"), mounts())
+        if found is None:
+            message = "may not make control groups: limits of CPU and memory have no effect"
+            yield HostProblem(message, 'see docs/host.md, "Limits of CPU and memory"', of_user=True)
+        else:
+            found.release()
+
+
+PLUGIN: RuntimePlugin = ProcessPlugin()
