@@ -143,7 +143,7 @@ async def announce(state: Path, say: Callable[[str], None]) -> None:
 def answering(state: Path) -> dict[str, list[str]]:
     """The addresses of ready replicas, by ``GVC/WORKLOAD at LOCATION``."""
     found = {}
-    for file in state.glob("host/*/pool/*/*.json"):
+    for file in state.glob("host/*/endpoints/*/*.json"):
         with suppress(FileNotFoundError):
             replicas = json.loads(file.read_bytes())["replicas"]
             name = f"{file.parent.name}/{file.stem} at {file.parents[2].name}"
@@ -182,7 +182,7 @@ async def end(root: Path, location: str, runtime: str) -> None:
 
     await end_all(runtime_plugin(runtime).make(root, location, SystemClock()))
     Files(root, _unopened).sweep(())
-    for name in ("replicas", "pool"):
+    for name in ("replicas", "endpoints"):
         shutil.rmtree(root / name, ignore_errors=True)
 
 

@@ -41,7 +41,7 @@ PLAIN = {"ports": None, "readinessProbe": None}
 
 def web(version: int, replicas: int = 2) -> str:
     """A workload each replica of which writes down that its hooks run."""
-    tell = ["echo $HOSTNAME {} >> $RECONCILER_POOL/../../marks", "sleep 0.2"]
+    tell = ["echo $HOSTNAME {} >> $RECONCILER_ENDPOINTS/../../marks", "sleep 0.2"]
     hooks = {
         name: {"exec": {"command": ["sh", "-c", "; ".join(tell).format(name)]}} for name in ("postStart", "preStop")
     }
@@ -125,7 +125,7 @@ def examine(site: HostSite, ending: Mapping[str, tuple[int, int]]) -> None:
     root = site.state / "host" / "here"
     for folder in ("run", "scratch"):
         assert {f"{each.parent.name}/{each.name}" for each in (root / folder / "shop").glob("*/*")} <= known
-    assert {each.stem for each in (root / "pool" / "shop").iterdir()} == {*ending}
+    assert {each.stem for each in (root / "endpoints" / "shop").iterdir()} == {*ending}
     assert len(site.ready("web")) == ending["web"][1]
     assert site.greetings("web") == {f"version {ending['web'][0]}"}
     assert not list((root / "volumes").rglob("twice"))

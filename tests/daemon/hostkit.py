@@ -77,7 +77,7 @@ class HostSite(Site):
 
     def ready(self, name: str, location: str = "here") -> list[str]:
         """``address:port`` of each replica in the pool."""
-        file = self.state / "host" / location / "pool" / "shop" / f"{name}.json"
+        file = self.state / "host" / location / "endpoints" / "shop" / f"{name}.json"
         return [each["address"] for each in json.loads(file.read_bytes())["replicas"]] if file.exists() else []
 
     def greetings(self, name: str) -> set[str]:

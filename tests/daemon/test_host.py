@@ -261,7 +261,7 @@ WHO = SERVER.replace('os.environ.get("GREETING", "")', "who()").replace(
     "def who():\n"
     "    data = os.environ['RECONCILER_VOLUMES'] + '/data/mark'\n"
     "    open(data, 'a').write('x')\n"
-    "    ready = os.environ['RECONCILER_POOL'] + '/web.json'\n"
+    "    ready = os.environ['RECONCILER_ENDPOINTS'] + '/web.json'\n"
     "    return f'{os.getuid()} {os.stat(data).st_uid} {len(open(ready).read()) > 20} {os.path.exists(HOME)}'\n"
     "HOME = os.environ['HOME']\n"
     "class Page",

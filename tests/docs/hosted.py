@@ -50,7 +50,8 @@ MEANINGS = {
     "`PORT` of the manifest names. Only in containers that declare a port.",
     "PORT_8080": "What was given for the declared port of this number, for each one of the workload.",
     "RECONCILER_CONTAINER": "Location, GVC, workload, replica and container: by this the daemon finds its processes.",
-    "RECONCILER_POOL": "A directory with a file for each workload of the GVC, which lists its ready replicas.",
+    "RECONCILER_ENDPOINTS": "A directory with a file for each workload of the GVC, which lists its ready replicas.",
+    "RECONCILER_POOL": "The former name of `RECONCILER_ENDPOINTS`. The next release no longer sets it.",
     "RECONCILER_PORTS": "The declared ports of the container, and where each is on this host.",
     "RECONCILER_REPLICA": "Version, place in a stateful workload (-1 elsewhere), and what it was started with.",
     "RECONCILER_ROOT": "The directory of the location.",
@@ -67,7 +68,9 @@ def variables() -> dict[str, str]:
         "platform.local",
     )  # fmt: skip
     page = Container("page", "//image/page:2", ports=(Port(8080),))
-    room = ContainerDirs(REPLICA, {8080: 21649}, OWN / "volumes", ROOT / "pool/shop", OWN / "home", OWN / "scratch")
+    room = ContainerDirs(
+        REPLICA, {8080: 21649}, OWN / "volumes", ROOT / "endpoints/shop", OWN / "home", OWN / "scratch"
+    )
     launch = ContainerStart(ContainerId(WEB, REPLICA, "page"), 2, "5f1c0b7a9e3d2468", -1, "python3", (), {})
     marks = ProcessLabels(ROOT, around.location).variables(launch)
     return dict(sorted((environment(page, around, room, _revealed) | marks).items()))

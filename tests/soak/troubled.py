@@ -110,7 +110,7 @@ class Troubled:
     def lose_files(self) -> None:
         """A directory of the host engine is lost."""
         shutil.rmtree(
-            self.site.state / "host/here" / self._chance.choice(("pool", "run", "replicas")), ignore_errors=True
+            self.site.state / "host/here" / self._chance.choice(("endpoints", "run", "replicas")), ignore_errors=True
         )
 
     def rest(self) -> Sample:

@@ -1,7 +1,8 @@
-"""Which replicas may be given requests: what a data plane follows, and a file for whoever wants to look."""
+"""The ready replicas of each workload: what a data plane follows, and a file for programs that read it."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,11 @@ from reconciler.engines.host.atomic import write_atomic
 from reconciler.engines.host.replica import Replica
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
+
+ENDPOINTS = "endpoints"
+"""Name of the directory in that of a location."""
+
+_FORMER = "pool"
 
 ADDRESS = "127.0.0.1"
 """Where replicas listen: a data plane stands between them and the world."""
@@ -45,7 +51,7 @@ class Endpoints:
         self._listeners: list[Listener] = []
 
     def get(self, key: Key) -> tuple[Endpoint, ...]:
-        """The replicas of ``key`` that may be given requests now, in order of their names."""
+        """The ready replicas of ``key``, in order of their names."""
         return self._ready.get(key, ())
 
     def listen(self, listener: Listener) -> None:
@@ -60,7 +66,7 @@ class Endpoints:
             return None
 
     def publish(self, key: Key, replicas: Iterable[Replica]) -> None:
-        """Let the pool of ``key`` be the ready ones of ``replicas``.
+        """Let the endpoints of ``key`` be the ready ones of ``replicas``.
 
         Raises EngineError where the file cannot be written. It then names no replica that is not ready: it has those
         of its replicas that still are, or is gone.
@@ -110,6 +116,23 @@ class Endpoints:
 
     def _path(self, key: Key) -> Path:
         return self._directory / key.gvc / f"{key.name}.json"
+
+
+def move_endpoints(root: Path) -> None:
+    """Move the files of endpoints in the directory ``root`` of a location to where they belong today, once.
+
+    A link at the former place serves the replicas that know no other: it goes together with RECONCILER_POOL. Where
+    anything of it fails, the next start of the engine tries again.
+    """
+    former, here, link = root / _FORMER, root / ENDPOINTS, root / f".{_FORMER}.part"
+    with suppress(OSError):
+        if former.is_dir() and not former.is_symlink():
+            if not link.is_symlink():
+                link.symlink_to(ENDPOINTS)
+            shutil.rmtree(here, ignore_errors=True)
+            former.rename(here)
+        if link.is_symlink():
+            link.rename(former)
 
 
 def _name(replica: Replica) -> str:

@@ -20,7 +20,7 @@ from reconciler.engines.host.autoscaling.metrics import CpuMetric
 from reconciler.engines.host.autoscaling.recommender import CapacityRecommender
 from reconciler.engines.host.decisions.availability import is_being_deleted
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.endpoints import Endpoints
+from reconciler.engines.host.endpoints import ENDPOINTS, Endpoints, move_endpoints
 from reconciler.engines.host.ephemeral_storage import EphemeralStorage
 from reconciler.engines.host.housekeeping import Housekeeping
 from reconciler.engines.host.location_controller import LocationController
@@ -78,9 +78,9 @@ class HostEngine:
         self._builder = TemplateBuilder(self._claims, site.records, self._tokens, fixed, clock)
         self._templates = TemplateStore()
         files = Files(root, site.secrets, settings.scheme)
-        self._provisioner = Provisioner(files, site.secrets, root / "pool", settings.host, self._templates)
+        self._provisioner = Provisioner(files, site.secrets, root / ENDPOINTS, settings.host, self._templates)
         self._volumes = VolumeSets(self._claims, self._provisioner)
-        self.endpoints = Endpoints(root / "pool")
+        self.endpoints = Endpoints(root / ENDPOINTS)
         logs = LogLimits(settings.host.log_budget << 20, settings.host.log_retention)
         self._collector = Collector(root / "logs", site.location, clock, logs)
         self._prober = Prober(runtime, clock, lambda verdict: self._controller.probed(verdict))
@@ -120,6 +120,7 @@ class HostEngine:
 
     async def _take_over(self) -> None:
         make_private(self._root)
+        move_endpoints(self._root)
         await self._controller.open()
         records = self._records_here()
         for record in records:

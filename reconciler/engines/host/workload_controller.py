@@ -187,7 +187,7 @@ class WorkloadController:
             await self._end(act)
 
     def _remove_from_endpoints(self, ends: list[StopReplica]) -> None:
-        """Begin the ends of replicas: the pool hears of it before anything else is done."""
+        """Begin the ends of replicas. They leave the endpoints before anything else is done."""
         for end in ends:
             self._members.set(apply_action(self.replicas[end.replica], end, self._services.clock.monotonic()))
         if ends:

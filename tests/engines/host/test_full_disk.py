@@ -40,7 +40,7 @@ def names(path: Path) -> list[str]:
 
 def test_endpoints_on_a_full_disk_name_nobody_who_is_not_ready(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", "size=1m") as disk:
-        endpoints, path = Endpoints(disk / "pool"), disk / "pool" / "shop" / "web.json"
+        endpoints, path = Endpoints(disk / "endpoints"), disk / "endpoints" / "shop" / "web.json"
         endpoints.publish(WEB, ready(2))
         filler = fill(disk)
         endpoints.publish(WEB, ready(1))

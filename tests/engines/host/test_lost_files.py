@@ -12,8 +12,8 @@ def test_files_of_replicas_that_are_lost_are_written_again(tmp_path: Path) -> No
     async def story(host: Host) -> None:
         await host.apply(1)
         shutil.rmtree(tmp_path / "here/replicas")
-        shutil.rmtree(tmp_path / "here/pool")
+        shutil.rmtree(tmp_path / "here/endpoints")
         await host.until(lambda found: [each.version for each in found if each.ready] == [1])
-        await host.until(lambda _: (tmp_path / "here/pool/shop/web.json").exists())
+        await host.until(lambda _: (tmp_path / "here/endpoints/shop/web.json").exists())
 
     played(tmp_path, story)

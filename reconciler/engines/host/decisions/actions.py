@@ -12,7 +12,7 @@ class Create(msgspec.Struct, frozen=True):
 
 
 class StopReplica(msgspec.Struct, frozen=True):
-    """Take a replica out of the pool and begin its termination; ``reason`` as in Replica."""
+    """Take a replica out of the endpoints and begin its termination; ``reason`` as in Replica."""
 
     replica: str
     reason: str

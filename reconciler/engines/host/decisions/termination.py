@@ -1,8 +1,8 @@
 """The termination sequence of a replica (docs/platform/workload.md#termination), every time of it scaled; pure.
 
-The replica left the pool when its termination began. Without a preStop hook of the user each container is left alone
-for the 45 seconds of the default hook, then has SIGTERM and 45 more seconds; with one it has SIGTERM when the hook is
-over, and 90 seconds in all. A container that does not run needs nothing, and is not started again.
+The replica left the endpoints when its termination began. Without a preStop hook of the user each container is left
+alone for the 45 seconds of the default hook, then has SIGTERM and 45 more seconds; with one it has SIGTERM when the
+hook is over, and 90 seconds in all. A container that does not run needs nothing, and is not started again.
 """
 
 from __future__ import annotations

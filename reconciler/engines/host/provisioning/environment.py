@@ -25,14 +25,14 @@ class ContainerDirs(msgspec.Struct, frozen=True):
     """What a container of one replica finds on this host.
 
     ``ports`` maps every declared port of the workload to the one that the replica was given. Below ``volumes`` lie its
-    mounts at their paths, in ``pool`` the files that say where the ready replicas of its GVC are. ``home`` and
-    ``scratch`` are directories of its own.
+    mounts at their paths, in ``endpoints`` a file for each workload of its GVC that lists the ready replicas. ``home``
+    and ``scratch`` are directories of its own.
     """
 
     replica: str
     ports: Mapping[int, int]
     volumes: Path
-    pool: Path
+    endpoints: Path
     home: Path
     scratch: Path
 
@@ -92,7 +92,10 @@ def _bounded(env: dict[str, str]) -> dict[str, str]:
 
 
 def _own(room: ContainerDirs) -> dict[str, str]:
-    return {"RECONCILER_POOL": str(room.pool), "RECONCILER_VOLUMES": str(room.volumes)}
+    endpoints = str(room.endpoints)
+    # Programs that users run read the former name: it goes in the release after the one that brings the new one.
+    former = {"RECONCILER_POOL": endpoints}
+    return {"RECONCILER_ENDPOINTS": endpoints, "RECONCILER_VOLUMES": str(room.volumes)} | former
 
 
 def _given(asked: str, declared: tuple[int, ...], given: Mapping[int, int]) -> int:

@@ -36,11 +36,11 @@ class Provisioner:
     """
 
     def __init__(
-        self, files: Files, reveal: SecretReader, pool: Path, settings: HostSettings, templates: TemplateStore
+        self, files: Files, reveal: SecretReader, endpoints: Path, settings: HostSettings, templates: TemplateStore
     ) -> None:
         self._files = files
         self._reveal = reveal
-        self._pool = pool
+        self._endpoints = endpoints
         self._settings = settings
         self._among = range(settings.first_port, settings.last_port + 1)
         self._templates = templates
@@ -50,7 +50,7 @@ class Provisioner:
         with suppress(EngineError):
             if not self._owner(supply).other:
                 return
-            root = self._pool.parent
+            root = self._endpoints.parent
             allow_traversal_of(root.parent.parent, root.parent, root)
 
     def reserve_ports(self, key: Key, replica: str, ports: Mapping[int, int]) -> None:
@@ -80,7 +80,7 @@ class Provisioner:
 
     def _port_seed(self, key: Key, name: str) -> str:
         """Another one for each daemon: they would all try one port at a time for replicas of the same name."""
-        return f"{self._pool}/{key}/{name}"
+        return f"{self._endpoints}/{key}/{name}"
 
     def launch(self, replica: Replica, container: str) -> ContainerStart:
         """All that starts a container, its files made anew. Raises EngineError."""
@@ -89,7 +89,7 @@ class Provisioner:
         owner = self._owner(supply)
         given = self._files.provide(place, replica.index, spec, owner)
         room = ContainerDirs(
-            replica.name, replica.ports, given.volumes, self._pool / replica.key.gvc, given.home, given.scratch
+            replica.name, replica.ports, given.volumes, self._endpoints / replica.key.gvc, given.home, given.scratch
         )
         wanted = next(each for each in supply.desired.containers if each.name == container)
         inside = given.volumes / spec.working_dir.lstrip("/")

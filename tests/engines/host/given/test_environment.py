@@ -24,7 +24,9 @@ CANARY = "correct-horse"
 def room(ports: dict[int, int] | None = None) -> ContainerDirs:
     """A room for the replica web-0."""
     given = Path("/given")
-    return ContainerDirs("web-0", ports or {}, given / "volumes", given / "pool", given / "home", given / "scratch")
+    return ContainerDirs(
+        "web-0", ports or {}, given / "volumes", given / "endpoints", given / "home", given / "scratch"
+    )
 
 
 def found(case: dict[str, Any]) -> dict[str, str]:

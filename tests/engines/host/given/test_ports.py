@@ -98,7 +98,8 @@ def test_daemons_of_one_host_do_not_all_try_one_port_for_replicas_of_one_name(tm
     wanted = WorkloadSpec(key, Type.STATEFUL, 1, "digest", "stamp", 1, (container,), Options())
     roots = [tmp_path / name for name in ("one", "two")]
     one, two = (
-        Provisioner(Files(root, vault({})), vault({}), root / "pool", HostSettings(), TemplateStore()) for root in roots
+        Provisioner(Files(root, vault({})), vault({}), root / "endpoints", HostSettings(), TemplateStore())
+        for root in roots
     )
     beside = [two.ports(wanted, name)[8080] - one.ports(wanted, name)[8080] for name in ("db-0", "db-1", "db-2")]
     assert not all(distance == -1 for distance in beside), "each begins where the other did"

@@ -61,7 +61,7 @@ class Stage:
             runtime=self.runtime(self.programs),
             provisioner=FakeOutfit(),
             store=Store(self._root / "replicas"),
-            endpoints=Endpoints(self._root / "pool"),
+            endpoints=Endpoints(self._root / "endpoints"),
             probes=FakeProbing(self.programs, self._probed),
             logs=FakeLogging(),
             clock=self.clock,

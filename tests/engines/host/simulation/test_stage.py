@@ -126,7 +126,7 @@ def test_replicas_whose_files_are_lost_are_taken_over_as_they_are(tmp_path: Path
         await stage.happen("restart", "10")
         shutil.rmtree(tmp_path / "replicas")
         if not pool:
-            shutil.rmtree(tmp_path / "pool")
+            shutil.rmtree(tmp_path / "endpoints")
         await stage.run(100)
         assert {each.name: (each.version, each.stamp, each.ports) for each in stage.replicas()} == before
         assert all(each.ready for each in stage.replicas())

@@ -101,4 +101,4 @@ def _names(wanted: WorkloadSpec) -> Iterator[str]:
         yield "Containers do not reach each other by name, only by the address 127.0.0.1 and the ports they are given."
     if any(each.ports for each in wanted.containers):
         name = f"{wanted.key.name}.{wanted.key.gvc}.platform.local"
-        yield f"The name {name} is not known to other workloads; replicas are listed below RECONCILER_POOL."
+        yield f"The name {name} is not known to other workloads; replicas are listed below RECONCILER_ENDPOINTS."
