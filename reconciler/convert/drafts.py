@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.convert.kubernetes.bundle import Item
 from reconciler.model.key import Kind
-from reconciler.planning.inputs import APPLY_ORDER
+from reconciler.model.kinds.table import TABLE
 
 Body = dict[str, Any]
 
@@ -29,8 +29,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 def in_order(drafts: Iterable[Draft]) -> list[Draft]:
     """``drafts`` as they can be applied one after the other, by GVC and name within a kind."""
-    last = len(APPLY_ORDER)
-    return sorted(drafts, key=lambda one: (APPLY_ORDER.get(one.kind, last), one.kind, one.gvc, one.name))
+    return sorted(drafts, key=lambda one: (TABLE[one.kind].rank, one.kind, one.gvc, one.name))
 
 
 def file_of(draft: Draft) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reconciler.model.key import KINDS, Kind
+from reconciler.model.kinds.table import TABLE, DataPrivacy
 
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 """What ends a line to the parser, whose line numbers findings carry."""
@@ -26,8 +26,8 @@ _FLOW = re.compile(r"""\{\s*(["']?)kind\1\s*:\s*(["']?)([a-z0-9]+)\2\s*[,}]""")
 _KEYS = re.compile(r"""(["']?)\b(kind|[a-zA-Z]*[dD]ata)\b\1\s*:\s*["']?([^\s"',}]*)""")
 _DOUBTFUL = re.compile(r"""[?&!*{\[\ufeff]|"[^"]*\\|(?:<<|["']?(kind|data|stringData|binaryData))["']?\s*:""")
 
-_OPEN = frozenset(KINDS) - {Kind.SECRET}
-_HARMLESS = frozenset({Kind.CLOUDACCOUNT})
+_OPEN = frozenset(str(kind) for kind, traits in TABLE.items() if traits.data is not DataPrivacy.SECRET)
+_HARMLESS = frozenset(str(kind) for kind, traits in TABLE.items() if traits.data is DataPrivacy.PUBLIC)
 """Kinds whose ``data`` holds names and links only."""
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 import msgspec
 
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+from reconciler.model.kinds.table import TABLE
 
 BUILT_IN = frozenset(
     {"group/superusers", "group/viewers"}
@@ -14,7 +15,7 @@ BUILT_IN = frozenset(
 )
 """What exists in every org without a manifest (docs/platform/fields.md#group)."""
 
-NOT_LOOKED_UP = frozenset({Kind.IMAGE, Kind.USER, Kind.ORG})
+NOT_LOOKED_UP = frozenset(kind for kind, traits in TABLE.items() if not traits.listed)
 """Kinds whose existence nobody here can check (docs/platform/fields.md#what-a-link-may-lead-to)."""
 
 

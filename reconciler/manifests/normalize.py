@@ -9,7 +9,7 @@ import msgspec
 from reconciler.manifests.field_schema import FieldSchema
 from reconciler.manifests.links import NOT_LOOKED_UP, LinkError, parse_link, uri_target
 from reconciler.model.finding import Severity
-from reconciler.model.key import KINDS, Key, Kind
+from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.platform import MOUNT_SCHEMES, SPELLING
 from reconciler.model.resource import GVC_PLACEHOLDER, Dependency, Reference
 from reconciler.sops.keys import Keyring
@@ -212,6 +212,6 @@ def _dependency(word: str, dialect: ManifestContext, gvc: str) -> str:
     if word.startswith("/"):
         return parse_link(word, dialect.org, gvc).target
     kind, _, name = word.partition("/")
-    if gvc and kind in (Kind.WORKLOAD, Kind.IDENTITY, Kind.VOLUMESET) and "/" not in name:
+    if gvc and kind in GVC_SCOPED and "/" not in name:
         return str(Key(Kind(kind), gvc, name))
     return str(Key.parse(word))

@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Self
 
 import msgspec
 
+from reconciler.model.kinds.table import TABLE, Kind
 
-class Kind(StrEnum):
-    """Every kind of the platform (docs/platform/fields.md#kinds)."""
-
-    ORG = "org"
-    AGENT = "agent"
-    AUDITCTX = "auditctx"
-    CLOUDACCOUNT = "cloudaccount"
-    DOMAIN = "domain"
-    GROUP = "group"
-    GVC = "gvc"
-    IDENTITY = "identity"
-    IMAGE = "image"
-    IPSET = "ipset"
-    LOCATION = "location"
-    MK8S = "mk8s"
-    POLICY = "policy"
-    QUOTA = "quota"
-    SECRET = "secret"
-    SERVICEACCOUNT = "serviceaccount"
-    USER = "user"
-    VOLUMESET = "volumeset"
-    WORKLOAD = "workload"
-
+__all__ = ["GVC_SCOPED", "KINDS", "PLACED", "Key", "Kind"]
 
 KINDS = {str(kind): kind for kind in Kind}
 """Text to kind, for the border."""
 
-GVC_SCOPED = frozenset({Kind.WORKLOAD, Kind.IDENTITY, Kind.VOLUMESET})
+GVC_SCOPED = frozenset(kind for kind, traits in TABLE.items() if traits.in_gvc)
 """Kinds that live in a GVC; every other belongs to the org."""
 
-PLACED = frozenset({Kind.WORKLOAD, Kind.VOLUMESET})
+PLACED = frozenset(kind for kind, traits in TABLE.items() if traits.placed)
 """Kinds that exist once per location of their GVC."""
 
 

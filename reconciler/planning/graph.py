@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from reconciler.model.key import PLACED, Key, Kind
+from reconciler.model.kinds.table import TABLE
 from reconciler.model.record import Record
 from reconciler.model.resource import Dependency, Reference
-from reconciler.planning.inputs import APPLY_ORDER, PlannerInput
+from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Step, StepId
 from reconciler.planning.recorded_references import recorded_targets
 
@@ -178,5 +179,5 @@ def _sorted(edges: Edges) -> Iterator[int]:
 
 
 def _rank(step: Step) -> tuple[int, Key, str]:
-    rank = APPLY_ORDER.get(step.key.kind, len(APPLY_ORDER))
+    rank = TABLE[step.key.kind].rank
     return (100 - rank if step.action is Action.DELETE else rank), step.key, step.location

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from reconciler.model.key import PLACED, Key, Kind
+from reconciler.model.key import PLACED, Key
 from reconciler.model.record import Record
 from reconciler.model.resource import Resource
 from reconciler.planning.drift import Drift
@@ -85,22 +85,3 @@ class Refusal(msgspec.Struct, frozen=True, order=True):
     rule: str
     message: str
     suggestion: str
-
-
-APPLY_ORDER = {
-    kind: rank
-    for rank, kind in enumerate(
-        (
-            Kind.AGENT,
-            Kind.SECRET,
-            Kind.CLOUDACCOUNT,
-            Kind.LOCATION,
-            Kind.GVC,
-            Kind.IDENTITY,
-            Kind.VOLUMESET,
-            Kind.POLICY,
-            Kind.WORKLOAD,
-        )
-    )
-}
-"""Rank of each kind among steps that wait for nothing (docs/platform/cli.md#apply); other kinds come last."""

@@ -17,7 +17,7 @@ from reconciler.model.record import Health
 from reconciler.model.rule import Rule
 from reconciler.records.tables.events import Event
 from reconciler.rulebook import rulebook, sections
-from tests.docs import reasons, schemas
+from tests.docs import reasons, schema_files, schemas
 from tests.docs.literals import words
 from tests.docs.pages import BY_HAND, DOCS, MAKERS, pages
 from tests.project.tree import modules
@@ -54,6 +54,11 @@ NO_REASONS = {
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_page_is_as_the_program_has_it(name: str) -> None:
     assert (DOCS / name).read_text() == pages()[name], "run: python -m tests.docs"
+
+
+@pytest.mark.parametrize("name", schema_files.files())
+def test_a_schema_file_that_follows_from_others_does(name: str) -> None:
+    assert (schema_files.SCHEMAS / name).read_text() == schema_files.files()[name], "run: python -m tests.docs"
 
 
 def test_no_page_is_left_over() -> None:

@@ -17,7 +17,7 @@ from reconciler.manifests.normalize import ManifestContext
 from reconciler.manifests.rules.container.buckets import HOSTS
 from reconciler.manifests.rules.container.ports import BLOCKED
 from reconciler.model.key import Kind
-from reconciler.model.kinds.permissions import MANAGE, PERMISSIONS
+from reconciler.model.kinds.table import MANAGE, TABLE
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.review.folder import check_folder
 from tests.docs.markdown import headings, links
@@ -111,10 +111,11 @@ def test_the_permissions_are_those_that_are_checked() -> None:
     rows = re.findall(r"^\| ([a-z0-9, ]+) \| (`.*) \|$", section("fields", "Permissions"), re.M)
     found = {Kind(kind): _granted(text) for kinds, text in rows for kind in kinds.split(", ")}
     found[Kind.WORKLOAD] = _tabled(section("workload", "Permissions"), ())
-    volumes = [name for name in PERMISSIONS[Kind.VOLUMESET] if name.startswith("exec.")]
+    volumes = [name for name in TABLE[Kind.VOLUMESET].permissions if name.startswith("exec.")]
     found[Kind.VOLUMESET] = _tabled(section("volumeset", "Permissions"), volumes)
     wanted = {
-        kind: {name: set(more) for name, more in table.items() if name != MANAGE} for kind, table in PERMISSIONS.items()
+        kind: {name: set(more) for name, more in traits.permissions.items() if name != MANAGE}
+        for kind, traits in TABLE.items()
     }
     assert found == wanted
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from reconciler.model.key import Kind
-from reconciler.model.kinds.permissions import MANAGE, PERMISSIONS, expanded
+from reconciler.model.kinds.table import MANAGE, TABLE, expanded
 
 
 def test_every_kind_has_permissions_and_implies_only_its_own() -> None:
-    assert PERMISSIONS.keys() == set(Kind)
-    for table in PERMISSIONS.values():
+    assert TABLE.keys() == set(Kind)
+    for table in (traits.permissions for traits in TABLE.values()):
         assert {name for implied in table.values() for name in implied} <= table.keys()
         assert set(table[MANAGE]) == table.keys()
 
@@ -36,6 +36,6 @@ def test_what_the_documents_list_is_there() -> None:
     volumes = expanded(Kind.VOLUMESET, ["exec"]) - {"exec"}
     assert len(volumes) == 5
     assert all(name.startswith("exec.") for name in volumes)
-    assert "delete" not in PERMISSIONS[Kind.AUDITCTX]
-    assert {"connect", "exec.runCronWorkload"} <= PERMISSIONS[Kind.WORKLOAD].keys()
+    assert "delete" not in TABLE[Kind.AUDITCTX].permissions
+    assert {"connect", "exec.runCronWorkload"} <= TABLE[Kind.WORKLOAD].permissions.keys()
     assert expanded(Kind.CLOUDACCOUNT, ["edit"]) == {"edit", "view", "browse"}

@@ -10,13 +10,14 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from reconciler.manifests.rules import VIEWS, rules_of
+from reconciler.manifests.rules import rules_of
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import View
+from reconciler.model.kinds.table import TABLE
 from tests.project.tree import ROOT
 
 Schema = dict[str, Any]
-KINDS = sorted(VIEWS)
+KINDS = sorted(kind for kind, traits in TABLE.items() if traits.view)
 
 
 @cache

@@ -23,7 +23,7 @@ VIEWS = ("reconciler/model/kinds/", "reconciler/model/query.py")
 
 PLAIN = frozenset({
     "access", "certificate", "change", "class", "count", "file", "growth", "id", "ignore", "input", "lifecycle",
-    "observed", "place", "planner", "policy", "registration", "request", "state", "support", "term", "watch",
+    "observed", "place", "planner", "policy", "privacy", "registration", "request", "state", "support", "term", "watch",
 })  # fmt: skip
 """Words of a compound that mean what any dictionary has."""
 

@@ -8,10 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-KIND_NAMES = (
-    "org", "gvc", "workload", "volumeset", "identity", "policy", "secret", "location", "cloudaccount", "agent",
-    "auditctx", "group", "serviceaccount", "user", "domain", "image", "quota", "ipset", "mk8s",
-)  # fmt: skip
+from reconciler.model.kinds.table import TABLE
+
+KIND_NAMES = tuple(str(kind) for kind in TABLE)
 """The schemas that are called as the kind whose manifests they describe."""
 
 SCHEMA_NAMES = (*KIND_NAMES, "settings", "status", "run-status")

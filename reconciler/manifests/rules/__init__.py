@@ -15,23 +15,9 @@ from reconciler.manifests.rules.context import RuleContext
 from reconciler.manifests.rules.registry import CHECKS, CROSS_CHECKS, RULES, TRIVIAL, CrossCheck, Entry, Section
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
+from reconciler.model.kinds.table import view_of
 from reconciler.model.resource import LookupRequest
 from reconciler.model.rule import Rule
-
-VIEWS: dict[Kind, tuple[str, str]] = {
-    Kind.ORG: ("org", "Org"),
-    Kind.CLOUDACCOUNT: ("cloudaccount", "CloudAccount"),
-    Kind.DOMAIN: ("domain", "Domain"),
-    Kind.GROUP: ("group", "Group"),
-    Kind.IDENTITY: ("identity", "Identity"),
-    Kind.LOCATION: ("location", "Location"),
-    Kind.POLICY: ("policy", "Policy"),
-    Kind.SECRET: ("secret", "Secret"),
-    Kind.VOLUMESET: ("volumeset", "VolumeSet"),
-    Kind.GVC: ("gvc", "Gvc"),
-    Kind.WORKLOAD: ("workload", "Workload"),
-}
-"""Module and class of the view of each kind; a kind that is not here is seen as what every manifest has."""
 
 
 class Rules(NamedTuple):
@@ -45,7 +31,7 @@ class Rules(NamedTuple):
 def rules_of(kind: Kind) -> Rules:
     """The rules that a document of ``kind`` is held to."""
     rule_modules()
-    return Rules(_view(kind), tuple(CHECKS[kind]))
+    return Rules(view_of(kind), tuple(CHECKS[kind]))
 
 
 def cross_check_of(name: str) -> CrossCheck:
@@ -71,14 +57,6 @@ def rules() -> dict[str, Rule]:
     """Every rule that is a generator, by id."""
     rule_modules()
     return RULES
-
-
-def _view(kind: Kind) -> type[Envelope]:
-    if kind not in VIEWS:
-        return Envelope
-    module, name = VIEWS[kind]
-    view: type[Envelope] = getattr(import_module(f"reconciler.model.kinds.{module}"), name)
-    return view
 
 
 @cache

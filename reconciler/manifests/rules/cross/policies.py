@@ -14,9 +14,9 @@ from reconciler.model.finding import Lookup
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.identity import Identity
-from reconciler.model.kinds.permissions import expanded
 from reconciler.model.kinds.policy import Policy
 from reconciler.model.kinds.secret import Secret
+from reconciler.model.kinds.table import expanded
 from reconciler.model.kinds.workload import Workload
 from reconciler.model.platform import SECRET_URI
 from reconciler.model.query_match import matches

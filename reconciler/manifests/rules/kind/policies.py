@@ -9,8 +9,8 @@ from reconciler.manifests.rules.registry import rule
 from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw
 from reconciler.model.key import KINDS, Kind
-from reconciler.model.kinds.permissions import PERMISSIONS
 from reconciler.model.kinds.policy import Policy
+from reconciler.model.kinds.table import TABLE
 
 MOST_GUESSES = 50
 """Permissions of one policy for which the nearest one is looked for."""
@@ -26,7 +26,7 @@ def permissions(policy: Policy) -> Iterator[Flaw]:
     kind = KINDS.get(policy.target_kind)
     if kind is None:
         return
-    known = PERMISSIONS[kind]
+    known = TABLE[kind].permissions
     told = 0
     for number, binding in enumerate(policy.bindings):
         for index, name in enumerate(binding.permissions):

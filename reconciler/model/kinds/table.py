@@ -1,0 +1,162 @@
+"""Every kind, a row each: its view, where it belongs, when it is applied, and what can be permitted on it.
+
+A kind has a schema of its name besides, and rules where it needs some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from functools import cache
+from importlib import import_module
+
+import msgspec
+
+from reconciler.model.kinds.base import Envelope
+
+Permissions = Mapping[str, tuple[str, ...]]
+"""Permission to the permissions that it implies at once (docs/platform/fields.md#permissions)."""
+
+MANAGE = "manage"
+"""Implies every permission of its kind."""
+
+LAST = 10
+"""Rank of a kind that is applied after all that have one."""
+
+
+class Kind(StrEnum):
+    """Every kind of the platform (docs/platform/fields.md#kinds)."""
+
+    ORG = "org"
+    AGENT = "agent"
+    AUDITCTX = "auditctx"
+    CLOUDACCOUNT = "cloudaccount"
+    DOMAIN = "domain"
+    GROUP = "group"
+    GVC = "gvc"
+    IDENTITY = "identity"
+    IMAGE = "image"
+    IPSET = "ipset"
+    LOCATION = "location"
+    MK8S = "mk8s"
+    POLICY = "policy"
+    QUOTA = "quota"
+    SECRET = "secret"
+    SERVICEACCOUNT = "serviceaccount"
+    USER = "user"
+    VOLUMESET = "volumeset"
+    WORKLOAD = "workload"
+
+
+class DataPrivacy(StrEnum):
+    """What people may see of the lines of a manifest that has a field ``data``."""
+
+    NONE = ""
+    """It has none."""
+    PUBLIC = "public"
+    SECRET = "secret"
+
+
+class KindTraits(msgspec.Struct, frozen=True):
+    """What is particular about a kind.
+
+    ``view`` names the class of its typed view, in the module of this package that is called as the kind; "" where
+    nothing reads more than the envelope. A kind is ``in_gvc`` or belongs to the org. One that is ``placed`` exists once
+    per location of its GVC. ``rank`` orders steps that wait for nothing (docs/platform/cli.md#apply). Of one that is
+    not ``listed`` nobody here can tell which exist, so that links to it are not looked up.
+    """
+
+    permissions: Permissions
+    view: str = ""
+    in_gvc: bool = False
+    placed: bool = False
+    rank: int = LAST
+    listed: bool = True
+    data: DataPrivacy = DataPrivacy.NONE
+
+
+def _permissions(*plain: str, **implying: str) -> Permissions:
+    """Permissions that imply nothing, and those that do, with blanks between what they imply."""
+    table = dict.fromkeys(plain, ()) | {name: tuple(words.split()) for name, words in implying.items()}
+    return table | {MANAGE: tuple(sorted({*table, MANAGE}))}
+
+
+_PLAIN = _permissions("create", "delete", "view", edit="view")
+_USED = _permissions("create", "delete", "view", edit="view", use="view")
+_RUNS = "exec.runCronWorkload"
+_VOLUMES = ("exec.createVolumeSnapshot", "exec.deleteVolume", "exec.deleteVolumeSnapshot", "exec.expandVolume",
+            "exec.restoreVolume")  # fmt: skip
+
+TABLE: Mapping[Kind, KindTraits] = {
+    Kind.ORG: KindTraits(
+        _permissions("exec", "readMetrics", "readUsage", "view", "viewAccessReport", edit="view", readLogs="view"),
+        view="Org",
+        listed=False,
+    ),
+    Kind.GVC: KindTraits(_PLAIN, view="Gvc", rank=5),
+    Kind.WORKLOAD: KindTraits(
+        _permissions("connect", "create", "delete", "view", _RUNS, edit="view", exec=_RUNS),
+        view="Workload",
+        in_gvc=True,
+        placed=True,
+        rank=9,
+    ),
+    Kind.VOLUMESET: KindTraits(
+        _permissions("create", "delete", "view", *_VOLUMES, edit="view", exec=" ".join(_VOLUMES)),
+        view="VolumeSet",
+        in_gvc=True,
+        placed=True,
+        rank=7,
+    ),
+    Kind.IDENTITY: KindTraits(_USED, view="Identity", in_gvc=True, rank=6),
+    Kind.POLICY: KindTraits(_PLAIN, view="Policy", rank=8),
+    Kind.SECRET: KindTraits(
+        _permissions("create", "delete", "view", edit="view reveal", reveal="view", use="view"),
+        view="Secret",
+        rank=2,
+        data=DataPrivacy.SECRET,
+    ),
+    Kind.LOCATION: KindTraits(_USED, view="Location", rank=4),
+    Kind.CLOUDACCOUNT: KindTraits(
+        _permissions("create", "delete", "view", browse="view", edit="view browse"),
+        view="CloudAccount",
+        rank=3,
+        data=DataPrivacy.PUBLIC,
+    ),
+    Kind.AGENT: KindTraits(_USED, rank=1),
+    Kind.AUDITCTX: KindTraits(_permissions("create", "view", edit="view", readAudit="view", writeAudit="view")),
+    Kind.GROUP: KindTraits(_PLAIN, view="Group"),
+    Kind.SERVICEACCOUNT: KindTraits(_permissions("addKey", "create", "delete", "view", edit="view")),
+    Kind.USER: KindTraits(_permissions("delete", "impersonate", "invite", "view", edit="view"), listed=False),
+    Kind.DOMAIN: KindTraits(_permissions("create", "delete", "view", edit="view use", use="view"), view="Domain"),
+    Kind.IMAGE: KindTraits(
+        _permissions("delete", "view", create="pull", edit="view", pull="view"),
+        listed=False,
+    ),
+    Kind.QUOTA: KindTraits(_permissions("create", "view", edit="view")),
+    Kind.IPSET: KindTraits(_PLAIN),
+    Kind.MK8S: KindTraits(_PLAIN),
+}
+"""The traits of every kind, in the order in which the reference explains them."""
+
+
+@cache
+def view_of(kind: Kind) -> type[Envelope]:
+    """The typed view of ``kind``, imported when the first manifest of it is read."""
+    if not TABLE[kind].view:
+        return Envelope
+    view: type[Envelope] = getattr(import_module(f"reconciler.model.kinds.{kind}"), TABLE[kind].view)
+    return view
+
+
+def expanded(kind: Kind, permissions: Iterable[str]) -> frozenset[str]:
+    """``permissions`` on ``kind`` with all that they imply, however indirectly; unknown ones imply nothing."""
+    implied = TABLE[kind].permissions
+    found: set[str] = set()
+    fresh = list(permissions)
+    while fresh:
+        name = fresh.pop()
+        if name not in found:
+            found.add(name)
+            fresh.extend(implied.get(name, ()))
+    return frozenset(found)
