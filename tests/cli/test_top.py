@@ -30,7 +30,7 @@ LONG = 30.0
 def replica(name: str, *containers: Container, **more: object) -> Replica:
     """A replica of shop/api, 330 s old."""
     key = Key.parse(str(more.pop("key", "workload/shop/api")))
-    fields = {"version": 3, "stamp": "", "created": time.monotonic() - 330, **more}
+    fields = {"version": 3, "config_hash": "", "created": time.monotonic() - 330, **more}
     return Replica(name, key, containers=containers, **fields)  # type: ignore[arg-type]
 
 

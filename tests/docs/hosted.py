@@ -113,7 +113,7 @@ def waits(reason: str) -> list[float]:
         over = Running("main", Phase.ENDED, failures=len(found), last=Ended(1, 0.0, reason))
         (act,) = restart_policy(Replica(REPLICA, WEB, 1, "", 0.0, (over,)), 0.0, Timing()).actions
         assert isinstance(act, ScheduleRestart)
-        found.append(act.due)
+        found.append(act.start_at)
     return found
 
 
@@ -130,16 +130,16 @@ def course(hook: float | None, timing: Timing) -> tuple[float | None, float]:
     """
     spec = ContainerSpec("main", pre_stop=None if hook is None else Command(("drain",)))
     replica = Replica(REPLICA, WEB, 1, "", 0.0, (Running("main", Phase.RUNNING, wanted=spec),), ending=0.0)
-    now, over, termed = 0.0, float("inf"), None
+    now, over, sigterm_at = 0.0, float("inf"), None
     while True:
         decision = termination_steps(replica, now, timing)
         for act in decision.actions:
             if isinstance(act, Kill):
-                return termed, now
+                return sigterm_at, now
             if isinstance(act, RunPreStop):
                 over = now + (hook or 0.0)
             if isinstance(act, Terminate):
-                termed = now
+                sigterm_at = now
             assert isinstance(act, RunPreStop | Terminate)
             replica = apply_action(replica, act, now)
         if not decision.actions:

@@ -48,6 +48,7 @@ NO_REASONS = {
     "Parallel": "a scaling policy",
     "Normal": "the type of an event",
     "Warning": "the type of an event",
+    **dict.fromkeys(("NotAlive", "NotStarted"), "a former reason, in files of older programs"),
 }
 
 

@@ -18,10 +18,10 @@ DECIDE, STORE, ENDPOINTS = "decide", "store", "endpoints"
 
 
 class ActionError(msgspec.Struct, frozen=True):
-    """The last failure of an action: ``due`` is when it is tried again, ``failures`` how many there are in a row."""
+    """The last failure of an action: ``retry_at`` is when it is tried again, ``failures`` counts them in a row."""
 
     message: str
-    due: float
+    retry_at: float
     failures: int
 
 
@@ -42,11 +42,11 @@ class ActionErrors:
     def is_due(self, name: str) -> bool:
         """Whether an action may be tried now."""
         error = self._errors.get(name)
-        return error is None or error.due <= self._clock.monotonic()
+        return error is None or error.retry_at <= self._clock.monotonic()
 
     def next_due(self) -> float | None:
         """When the next action is to be tried again; None where all went well."""
-        return soonest(*(each.due for each in self._errors.values()))
+        return soonest(*(each.retry_at for each in self._errors.values()))
 
     def failed(self, name: str, message: str) -> None:
         """An action has failed: it waits for its next try, and no other one does."""

@@ -49,18 +49,18 @@ def from_labels(name: str, found: list[RunningContainer], wanted: WorkloadSpec |
         name,
         first.place.key,
         first.version,
-        first.stamp,
+        first.config_hash,
         started,
         (),
         index=first.index,
         ports={declared: given for each in found for declared, given in each.ports.items()},
-        born=iso(around.wall + started - around.now),
+        creation_timestamp=iso(around.wall + started - around.now),
     )
     specs: dict[str, ContainerSpec] = {}
     if wanted is not None and is_current(wanted, replica):
         specs = {each.name: each for each in wanted.containers}
         reachable = replica.ports.keys() >= {port for each in wanted.containers for port in each.ports}
-        replica = replace(replica, gvc_version=wanted.gvc_version, stamp=replica.stamp if reachable else "")
+        replica = replace(replica, gvc_version=wanted.gvc_version, config_hash=replica.config_hash if reachable else "")
     serves = not replica.ports or around.ready is None or name in around.ready
     containers = (
         _labelled(each, specs.get(each.place.container, ContainerSpec(each.place.container)), serves, around.now)
@@ -90,7 +90,7 @@ def _since(container: Container, found: RunningContainer | None, now: float) -> 
     if container.phase is not Phase.RUNNING:
         return container
     if found is None:
-        return replace(container, phase=Phase.WAITING, due=now, ready=False, post_start=Hook.NONE)
+        return replace(container, phase=Phase.WAITING, start_at=now, ready=False, post_start=Hook.NONE)
     return replace(container, phase=Phase.ENDED, ready=False, last=how_ended(found, now))
 
 

@@ -20,7 +20,7 @@ from reconciler.engines.host.autoscaling.metrics import CpuMetric
 from reconciler.engines.host.autoscaling.recommender import CapacityRecommender
 from reconciler.engines.host.decisions.availability import is_being_deleted
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.endpoints import ENDPOINTS, Endpoints, move_endpoints
+from reconciler.engines.host.endpoints import ENDPOINTS, Endpoints
 from reconciler.engines.host.ephemeral_storage import EphemeralStorage
 from reconciler.engines.host.housekeeping import Housekeeping
 from reconciler.engines.host.location_controller import LocationController
@@ -39,6 +39,7 @@ from reconciler.engines.host.provisioning.tokens import Tokens
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.services import HostServices
+from reconciler.engines.host.state_migration import migrate_state
 from reconciler.engines.host.status import StatusContext, ending_message, with_message, workload_status
 from reconciler.engines.host.volume_sets import VolumeSets, as_recorded
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
@@ -120,7 +121,7 @@ class HostEngine:
 
     async def _take_over(self) -> None:
         make_private(self._root)
-        move_endpoints(self._root)
+        migrate_state(self._root)
         await self._controller.open()
         records = self._records_here()
         for record in records:
@@ -234,7 +235,7 @@ class HostEngine:
     def _template(self, key: Key, body: bytes, version: int, digest: str) -> ReplicaTemplate:
         supply = self._builder.of(key, body, version, digest)
         self._provisioner.prepare(supply)
-        in_use = {(each.version, each.stamp) for each in self._controller.replicas(key)}
+        in_use = {(each.version, each.config_hash) for each in self._controller.replicas(key)}
         return self._templates.add(supply, in_use)
 
     def _want(self, supply: ReplicaTemplate) -> None:

@@ -48,9 +48,10 @@ class Container(msgspec.Struct, frozen=True):
 
     ``ready`` is what its readiness probe said last (with none: that it runs), ``was_ready`` whether this run was ready
     before, ``alive`` is False once its liveness probe has failed often enough. ``failures`` counts ends in a row and
-    gives the wait before the next start, which is due at ``due``. ``pre_stop`` and the times of the signals belong to
-    its end, of itself or with the replica. ``wanted`` is what it was made from: its hooks and probes stay those of its
-    version when a newer one is wanted, or none. ``hook_error`` is what a failed hook of this run said.
+    gives the wait before the next start, which comes at ``start_at``. ``pre_stop``, ``sigterm_at`` and ``sigkill_at``
+    (when the signals were sent) belong to its end, of itself or with the replica. ``wanted`` is what it was made from:
+    its hooks and probes stay those of its version when a newer one is wanted, or none. ``hook_error`` is the message of
+    a failed hook of this run.
     """
 
     name: str
@@ -60,12 +61,12 @@ class Container(msgspec.Struct, frozen=True):
     alive: bool = True
     restarts: int = 0
     failures: int = 0
-    due: float = 0.0
+    start_at: float = 0.0
     last: Ended | None = None
     post_start: Hook = Hook.NONE
     pre_stop: Hook = Hook.NONE
-    termed: float | None = None
-    killed: float | None = None
+    sigterm_at: float | None = None
+    sigkill_at: float | None = None
     message: str = ""
     hook_error: str = ""
     wanted: ContainerSpec = ContainerSpec("")
@@ -75,6 +76,7 @@ class Container(msgspec.Struct, frozen=True):
 class Replica(msgspec.Struct, frozen=True):
     """One replica. ``index`` is its place in a stateful workload, -1 elsewhere.
 
+    ``config_hash`` is that of the specification it was made from, ``creation_timestamp`` when it was made, ISO 8601.
     ``ports`` maps declared ports to the ones that it was given.
     ``ready_since`` is when it became ready, None while it is not. ``ending`` is when its termination began, None
     before. ``reason`` says why it ends, for people: ScaledDown, Replaced, Deleted, Suspended, Evicted.
@@ -83,7 +85,7 @@ class Replica(msgspec.Struct, frozen=True):
     name: str
     key: Key
     version: int
-    stamp: str
+    config_hash: str
     created: float
     containers: tuple[Container, ...]
     index: int = -1
@@ -92,8 +94,7 @@ class Replica(msgspec.Struct, frozen=True):
     ready_since: float | None = None
     ending: float | None = None
     reason: str = ""
-    born: str = ""
-    """When it was made, ISO 8601, for status."""
+    creation_timestamp: str = ""
 
     @property
     def ready(self) -> bool:

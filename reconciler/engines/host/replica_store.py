@@ -9,6 +9,7 @@ import msgspec
 
 from reconciler.engines.host.atomic import failed, write_atomic
 from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.state_migration import current_replica
 from reconciler.model.key import Key, Kind
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -72,7 +73,7 @@ class Store:
 
     def _read(self, path: Path) -> Replica | None:
         try:
-            sheet = _decode(path.read_bytes())
+            sheet = _decode(current_replica(path.read_bytes()))
         except (OSError, msgspec.DecodeError):
             return None
         return sheet.replica if sheet.boot in self._boots else None

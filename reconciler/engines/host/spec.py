@@ -54,8 +54,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     """A workload at a location.
 
     ``replicas`` is how many there shall be now: 0 while suspended, else what the scale asks for. ``version`` is that of
-    the workload, ``stamp`` says what else a running replica must have been started with (the GVC's variables, the
-    secrets it uses, the last restart that was asked for): one with another version or stamp is replaced by a rollout.
+    the workload. ``config_hash`` covers what else its replicas are started with (the GVC's variables, the secrets it
+    uses, the last restart that was asked for). A rollout replaces replicas with another version or hash.
     ``user`` and ``group`` are those of securityOptions; ``firewall`` says whether it asks for any rule of one, and
     ``dynamic_tags`` whether images shall be looked at again.
     """
@@ -64,7 +64,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     type: Type
     version: int
     digest: str
-    stamp: str
+    config_hash: str
     replicas: int
     containers: tuple[ContainerSpec, ...]
     options: Options

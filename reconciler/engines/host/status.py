@@ -132,8 +132,8 @@ def _version(wanted: WorkloadSpec, numbers: tuple[int, int], group: list[Replica
     shown = {each.name: _container(each, group, count, around) for each in containers}
     message = next((entry["message"] for entry in shown.values() if entry["message"]), "")
     ready = all(entry["ready"] for entry in shown.values())
-    born = (replica.born or iso(replica.created + around.epoch) for replica in group)
-    created = around.created.get(numbers[0]) or min(born, default="")
+    made = (replica.creation_timestamp or iso(replica.created + around.epoch) for replica in group)
+    created = around.created.get(numbers[0]) or min(made, default="")
     return Version(f"{wanted.key.name}-{numbers[0]:05d}", created, numbers[0], numbers[1], ready, message, shown)
 
 

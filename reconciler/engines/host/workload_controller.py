@@ -247,7 +247,7 @@ class WorkloadController:
         tools, container = self._services, container_of(replica, name)
         place = ContainerId(self.key, replica.name, name)
         tools.logs.watch(place, tools.runtime.output(place))
-        if replica.ending is None or container.termed is None:
+        if replica.ending is None or container.sigterm_at is None:
             tools.probes.watch(place, container.wanted, replica.ports, container)
         if container.post_start is Hook.RUNNING:
             self._hooks.run(place, container.started, "post_start", container.wanted.post_start)

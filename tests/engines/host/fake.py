@@ -188,7 +188,7 @@ class FakeRuntime:
             RunningContainer(
                 place,
                 program.launch.version,
-                program.launch.stamp,
+                program.launch.config_hash,
                 program.launch.index,
                 program.alive,
                 program.started,
@@ -274,7 +274,7 @@ class FakeOutfit:
         image = next(each.wanted.image for each in replica.containers if each.name == container)
         place = ContainerId(replica.key, replica.name, container)
         return ContainerStart(
-            place, replica.version, replica.stamp, replica.index, "", (), {}, image=image, ports=replica.ports
+            place, replica.version, replica.config_hash, replica.index, "", (), {}, image=image, ports=replica.ports
         )
 
     def release_ports(self, replica: Replica) -> None:

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reconciler.engines.host.endpoints import move_endpoints
+from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
+from reconciler.engines.host.replica_store import Store
+from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
+from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.host.state_migration import migrate_state
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import Probe, Target
+from tests.casefiles import CASES
 from tests.engines.host.kit import Host, played
+
+WEB = Key(Kind.WORKLOAD, "shop", "web")
 
 
 def test_endpoints_move_to_their_new_directory_and_are_found_at_the_former_one(tmp_path: Path) -> None:
@@ -52,3 +64,100 @@ def test_a_move_of_the_endpoints_that_fails_leaves_them_where_they_are(tmp_path:
     (tmp_path / "endpoints").write_text("in the way")
     move_endpoints(tmp_path)
     assert (tmp_path / "pool/file").read_text() == "newer"
+
+
+REPLICA = Replica(
+    "web-x",
+    WEB,
+    3,
+    "0a1b",
+    10.0,
+    (
+        Container(
+            "main",
+            Phase.ENDED,
+            11.0,
+            restarts=1,
+            failures=2,
+            start_at=12.0,
+            last=Ended(-1, 11.5, "StartFailed", 'NoCommand: no "stamp": here'),
+            pre_stop=Hook.DONE,
+            sigterm_at=13.0,
+            sigkill_at=14.0,
+            wanted=ContainerSpec("main", "web:1", readiness=Probe(http_get=Target(path="/due")), ports=(8080,)),
+        ),
+        Container(
+            "side",
+            Phase.RUNNING,
+            11.0,
+            True,
+            last=Ended(143, 9.0, "LivenessFailed", "no answer"),
+            wanted=ContainerSpec("side"),
+            was_ready=True,
+        ),
+    ),
+    ports={8080: 21649},
+    ending=12.5,
+    reason="Deleted",
+    creation_timestamp="2026-01-01T00:00:00Z",
+)
+"""What cases/host-files/former-replica.json says; an older program wrote that."""
+
+RECORD = StartRecord(
+    ContainerId(WEB, "web-x", "main"), 3, "0a1b", -1, 4711, 99, "BOOT", 11.0, ("/sys/fs/cgroup/x",), {8080: 21649}
+)
+"""What cases/host-files/former-start-record.json says."""
+
+
+def former(name: str, path: Path) -> Path:
+    """The file ``name`` of an older program at ``path``."""
+    path.parent.mkdir(parents=True)
+    path.write_bytes((CASES / "host-files" / name).read_bytes())
+    return path
+
+
+def test_the_file_of_a_replica_is_read_in_its_former_form_and_written_in_that_of_today(tmp_path: Path) -> None:
+    file = former("former-replica.json", tmp_path / "replicas/shop/web/web-x.json")
+    store = Store(tmp_path / "replicas", boots=("BOOT",))
+    assert store.load() == ([REPLICA], [])
+    migrate_state(tmp_path)
+    assert store.load() == ([REPLICA], [])
+    assert file.read_bytes() == msgspec.json.encode({"boot": "BOOT", "replica": REPLICA})
+
+
+def test_the_record_of_a_start_is_read_in_its_former_form_and_written_in_that_of_today(tmp_path: Path) -> None:
+    file = former("former-start-record.json", tmp_path / "run/shop/web/web-x/main/record.json")
+    folders = StateDirectory(tmp_path / "run")
+    assert list(folders.every()) == [RECORD]
+    migrate_state(tmp_path)
+    assert list(folders.every()) == [RECORD]
+    assert file.read_bytes() == msgspec.json.encode(RECORD)
+
+
+def test_a_file_that_is_no_json_or_of_another_shape_stays_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "replicas/shop/web/web-x.json"
+    file.parent.mkdir(parents=True)
+    for content in (b'{"stamp":', b'{"stamp":1}', b'{"stamp":1,"replica":{"containers":[1]}}'):
+        file.write_bytes(content)
+        migrate_state(tmp_path)
+        assert file.read_bytes() == content
+
+
+def test_replicas_of_a_former_daemon_go_on_by_files_in_their_former_form(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        await host.apply(1)
+        await host.engine.close()
+        [file] = (tmp_path / "here/replicas").glob("*/*/*.json")
+        written = file.read_bytes()
+        told = list(host.programs.told)
+        file.write_bytes(
+            written.replace(b'"config_hash":', b'"stamp":')
+            .replace(b'"creation_timestamp":', b'"born":')
+            .replace(b'"start_at":', b'"due":')
+        )
+        await host.restart()
+        assert file.read_bytes() == written
+        await host.until(lambda found: [each.version for each in found if each.ready] == [1])
+        assert host.programs.told == told
+
+    played(tmp_path, story)

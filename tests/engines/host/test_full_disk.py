@@ -81,7 +81,7 @@ def test_a_container_can_be_started_again_on_a_full_disk(tmp_path: Path) -> None
         for start in range(3):
             for each in folders.prepare(PLACE):
                 os.close(each)
-            begun = StartRecord(PLACE, 1, "stamp", -1, 100 + start, start, "boot", float(start))
+            begun = StartRecord(PLACE, 1, "hash", -1, 100 + start, start, "boot", float(start))
             assert list(folders.every()) == []
             folders.write(begun)
             assert list(folders.every()) == [begun]

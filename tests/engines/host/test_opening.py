@@ -53,7 +53,7 @@ def test_a_location_that_is_another_engines_now_keeps_nothing_for_a_step_of_that
     async def story() -> None:
         records = Records.open(tmp_path / FILE)
         records.journal.begin(1, [(key, "here", "update", b"")])
-        wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "stamp", 1, (ContainerSpec("main"),), Options())
+        wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
         store = Store(tmp_path / "here" / "replicas")
         store.save(new_replica(wanted, -1, "web-1", 1.0, ""))
         runtime = ProcessRuntime(tmp_path / "here", "here", SystemClock())

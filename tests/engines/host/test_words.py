@@ -182,7 +182,7 @@ def test_autoscaling_says_what_it_does_and_by_which_value() -> None:
         written = body({"type": "standard", "containers": [{"name": "main", "image": "a:1"}],
                         "defaultOptions": {"autoscaling": scale, "capacityAI": False}})  # fmt: skip
         applied = AppliedWorkload(KEY, "here", written, 1, "digest")
-        template = ReplicaTemplate(workload_spec(applied, "stamp"), specification(written), around(), applied)
+        template = ReplicaTemplate(workload_spec(applied, "hash"), specification(written), around(), applied)
         for source.value in (50.0, 140.0, 140.0, 10.0, *[1.0] * 30):
             scaler.spec_at_scale(template, [started()])
             scaler.spec_at_scale(template, [started()])

@@ -47,11 +47,11 @@ class Kill(msgspec.Struct, frozen=True):
 
 
 class ScheduleRestart(msgspec.Struct, frozen=True):
-    """Let an ended container wait for its next start, ``due`` in monotonic seconds; ``failures`` ends in a row."""
+    """Let an ended container wait for its next start at ``start_at`` (monotonic); ``failures`` ends in a row."""
 
     replica: str
     container: str
-    due: float
+    start_at: float
     failures: int
 
 

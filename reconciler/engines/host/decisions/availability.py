@@ -21,8 +21,8 @@ ready is starting rather than failing: programs take their time before they list
 
 
 def is_current(wanted: WorkloadSpec, replica: Replica) -> bool:
-    """Whether the replica is what is wanted: its version, its stamp, and an identity just where there are some."""
-    same = (replica.version, replica.stamp) == (wanted.version, wanted.stamp)
+    """Whether the replica is what is wanted: its version, its hash, and an identity just where there are some."""
+    same = (replica.version, replica.config_hash) == (wanted.version, wanted.config_hash)
     return same and (replica.index >= 0) == wanted.stateful
 
 

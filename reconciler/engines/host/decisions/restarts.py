@@ -18,15 +18,15 @@ def _container(replica: str, container: Container, now: float, timing: Timing) -
     if container.phase is Phase.ENDED:
         return Decision((_await(replica, container, timing),))
     if container.phase is Phase.WAITING:
-        return due(Start(replica, container.name), container.due, now)
+        return due(Start(replica, container.name), container.start_at, now)
     if container.alive:
         return Decision()
-    if container.termed is None:
+    if container.sigterm_at is None:
         return Decision((Terminate(replica, container.name),))
     kill = Kill(replica, container.name)
-    if container.killed is not None:
-        return due(kill, container.killed + timing.kill_retry, now)
-    return due(kill, container.termed + timing.grace * timing.scale, now)
+    if container.sigkill_at is not None:
+        return due(kill, container.sigkill_at + timing.kill_retry, now)
+    return due(kill, container.sigterm_at + timing.grace * timing.scale, now)
 
 
 def due(act: Action, at: float, now: float) -> Decision:

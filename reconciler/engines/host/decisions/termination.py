@@ -27,19 +27,19 @@ def termination_steps(replica: Replica, now: float, timing: Timing) -> Decision:
 
 def _evicted(replica: str, running: list[Container], now: float, timing: Timing) -> Decision:
     """All containers are killed at once, and again while they live."""
-    times = [now if each.killed is None else each.killed + timing.kill_retry for each in running]
+    times = [now if each.sigkill_at is None else each.sigkill_at + timing.kill_retry for each in running]
     parts = [due(Kill(replica, each.name), at, now) for each, at in zip(running, times, strict=True)]
     return Decision(tuple(act for part in parts for act in part.actions), soonest(*(part.wake for part in parts)))
 
 
 def _container(replica: str, begun: float, container: Container, now: float, timing: Timing) -> Decision:
-    if container.killed is not None:
-        return due(Kill(replica, container.name), container.killed + timing.kill_retry, now)
-    if container.wanted.pre_stop is not None and (container.termed is None or container.pre_stop is not Hook.NONE):
+    if container.sigkill_at is not None:
+        return due(Kill(replica, container.name), container.sigkill_at + timing.kill_retry, now)
+    if container.wanted.pre_stop is not None and (container.sigterm_at is None or container.pre_stop is not Hook.NONE):
         return _hooked(replica, container, begun + timing.total * timing.scale, now)
-    if container.termed is None:
+    if container.sigterm_at is None:
         return due(Terminate(replica, container.name), begun + timing.drain * timing.scale, now)
-    return due(Kill(replica, container.name), container.termed + timing.grace * timing.scale, now)
+    return due(Kill(replica, container.name), container.sigterm_at + timing.grace * timing.scale, now)
 
 
 def _hooked(replica: str, container: Container, last: float, now: float) -> Decision:
@@ -47,6 +47,6 @@ def _hooked(replica: str, container: Container, last: float, now: float) -> Deci
         return Decision((Kill(replica, container.name),))
     if container.pre_stop is Hook.NONE:
         return Decision((RunPreStop(replica, container.name),), last)
-    if container.pre_stop is not Hook.RUNNING and container.termed is None:
+    if container.pre_stop is not Hook.RUNNING and container.sigterm_at is None:
         return Decision((Terminate(replica, container.name),), last)
     return Decision(wake=last)

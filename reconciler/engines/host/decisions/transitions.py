@@ -29,19 +29,19 @@ Begun = StopReplica | Start | RunPreStop | Terminate | Kill | ScheduleRestart
 HookName = Literal["post_start", "pre_stop"]
 
 
-def new_replica(wanted: WorkloadSpec, index: int, name: str, now: float, born: str) -> Replica:
-    """A new replica of what is wanted, its containers waiting for their start; ``born`` is ``now`` in ISO 8601."""
+def new_replica(wanted: WorkloadSpec, index: int, name: str, now: float, creation_timestamp: str) -> Replica:
+    """A new replica of what is wanted, its containers waiting; ``creation_timestamp`` is ``now`` in ISO 8601."""
     containers = tuple(Container(container.name, wanted=container) for container in wanted.containers)
     return Replica(
         name,
         wanted.key,
         wanted.version,
-        wanted.stamp,
+        wanted.config_hash,
         now,
         containers,
         index=index,
         gvc_version=wanted.gvc_version,
-        born=born,
+        creation_timestamp=creation_timestamp,
     )
 
 
@@ -127,13 +127,13 @@ def _acted(container: Container, act: Start | RunPreStop | Terminate | Kill | Sc
         case Start() if container.phase is Phase.WAITING:
             return _started(container, now)
         case ScheduleRestart() if container.phase is Phase.ENDED:
-            return replace(container, phase=Phase.WAITING, due=act.due, failures=act.failures)
+            return replace(container, phase=Phase.WAITING, start_at=act.start_at, failures=act.failures)
         case RunPreStop() if container.pre_stop is Hook.NONE:
             return replace(container, pre_stop=Hook.RUNNING)
-        case Terminate() if container.termed is None:
-            return replace(container, termed=now)
+        case Terminate() if container.sigterm_at is None:
+            return replace(container, sigterm_at=now)
         case Kill():
-            return replace(container, killed=now)
+            return replace(container, sigkill_at=now)
     return container
 
 

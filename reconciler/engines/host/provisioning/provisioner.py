@@ -98,7 +98,7 @@ class Provisioner:
         return ContainerStart(
             place,
             replica.version,
-            replica.stamp,
+            replica.config_hash,
             replica.index,
             command,
             tuple(args),
@@ -149,7 +149,7 @@ class Provisioner:
 
     def _made_from(self, replica: Replica, container: str) -> tuple[ReplicaTemplate, Container]:
         """The supply of the replica's own version; of one that a former daemon made only the newest is known."""
-        supply = self._templates.get(replica.key, replica.version, replica.stamp)
+        supply = self._templates.get(replica.key, replica.version, replica.config_hash)
         found = [each for each in supply.spec.containers if each.name == container] if supply is not None else []
         if supply is None or not found:
             message = f"version {replica.version} of {replica.key} is not known any more; a newer one takes its place"

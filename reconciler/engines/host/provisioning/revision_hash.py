@@ -36,7 +36,7 @@ def secrets_used(spec: Specification, gvc: tuple[Variable, ...]) -> tuple[Key, .
 def config_hash(
     secret_key: bytes, spec: Specification, gvc: tuple[Variable, ...], secrets: Mapping[Key, str], restarts: int
 ) -> str:
-    """The stamp that replicas of ``spec`` must carry: equal for equal inputs, also after a restart of the daemon.
+    """The hash that replicas of ``spec`` must carry: equal for equal inputs, also after a restart of the daemon.
 
     ``secrets`` maps those that are used to the digests of their records; ``restarts`` counts the restarts that were
     asked for. It is keyed with the records' own key, so that nothing can be guessed from it.

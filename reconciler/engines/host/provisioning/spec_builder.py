@@ -30,7 +30,7 @@ def specification(body: bytes) -> Specification:
     return _workload.decode(body).spec
 
 
-def workload_spec(applied: AppliedWorkload, stamp: str, replicas: int | None = None) -> WorkloadSpec:
+def workload_spec(applied: AppliedWorkload, config_hash: str, replicas: int | None = None) -> WorkloadSpec:
     """What shall run of a workload at its location.
 
     ``replicas`` is what scaling asks for, None for the least number (docs/platform/workload.md#autoscaling). While the
@@ -46,7 +46,7 @@ def workload_spec(applied: AppliedWorkload, stamp: str, replicas: int | None = N
         type=Type(spec.type),
         version=applied.version,
         digest=applied.digest,
-        stamp=stamp,
+        config_hash=config_hash,
         replicas=count,
         containers=tuple(_container(spec, each) for each in spec.containers),
         options=options,

@@ -37,7 +37,7 @@ class ReplicaTemplate(msgspec.Struct, frozen=True):
 
     def at_scale(self, replicas: int) -> WorkloadSpec:
         """What shall run in so many replicas, unless it is suspended."""
-        return workload_spec(self.applied, self.desired.stamp, replicas)
+        return workload_spec(self.applied, self.desired.config_hash, replicas)
 
     def __repr__(self) -> str:
         return f"Supply({self.desired.key}, version={self.desired.version})"
@@ -71,7 +71,7 @@ class TemplateBuilder:
         variables = _gvc.decode(gvc.body).spec.env if gvc is not None else ()
         spec = specification(body)
         digests = {secret: self._digest(secret) for secret in secrets_used(spec, variables)}
-        stamp = config_hash(self._records.secret_key, spec, variables, digests, self._records.restarts.count(key))
+        hashed = config_hash(self._records.secret_key, spec, variables, digests, self._records.restarts.count(key))
         applied = AppliedWorkload(key, fixed.location, body, version, digest, gvc.version if gvc is not None else 1)
         place = self._binding.record(Key(Kind.LOCATION, "", fixed.location), "")
         provider, region = provider_and_region(fixed.location, place.body if place is not None else None)
@@ -90,7 +90,7 @@ class TemplateBuilder:
             gvc_env=variables,
             scheme=fixed.scheme,
         )
-        return ReplicaTemplate(workload_spec(applied, stamp), spec, around, applied, self._created(key, version))
+        return ReplicaTemplate(workload_spec(applied, hashed), spec, around, applied, self._created(key, version))
 
     def _created(self, key: Key, version: int) -> str:
         """When ``version`` was made: as its deployment was recorded, else now."""
@@ -115,20 +115,20 @@ class TemplateStore:
     def add(self, template: ReplicaTemplate, in_use: Collection[tuple[int, str]]) -> ReplicaTemplate:
         """Make ``template`` the newest of its workload, and drop the older ones that are not ``in_use``.
 
-        ``in_use`` holds version and stamp of each replica there is. A version keeps the time at which it was made.
+        ``in_use`` holds version and ``config_hash`` of each replica. A version keeps the time at which it was made.
         """
         desired = template.desired
         older = self._templates.get(desired.key, {})
         known = next((each.created for each in older.values() if each.desired.version == desired.version), "")
         template = msgspec.structs.replace(template, created=known or template.created)
         kept = {made: each for made, each in older.items() if made in in_use}
-        self._templates[desired.key] = kept | {(desired.version, desired.stamp): template}
+        self._templates[desired.key] = kept | {(desired.version, desired.config_hash): template}
         self.newest[desired.key] = template
         return template
 
-    def get(self, key: Key, version: int, stamp: str) -> ReplicaTemplate | None:
-        """The template of replicas with ``version`` and ``stamp``; None where it is not known."""
-        return self._templates.get(key, {}).get((version, stamp))
+    def get(self, key: Key, version: int, config_hash: str) -> ReplicaTemplate | None:
+        """The template of replicas with ``version`` and ``config_hash``; None where it is not known."""
+        return self._templates.get(key, {}).get((version, config_hash))
 
     def created(self, key: Key) -> dict[int, str]:
         """When each known version of the workload was made, ISO 8601."""

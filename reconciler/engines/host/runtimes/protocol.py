@@ -35,13 +35,13 @@ class ContainerStart(msgspec.Struct, frozen=True):
     """All that is needed to start a container once. ``ports`` maps a declared port to the one that it is given.
 
     ``env`` and the files behind ``mounts`` may hold secrets: neither is ever logged. ``cpu`` in millicores, ``memory``
-    in bytes, ``processes`` with their threads. ``version``, ``stamp`` and ``index`` are those of the replica: they and
+    in bytes, ``processes`` with their threads. ``version``, ``config_hash`` and ``index`` are the replica's: they and
     ``ports`` come back from ``list``.
     """
 
     place: ContainerId
     version: int
-    stamp: str
+    config_hash: str
     index: int
     command: str
     args: tuple[str, ...]
@@ -65,7 +65,7 @@ class RunningContainer(msgspec.Struct, frozen=True):
 
     place: ContainerId
     version: int
-    stamp: str
+    config_hash: str
     index: int
     alive: bool
     started: float

@@ -26,7 +26,7 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
 
     replicas: int = 1
     version: int = 2
-    stamp: str = ""
+    config_hash: str = ""
     type: Type = Type.STANDARD
     surge: int = 1
     unavailable: int = 0
@@ -49,13 +49,13 @@ class _Held(msgspec.Struct, forbid_unknown_fields=True):
     ready: bool = True
     alive: bool = True
     failures: int = 0
-    due: float = 0.0
+    start_at: float = 0.0
     ended: float | None = None
     reason: str = "Error"
     post_start: Hook = Hook.NONE
     pre_stop: Hook = Hook.NONE
-    termed: float | None = None
-    killed: float | None = None
+    sigterm_at: float | None = None
+    sigkill_at: float | None = None
     message: str = ""
     hook: bool = False
     probed: bool = False
@@ -66,7 +66,7 @@ class _There(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     version: int = 2
-    stamp: str = ""
+    config_hash: str = ""
     created: float = 0.0
     ready: float | None = None
     ending: float | None = None
@@ -95,7 +95,7 @@ def wanted_from(written: dict[str, Any] | None) -> WorkloadSpec | None:
         asked.type,
         asked.version,
         f"digest-{asked.version}",
-        asked.stamp,
+        asked.config_hash,
         asked.replicas,
         containers,
         Options(),
@@ -112,7 +112,7 @@ def replica_from(written: dict[str, Any]) -> Replica:
         there.name,
         KEY,
         there.version,
-        there.stamp,
+        there.config_hash,
         there.created,
         tuple(_container(each) for each in held),
         index=there.index,
@@ -130,12 +130,12 @@ def _container(held: _Held) -> Container:
         held.ready and held.phase is Phase.RUNNING,
         held.alive,
         failures=held.failures,
-        due=held.due,
+        start_at=held.start_at,
         last=None if held.ended is None else Ended(1, held.ended, held.reason),
         post_start=held.post_start,
         pre_stop=held.pre_stop,
-        termed=held.termed,
-        killed=held.killed,
+        sigterm_at=held.sigterm_at,
+        sigkill_at=held.sigkill_at,
         message=held.message,
         wanted=ContainerSpec(held.name, pre_stop=HOOK if held.hook else None, readiness=PROBE if held.probed else None),
     )
@@ -155,7 +155,7 @@ def line(act: Action) -> str:
     if isinstance(act, Remove):
         return f"remove {act.replica}"
     verb = "await" if isinstance(act, ScheduleRestart) else type(act).__name__.lower()
-    tail = f" until {act.due:g} after {act.failures}" if isinstance(act, ScheduleRestart) else ""
+    tail = f" until {act.start_at:g} after {act.failures}" if isinstance(act, ScheduleRestart) else ""
     return f"{verb} {act.replica}/{act.container}{tail}"
 
 

@@ -80,10 +80,10 @@ def test_a_container_that_is_not_there_is_an_error() -> None:
 
 
 def test_a_replica_keeps_what_it_was_made_from() -> None:
-    wanted = wanted_from({"hooks": ["main"], "probed": ["main"], "type": "stateful", "stamp": "s"})
+    wanted = wanted_from({"hooks": ["main"], "probed": ["main"], "type": "stateful", "config_hash": "s"})
     assert wanted is not None
     replica = transitions.new_replica(wanted, 3, "web-3", 7.0, "2026-01-01T00:00:00Z")
-    assert (replica.key, replica.version, replica.stamp, replica.index) == (wanted.key, 2, "s", 3)
+    assert (replica.key, replica.version, replica.config_hash, replica.index) == (wanted.key, 2, "s", 3)
     assert (replica.containers[0].wanted.pre_stop, replica.containers[0].wanted.readiness) == (HOOK, PROBE)
     assert happen(replica, "8 start main").containers[0].wanted == wanted.containers[0]
 

@@ -1,4 +1,4 @@
-"""What shall run, out of bodies; and the stamp that says what else replicas were started with."""
+"""What shall run, out of bodies; and the config_hash that says what else replicas were started with."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def container(found: ContainerSpec) -> dict[str, Any]:
 @pytest.mark.parametrize("case", cases("environment/wanted.yaml"))
 def test_what_shall_run_is_as_the_case_says(case: dict[str, Any]) -> None:
     applied = AppliedWorkload(WEB, case.get("at", "here"), body(case["spec"]), 4, "digest", 2)
-    wanted = workload_spec(applied, "stamp", case.get("replicas"))
-    assert (wanted.key, wanted.version, wanted.digest, wanted.stamp, wanted.gvc_version) == (
+    wanted = workload_spec(applied, "hash", case.get("replicas"))
+    assert (wanted.key, wanted.version, wanted.digest, wanted.config_hash, wanted.gvc_version) == (
         WEB,
         4,
         "digest",
-        "stamp",
+        "hash",
         2,
     )
     found = {
@@ -75,7 +75,7 @@ def test_secrets_are_found_wherever_they_are_used() -> None:
 
 def test_a_stamp_changes_with_what_replicas_were_started_with_and_nothing_else() -> None:
     plain, heir = spec_of({}), spec_of({}, {"inheritEnv": True})
-    stamps = {
+    hashes = {
         "as it is": config_hash(SECRET_KEY, heir, GVC, {DB: "1", OTHER: "2"}, 0),
         "another variable": config_hash(SECRET_KEY, heir, variables({"LEVEL": "debug"}), {DB: "1", OTHER: "2"}, 0),
         "another value of a secret": config_hash(SECRET_KEY, heir, GVC, {DB: "1", OTHER: "3"}, 0),
@@ -83,12 +83,12 @@ def test_a_stamp_changes_with_what_replicas_were_started_with_and_nothing_else()
         "nothing inherited": config_hash(SECRET_KEY, plain, GVC, {DB: "1", OTHER: "2"}, 0),
         "another key": config_hash(b"l" * 32, heir, GVC, {DB: "1", OTHER: "2"}, 0),
     }
-    assert len(set(stamps.values())) == len(stamps)
-    assert config_hash(SECRET_KEY, heir, GVC, {OTHER: "2", DB: "1"}, 0) == stamps["as it is"]
-    assert config_hash(SECRET_KEY, heir, tuple(reversed(GVC)), {DB: "1", OTHER: "2"}, 0) == stamps["as it is"]
+    assert len(set(hashes.values())) == len(hashes)
+    assert config_hash(SECRET_KEY, heir, GVC, {OTHER: "2", DB: "1"}, 0) == hashes["as it is"]
+    assert config_hash(SECRET_KEY, heir, tuple(reversed(GVC)), {DB: "1", OTHER: "2"}, 0) == hashes["as it is"]
     scaled = spec_of({"cpu": "500m"}, {"inheritEnv": True}, defaultOptions={"autoscaling": {"minScale": 3}})
-    assert config_hash(SECRET_KEY, scaled, GVC, {DB: "1", OTHER: "2"}, 0) == stamps["as it is"]
-    assert config_hash(SECRET_KEY, plain, (), {DB: "1", OTHER: "2"}, 0) == stamps["nothing inherited"]
+    assert config_hash(SECRET_KEY, scaled, GVC, {DB: "1", OTHER: "2"}, 0) == hashes["as it is"]
+    assert config_hash(SECRET_KEY, plain, (), {DB: "1", OTHER: "2"}, 0) == hashes["nothing inherited"]
 
 
 def test_a_stamp_is_the_same_in_another_life() -> None:

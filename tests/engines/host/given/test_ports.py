@@ -95,7 +95,7 @@ def test_replicas_begin_to_look_in_different_places_and_each_always_in_the_same(
 def test_daemons_of_one_host_do_not_all_try_one_port_for_replicas_of_one_name(tmp_path: Path) -> None:
     key = Key(Kind.WORKLOAD, "shop", "db")
     container = ContainerSpec("main", ports=(8080,))
-    wanted = WorkloadSpec(key, Type.STATEFUL, 1, "digest", "stamp", 1, (container,), Options())
+    wanted = WorkloadSpec(key, Type.STATEFUL, 1, "digest", "hash", 1, (container,), Options())
     roots = [tmp_path / name for name in ("one", "two")]
     one, two = (
         Provisioner(Files(root, vault({})), vault({}), root / "endpoints", HostSettings(), TemplateStore())

@@ -44,7 +44,7 @@ def launch(
 ) -> ContainerStart:
     """A start of a program, in the plainest way."""
     variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", **(env or {})}
-    return ContainerStart(of or place(), 1, "stamp", -1, command, args, variables)
+    return ContainerStart(of or place(), 1, "hash", -1, command, args, variables)
 
 
 def shell(script: str, of: ContainerId | None = None, **more: Any) -> ContainerStart:

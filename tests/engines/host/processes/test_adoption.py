@@ -50,7 +50,7 @@ async def kill_wrapper(root: Path) -> int:
 @both_ways
 def test_what_runs_is_found_and_not_restarted(tmp_path: Path, limited: bool) -> None:
     async def story() -> None:
-        asked = shell("echo $$; trap 'exit 3' TERM; while :; do sleep 0.01; done", version=4, stamp="s", index=1)
+        asked = shell("echo $$; trap 'exit 3' TERM; while :; do sleep 0.01; done", version=4, config_hash="s", index=1)
         async with opened(tmp_path, limited=limited, keep=True) as first:
             await first.runtime.start(asked)
             pid = await first.number()
@@ -104,7 +104,9 @@ def test_a_wrapper_that_died_while_nobody_looked_takes_its_program_along(tmp_pat
 @both_ways
 def test_a_lost_state_directory_leads_to_adoption(tmp_path: Path, limited: bool) -> None:
     async def story() -> None:
-        asked = shell("echo $$ > $PIDS; exec sleep 1000", version=4, stamp="a/b", index=-1, ports={80: 20_001, 81: 2})
+        asked = shell(
+            "echo $$ > $PIDS; exec sleep 1000", version=4, config_hash="a/b", index=-1, ports={80: 20_001, 81: 2}
+        )
         asked.env["PIDS"] = str(tmp_path / "pids")
         async with opened(tmp_path / "root", limited=limited, keep=True) as first:
             await first.runtime.start(asked)
@@ -114,7 +116,7 @@ def test_a_lost_state_directory_leads_to_adoption(tmp_path: Path, limited: bool)
         pid = int((tmp_path / "pids").read_text())
         async with opened(tmp_path / "root", limited=limited) as second:
             found = await second.running()
-            assert (found.version, found.stamp, found.index, found.alive) == (4, "a/b", -1, True)
+            assert (found.version, found.config_hash, found.index, found.alive) == (4, "a/b", -1, True)
             assert (found.ports, before.ports) == ({80: 20_001, 81: 2},) * 2
             assert found.started == pytest.approx(before.started, abs=5)
             await second.runtime.start(asked)

@@ -12,7 +12,7 @@ from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.kinds.workload import Autoscaling, Command, Options, Probe
 from tests.engines.host.processes.kit import KEY
 
-PLAIN = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "stamp", 1, (ContainerSpec("main"),), Options(), firewall=True)
+PLAIN = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options(), firewall=True)
 FIREWALL = "firewall"
 """In the last sentence of all workloads."""
 ROOT = HostRights(root=True, limited=True, pids=True)

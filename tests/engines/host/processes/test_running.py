@@ -196,12 +196,12 @@ def test_containers_of_a_replica_are_told_apart(tmp_path: Path, limited: bool) -
     async def story() -> None:
         async with opened(tmp_path, limited=limited) as host:
             web, side = place(container="web"), place(container="side")
-            await host.runtime.start(shell("echo $$; exec sleep 1000", of=web, version=3, stamp="a/b", index=2))
+            await host.runtime.start(shell("echo $$; exec sleep 1000", of=web, version=3, config_hash="a/b", index=2))
             await host.runtime.start(shell("echo $$; exec sleep 1000", of=side))
             pids = [await host.number(web), await host.number(side)]
             await host.runtime.signal(web, signal.SIGKILL)
             ended = await host.over(web)
-            assert (ended.version, ended.stamp, ended.index, ended.code) == (3, "a/b", 2, 137)
+            assert (ended.version, ended.config_hash, ended.index, ended.code) == (3, "a/b", 2, 137)
             assert [alive(pid) for pid in pids] == [False, True]
             assert [each.alive for each in await host.runtime.list()] == [True, False]
 

@@ -33,7 +33,7 @@ KEY = Key(Kind.WORKLOAD, "shop", "web")
 def wanted_of(type_: str, autoscaling: Autoscaling, capacity_ai: bool | None = None) -> WorkloadSpec:
     """A workload with these options."""
     options = Options(autoscaling=autoscaling, capacity_ai=capacity_ai)
-    return WorkloadSpec(KEY, Type(type_), 1, "digest", "stamp", 1, (ContainerSpec("main"),), options)
+    return WorkloadSpec(KEY, Type(type_), 1, "digest", "hash", 1, (ContainerSpec("main"),), options)
 
 
 def reading_of(seen: dict[str, Any], replicas: int, now: float) -> MetricReading | None:

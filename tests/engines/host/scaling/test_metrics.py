@@ -109,7 +109,7 @@ def test_a_failure_to_sample_is_told() -> None:
 
 def test_replicas_count_once_they_are_ready_and_for_cpu_once_their_start_is_past() -> None:
     ready = [
-        Replica(name, KEY, 1, "stamp", 0.0, (), ready_since=since, ending=ending)
+        Replica(name, KEY, 1, "hash", 0.0, (), ready_since=since, ending=ending)
         for name, since, ending in (("old", 60.0, None), ("new", 80.0, None), ("not", None, None), ("going", 0.0, 90.0))
     ]
     assert counted_replicas("rps", ready, 100) == {"old", "new"}

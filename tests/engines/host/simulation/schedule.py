@@ -82,7 +82,7 @@ def happen(world: World, verb: str, argument: str) -> None:
     if verb == "push":
         world.push(argument)
     elif verb == "touch":
-        world.want(stamp=f"{world.last.stamp}+")
+        world.want(config_hash=f"{world.last.config_hash}+")
     elif verb == "scale":
         world.want(replicas=int(argument))
     elif verb in ("suspend", "resume"):

@@ -96,7 +96,7 @@ class Stage:
             self._version += 1
             self.want(version=self._version, digest=f"digest-{self._version}", containers=containers_of(argument))
         elif verb == "touch":
-            self.want(stamp=f"{self.last.stamp}+")
+            self.want(config_hash=f"{self.last.config_hash}+")
         elif verb == "scale":
             self.want(replicas=int(argument))
         elif verb in ("suspend", "resume"):

@@ -121,14 +121,14 @@ def test_replicas_whose_files_are_lost_are_taken_over_as_they_are(tmp_path: Path
         await stage.open()
         await stage.happen("push", behaviour)
         await stage.run(100)
-        before = {each.name: (each.version, each.stamp, each.ports) for each in stage.replicas()}
+        before = {each.name: (each.version, each.config_hash, each.ports) for each in stage.replicas()}
         asked = len(stage.programs.told)
         await stage.happen("restart", "10")
         shutil.rmtree(tmp_path / "replicas")
         if not pool:
             shutil.rmtree(tmp_path / "endpoints")
         await stage.run(100)
-        assert {each.name: (each.version, each.stamp, each.ports) for each in stage.replicas()} == before
+        assert {each.name: (each.version, each.config_hash, each.ports) for each in stage.replicas()} == before
         assert all(each.ready for each in stage.replicas())
         assert len(stage.programs.told) == asked
         assert len(list((tmp_path / "replicas").glob("*/*/*.json"))) == 3

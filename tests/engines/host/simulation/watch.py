@@ -128,7 +128,7 @@ class Watch:
 
     def _end(self, before: Replica, begun: float, act: RunPreStop | Terminate | Kill, now: float) -> None:
         container = container_of(before, act.container)
-        course = self._courses.setdefault((act.replica, act.container), _Course(term=container.termed))
+        course = self._courses.setdefault((act.replica, act.container), _Course(term=container.sigterm_at))
         hooked, timing = (
             container.wanted.pre_stop is not None and not (course.term and course.hook is None),
             self._timing,

@@ -74,7 +74,15 @@ def running_of(begun: StartRecord, folders: StateDirectory, killed: bool = False
     elif code.number == KILLED and not killed and cgroups.out_of_memory(begun.groups):
         reason = "OutOfMemory"
     return RunningContainer(
-        begun.place, begun.version, begun.stamp, begun.index, False, begun.started, code.number, reason, begun.ports
+        begun.place,
+        begun.version,
+        begun.config_hash,
+        begun.index,
+        False,
+        begun.started,
+        code.number,
+        reason,
+        begun.ports,
     )
 
 
@@ -105,7 +113,7 @@ def _unrecorded(each: procfs.Proc, environment: bytes, marking: ProcessLabels, c
     return StartRecord(
         marker.place,
         marker.version,
-        marker.stamp,
+        marker.config_hash,
         marker.index,
         each.pid,
         each.start,

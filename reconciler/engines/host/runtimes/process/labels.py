@@ -36,7 +36,7 @@ class Marker(msgspec.Struct, frozen=True):
     place: ContainerId
     version: int
     index: int
-    stamp: str
+    config_hash: str
     ports: dict[int, int]
 
 
@@ -50,7 +50,7 @@ class ProcessLabels(msgspec.Struct, frozen=True):
         """What a container carries."""
         return {
             CONTAINER: self.text(launch.place),
-            REPLICA: f"{launch.version}/{launch.index}/{launch.stamp}",
+            REPLICA: f"{launch.version}/{launch.index}/{launch.config_hash}",
             PORTS: ",".join(f"{declared}:{given}" for declared, given in sorted(launch.ports.items())),
             ROOT: str(self.root),
         }
@@ -74,13 +74,13 @@ class ProcessLabels(msgspec.Struct, frozen=True):
         """The whole marker in an environment; None where there is none of this location and root."""
         parts = self.text_in(environment).split("/")
         version, _, rest = _value(environment, _REPLICA).partition("/")
-        index, _, stamp = rest.partition("/")
+        index, _, config_hash = rest.partition("/")
         if len(parts) != 5 or not all(map(_NAME.fullmatch, parts)) or not (_COUNT(version) and _COUNT(index)):
             return None
         _, gvc, workload, replica, container = parts
         place = ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container)
         ports = dict(map(_port_pair, _PORT_PAIR.findall(_value(environment, _PORTS))))
-        return Marker(place, int(version), int(index), stamp, ports)
+        return Marker(place, int(version), int(index), config_hash, ports)
 
 
 def _port_pair(found: tuple[str, str]) -> tuple[int, int]:

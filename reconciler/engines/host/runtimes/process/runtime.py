@@ -182,7 +182,7 @@ class ProcessRuntime:
             known = self._tracked.get(launch.place)
             if known is not None and known.running.alive:
                 now = known.running
-                if (now.version, now.stamp, now.index) == (launch.version, launch.stamp, launch.index):
+                if (now.version, now.config_hash, now.index) == (launch.version, launch.config_hash, launch.index):
                     return
                 raise EngineError(
                     f"{launch.place.container} runs already in version {now.version}", reason="AlreadyRunning"
@@ -193,7 +193,7 @@ class ProcessRuntime:
 
     def _keep(self, begun: StartRecord) -> None:
         running = RunningContainer(
-            begun.place, begun.version, begun.stamp, begun.index, True, begun.started, ports=begun.ports
+            begun.place, begun.version, begun.config_hash, begun.index, True, begun.started, ports=begun.ports
         )
         self._tracked[begun.place] = _Tracked(begun, running)
         self._ends.watch(begun.pid, lambda: self._note(begun))

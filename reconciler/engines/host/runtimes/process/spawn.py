@@ -151,7 +151,7 @@ def _begun(launch: ContainerStart, pid: int, at: float, groups: tuple[str, ...])
     return StartRecord(
         place=launch.place,
         version=launch.version,
-        stamp=launch.stamp,
+        config_hash=launch.config_hash,
         index=launch.index,
         pid=pid,
         start=seen.start if seen else 0,

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.host.state_migration import current_start_record
 from reconciler.model.key import Key
 from reconciler.private_files import make_directory
 
@@ -33,7 +34,7 @@ class StartRecord(msgspec.Struct, frozen=True):
 
     place: ContainerId
     version: int
-    stamp: str
+    config_hash: str
     index: int
     pid: int
     start: int
@@ -101,7 +102,7 @@ class StateDirectory(msgspec.Struct, frozen=True):
         """All starts that are recorded; what cannot be read was never followed by a program."""
         for path in sorted(self.top.glob(f"*/*/*/*/{_RECORD}")):
             try:
-                begun = _decoder.decode(path.read_bytes())
+                begun = _decoder.decode(current_start_record(path.read_bytes()))
             except (OSError, msgspec.DecodeError):
                 continue
             yield begun
