@@ -31,15 +31,15 @@ def main(arguments: list[str]) -> int:
     count = options.count or (5_000 if options.quick else 100_000)
     scratch = Path(tempfile.mkdtemp(prefix="run-", dir=kept))
     try:
-        return _print_rows(Ground(kept, scratch, count, options.quick), options.only, options.peers)
+        return _print_rows(Ground(kept, scratch, count, options.quick, options.fixture), options.only, options.peers)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _print_rows(ground: Ground, only: list[str], with_peers: bool) -> int:
     flush = f"{1000 * disk_flush(ground.scratch):.2f} ms"
-    python = platform.python_version()
-    print(f"{ground.count:,} manifests; {os.cpu_count()} CPUs, Python {python}; a durable write takes {flush} here")
+    machine = f"{os.cpu_count()} CPUs, Python {platform.python_version()}"
+    print(f"{ground.count:,} {ground.fixture} manifests; {machine}; a durable write takes {flush} here")
     print(line(HEADING).rstrip(), flush=True)
     chosen = [(name, rows) for name, rows in ROWS.items() if name in only or not only]
     failed = 0
@@ -60,6 +60,8 @@ def _print_rows(ground: Ground, only: list[str], with_peers: bool) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.bench", description=__doc__)
     parser.add_argument("--count", type=int, default=0, help="manifests in the large one; 100000, or 5000 if quick")
+    parser.add_argument("--fixture", choices=("published", "plain"), default="published",
+                        help="shapes as in published manifests; or plain, as former commits measured")  # fmt: skip
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help=f"some of: {', '.join(ROWS)}")
     parser.add_argument("--quick", action="store_true", help="less, and less often: does it work at all")
     parser.add_argument("--peers", action="store_true", help="other programs too, fetched where missing")

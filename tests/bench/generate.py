@@ -1,4 +1,4 @@
-"""A repository of many workload manifests, the same for the same numbers: what the benchmarks and soak runs read."""
+"""Repositories of many manifests, the same for the same numbers, and commits that change some of them."""
 
 from __future__ import annotations
 
@@ -6,218 +6,50 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
 import pygit2
 
-LOCATIONS = ("aws-us-west-2", "gcp-us-east1")
+from tests.bench import crowd, manifests, plain
+
 FIRST_COMMIT = 1_767_225_600
 """2026-01-01T00:00:00Z, so that the same arguments give the same commit id."""
 AUTHOR = "Bench <bench@example.com>"
-PRINCIPALS_IN_A_POLICY = 200
-"""A binding names at most as many (docs/platform/fields.md#policy)."""
-LANGUAGES = ("go", "java", "python", "rust", "node")
-LEVELS = ("debug", "info", "warning")
+FIXTURES: dict[str, Callable[[int], Iterator[tuple[str, str]]]] = {
+    "published": manifests.files,
+    "plain": plain.files,
+    "crowd": crowd.files,
+    "documents": crowd.documents,
+}
+"""What a repository is made of: name to the path and text of its files, for a number of manifests."""
+
 IMAGE_TAG = re.compile(rb"(?m)^(      image: \S+:\d+\.\d+\.)(\d+)$")
 
-GVC = """kind: gvc
-name: {team}
-description: Everything that {team} runs
-tags:
-  team: {team}
-spec:
-  staticPlacement:
-    locationLinks:
-      - //location/{location}
-  env:
-    - name: TEAM
-      value: {team}
-"""
 
-IDENTITY = """kind: identity
-name: api
-description: Who the services of {team} are
-"""
+def generate(path: Path, fixture: str, count: int, branch: str = "main") -> None:
+    """Make ``path`` a bare repository whose ``branch`` holds ``count`` manifests of a fixture.
 
-SECRET = """kind: secret
-name: db
-description: The database that all services share
-type: dictionary
-data:
-  user: bench
-  password: not-a-real-password
-"""
-
-POLICY = """kind: policy
-name: reveal-db-{number:03d}
-description: Services read the password of their database
-targetKind: secret
-targetLinks:
-  - //secret/db
-bindings:
-  - permissions:
-      - reveal
-    principalLinks:
-"""
-
-WORKLOAD = """# {language} service {index} of {team}
-kind: workload
-name: {name}
-description: Service {index} of {team}, written in {language}
-tags:
-  team: {team}
-  tier: backend
-  language: {language}
-{depends}spec:
-  type: standard
-  identityLink: //identity/api
-  containers:
-    - name: main
-      image: //image/{language}-service:1.{minor}.{patch}
-      cpu: {cpu}m
-      memory: {memory}Mi
-      inheritEnv: true
-      ports:
-        - number: {port}
-          protocol: http
-      env:
-        - name: LOG_LEVEL
-          value: {level}
-        - name: DB_PASSWORD
-          value: platform://secret/db.password
-        - name: REGION
-          value: $(PLATFORM_LOCATION)
-        - name: SHARD
-          value: "{index}"
-      readinessProbe:
-        httpGet:
-          path: /healthz
-          port: {port}
-        initialDelaySeconds: {delay}
-        periodSeconds: 10
-      livenessProbe:
-        tcpSocket:
-          port: {port}
-        failureThreshold: 3
-      volumes:
-        - uri: scratch://cache
-          path: /cache
-  defaultOptions:
-    autoscaling:
-      metric: cpu
-      target: {target}
-      minScale: {least}
-      maxScale: {most}
-    timeoutSeconds: {timeout}
-    capacityAI: false
-    debug: false
-{local}  rolloutOptions:
-    maxSurgeReplicas: 25%
-    minReadySeconds: {delay}
-  firewallConfig:
-    external:
-      inboundAllowCIDR:
-        - 0.0.0.0/0
-      outboundAllowHostname:
-        - service-{index}.example.com
-    internal:
-      inboundAllowType: same-gvc
-"""
-
-LOCAL = """  localOptions:
-    - location: {location}
-      autoscaling:
-        metric: cpu
-        target: {target}
-        minScale: {least}
-        maxScale: {most}
-      timeoutSeconds: {timeout}
-      capacityAI: false
-"""
-
-
-def team_name(folder: int) -> str:
-    """Folder 0 → ``team-0001``: the directory and the GVC in it."""
-    return f"team-{folder + 1:04d}"
-
-
-def workload_name(index: int) -> str:
-    """Workload 7 → ``api-000007``, unique in the repository."""
-    return f"api-{index:06d}"
-
-
-def workload(index: int, folder: int, first: int) -> str:
-    """The manifest of one workload, about 1.5 KB; ``first`` is the index of the folder's first workload."""
-    team, location = team_name(folder), LOCATIONS[folder % len(LOCATIONS)]
-    waits = index % 20 == 5 and index > first
-    options = {
-        "target": 50 + index % 40,
-        "least": 1 + index % 3,
-        "most": 5 + index % 7,
-        "timeout": 5 + index % 50,
-    }
-    return WORKLOAD.format(
-        index=index,
-        team=team,
-        name=workload_name(index),
-        language=LANGUAGES[index % len(LANGUAGES)],
-        depends=f"  reconciler/depends-on: workload/{team}/{workload_name(index - 1)}\n" if waits else "",
-        minor=index % 13,
-        patch=index % 29,
-        cpu=100 + 50 * (index % 8),
-        memory=128 * (1 + index % 6),
-        port=8080 + index % 10,
-        level=LEVELS[index % len(LEVELS)],
-        delay=index % 15,
-        local=LOCAL.format(location=location, **options | {"most": options["most"] + 3}) if index % 2 else "",
-        **options,
-    )
-
-
-def files(count: int, folders: int) -> Iterator[tuple[str, str]]:
-    """Path and text of every file of a repository with ``count`` workloads."""
-    teams = [team_name(folder) for folder in range(folders)]
-    yield "_org/secrets.yaml", SECRET
-    for number, start in enumerate(range(0, folders, PRINCIPALS_IN_A_POLICY), 1):
-        links = [f"      - //gvc/{team}/identity/api\n" for team in teams[start : start + PRINCIPALS_IN_A_POLICY]]
-        yield f"_org/policy-{number:03d}.yaml", POLICY.format(number=number) + "".join(links)
-    each, more = divmod(count, folders)
-    first = 0
-    for folder, team in enumerate(teams):
-        yield f"{team}/gvc.yaml", GVC.format(team=team, location=LOCATIONS[folder % len(LOCATIONS)])
-        yield f"{team}/identity.yaml", IDENTITY.format(team=team)
-        after = first + each + (folder < more)
-        for index in range(first, after):
-            yield f"{team}/{workload_name(index)}.yaml", workload(index, folder, first)
-        first = after
-
-
-def generate(path: Path, count: int, folders: int | None = None, branch: str = "main") -> None:
-    """Make ``path`` a bare repository whose ``branch`` holds ``count`` workload manifests.
-
-    ``folders`` defaults to one per hundred workloads. Equal arguments give equal commit ids. Raises
-    FileExistsError where ``path`` is not empty, and subprocess.CalledProcessError where git fails.
+    Equal arguments give equal commit ids. Raises FileExistsError where ``path`` is not empty, and
+    subprocess.CalledProcessError where git fails.
     """
-    folders = max(1, count // 100) if folders is None else folders
     if path.exists() and any(path.iterdir()):
         raise FileExistsError(f"{path} is not empty")
     subprocess.run(["git", "init", "--quiet", "--bare", f"--initial-branch={branch}", str(path)], check=True)
     command = ["git", "-C", str(path), "fast-import", "--quiet", "--done"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as importer:
         assert importer.stdin is not None
-        write_commit(importer.stdin, branch, count, folders)
+        write_commit(importer.stdin, branch, FIXTURES[fixture](count), f"Deploy {count} manifests")
     if importer.returncode:
         raise subprocess.CalledProcessError(importer.returncode, command)
 
 
-def write_commit(stream: IO[bytes], branch: str, count: int, folders: int) -> None:
+def write_commit(stream: IO[bytes], branch: str, files: Iterable[tuple[str, str]], message: str) -> None:
     """The one commit that holds every file, in the words of git fast-import."""
-    message = f"Deploy {count} services of {folders} teams"
     stream.write(f"commit refs/heads/{branch}\ncommitter {AUTHOR} {FIRST_COMMIT} +0000\n".encode())
     stream.write(f"data {len(message)}\n{message}\n".encode())
-    for name, text in files(count, folders):
+    for name, text in files:
         body = text.encode()
         stream.write(f"M 100644 inline {name}\ndata {len(body)}\n".encode() + body)
     stream.write(b"done\n")
@@ -237,10 +69,26 @@ def commit_change(path: Path, files: int, seed: int, branch: str = "main") -> st
             before = parent.tree[f"{team}/{name}"].peel(pygit2.Blob).data
             folder.insert(name, repository.create_blob(released(before)), pygit2.enums.FileMode.BLOB)
         root.insert(team, folder.write(), pygit2.enums.FileMode.TREE)
+    return _committed(repository, parent, root.write(), f"Release {files} services, seed {seed}\n", branch)
+
+
+def commit_count(path: Path, file: str, pattern: str, branch: str = "main") -> str:
+    """Count up the number behind the first ``pattern`` in ``file`` in one more commit on ``branch``; its id."""
+    repository = pygit2.Repository(str(path))
+    parent = repository.branches.local[branch].peel(pygit2.Commit)
+    found = re.compile(rb"(%b)(\d+)" % pattern.encode())
+    text, changed = found.subn(_counted, parent.tree[file].peel(pygit2.Blob).data, count=1)
+    if not changed:
+        raise ValueError(f"{file} has no such text: {pattern}")
+    index = pygit2.Index()
+    index.read_tree(parent.tree)
+    index.add(pygit2.IndexEntry(file, repository.create_blob(text), pygit2.enums.FileMode.BLOB))
+    return _committed(repository, parent, index.write_tree(repository), f"Change {file}\n", branch)
+
+
+def _committed(repository: pygit2.Repository, parent: pygit2.Commit, tree: pygit2.Oid, message: str, ref: str) -> str:
     author = pygit2.Signature("Bench", "bench@example.com", parent.commit_time + 60, 0)
-    message = f"Release {files} services, seed {seed}\n"
-    reference = f"refs/heads/{branch}"
-    return str(repository.create_commit(reference, author, author, message, root.write(), [parent.id]))
+    return str(repository.create_commit(f"refs/heads/{ref}", author, author, message, tree, [parent.id]))
 
 
 def chosen(root: pygit2.Tree, files: int, chance: random.Random) -> dict[str, list[str]]:
@@ -270,15 +118,20 @@ def entries(tree: pygit2.Tree, prefix: str) -> list[str]:
 
 def released(manifest: bytes) -> bytes:
     """``manifest`` with the last number of its image tag one higher."""
-    return IMAGE_TAG.sub(lambda match: match[1] + str(int(match[2]) + 1).encode(), manifest)
+    return IMAGE_TAG.sub(_counted, manifest)
+
+
+def _counted(found: re.Match[bytes]) -> bytes:
+    return found[1] + str(int(found[2]) + 1).encode()
 
 
 def main(arguments: list[str]) -> int:
-    """``python -m tests.bench.generate DIR COUNT``; 2 where the arguments are not these two."""
-    if len(arguments) != 2 or not arguments[1].isdigit():
-        print("usage: python -m tests.bench.generate DIR COUNT", file=sys.stderr)
+    """``python -m tests.bench.generate DIR COUNT [FIXTURE]``; 2 where the arguments are not these."""
+    path, count, fixture, *more = *arguments, *("", "", "published")[len(arguments) :]
+    if more or not count.isdigit() or fixture not in FIXTURES:
+        print(f"usage: python -m tests.bench.generate DIR COUNT [{'|'.join(FIXTURES)}]", file=sys.stderr)
         return 2
-    generate(Path(arguments[0]), int(arguments[1]))
+    generate(Path(path), fixture, int(count))
     return 0
 
 

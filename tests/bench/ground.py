@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench import mixed
-from tests.bench.generate import LOCATIONS
+from tests.bench import crowd, generate, manifests, mixed, plain, templates
+from tests.bench.manifests import LOCATIONS
 from tests.bench.measure import BIN, Measured, run
 
 SETTINGS = """org: acme
@@ -36,49 +38,52 @@ class Site(NamedTuple):
 class Ground:
     """``kept`` holds the repositories from one benchmark to the next, ``scratch`` all that one benchmark changes."""
 
-    def __init__(self, kept: Path, scratch: Path, count: int, quick: bool) -> None:
+    def __init__(self, kept: Path, scratch: Path, count: int, quick: bool, fixture: str = "published") -> None:
         self.kept = kept
         self.scratch = scratch
         self.count = count
         self.quick = quick
-        self._applied: dict[int, Site] = {}
+        self.fixture = fixture
+        self._applied: dict[tuple[str, int], Site] = {}
         self._made = 0
 
     def often(self, times: int) -> int:
         """How often to measure: ``times``, less where it has to be quick."""
         return max(2, times // 10) if self.quick else times
 
-    def repository(self, count: int) -> Path:
-        """A bare repository of ``count`` workloads that nobody changes."""
-        path = self.kept / f"manifests-{count}.git"
+    def repository(self, count: int, fixture: str = "") -> Path:
+        """A bare repository of ``count`` manifests that nobody changes, of this fixture or another."""
+        fixture = fixture or self.fixture
+        path = self.kept / f"{fixture}-{count}-{_edition()}.git"
         if not path.exists():
             part = path.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)
-            run([sys.executable, "-m", "tests.bench.generate", part, str(count)])
+            run([sys.executable, "-m", "tests.bench.generate", part, str(count), fixture])
             part.rename(path)
         return path
 
-    def site(self, count: int) -> Site:
+    def site(self, count: int, fixture: str = "") -> Site:
         """A repository of its own with settings and no state."""
         self._made += 1
         home = self.scratch / f"site-{self._made}"
-        shutil.copytree(self.repository(count), home / "manifests.git")
+        shutil.copytree(self.repository(count, fixture), home / "manifests.git")
         lines = [SETTINGS.format(state=home / "state", repository=home / "manifests.git")]
         lines += [f"  {place}: {{engine: recorded}}\n" for place in LOCATIONS]
         (home / "settings.yaml").write_text("".join(lines))
         return Site(home / "manifests.git", home / "settings.yaml")
 
-    def applied(self, count: int) -> Site:
-        """A site that was applied once, in this benchmark; always the same one for a count."""
-        if count not in self._applied:
-            site = self.site(count)
-            self._applied[count] = site._replace(first=run([BIN / "reconciler", "apply"], site.env))
+    def applied(self, count: int, fixture: str = "") -> Site:
+        """A site that was applied once, in this benchmark; always the same one for a count of a fixture."""
+        which = fixture, count
+        if which not in self._applied:
+            site = self.site(count, fixture)
+            self._applied[which] = site._replace(first=run([BIN / "reconciler", "apply"], site.env))
             os.sync()  # or what is measured next waits for a gigabyte on its way to the disk
-        return self._applied[count]
+        return self._applied[which]
 
     def work_tree(self, count: int) -> Path:
-        """A directory of ``count`` workload files, as a checkout leaves them."""
-        path = self.kept / f"files-{count}"
+        """A directory of ``count`` manifests, as a checkout leaves them."""
+        path = self.kept / f"{self.fixture}-{count}-{_edition()}"
         if not path.exists():
             part = path.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)
@@ -87,8 +92,22 @@ class Ground:
             part.rename(path)
         return path
 
+    def workload(self, index: int) -> tuple[str, str]:
+        """GVC and name of a workload of the fixture."""
+        module = plain if self.fixture == "plain" else manifests
+        return module.gvc_of(index), module.workload_name(index)
+
     def mixed_tree(self, count: int) -> Path:
         """A directory of ``count`` files of every kind; made anew each time, which takes a second."""
         path = self.scratch / f"mixed-{count}"
         mixed.write(path, count)
         return path
+
+
+@cache
+def _edition() -> str:
+    """Names the texts that repositories are made of, so that one of former texts is never measured."""
+    digest = blake2b(digest_size=4)
+    for module in (crowd, generate, manifests, plain, templates):
+        digest.update(Path(module.__file__).read_bytes())
+    return digest.hexdigest()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 BEGAN = time.perf_counter()
 WARM_UP = 5
@@ -111,30 +113,60 @@ def paths(settings: str, times: int) -> list[float]:
     return seconds
 
 
-def commits(settings: str, times: int, files: int, seed: int = 0) -> list[tuple[float, float]]:
-    """Seconds of the run, and of writing the status, for each of several commits of ``files`` files; ``seed`` says
-    which."""
+class Followed(NamedTuple):
+    """One commit followed: seconds of the run and of writing the status, CPU seconds of both, steps performed."""
 
-    async def follow() -> list[tuple[float, float]]:
+    run: float
+    status: float
+    cpu: float
+    steps: int
+
+
+def commits(settings: str, times: int, files: int, seed: int = 0) -> list[Followed]:
+    """What following each of several commits of ``files`` files takes; ``seed`` says which files."""
+    warm_up = WARM_UP if files == 1 else 1
+    return _follow(settings, lambda url: made(url, times + warm_up, files, files * 1000 + seed))[-times:]
+
+
+def counts(settings: str, times: int, file: str, pattern: str) -> list[Followed]:
+    """What following each of several commits takes that count up the number behind ``pattern`` in ``file``."""
+    from tests.bench.generate import commit_count
+
+    def make(repository: str) -> list[str]:
+        return added(repository, (partial(commit_count, Path(repository), file, pattern) for _ in range(times + 1)))
+
+    return _follow(settings, make)[-times:]
+
+
+def _follow(settings: str, make: Callable[[str], list[str]]) -> list[Followed]:
+    """Every commit that ``make`` adds to the repository but the first, as a daemon follows it."""
+
+    async def follow() -> list[Followed]:
         runner = opened(settings)
         repository = runner.lines["main"].source.settings.url
-        ids = made(repository, times + (WARM_UP if files == 1 else 1), files, files * 1000 + seed)
+        ids = make(repository)
         await step(repository, ids[0], lambda: runner.run("main", "start"))
         runner.flush("main", force=True)
         gc.collect()
-        seconds, settling = [], []
+        found, settling = [], []
         for commit in ids[1:]:
+            used = _cpu()
             run, ended = await step(repository, commit, lambda: runner.run("main", "ref"))
             assert ended.outcome == "applied", ended
             began = time.perf_counter()
             assert runner.flush("main", force=True)
-            seconds.append((run, time.perf_counter() - began))
+            found.append(Followed(run, time.perf_counter() - began, _cpu() - used, ended.steps))
             if runner.records.needs_checkpoint():  # as the daemon does
                 settling.append(asyncio.create_task(asyncio.to_thread(runner.records.checkpoint)))
         await asyncio.gather(*settling)
-        return seconds[-times:]
+        return found
 
     return asyncio.run(follow())
+
+
+def _cpu() -> float:
+    """CPU seconds of this process and of those that it waited for."""
+    return sum(os.times()[:4])
 
 
 def ingest(directory: str, lines: int) -> dict[str, float]:
@@ -183,19 +215,26 @@ async def step(repository: str, commit: str, run: Callable[[], Awaitable[Any]]) 
 
 def made(repository: str, times: int, files: int, seed: int) -> list[str]:
     """The branch's commit and ``times`` further ones of ``files`` files each; the branch is left where it was."""
-    import pygit2
-
     from tests.bench.generate import commit_change
+
+    return added(
+        repository, (partial(commit_change, Path(repository), files, seed + number) for number in range(times))
+    )
+
+
+def added(repository: str, commits: Iterable[Callable[[], str]]) -> list[str]:
+    """The branch's commit and those that ``commits`` make; the branch is left where it was."""
+    import pygit2
 
     branch = pygit2.Repository(repository).references["refs/heads/main"]
     first = str(branch.target)
-    ids = [first, *(commit_change(Path(repository), files, seed + number) for number in range(times))]
+    ids = [first, *(commit() for commit in commits)]
     pygit2.Repository(repository).references["refs/heads/main"].set_target(first)
     return ids
 
 
 NAMES: dict[str, Callable[..., Any]] = {
-    each.__name__: each for each in (prepare, restart, poll, paths, commits, ingest)
+    each.__name__: each for each in (prepare, restart, poll, paths, commits, counts, ingest)
 }  # fmt: skip
 
 if __name__ == "__main__":

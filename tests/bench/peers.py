@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -36,11 +37,13 @@ def rows(ground: Ground) -> Iterator[Row]:
 
 
 def validators(ground: Ground, count: int, ours: float) -> Iterator[Row]:
-    """Validators on the ``count`` workload files that took us ``ours`` seconds, with the schema that we check with."""
-    files = sorted(ground.work_tree(count).glob("team-*/api-*.yaml"))
+    """Validators on the ``count`` files that took us ``ours`` seconds, with the schema that we check with."""
+    # The plain fixture is workloads but for some files.
+    names, schema = ("api-*.yaml", "workload.json") if ground.fixture == "plain" else ("*.yaml", "manifest.json")
+    files = sorted(ground.work_tree(count).glob(f"team-*/{names}"))
     for name, validate in (("check-jsonschema", check_jsonschema), ("ajv-cli", ajv)):
         try:
-            measured = validate(ground, files)
+            measured = validate(ground, files, schema)
         except (Failed, OSError) as error:
             yield _left_out(name, error)
             continue
@@ -53,24 +56,25 @@ def _left_out(name: str, error: Exception) -> Row:
     return Row(f"{name}: left out", 0, 0, note=str(error).strip().splitlines()[-1][:100])
 
 
-def check_jsonschema(ground: Ground, files: Sequence[Path]) -> Measured:
+def check_jsonschema(ground: Ground, files: Sequence[Path], schema: str) -> Measured:
     """Validates files against one schema, in Python."""
     program = _from_pypi(ground, "check-jsonschema") / "check-jsonschema"
-    return run([program, "--schemafile", SCHEMAS / "workload.json", *files], cwd=ROOT)
+    return run([program, "--schemafile", SCHEMAS / schema, *files], cwd=ROOT)
 
 
-def ajv(ground: Ground, files: Sequence[Path]) -> Measured:
+def ajv(ground: Ground, files: Sequence[Path], schema: str) -> Measured:
     """Validates files against one schema, in JavaScript; its messages tell no places."""
     home = ground.kept / "ajv"
     if not (home / "node_modules").exists():
         run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", home, "ajv-cli@5"])
-    for name in ("common.json", "workload.json"):
+    for path in SCHEMAS.glob("*.json"):
         # It finds what a reference names by $id alone, never by the name of a file.
-        schema = json.loads((SCHEMAS / name).read_bytes()) | {"$id": name}
-        (ground.scratch / name).write_text(json.dumps(schema))
+        (ground.scratch / path.name).write_text(json.dumps(json.loads(path.read_bytes()) | {"$id": path.name}))
+    others = sorted({"common.json", *re.findall(r'"\$ref": "(\w+\.json)', (SCHEMAS / schema).read_text())})
+    referred = [word for name in others for word in ("-r", f"{ground.scratch}/{name}")]
     program = home / "node_modules/.bin/ajv"
-    schemas = ["-s", f"{ground.scratch}/workload.json", "-r", f"{ground.scratch}/common.json", "--spec=draft2020"]
-    pattern = f"{files[0].parents[1]}/team-*/api-*.yaml"
+    schemas = ["-s", f"{ground.scratch}/{schema}", *referred, "--spec=draft2020"]
+    pattern = f"{files[0].parents[1]}/team-*/{'api-*' if schema == 'workload.json' else '*'}.yaml"
     return run([program, "validate", "--strict=false", *schemas, "-d", pattern])
 
 

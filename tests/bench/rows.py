@@ -6,9 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from statistics import median
 
-from tests.bench import peers
-from tests.bench.generate import team_name, workload_name
-from tests.bench.ground import Ground
+from tests.bench import crowd, peers
+from tests.bench.ground import Ground, Site
 from tests.bench.hostrows import host
 from tests.bench.measure import BIN, inside, middle, percentile, run
 from tests.bench.table import Row
@@ -17,6 +16,8 @@ RECONCILER = BIN / "reconciler"
 SMALL = 1_000
 THOUSANDS = 3_000
 MANY_FILES = 10_000
+USERS = 5_000
+DOCUMENTS = 4_000
 TURNS = 4
 """Rounds in which two figures are measured that are held against each other."""
 
@@ -105,12 +106,41 @@ commit_change(pathlib.Path(sys.argv[1]), 1, int(sys.argv[2]))
 """
 
 
+def members(ground: Ground) -> Iterator[Row]:
+    """Changes in and of a GVC that everything is a member of."""
+    site = ground.applied(ground.count, "crowd")
+    name = f"a GVC of {ground.count:,} workloads"
+    member = crowd.workload_file(ground.count // 2)
+    yield _change(ground, site, f"{name}: change of one of them", member, r"image: \S+:\d+\.\d+\.")
+    yield _change(ground, site, f"{name}: change of its description", crowd.GVC_FILE, "description: Release ")
+
+
+def shared(ground: Ground) -> Iterator[Row]:
+    """Changes of what many workloads read."""
+    count = min(USERS, ground.count)
+    site = ground.applied(count, "crowd")
+    yield _change(ground, site, f"a variable of a GVC of {count:,} workloads", crowd.GVC_FILE, "value: release-")
+    yield _change(ground, site, f"a secret that {count:,} workloads use", crowd.SECRET_FILE, "not-a-real-password-")
+
+
+def documents(ground: Ground) -> Iterator[Row]:
+    """A change of one document of a large file."""
+    count = min(DOCUMENTS, ground.count)
+    site = ground.applied(count, "documents")
+    name = crowd.workload_name(count // 2)
+    pattern = rf"name: {name}\n(?:.*\n)*?      image: \S+:\d+\.\d+\."
+    yield _change(ground, site, f"a file of {count:,} documents: change of one", crowd.DOCUMENTS, pattern)
+
+
 def validate(ground: Ground) -> Iterator[Row]:
     """Ten thousand files as they lie in a directory; then other programs on the same files with the same schema."""
     count = MANY_FILES // (10 if ground.quick else 1)
     without_settings = {"RECONCILER_SETTINGS": str(ground.scratch / "none.yaml")}
     taken = []
-    for tree, what in ((ground.work_tree(count), "files"), (ground.mixed_tree(count), "files of all kinds")):
+    trees = [(ground.work_tree(count), "files")]
+    if ground.fixture == "plain":
+        trees.append((ground.mixed_tree(count), "files of all kinds"))
+    for tree, what in trees:
         measured = middle([RECONCILER, "validate", tree], ground.often(5), without_settings)
         yield Row(f"validate {count:,} {what}, whole process", measured.wall, 2, note=measured.note())
         taken.append(measured.wall)
@@ -121,7 +151,8 @@ def commands(ground: Ground) -> Iterator[Row]:
     """Commands that people wait for."""
     measured = middle([RECONCILER, "--help"], ground.often(20))
     yield Row("reconciler --help", measured.wall, 0.1, note=measured.note())
-    one = ["get", "workload", workload_name(42), "--gvc", team_name(0)]
+    gvc, name = ground.workload(42)
+    one = ["get", "workload", name, "--gvc", gvc]
     for count in (THOUSANDS, ground.count):
         measured = middle([RECONCILER, *one], ground.often(20), ground.applied(count).env)
         yield Row(f"reconciler get of one of {count:,}", measured.wall, 0.25, note=measured.note())
@@ -143,10 +174,11 @@ def others(ground: Ground) -> Iterator[Row]:
     yield from peers.rows(ground)
 
 
-ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {
-    each.__name__: each
-    for each in (first, cold, warm, poll, paths, commit, large, thousands, validate, commands, logs, host)
-}
+_ALL = (
+    first, cold, warm, poll, paths, commit, large, thousands, members, shared, documents, validate, commands, logs,
+    host,
+)  # fmt: skip
+ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {each.__name__: each for each in _ALL}
 
 
 Pair = tuple[float, float]
@@ -156,7 +188,15 @@ Pair = tuple[float, float]
 def _commits(ground: Ground, count: int, files: int, times: int, seed: int = 0) -> list[Pair]:
     site = ground.applied(count)
     found, _ = inside("commits", settings=site.settings, times=ground.often(times), files=files, seed=seed)
-    return [(run, status) for run, status in found]
+    return [(run, status) for run, status, *_ in found]
+
+
+def _change(ground: Ground, site: Site, what: str, file: str, pattern: str) -> Row:
+    """Commits that count up the number behind ``pattern``; there is no budget for it."""
+    found, _ = inside("counts", settings=site.settings, times=ground.often(20), file=file, pattern=pattern)
+    pairs = [(run, status) for run, status, _, _ in found]
+    cpu, steps = median(each[2] for each in found), median(each[3] for each in found)
+    return Row(what, median(map(sum, pairs)), 0, note=f"{_parts(pairs)}, {cpu:.3f} s of CPU, {steps:,.0f} steps")
 
 
 def _parts(found: list[Pair]) -> str:

@@ -16,7 +16,7 @@ import pytest
 from reconciler.documents.composer import Composer
 from reconciler.documents.fast_path import DEEPEST, TEXT_FIELDS, parse
 from reconciler.documents.limits import LIMITS, Limits
-from tests.bench.generate import workload
+from tests.bench.plain import workload
 
 FILES = int(os.environ.get("LINES_FILES") or 4_000)
 ROOT = Path(__file__).parent.parent.parent
