@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 
-class _Outage(msgspec.Struct):
+class _Outage(msgspec.Struct, frozen=True):
     tries: int = 0
     until: float = 0.0
 
@@ -30,10 +30,10 @@ class SourceBackoff:
 
     def failed(self, name: str, interval: float) -> None:
         """A look at the source, polled every ``interval`` seconds, got no answer: each rest is twice the last."""
-        outage = self._outages.setdefault(name, _Outage())
-        # The poll after the rest shall find it over, however late that rest began.
-        outage.until = self._now() + min(self._cap, interval * 2.0 ** min(outage.tries, 30)) - interval / 2
-        outage.tries += 1
+        tries = self._outages[name].tries if name in self._outages else 0
+        # The poll after the rest finds it over, however late that rest began.
+        until = self._now() + min(self._cap, interval * 2.0 ** min(tries, 30)) - interval / 2
+        self._outages[name] = _Outage(tries + 1, until)
 
     def answered(self, name: str) -> None:
         """The source has answered."""

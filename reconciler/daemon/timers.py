@@ -11,12 +11,11 @@ import msgspec
 from reconciler.bugs import contained
 
 
-class _Timer(msgspec.Struct):
+class _Timer(msgspec.Struct, frozen=True):
     call: Callable[[], None]
     seconds: float
     jitter: float = 0.0
     repeats: bool = False
-    handle: asyncio.TimerHandle | None = None
 
 
 class LoopTimers:
@@ -28,6 +27,7 @@ class LoopTimers:
 
     def __init__(self) -> None:
         self._timers: dict[str, _Timer] = {}
+        self._handles: dict[str, asyncio.TimerHandle] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def every(self, name: str, seconds: float, jitter: float, call: Callable[[], None]) -> None:
@@ -40,9 +40,10 @@ class LoopTimers:
 
     def cancel(self, name: str) -> None:
         """Forget ``name``; nothing happens where it is not known."""
-        timer = self._timers.pop(name, None)
-        if timer is not None and timer.handle is not None:
-            timer.handle.cancel()
+        self._timers.pop(name, None)
+        handle = self._handles.pop(name, None)
+        if handle is not None:
+            handle.cancel()
 
     def start(self) -> None:
         """Begin to call, and to count the seconds. Needs a running event loop."""
@@ -65,13 +66,13 @@ class LoopTimers:
         if self._loop is not None:
             timer = self._timers[name]
             wait = timer.seconds + random.uniform(0.0, timer.jitter)
-            timer.handle = self._loop.call_later(wait, self._fire, name)
+            self._handles[name] = self._loop.call_later(wait, self._fire, name)
 
     def _fire(self, name: str) -> None:
         timer = self._timers[name]
         if timer.repeats:
             self._schedule(name)
         else:
-            del self._timers[name]
+            del self._timers[name], self._handles[name]
         with contained(f"timer {name}"):
             timer.call()

@@ -126,7 +126,8 @@ class Loader:
         """
         delta = assemble(self.source, changes, self._decoded, self.records.desired)
         if partial:
-            delta.previous = {key: known for key, known in delta.previous.items() if key in delta.added}
+            kept = {key: known for key, known in delta.previous.items() if key in delta.added}
+            delta = msgspec.structs.replace(delta, previous=kept)
         self.view.apply_change_set(delta)
         return delta, [*delta.findings, *check(delta, self.view)]
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
+from reconciler.clock import iso
 from reconciler.drift.healing import drifts_to_heal
 from reconciler.manifests.change_set import keys_touched
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.placement import GvcLocations
-from reconciler.pipeline.prune_budget import counted_deletes
 from reconciler.planning.inputs import PlannerInput, PrunePolicy
 from reconciler.records.sql import stored_key
+from reconciler.records.tables.deletions import HOUR
 from reconciler.settings import Settings
 
 
@@ -52,7 +54,7 @@ def planner_input(
         approved=view.records.approvals.valid(now),
         suspended=frozenset(_suspended(view, keys)),
         drifts=drifts,
-        recent_deletes=counted_deletes(view.records, view.source, now),
+        recent_deletes=_counted_deletes(view, now),
         orphans={keys[name]: by for name, by in view.records.orphans.all().items() if name in keys},
     )
 
@@ -68,6 +70,11 @@ def _policy(settings: Settings) -> PrunePolicy:
         prune.hourly_count,
         prune.hourly_percent,
     )
+
+
+def _counted_deletes(view: DesiredStateView, now: float) -> dict[str, str]:
+    """The keys that the source deleted within the hour before ``now``, each with the time until which it counts."""
+    return {key: iso(math.ceil(at + HOUR)) for key, at in view.records.deletions.recent(view.source, now).items()}
 
 
 def _suspended(view: DesiredStateView, keys: Mapping[str, Key]) -> Iterator[Key]:
@@ -96,7 +103,7 @@ def _placed_at(view: DesiredStateView, members: Iterable[str]) -> set[str]:
     return {record.location for records in recorded.values() for record in records if record.location}
 
 
-def pending_keys_of(view: DesiredStateView, settings: Settings) -> set[str]:
+def pending_keys_of(view: DesiredStateView, settings: Settings) -> frozenset[str]:
     """Keys of the source whose records are not what is desired, found by reading both lists side by side.
 
     Done once at start; from then on each run leaves what it could not settle.
@@ -121,7 +128,7 @@ def pending_keys_of(view: DesiredStateView, settings: Settings) -> set[str]:
     while name:
         unsettled.add(name)
         name, rows = next(recorded, _END)
-    return unsettled
+    return frozenset(unsettled)
 
 
 _END: tuple[str, Iterator[tuple[str, str, str, str]]] = ("", iter(()))

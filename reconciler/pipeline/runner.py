@@ -23,6 +23,7 @@ from reconciler.pipeline.saved_plan import SavedPlan
 from reconciler.pipeline.secret_store import SecretStore
 from reconciler.pipeline.source_conditions import MAX_EVENTS, REACHABLE, SourceConditions
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
+from reconciler.pipeline.source_state import SourceState
 from reconciler.records.store import Records
 from reconciler.records.tables.events import Event
 from reconciler.records.tables.suspensions import source_target
@@ -65,6 +66,7 @@ class Runner:
         self.drift_monitor = DriftMonitor(settings, records, clock, made)
         self.executor = Executor(records, made, clock, retry, settings.parallel, random.Random())
         self.lines = {source.name: SourcePipeline(settings, source, records, clock) for source in settings.sources}
+        self.states = dict.fromkeys(self.lines, SourceState())
         self.writers = {
             source.name: StatusPublisher(records, self.lines[source.name].source, settings, clock)
             for source in settings.sources
@@ -164,16 +166,20 @@ class Runner:
         line = self.lines[name]
         self.sources_to_requeue.discard(name)
         if REASON_ADOPTED in reason.split(","):
-            line.pending_keys = None
+            self.states[name] = self.states[name].with_all_pending()
         if (suspended := self._suspended(name)) is not None:
             return suspended
-        prepared = await asyncio.to_thread(self._read, line)
+        prepared = await asyncio.to_thread(self._read, name)
+        self.states[name] = prepared.state
         if reviewed is not None and prepared.plan is not None and (other := reviewed.difference_from(prepared.plan)):
             return report.plan_changed(name, str(prepared.revision), other)
-        ended = await line.execute(prepared, self.executor, reason, partial(preempted, str(prepared.revision)))
+        if prepared.plan is not None:
+            self.states[name] = prepared.state.before_steps(prepared.plan)
+        ended, self.states[name] = await line.execute(
+            prepared, self.executor, reason, partial(preempted, str(prepared.revision))
+        )
         if prepared.plan is not None and any(step.key.kind in ORG_SCOPED_FOR_WORKLOADS for step in prepared.plan.steps):
             self.refresh_engines()
-        line.crashes.clear()
         self.conditions.after_run(name, prepared, ended, reason)
         self._requeue_dependents(name, prepared, ended)
         return ended
@@ -189,12 +195,13 @@ class Runner:
         if plan is None or not (done or delta.added or delta.previous):
             return
         moved = done and any(step.key.kind in (Kind.GVC, Kind.LOCATION) for step in plan.steps)
-        for other in (line for line in self.lines.values() if line.name != name):
-            if other.refused_commit or (moved and other.pending_keys is not None):
-                self.sources_to_requeue.add(other.name)
-            other.refused_commit = ""
-            if moved:
-                other.pending_keys = None
+        for other, state in self.states.items():
+            if other == name:
+                continue
+            if state.refused_commit or (moved and state.pending_keys is not None):
+                self.sources_to_requeue.add(other)
+            after = state.with_all_pending() if moved else state
+            self.states[other] = after.with_refusal("")
 
     async def _poll(self, name: str, preempted: Preempted) -> Report | None:
         line = self.lines[name]
@@ -203,14 +210,18 @@ class Runner:
         if not line.source.local:
             await asyncio.to_thread(line.source.refresh)
         verified = line.source.settings.verify is not None
-        if await asyncio.to_thread(line.has_nothing_to_do) if verified else line.has_nothing_to_do():
+        if await asyncio.to_thread(self.has_nothing_to_do, name) if verified else self.has_nothing_to_do(name):
             self.conditions.set(name, REACHABLE)
             return None
         return await self._run(name, "poll", preempted, None)
 
+    def has_nothing_to_do(self, name: str) -> bool:
+        """Whether a poll is all that the source ``name`` needs now. Raises SourceError."""
+        return self.lines[name].has_nothing_to_do(self.states[name])
+
     def sources_to_repoll(self) -> list[str]:
-        """Sources with steps that wait for what nobody announces, such as the health of something else."""
-        return [name for name, line in self.lines.items() if line.must_repoll]
+        """Sources with steps that wait for what nothing announces, such as the health of another resource."""
+        return [name for name, state in self.states.items() if state.must_repoll]
 
     def has_newer_revision(self, name: str, revision: str) -> bool:
         """Whether the source stands elsewhere than at ``revision`` as far as this machine knows."""
@@ -256,18 +267,21 @@ class Runner:
         """When the next suspension ends by itself (seconds since the epoch), None where none does."""
         return self.records.suspensions.next_end()
 
-    def _read(self, line: SourcePipeline) -> PlannedRevision:
-        line.revision_read = None
+    def _read(self, name: str) -> PlannedRevision:
+        line = self.lines[name]
+        # A bug that ends the run is reported with the revision that it read, and with none before it read one.
+        self.states[name] = self.states[name].with_revision(None)
         line.source.refresh()
-        return line.plan_revision(keep_cache=True)
+        revision = line.current_revision()
+        self.states[name] = self.states[name].with_revision(revision)
+        return line.plan_current(revision, self.states[name], keep_cache=True)
 
     def _crashed(self, name: str, error: Exception, reason: str) -> Report:
         """A bug ended what was done for one source: it is written down and tried again later, and the others go on."""
-        line, read = self.lines[name], self.lines[name].revision_read
+        read = self.states[name].revision
         revision = str(read) if read is not None else ""
         bug = internal_error(error, f"source {name}", revision)
-        line.crashes.record(read.commit if read is not None else "", self.clock.monotonic(), self.settings.retry)
-        line.pending_keys = None  # how far it came is not known
+        self.states[name] = self.states[name].after_crash(self.clock.monotonic(), self.settings.retry)
         ended = report.internal_error(name, revision, bug)
         self.conditions.internal_error(name, bug, ended, reason)
         return ended

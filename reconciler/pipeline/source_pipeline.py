@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from reconciler.clock import Clock
 from reconciler.drift.healing import record_healed
-from reconciler.engines.execution.retry import RetryPolicy, longest_wait
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import SourceError
 from reconciler.model.finding import Finding, Severity
@@ -22,16 +21,16 @@ from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.file_reader import Read, reader
 from reconciler.pipeline.load import LoadedRevision, Loader, blobs_of, decoder_fingerprint, gc_paused, index_revision
 from reconciler.pipeline.plan_inputs import pending_keys_of, planner_input
-from reconciler.pipeline.prune_budget import count_deletes, hold_ends, is_over
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.revision_selector import RevisionSelector
+from reconciler.pipeline.source_state import CrashBackoff, SourceState
 from reconciler.planning.blame import Blames
 from reconciler.planning.inputs import PlannerInput, Refusal
-from reconciler.planning.plan import Plan
-from reconciler.planning.planner import make_plan
+from reconciler.planning.plan import Action, Plan
+from reconciler.planning.planner import budgeted_deletes, make_plan
 from reconciler.records.store import Records
 from reconciler.secrets.host_files import HostSecretDirectory, keyring_of, manifest_context
-from reconciler.settings import RetrySettings, Settings, SourceSettings
+from reconciler.settings import Settings, SourceSettings
 from reconciler.source.source import Source, open_source
 from reconciler.status import waiting
 
@@ -41,21 +40,19 @@ if TYPE_CHECKING:
 CACHE_SWEEP_EVERY_RUNS = 1000
 """Runs after which documents that nothing comes from any more are dropped from the cache."""
 
-POLL_AGAIN_REASONS = frozenset({"DependencyNotHealthy", "Preempted", "Terminating"})
-"""Reasons to wait that nobody announces the end of: every look at the source is a run while one holds."""
-
 
 class PlannedRevision(msgspec.Struct, frozen=True):
     """A revision read, checked and planned, with nothing changed yet. ``plan`` is None where errors refuse it.
 
     ``read`` gives the bytes of a file as findings name it, ``blames`` who asked for the changes where that was looked
-    for.
+    for. ``state`` is the source's state after this, as long as the plan is not carried out.
     """
 
     loaded: LoadedRevision
     findings: list[Finding]
     plan: Plan | None
     read: Read
+    state: SourceState
     blames: Blames | None = None
 
     @property
@@ -64,26 +61,11 @@ class PlannedRevision(msgspec.Struct, frozen=True):
         return self.loaded.revision
 
 
-class CrashBackoff(msgspec.Struct):
-    """When a source whose run ended in a bug is looked at again: later and later, and at once at another commit."""
+class RunResult(NamedTuple):
+    """How a run ended, and the state of its source after it."""
 
-    commit: str = ""
-    tries: int = 0
-    until: float = 0.0
-
-    def record(self, commit: str, now: float, retry: RetrySettings) -> None:
-        """A run of ``commit`` ended in a bug at ``now`` (seconds that never run backwards)."""
-        self.tries = self.tries + 1 if commit == self.commit else 1
-        self.commit = commit
-        self.until = now + longest_wait(RetryPolicy(retry.base, retry.cap), self.tries)
-
-    def clear(self) -> None:
-        """A run ended otherwise."""
-        self.commit, self.tries, self.until = "", 0, 0.0
-
-    def holds_back(self, commit: str, now: float) -> bool:
-        """Whether it is too soon for another run of ``commit``."""
-        return commit == self.commit and now < self.until
+    report: Report
+    state: SourceState
 
 
 class SourcePipeline:
@@ -99,38 +81,32 @@ class SourcePipeline:
         self.host: HostSecretDirectory | None = HostSecretDirectory.of(settings, source)
         self.externals = ExternalResources.of(settings)
         self._bodies: BodyCache = {}
-        self.pending_keys: set[str] | None = None
-        self.refused_commit = ""
-        self.must_repoll = False
-        self._hold_ends = ""
-        self.revision_read: Revision | None = None
-        self.crashes = CrashBackoff()
 
     @property
     def name(self) -> str:
         """The source's name."""
         return self.source.name
 
-    def has_nothing_to_do(self) -> bool:
-        """Whether a look at the source is all that is to be done: nothing moved, and nothing is owed another try.
+    def has_nothing_to_do(self, state: SourceState) -> bool:
+        """Whether a poll is all that the source in ``state`` needs: nothing moved, and no retry is due.
 
-        What waits for an operator is not looked at again until one says something. A revision that was refused is
-        refused still; where the branch goes back to the last good one, that has to be told. Raises SourceError.
+        What waits for an operator needs no run until one decides. A revision that was refused is still refused; where
+        the branch goes back to the last good one, a run has to report that. Raises SourceError.
         """
         row = self.records.sources.get(self.name)
         revision = self.revisions.current()
         commit = revision.commit
-        if self.crashes.holds_back(commit, self.clock.monotonic()):
+        if state.crashes.holds_back(commit, self.clock.monotonic()):
             return True
-        if self.refused_commit:
-            return commit == self.refused_commit
-        if row is None or self.pending_keys is None or self.must_repoll:
+        if state.refused_commit:
+            return commit == state.refused_commit
+        if row is None or state.pending_keys is None or state.must_repoll:
             return False
         # The same commit under another ref is new too: it may be less than what that ref had before.
         if (revision.ref, commit) != (row.ref, row.commit):
             return False
         due, now = self.records.failures.next_attempt(), self.clock.now()
-        if is_over(self._hold_ends, now):
+        if state.is_hold_over(now):
             return False
         # A try further away than any wait was set by a clock that has been put back since.
         return due is None or now < due <= now + self.settings.retry.cap
@@ -142,39 +118,52 @@ class SourcePipeline:
         except SourceError:
             return False
 
-    @gc_paused()
+    def current_revision(self) -> Revision:
+        """Where the source is now, not yet compared with where it was. Raises SourceError."""
+        return self.revisions.current()
+
+    def plan_current(self, revision: Revision, state: SourceState, *, keep_cache: bool = False) -> PlannedRevision:
+        """Plan ``revision``, the current one, for a source in ``state``; see ``plan_revision``."""
+        self.revisions.check(revision)
+        prepared = self._prepared(revision, state.with_revision(revision), keep_cache=keep_cache)
+        refused = revision.commit if prepared.plan is None else ""
+        return msgspec.structs.replace(prepared, state=prepared.state.with_refusal(refused))
+
     def plan_revision(
         self, expression: str = "", *, head: str = "", keep_cache: bool = False, whole: bool = False
     ) -> PlannedRevision:
         """Read and plan the source's revision, or the one that ``expression`` names; changes nothing in the world.
 
-        Raises SourceError. ``head`` is what ``HEAD`` means, else what is applied. ``keep_cache`` remembers decoded
-        documents, which only the holder of the lock should do; ``whole`` looks at every file again.
+        Raises SourceError. ``head`` is what ``HEAD`` means, else what is applied. ``keep_cache`` stores decoded
+        documents, which only the holder of the lock should do; ``whole`` checks every file again.
         """
-        repository = self.source.repository
-        select = self.revisions
-        self.revision_read = revision = select.named(expression, head) if expression else select.current()
+        revision = self.revisions.named(expression, head) if expression else self.current_revision()
         if not expression:
-            select.check(revision)
+            self.revisions.check(revision)
+        return self._prepared(revision, SourceState(), keep_cache=keep_cache, whole=whole)
+
+    @gc_paused()
+    def _prepared(
+        self, revision: Revision, state: SourceState, *, keep_cache: bool, whole: bool = False
+    ) -> PlannedRevision:
         self._reload_age_identity()
         self.records.documents.use(decoder_fingerprint(self.dialect), keep=keep_cache)
         with self.records.snapshot():
-            loader = Loader(repository, self.view(), skip_invalid=self._skips, keep_cache=keep_cache)
-            prepared = self._loaded_and_planned(loader, revision, whole=whole)
-        if not expression:
-            self.refused_commit = revision.commit if prepared.plan is None else ""
-        return prepared
+            loader = Loader(self.source.repository, self.view(), skip_invalid=self._skips, keep_cache=keep_cache)
+            return self._loaded_and_planned(loader, revision, state, whole=whole)
 
     @property
     def _skips(self) -> bool:
         """Whether files with errors stay as they were, in place of refusing the revision."""
         return self.settings.on_invalid == "skip"
 
-    def _loaded_and_planned(self, loader: Loader, revision: Revision, *, whole: bool) -> PlannedRevision:
-        prepared = self._planned(loader, loader.load(revision, whole=whole))
+    def _loaded_and_planned(
+        self, loader: Loader, revision: Revision, state: SourceState, *, whole: bool
+    ) -> PlannedRevision:
+        prepared = self._planned(loader, loader.load(revision, whole=whole), state)
         while self._skips and (without := _refused_files(prepared)):
-            found = prepared.findings
-            prepared = self._planned(loader, loader.load(revision, whole=whole, without=without))
+            found, state = prepared.findings, prepared.state
+            prepared = self._planned(loader, loader.load(revision, whole=whole, without=without), state)
             prepared = msgspec.structs.replace(prepared, findings=sorted({*found, *prepared.findings}))
         return prepared
 
@@ -190,22 +179,25 @@ class SourcePipeline:
         view.bodies = self._bodies
         return view
 
-    def scope(self, view: DesiredStateView, loaded: LoadedRevision) -> PlannerInput:
-        """The planner's input for a loaded revision."""
-        if self.pending_keys is None:
-            self.pending_keys = pending_keys_of(view, self.settings)
-        return planner_input(view, self.settings, str(loaded.revision), self.pending_keys, self.clock.now())
+    def scope(
+        self, view: DesiredStateView, loaded: LoadedRevision, pending_keys: frozenset[str] | None = None
+    ) -> PlannerInput:
+        """The planner's input for a loaded revision; without ``pending_keys`` they are found by comparing all."""
+        pending = pending_keys_of(view, self.settings) if pending_keys is None else pending_keys
+        return planner_input(view, self.settings, str(loaded.revision), pending, self.clock.now())
 
-    def _planned(self, loader: Loader, loaded: LoadedRevision) -> PlannedRevision:
+    def _planned(self, loader: Loader, loaded: LoadedRevision, state: SourceState) -> PlannedRevision:
         read = reader(self.source.repository, loaded.revision)
         if loaded.refused:
-            return PlannedRevision(loaded, loaded.findings, None, read)
+            return PlannedRevision(loaded, loaded.findings, None, read, state)
         view = loader.view
-        plan, refusals = make_plan(self.scope(view, loaded))
+        if state.pending_keys is None:
+            state = state.with_pending(pending_keys_of(view, self.settings))
+        plan, refusals = make_plan(self.scope(view, loaded, state.pending_keys))
         found = [_finding(view, refusal) for refusal in refusals]
         findings = sorted([*loaded.findings, *found])
         refused = bool(found) and self.settings.on_invalid == "refuse"
-        return PlannedRevision(loaded, findings, None if refused else plan, read)
+        return PlannedRevision(loaded, findings, None if refused else plan, read, state)
 
     def start_run(self, prepared: PlannedRevision, reason: str) -> int:
         """Make the prepared revision the last good one, in one transaction; the number of the run that begins.
@@ -223,8 +215,9 @@ class SourcePipeline:
                 for digest in (plan.digest, plan.held):
                     self.records.approvals.remember_plan(digest, f"{self.name}/{plan.held}")
             self.records.approvals.carry(self.name, plan.held, plan.let_go)
-            count_deletes(self.records, plan, self.clock.now())
-            self._hold_ends = hold_ends(plan)
+            # Counted before the first is journaled, so that a crash loses none; one that is tried again counts once.
+            if any(step.action is Action.DELETE for step in plan.steps):
+                self.records.deletions.add(plan.source, budgeted_deletes(plan), self.clock.now())
             run = self._append_run(prepared, reason) if plan.steps else 0
             if run % CACHE_SWEEP_EVERY_RUNS == CACHE_SWEEP_EVERY_RUNS - 1:
                 self.records.documents.sweep()
@@ -243,25 +236,21 @@ class SourcePipeline:
 
     async def execute(
         self, prepared: PlannedRevision, executor: Executor, reason: str, preempted: Callable[[], bool]
-    ) -> Report:
-        """Accept ``prepared``, carry its plan out and tell how that ended. Raises RecordsError."""
+    ) -> RunResult:
+        """Accept ``prepared`` and carry its plan out. Raises RecordsError."""
         import asyncio
 
         revision = str(prepared.revision)
         plan = prepared.plan
         if plan is None:
-            return report.refused(self.name, revision, prepared.findings)
+            refused = report.refused(self.name, revision, prepared.findings)
+            return RunResult(refused, msgspec.structs.replace(prepared.state, crashes=CrashBackoff()))
         run = await asyncio.to_thread(self.start_run, prepared, reason)
-        kept = {str(kept.key) for kept in plan.kept}
-        self.pending_keys = kept | {str(step.key) for step in plan.steps}
-        self.must_repoll = True
         outcomes = await executor.run(plan, run, preempted) if plan.steps else []
-        self.pending_keys = kept | {str(one.id.key) for one in outcomes if one.result is not Result.APPLIED}
-        self.must_repoll = any(one.reason in POLL_AGAIN_REASONS for one in outcomes)
         ended = report.of_plan(self.name, revision, plan, outcomes, prepared.findings)
         if plan.steps or plan.kept:
             self._record_results(run, plan, outcomes, ended)
-        return ended
+        return RunResult(ended, prepared.state.after_steps(plan, outcomes))
 
     def _record_results(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report) -> None:
         # Only an approval that is used up has to outlive a power cut; the rest is told again by the next run.

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from reconciler.model.key import Key
 from reconciler.planning.graph import order_steps
 from reconciler.planning.inputs import PlannerInput, Refusal
 from reconciler.planning.plan import Action, Hold, Plan, RetainedResource, Step
@@ -50,6 +51,13 @@ def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
 
 def _approved_steps(step: Step) -> Step:
     return msgspec.structs.replace(step, hold=Hold.NONE, hold_until="") if step.hold.approvable else step
+
+
+def budgeted_deletes(plan: Plan) -> list[Key]:
+    """Keys that ``plan`` deletes and that count against the hourly budget: not those that an operator approved."""
+    approved = frozenset(plan.let_go)
+    deletes = (step for step in plan.steps if step.action is Action.DELETE)
+    return sorted({step.key for step in deletes if step.hold is Hold.NONE and digest_of([step]) not in approved})
 
 
 def digest_of(steps: Iterable[Step]) -> str:

@@ -61,7 +61,7 @@ def settle(way: Way) -> None:
     way.applied()
     assert misplaced(way, plan) == []
     assert way.plan().steps == ()
-    way.line.pending_keys = None
+    way.state = way.state.with_all_pending()
     assert way.plan().steps == ()
 
 

@@ -133,10 +133,10 @@ def test_what_one_source_changes_the_others_follow_by_themselves(tmp_path: Path)
     assert run("b") == ("applied", set())
     a.commit({"g.yaml": BASE})
     assert run("a") == ("applied", {"b"})
-    assert not runner.lines["b"].has_nothing_to_do()
+    assert not runner.has_nothing_to_do("b")
     assert run("b") == ("applied", set())
     assert "workload/shop/api@there" in a.recorded()
-    assert runner.lines["b"].has_nothing_to_do()
+    assert runner.has_nothing_to_do("b")
 
 
 def test_a_branch_that_went_back_to_where_its_source_is_held_is_noticed(tmp_path: Path) -> None:
@@ -148,10 +148,10 @@ def test_a_branch_that_went_back_to_where_its_source_is_held_is_noticed(tmp_path
     way.applied()
     way.records.pins.put("main", first, "HEAD~1", "", "ada")
     way.applied()
-    assert way.line.has_nothing_to_do()
+    assert way.has_nothing_to_do()
     way.repo.git("update-ref", "refs/heads/main", first)
     way.records.pins.remove("main")
-    assert not way.line.has_nothing_to_do()
+    assert not way.has_nothing_to_do()
     with pytest.raises(SourceRewritten):
         way.prepare()
     way.repo.commit({"shop/gvc.yaml": BASE}, parent=first)

@@ -52,7 +52,7 @@ def test_what_failed_and_was_never_there_is_forgotten_when_nobody_wants_it_any_m
     assert way.records.failures.count() == 0
     assert way.records.status_queue.take("main").keys == ["identity/shop/bad"]
     asyncio.run(way.clock.sleep(DAY))
-    assert way.line.has_nothing_to_do()
+    assert way.has_nothing_to_do()
 
 
 def test_a_clock_that_was_put_back_does_not_put_off_the_next_try(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_clock_that_was_put_back_does_not_put_off_the_next_try(tmp_path: Path)
     now, cap = way.clock.now(), way.settings.retry.cap
     for due, idle in ((now - 1, False), (now + 1, True), (now + cap, True), (now + 365 * DAY, False)):
         _owe(way, failure, due)
-        assert way.line.has_nothing_to_do() is idle, due - now
+        assert way.has_nothing_to_do() is idle, due - now
 
 
 def _owe(way: Way, failure: Failure, due: float) -> None:

@@ -18,6 +18,7 @@ from reconciler.model.record import Record
 from reconciler.pipeline.load import index_revision
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
+from reconciler.pipeline.source_state import SourceState
 from reconciler.planning.plan import Plan, Step, StepId
 from reconciler.records.store import Records
 from reconciler.settings import LocationSettings, Settings, SourceSettings
@@ -64,6 +65,7 @@ class Way:
         self.records = records or Records.open(None, clock_now=self.clock.now)
         self.engines: dict[str, Engine] = {place: self._recorded(place) for place in ("", *self.settings.locations)}
         self.line = self.fresh_line()
+        self._state_of, self._state = self.line, SourceState()
         self.outcomes: dict[StepId, Outcome] = {}
         self.commit(files)
 
@@ -71,13 +73,28 @@ class Way:
         """A line as a newly started program makes it."""
         return SourcePipeline(self.settings, self.settings.sources[0], self.records, self.clock)
 
+    @property
+    def state(self) -> SourceState:
+        """What the runs of ``line`` left; nothing is known where it was replaced by a fresh one."""
+        return self._state if self._state_of is self.line else SourceState()
+
+    @state.setter
+    def state(self, state: SourceState) -> None:
+        self._state_of, self._state = self.line, state
+
+    def has_nothing_to_do(self) -> bool:
+        """Whether a poll is all that the source needs now."""
+        return self.line.has_nothing_to_do(self.state)
+
     def commit(self, files: Mapping[str | bytes, File], **how: Any) -> str:
         """One more commit on the source's branch."""
         return self.repo.commit(files, branch=self.branch, **how)
 
     def prepare(self) -> PlannedRevision:
         """Read and plan what the branch holds now."""
-        return self.line.plan_revision(keep_cache=True)
+        prepared = self.line.plan_current(self.line.current_revision(), self.state, keep_cache=True)
+        self.state = prepared.state
+        return prepared
 
     def plan(self) -> Plan:
         """The plan for what the branch holds now, which must be sound."""
@@ -92,7 +109,7 @@ class Way:
     def apply(self) -> Report:
         """One run."""
         executor = _Noting(self.records, self.engines, self.clock, RetryPolicy(attempts=1), 8, random.Random(1))
-        ended = asyncio.run(self.line.execute(self.prepare(), executor, "test", _never))
+        ended, self.state = asyncio.run(self.line.execute(self.prepare(), executor, "test", _never))
         self.outcomes = executor.outcomes
         return ended
 

@@ -106,11 +106,11 @@ def test_what_waits_for_the_hour_goes_by_itself_when_it_is_over(tmp_path: Path) 
     way = Way(tmp_path, many(0))
     way.applied()
     assert in_small_steps(way, 4)[-1] == "waiting"
-    assert way.line.has_nothing_to_do()
+    assert way.has_nothing_to_do()
     way.clock.jump(3600 - 4 * 60)
-    assert way.line.has_nothing_to_do()
+    assert way.has_nothing_to_do()
     way.clock.jump(120)
-    assert not way.line.has_nothing_to_do()
+    assert not way.has_nothing_to_do()
     way.applied()
     assert left(way) == 59 - 24
 
@@ -156,10 +156,10 @@ def test_a_clock_that_is_set_back_lets_deletes_count_for_one_more_hour(tmp_path:
     assert in_small_steps(way, 4)[-1] == "waiting"
     way.clock.jump(jump)
     if jump < -3600:
-        assert not way.line.has_nothing_to_do(), "the time at which the budget is free is another one"
+        assert not way.has_nothing_to_do(), "the time at which the budget is free is another one"
     assert way.apply().outcome == "waiting"
     way.clock.jump(3601)
-    assert not way.line.has_nothing_to_do()
+    assert not way.has_nothing_to_do()
     way.applied()
 
 

@@ -92,6 +92,10 @@ class Bundle:
         """The resource of that kind and name, None where it is not among the files."""
         return self._found.get((kind, "" if kind in _UNSCOPED else namespace, name))
 
+    def restrict(self, items: list[Item]) -> None:
+        """Leave only ``items`` in the lists of kinds; ``find`` still has all."""
+        self.items = items
+
     def _add(self, source: Source, at: Pointer, value: Any) -> None:
         sheet = ResourceNotes(source.path, source.position)
         self.sheets.append(sheet)

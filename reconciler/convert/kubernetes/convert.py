@@ -88,7 +88,7 @@ def _set_aside(bundle: Bundle) -> None:
             kept.append(item)
             continue
         item.root.ignored()
-    bundle.items = kept
+    bundle.restrict(kept)
 
 
 def _owner(item: Item, bundle: Bundle) -> Item | None:
