@@ -40,7 +40,7 @@ class ObservationRecorder:
         if not (news or fresh):
             return gone
         records, now = self._records, self._clock.now()
-        known = records.applied.get_many({each.key for each in fresh})
+        known = records.applied.get_many({each.key for each in fresh}, bodies=False)
         turned = gone
         with records.transaction() if news else records.repeatable():
             events = [Event(now, 0, str(each.key), place, each.kind, each.reason, each.message) for place, each in news]

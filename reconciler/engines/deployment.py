@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.workload_view import Container, WorkloadSpec, replicas_at
 from reconciler.model.key import Key
+from reconciler.model.kinds.workload import Container, Specification, declared_ports, replicas_at
 from reconciler.model.record import Health
 
 NOTHING_RUNS = "recorded only: nothing runs at this location"
@@ -92,14 +92,14 @@ def read_deployment(state: bytes) -> Deployment | None:
 
 
 def build_deployment(
-    key: Key, version: int, spec: WorkloadSpec, place: DeploymentTarget, created: str, past: Deployment | None
+    key: Key, version: int, spec: Specification, place: DeploymentTarget, created: str, past: Deployment | None
 ) -> Deployment:
     """``key`` as it is recorded at ``place`` in ``version``, with all replicas it asks for and none of them ready.
 
     Of ``past`` stay the executions, and when this version was made.
     """
     replicas = replicas_at(spec, place.location)
-    served = spec.type != "cron" and any(container.ports for container in spec.containers)
+    served = spec.type != "cron" and any(map(declared_ports, spec.containers))
     host = f"{key.name}-{place.alias}"
     endpoint = f"{host}.{place.location}.{place.endpoint_domain}" if served else ""
     made = next((old.created for old in past.status.versions if old.workload == version), created) if past else created

@@ -8,21 +8,17 @@ import msgspec
 
 from reconciler.engines.protocol import Observation
 from reconciler.engines.volumes import VolumeSetState, bind, read_volumes, release
-from reconciler.engines.workload_view import (
-    VOLUME_SCHEME,
-    mounted_volumesets,
-    replicas_at,
-    volumeset_spec,
-    workload_spec,
-)
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.volumeset import read_capacity
+from reconciler.model.kinds.workload import Specification, mounted_volumesets, read_specification, replicas_at
+from reconciler.model.platform import VOLUMESET_URI
 from reconciler.model.record import Record
-from reconciler.planning.plan import Action, Step
+from reconciler.planning.plan import Step
 from reconciler.records.sql import stored_key
 from reconciler.records.store import Records
 
 _encode = msgspec.json.Encoder().encode
-_MOUNT = VOLUME_SCHEME.encode()
+_MOUNT = VOLUMESET_URI.encode()
 
 
 class VolumeClaims:
@@ -38,22 +34,26 @@ class VolumeClaims:
         recorded = self.record(step.key)
         there = read_volumes(recorded.state) if recorded else None
         state = (read_volumes(past.state) if past else None) or VolumeSetState(self._location)
-        capacity = volumeset_spec(step.body).initial_capacity
+        capacity = read_capacity(step.body)
         user = self._user(step.key, there.used_by_workload if there else "")
         if user is None:
             return _encode(release(state, capacity))
         return _encode(bind(state, self._link(user.key), self._replicas(user), capacity))
 
-    def affected_volumesets(self, step: Step, past: Record | None) -> Iterator[Observation]:
-        """The volume sets that change with the workload of ``step``: bound to its replicas, or let go."""
-        after = () if step.action is Action.DELETE else _mounts(step.body)
+    def affected_volumesets(self, step: Step, spec: Specification | None, past: Record | None) -> Iterator[Observation]:
+        """The volume sets that change with the workload of ``step``: bound to its replicas, or released.
+
+        ``spec`` is what the step asks for, None for a delete; ``past`` is what the location had before.
+        """
+        after = mounted_volumesets(spec) if spec is not None else ()
         before = _mounts(past.body) if past else ()
         for name in sorted({*after, *before}):
             record = self.record(Key(Kind.VOLUMESET, step.key.gvc, name))
             state = read_volumes(record.state) if record else None
             if record is None or state is None:
                 continue
-            changed = self._rebound(state, step, name in after, volumeset_spec(record.body).initial_capacity)
+            user = spec if name in after else None
+            changed = self._rebound(state, step.key, user, read_capacity(record.body))
             if changed != state:
                 yield _seen(record, changed)
 
@@ -76,12 +76,13 @@ class VolumeClaims:
         return None
 
     def _replicas(self, record: Record) -> int:
-        return replicas_at(workload_spec(record.body), self._location)
+        return replicas_at(read_specification(record.body), self._location)
 
-    def _rebound(self, state: VolumeSetState, step: Step, mounted: bool, capacity: float) -> VolumeSetState:
-        link = self._link(step.key)
-        if mounted:
-            return bind(state, link, replicas_at(workload_spec(step.body), self._location), capacity)
+    def _rebound(self, state: VolumeSetState, key: Key, user: Specification | None, capacity: float) -> VolumeSetState:
+        """``state`` bound to the replicas of ``user``, the workload ``key``; None: it does not mount the set."""
+        link = self._link(key)
+        if user is not None:
+            return bind(state, link, replicas_at(user, self._location), capacity)
         return release(state, capacity) if state.used_by_workload == link else state
 
     def _link(self, key: Key) -> str:
@@ -94,4 +95,4 @@ def _seen(record: Record, state: VolumeSetState) -> Observation:
 
 def _mounts(body: bytes) -> tuple[str, ...]:
     """The volume sets that a workload mounts; most mount none, which is seen without reading the body."""
-    return mounted_volumesets(workload_spec(body)) if _MOUNT in body else ()
+    return mounted_volumesets(read_specification(body)) if _MOUNT in body else ()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reconciler.engines.workload_view import options_at, workload_spec
 from reconciler.errors import RefusedError
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import options_at, read_specification
 from reconciler.model.record import Record
 from reconciler.queries.existence import check_present
 from reconciler.records.store import Records
@@ -24,7 +24,7 @@ def restartable_at(settings: Settings, records: Records, key: Key) -> list[str]:
         check_present(records, key)
         raise RefusedError(f"{key} is not applied yet; there is nothing to restart")
     _check_suspended(records, key, found[0].source)
-    spec = workload_spec(found[0].body)
+    spec = read_specification(found[0].body)
     if spec.type == "cron":
         raise RefusedError(f"{key} runs on a schedule: there are executions of it, and no replicas to restart")
     here = [record for record in found if _hosted(settings, record)]

@@ -46,7 +46,7 @@ class FactsReader:
         """Read together what ``facts`` will be asked about next, in place of what was expected before."""
         self._expected = frozenset(map(str, keys))
         self._entries = self._records.desired.get_many(self._expected)
-        self._applied = self._records.applied.get_many(self._expected)
+        self._applied = self._records.applied.get_many(self._expected, bodies=False)
 
     def facts(self, key: Key, members: tuple[Health, ...] | None = None) -> ResourceFacts:
         """What is known of ``key``; ``exists`` is False where nothing is.
@@ -132,7 +132,7 @@ class FactsReader:
         return [_body(record) for record in self._records.applied.items(Kind.LOCATION)]
 
     def _members(self, gvc: str) -> tuple[Health, ...]:
-        members = self._records.applied.get_many(self._records.applied.keys_of_gvc(gvc))
+        members = self._records.applied.get_many(self._records.applied.keys_of_gvc(gvc), bodies=False)
         return tuple(worst(record.health for record in records) for records in members.values())
 
 

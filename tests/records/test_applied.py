@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,8 @@ def test_a_record_is_replaced_at_its_location_only(records: Records) -> None:
     records.applied.put(record(str(api), "west", digest="d2"))
     assert [(one.location, one.digest) for one in records.applied.get(api)] == [("east", "d1"), ("west", "d2")]
     assert records.applied.get_many([api, "gvc/none"]) == {str(api): records.applied.get(str(api))}
+    without = tuple(msgspec.structs.replace(one, body=b"{}") for one in records.applied.get(api))
+    assert records.applied.get_many([api], bodies=False) == {str(api): without}
 
 
 def test_what_an_engine_sees_changes_nothing_of_what_was_applied(records: Records) -> None:

@@ -47,6 +47,7 @@ from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import rejected
 from reconciler.errors import EngineError, RecordsError
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import Specification, read_specification
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.records.sql import stored_key
@@ -158,7 +159,7 @@ class HostEngine:
     def _reload_workload(self, record: Record) -> None:
         """Let a workload be as it is recorded, with all that it is given; what stands in the way hurts no other."""
         try:
-            self._want(self._template(record.key, record.body, record.version, record.digest))
+            self._want(self._template(record.key, self._templates.specification(record), record.version, record.digest))
         except RecordsError:
             raise
         except Exception as error:  # noqa: BLE001 - a bug with one workload must not take the others down
@@ -210,20 +211,18 @@ class HostEngine:
 
     def _workload(self, step: Step) -> Outcome:
         key, past = step.key, self._claims.record(step.key)
-        also = tuple(self._claims.affected_volumesets(step, past))
-        if step.action is Action.DELETE:
-            self._controller.want(key, None)
-            if not self._controller.is_removed(key):
-                return self._terminating(step)
-            self._forget(key)
-            return Outcome(step.id, Result.APPLIED, also=also)
+        spec = read_specification(step.body) if step.action is not Action.DELETE else None
+        also = tuple(self._claims.affected_volumesets(step, spec, past))
         made = self._templates.newest.get(key)
-        if step.action is Action.REPLACE and made is not None and made.desired.digest != step.digest:
+        replaced = step.action is Action.REPLACE and made is not None and made.desired.digest != step.digest
+        if spec is None or replaced:
             self._controller.want(key, None)
             if not self._controller.is_removed(key):
                 return self._terminating(step)
             self._forget(key)
-        self._want(self._template(key, step.body, step.version, step.digest))
+        if spec is None:
+            return Outcome(step.id, Result.APPLIED, also=also)
+        self._want(self._template(key, spec, step.version, step.digest))
         self._volumes.update(also)
         return Outcome(step.id, Result.APPLIED, seen=self._observation(key), also=also)
 
@@ -232,8 +231,8 @@ class HostEngine:
         message = ending_message(keeper.last_error if keeper is not None else "", step.location)
         return Outcome(step.id, Result.WAITING, "Terminating", message, seen=self._observation(step.key))
 
-    def _template(self, key: Key, body: bytes, version: int, digest: str) -> ReplicaTemplate:
-        supply = self._builder.of(key, body, version, digest)
+    def _template(self, key: Key, spec: Specification, version: int, digest: str) -> ReplicaTemplate:
+        supply = self._builder.of(key, spec, version, digest)
         self._provisioner.prepare(supply)
         in_use = {(each.version, each.config_hash) for each in self._controller.replicas(key)}
         return self._templates.add(supply, in_use)

@@ -8,9 +8,10 @@ from itertools import groupby
 import msgspec
 
 from reconciler.engines.host.provisioning.mounts import unsupported_mounts
-from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, specification, workload_spec
+from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
 from reconciler.engines.host.runtimes.protocol import RuntimePlugin, runtime_plugin
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import read_specification
 from reconciler.planning.plan import Action, Step
 from reconciler.records.store import Records
 from reconciler.settings import Settings
@@ -47,7 +48,8 @@ def _new_sentences(records: Records, step: Step, runtime: RuntimePlugin) -> Iter
 
 
 def _sentences(step: Step, body: bytes, runtime: RuntimePlugin) -> Iterator[str]:
-    applied = AppliedWorkload(step.key, step.location, body, step.version, step.digest)
+    spec = read_specification(body)
+    applied = AppliedWorkload(step.key, step.location, spec, step.version, step.digest)
     yield from runtime.foreseen_limitations(workload_spec(applied, ""))
-    for container in specification(body).containers:
+    for container in spec.containers:
         yield from unsupported_mounts(container)

@@ -10,8 +10,8 @@ import msgspec
 from reconciler.engines import volumes
 from reconciler.engines.deployment import Deployment, Execution, add_execution
 from reconciler.engines.volumes import Snapshot, VolumeSetState
-from reconciler.engines.workload_view import WorkloadSpec
 from reconciler.model.key import Key
+from reconciler.model.kinds.workload import Specification
 
 
 class _Command(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -105,7 +105,7 @@ def parse_run(name: str, spec: dict[str, Any]) -> RunCronWorkload:
 
 
 def run_cron(
-    deployment: Deployment, key: Key, spec: WorkloadSpec, ask: RunCronWorkload, at: str
+    deployment: Deployment, key: Key, spec: Specification, ask: RunCronWorkload, at: str
 ) -> tuple[Deployment, Execution]:
     """One execution on demand, suspended or not (docs/platform/workload.md#runs-on-demand). Raises EngineError."""
     if spec.type != "cron" or spec.job is None:

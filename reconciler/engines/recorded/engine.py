@@ -13,9 +13,10 @@ from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.engines.recorded import commands
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import VolumeSetState, read_volumes, rejected
-from reconciler.engines.workload_view import volumeset_spec, workload_spec
 from reconciler.errors import EngineError
 from reconciler.model.key import PLACED, Key, Kind
+from reconciler.model.kinds.volumeset import read_capacity
+from reconciler.model.kinds.workload import Specification, read_specification
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.records.store import Records
@@ -57,12 +58,14 @@ class RecordedEngine:
     async def perform(self, step: Step) -> Outcome:
         """Compute what there is once ``step`` is done; changes nothing and never waits. Raises EngineError."""
         past = self._binding.record(step.key)
-        also = self._binding.affected_volumesets(step, past) if step.key.kind is Kind.WORKLOAD and step.location else ()
+        deployed = step.key.kind is Kind.WORKLOAD and bool(step.location)
+        spec = read_specification(step.body) if deployed and step.action is not Action.DELETE else None
+        also = tuple(self._binding.affected_volumesets(step, spec, past)) if deployed else ()
         if step.action is Action.DELETE:
-            return Outcome(step.id, Result.APPLIED, also=tuple(also))
+            return Outcome(step.id, Result.APPLIED, also=also)
         if step.action is Action.REPLACE and past is not None and past.digest != step.digest:
             past = None
-        return Outcome(step.id, Result.APPLIED, seen=self._seen(step, past), also=tuple(also))
+        return Outcome(step.id, Result.APPLIED, seen=self._seen(step, spec, past), also=also)
 
     async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         """Carry out ``runCronWorkload`` or a command on volumes, and record it.
@@ -76,25 +79,25 @@ class RecordedEngine:
                 return self._on_volume(key, name, spec)
         raise rejected(f"a {key.kind} takes no commands")
 
-    def _seen(self, step: Step, past: Record | None) -> Observation:
+    def _seen(self, step: Step, spec: Specification | None, past: Record | None) -> Observation:
         health, state, alias = (Health.RECORDED if step.location else Health.HEALTHY), b"{}", ""
         if step.key.kind is Kind.GVC:
             alias = (past.alias if past else "") or step.alias or make_alias(self._org, step.key.name)
         elif step.key.kind in PLACED and not step.location:
             health = Health.UNKNOWN
-        elif step.key.kind is Kind.WORKLOAD:
-            state = self._deployment(step, past)
+        elif spec is not None:
+            state = self._deployment(step, spec, past)
         elif step.key.kind is Kind.VOLUMESET:
             state = self._binding.state(step, past)
         return Observation(step.key, step.location, health, state, step.digest, step.version, alias)
 
-    def _deployment(self, step: Step, past: Record | None) -> bytes:
+    def _deployment(self, step: Step, spec: Specification, past: Record | None) -> bytes:
         gvc = self._binding.record(Key(Kind.GVC, "", step.key.gvc), "")
         alias = (gvc.alias if gvc else "") or step.alias or make_alias(self._org, step.key.gvc)
         place = DeploymentTarget(self._location, alias, gvc.version if gvc else 1, self._endpoint_domain)
         before = read_deployment(past.state) if past else None
         created = iso(self._clock.now())
-        return _encode(build_deployment(step.key, step.version, workload_spec(step.body), place, created, before))
+        return _encode(build_deployment(step.key, step.version, spec, place, created, before))
 
     def _run(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         ask = commands.parse_run(name, spec)
@@ -103,7 +106,7 @@ class RecordedEngine:
         if deployment is None:
             raise rejected(f"{key} is not deployed at {self._location}", "NotFound")
         at = iso(self._clock.now())
-        deployment, execution = commands.run_cron(deployment, key, workload_spec(record.body), ask, at)
+        deployment, execution = commands.run_cron(deployment, key, read_specification(record.body), ask, at)
         self._write(record, _encode(deployment))
         return _plain(execution)
 
@@ -111,7 +114,7 @@ class RecordedEngine:
         ask = commands.parse_volume_command(name, spec)
         record = self._commanded(key, ask.location)
         state = read_volumes(record.state) or VolumeSetState(self._location)
-        capacity = volumeset_spec(record.body).initial_capacity
+        capacity = read_capacity(record.body)
         state = commands.on_volumes(state, ask, capacity, iso(self._clock.now()))
         self._write(record, _encode(state))
         return next(_plain(volume) for volume in state.volumes if volume.index == ask.volume_index)

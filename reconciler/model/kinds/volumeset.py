@@ -5,6 +5,8 @@ It is made from a manifest as it is written or in normal form. Capacities are in
 
 from __future__ import annotations
 
+import msgspec
+
 from reconciler.model.kinds.base import Envelope, View
 
 
@@ -39,3 +41,11 @@ class VolumeSet(Envelope, frozen=True):
     """A volume set."""
 
     spec: Specification = Specification()
+
+
+_decoder = msgspec.json.Decoder(VolumeSet)
+
+
+def read_capacity(body: bytes) -> float:
+    """The size of a new volume, in GB, of the volume set whose body in normal form is ``body``."""
+    return float(_decoder.decode(body).spec.initial_capacity)

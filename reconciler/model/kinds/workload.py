@@ -1,4 +1,4 @@
-"""A typed view of a workload (docs/platform/workload.md#spec): what rules, engines and status look at.
+"""A typed view of a workload (docs/platform/workload.md#spec), the same for rules, engines and commands.
 
 It is made from a manifest as it is written or in normal form; what the schema fills in is filled in here too.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.model.kinds.base import Envelope, View
+from reconciler.model.platform import VOLUMESET_URI
 
 
 class Port(View, frozen=True):
@@ -215,6 +216,45 @@ class Workload(Envelope, frozen=True):
     """A workload."""
 
     spec: Specification = Specification()
+
+
+_decoder = msgspec.json.Decoder(Workload)
+
+
+def read_specification(body: bytes) -> Specification:
+    """The spec in the body of a workload, in normal form. Raises msgspec.ValidationError for another body."""
+    return _decoder.decode(body).spec
+
+
+def options_at(spec: Specification, location: str) -> Options:
+    """The options in force at ``location``: an entry of its own replaces the default ones whole.
+
+    A cron workload has no options of a location (docs/platform/workload.md#options-of-one-location).
+    """
+    if spec.type != "cron":
+        for options in spec.local_options:
+            if options.location.rpartition("/")[2] == location:
+                return options
+    return spec.default_options
+
+
+def replicas_at(spec: Specification, location: str) -> int:
+    """The least number of replicas at ``location``: none while suspended, and a cron workload has only executions."""
+    options = options_at(spec, location)
+    return 0 if options.suspend or spec.type == "cron" else options.autoscaling.min_scale
+
+
+def mounted_volumesets(spec: Specification) -> tuple[str, ...]:
+    """The names of the volume sets that the containers mount, each once, in order."""
+    uris = (volume.uri for container in spec.containers for volume in container.volumes)
+    return tuple(sorted({uri.removeprefix(VOLUMESET_URI) for uri in uris if uri.startswith(VOLUMESET_URI)}))
+
+
+def declared_ports(container: Container) -> tuple[int, ...]:
+    """The ports that a container declares, in order; the deprecated single one where it has no other."""
+    if container.ports:
+        return tuple([port.number for port in container.ports])
+    return (container.port,) if container.port else ()
 
 
 def metric_of(type_: str, options: Options) -> str:

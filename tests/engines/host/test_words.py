@@ -23,7 +23,7 @@ from reconciler.engines.host.decisions.transitions import (
     readiness_changed,
 )
 from reconciler.engines.host.provisioning.environment import unset_variables
-from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, specification, workload_spec
+from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.replica import Ended, Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
@@ -33,7 +33,7 @@ from reconciler.engines.host.status import HostStatus, StatusContext, workload_s
 from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from reconciler.model.kinds.workload import Options
+from reconciler.model.kinds.workload import Options, read_specification
 from reconciler.model.record import Health
 from reconciler.planning.plan import Action
 from reconciler.status.progress import unhealthy_resources
@@ -181,8 +181,9 @@ def test_autoscaling_says_what_it_does_and_by_which_value() -> None:
         scale = {"metric": "cpu", "target": 50, "minScale": 1, "maxScale": 3}
         written = body({"type": "standard", "containers": [{"name": "main", "image": "a:1"}],
                         "defaultOptions": {"autoscaling": scale, "capacityAI": False}})  # fmt: skip
-        applied = AppliedWorkload(KEY, "here", written, 1, "digest")
-        template = ReplicaTemplate(workload_spec(applied, "hash"), specification(written), around(), applied)
+        spec = read_specification(written)
+        applied = AppliedWorkload(KEY, "here", spec, 1, "digest")
+        template = ReplicaTemplate(workload_spec(applied, "hash"), spec, around())
         for source.value in (50.0, 140.0, 140.0, 10.0, *[1.0] * 30):
             scaler.spec_at_scale(template, [started()])
             scaler.spec_at_scale(template, [started()])

@@ -10,10 +10,9 @@ import msgspec
 from reconciler.engines.host.provisioning.platform_env import PLATFORM, PlatformEnvContext, built_in
 from reconciler.engines.host.provisioning.revision_hash import SECRET, variables_of
 from reconciler.engines.host.provisioning.secrets import SecretReader, env_value
-from reconciler.engines.host.provisioning.spec_builder import declared_ports
 from reconciler.engines.host.provisioning.variable_expansion import MAX_VARIABLE_BYTES, expand_variables
 from reconciler.errors import EngineError
-from reconciler.model.kinds.workload import Container, Specification
+from reconciler.model.kinds.workload import Container, Specification, declared_ports
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are found."""

@@ -14,7 +14,6 @@ from reconciler.engines.host.provisioning.mounts import unsupported_mounts
 from reconciler.engines.host.provisioning.ownership import Owner, allow_traversal_of
 from reconciler.engines.host.provisioning.ports import bindable, free_ports
 from reconciler.engines.host.provisioning.secrets import SecretReader
-from reconciler.engines.host.provisioning.spec_builder import declared_ports
 from reconciler.engines.host.provisioning.template import ReplicaTemplate, TemplateStore
 from reconciler.engines.host.provisioning.variable_expansion import expand_arguments
 from reconciler.engines.host.replica import Replica
@@ -22,7 +21,7 @@ from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStar
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from reconciler.model.kinds.workload import Container
+from reconciler.model.kinds.workload import Container, declared_ports
 from reconciler.settings import HostSettings
 
 _ports_in_use: dict[int, tuple[Key, str]] = {}

@@ -8,68 +8,60 @@ import msgspec
 
 from reconciler.engines.host.spec import ContainerSpec, Rollout, Type, WorkloadSpec
 from reconciler.model.key import Key
-from reconciler.model.kinds.workload import Command, Container, Hook, Options, Probe, Specification, Target, Workload
+from reconciler.model.kinds.workload import (
+    Command,
+    Container,
+    Hook,
+    Probe,
+    Specification,
+    Target,
+    declared_ports,
+    options_at,
+)
 from reconciler.model.quantity import memory_bytes, millicores
-
-_workload = msgspec.json.Decoder(Workload)
 
 
 class AppliedWorkload(msgspec.Struct, frozen=True):
-    """A workload as a step or a record has it at a location: ``body`` in normal form, ``version`` of the workload."""
+    """A workload as a step or a record has it at a location, its body decoded; ``version`` is the workload's."""
 
     key: Key
     location: str
-    body: bytes
+    spec: Specification
     version: int
     digest: str
     gvc_version: int = 1
 
 
-def specification(body: bytes) -> Specification:
-    """The spec in the body of a workload, which is in normal form. Raises msgspec.ValidationError for another."""
-    return _workload.decode(body).spec
-
-
-def workload_spec(applied: AppliedWorkload, config_hash: str, replicas: int | None = None) -> WorkloadSpec:
-    """What shall run of a workload at its location.
-
-    ``replicas`` is what scaling asks for, None for the least number (docs/platform/workload.md#autoscaling). While the
-    workload is suspended there are none, and a cron workload has executions instead.
-    """
-    spec = specification(applied.body)
+def workload_spec(applied: AppliedWorkload, config_hash: str) -> WorkloadSpec:
+    """What shall run of a workload at its location, at its least number of replicas."""
+    spec = applied.spec
     options = options_at(spec, applied.location)
-    suspended = options.suspend or (spec.job is not None and spec.job.suspend)
-    scale = options.autoscaling.min_scale if replicas is None else replicas
-    count = 0 if suspended or spec.type == Type.CRON else scale
-    return WorkloadSpec(
+    at_least = WorkloadSpec(
         key=applied.key,
         type=Type(spec.type),
         version=applied.version,
         digest=applied.digest,
         config_hash=config_hash,
-        replicas=count,
+        replicas=0,
         containers=tuple(_container(spec, each) for each in spec.containers),
         options=options,
-        rollout=rollout_of(spec, count),
         gvc_version=applied.gvc_version,
-        suspended=suspended,
+        suspended=options.suspend or (spec.job is not None and spec.job.suspend),
         user=spec.security_options.run_as_user,
         group=spec.security_options.filesystem_group_id,
         dynamic_tags=spec.support_dynamic_tags,
         firewall=spec.firewall_config != Specification().firewall_config,
     )
+    return at_scale(at_least, spec, options.autoscaling.min_scale)
 
 
-def options_at(spec: Specification, location: str) -> Options:
-    """The options in force at ``location``: an entry of its own replaces the default ones whole.
+def at_scale(wanted: WorkloadSpec, spec: Specification, replicas: int) -> WorkloadSpec:
+    """``wanted``, which was made of ``spec``, with ``replicas``, and the rollout that follows from their number.
 
-    A cron workload has no options of a location (docs/platform/workload.md#options-of-one-location).
+    While the workload is suspended there are none, and a cron workload has executions instead.
     """
-    if spec.type != Type.CRON:
-        for options in spec.local_options:
-            if options.location.rpartition("/")[2] == location:
-                return options
-    return spec.default_options
+    count = 0 if wanted.suspended or wanted.type is Type.CRON else replicas
+    return msgspec.structs.replace(wanted, replicas=count, rollout=rollout_of(spec, count))
 
 
 def rollout_of(spec: Specification, replicas: int) -> Rollout:
@@ -86,11 +78,6 @@ def rollout_of(spec: Specification, replicas: int) -> Rollout:
     surge = _count(asked.max_surge_replicas, replicas, up=True)
     unavailable = _count(asked.max_unavailable_replicas, replicas, up=False)
     return Rollout(asked.min_ready_seconds, surge, unavailable or int(not surge), parallel)
-
-
-def declared_ports(container: Container) -> tuple[int, ...]:
-    """The ports that a container declares, in order; the deprecated single one where it has no other."""
-    return tuple(port.number for port in container.ports) or ((container.port,) if container.port else ())
 
 
 def _count(asked: int | str, replicas: int, *, up: bool) -> int:

@@ -10,14 +10,15 @@ from reconciler.clock import Clock, iso
 from reconciler.engines.deployment import read_deployment
 from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext, namespace_of, provider_and_region
 from reconciler.engines.host.provisioning.revision_hash import config_hash, secrets_used
-from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, specification, workload_spec
+from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, at_scale, workload_spec
 from reconciler.engines.host.provisioning.tokens import Tokens
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.names import make_alias
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.gvc import Gvc
-from reconciler.model.kinds.workload import Specification
+from reconciler.model.kinds.workload import Specification, read_specification
+from reconciler.model.record import Record
 from reconciler.records.store import Records
 
 _gvc = msgspec.json.Decoder(Gvc)
@@ -32,12 +33,11 @@ class ReplicaTemplate(msgspec.Struct, frozen=True):
     desired: WorkloadSpec
     spec: Specification
     env_context: PlatformEnvContext
-    applied: AppliedWorkload
     created: str = ""
 
     def at_scale(self, replicas: int) -> WorkloadSpec:
         """What shall run in so many replicas, unless it is suspended."""
-        return workload_spec(self.applied, self.desired.config_hash, replicas)
+        return self.desired if replicas == self.desired.replicas else at_scale(self.desired, self.spec, replicas)
 
     def __repr__(self) -> str:
         return f"Supply({self.desired.key}, version={self.desired.version})"
@@ -64,15 +64,14 @@ class TemplateBuilder:
         self._fixed = fixed
         self._clock = clock
 
-    def of(self, key: Key, body: bytes, version: int, digest: str) -> ReplicaTemplate:
+    def of(self, key: Key, spec: Specification, version: int, digest: str) -> ReplicaTemplate:
         """What a workload is made from now. Raises EngineError and RecordsError."""
         fixed = self._fixed
         gvc = self._binding.record(Key(Kind.GVC, "", key.gvc), "")
         variables = _gvc.decode(gvc.body).spec.env if gvc is not None else ()
-        spec = specification(body)
         digests = {secret: self._digest(secret) for secret in secrets_used(spec, variables)}
         hashed = config_hash(self._records.secret_key, spec, variables, digests, self._records.restarts.count(key))
-        applied = AppliedWorkload(key, fixed.location, body, version, digest, gvc.version if gvc is not None else 1)
+        applied = AppliedWorkload(key, fixed.location, spec, version, digest, gvc.version if gvc is not None else 1)
         place = self._binding.record(Key(Kind.LOCATION, "", fixed.location), "")
         provider, region = provider_and_region(fixed.location, place.body if place is not None else None)
         around = PlatformEnvContext(
@@ -90,7 +89,7 @@ class TemplateBuilder:
             gvc_env=variables,
             scheme=fixed.scheme,
         )
-        return ReplicaTemplate(workload_spec(applied, hashed), spec, around, applied, self._created(key, version))
+        return ReplicaTemplate(workload_spec(applied, hashed), spec, around, self._created(key, version))
 
     def _created(self, key: Key, version: int) -> str:
         """When ``version`` was made: as its deployment was recorded, else now."""
@@ -129,6 +128,13 @@ class TemplateStore:
     def get(self, key: Key, version: int, config_hash: str) -> ReplicaTemplate | None:
         """The template of replicas with ``version`` and ``config_hash``; None where it is not known."""
         return self._templates.get(key, {}).get((version, config_hash))
+
+    def specification(self, record: Record) -> Specification:
+        """The spec that ``record`` has; its body is decoded only where the newest template was made of another."""
+        made = self.newest.get(record.key)
+        if made is not None and made.desired.digest == record.digest:
+            return made.spec
+        return read_specification(record.body)
 
     def created(self, key: Key) -> dict[int, str]:
         """When each known version of the workload was made, ISO 8601."""

@@ -11,7 +11,7 @@ from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw, Lookup, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
-from reconciler.model.kinds.workload import Container, Variable, Workload
+from reconciler.model.kinds.workload import Container, Variable, Workload, declared_ports
 from reconciler.model.platform import VOLUMESET_URI
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, pointer_parts
 
@@ -84,7 +84,7 @@ def port(workload: Workload) -> Iterator[Flaw | Lookup]:
     for index, container in enumerate(workload.spec.containers):
         step = next((step for step, each in enumerate(container.env) if each.name == "PORT"), None)
         if step is None:
-            if container.inherit_env and (container.ports or container.port):
+            if container.inherit_env and declared_ports(container):
                 yield Lookup(("spec", "containers", index, "inheritEnv"), f"gvc/{workload.gvc or GVC_PLACEHOLDER}")
         elif not _fits(container.env[step].value, container):
             place = ("spec", "containers", index)
@@ -113,7 +113,7 @@ def _ports_of(gvc: str, world: RuleContext) -> list[str]:
 
 
 def _misfit(value: str, container: Container, type_: str) -> Advice:
-    first = container.ports[0].number if container.ports else container.port
+    first = declared_ports(container)[0]
     more = ", or add the port to `ports`" if container.ports and type_ != "serverless" else ""
     hint = f"leave PORT out, since the platform sets it to {first}{more}"
     return f"PORT is {quoted(value)}, which is no port of this container", hint

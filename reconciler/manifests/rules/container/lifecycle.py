@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from reconciler.manifests.rules.registry import warning
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
-from reconciler.model.kinds.workload import Workload
+from reconciler.model.kinds.workload import Workload, declared_ports
 
 _WAITS = ("sleep", "wait", "drain", "timeout", "netstat", "/proc/net", "lsof")
 """What stands in a command that lets time pass, or that looks for requests in flight."""
@@ -24,7 +24,7 @@ def prestop(workload: Workload) -> Iterator[Flaw]:
     """
     for index, container in enumerate(workload.spec.containers):
         hook = container.lifecycle.pre_stop
-        if hook is None or hook.exec is None or not (container.ports or container.port):
+        if hook is None or hook.exec is None or not declared_ports(container):
             continue
         if hook.exec.command and not _waits(hook.exec.command):
             at = ("spec", "containers", index, "lifecycle", "preStop", "exec", "command")

@@ -8,7 +8,7 @@ from reconciler.manifests.rules.registry import rule, warning
 from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
-from reconciler.model.kinds.workload import Container, Workload
+from reconciler.model.kinds.workload import Container, Workload, declared_ports
 
 LEAST = 80
 BLOCKED = frozenset({8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090, 41000})
@@ -89,7 +89,7 @@ def second_container(workload: Workload) -> Iterator[Flaw]:
     containers = workload.spec.containers
     if len(containers) < 2 or workload.spec.type not in ("standard", "stateful"):
         return
-    serving = [index for index, container in enumerate(containers) if container.ports or container.port]
+    serving = [index for index, container in enumerate(containers) if declared_ports(container)]
     for index in serving[1:]:
         name = "ports" if containers[index].ports else "port"
         yield Flaw(
@@ -153,7 +153,7 @@ def cron(workload: Workload) -> Iterator[Flaw]:
     if workload.spec.type != "cron":
         return
     for index, container in enumerate(workload.spec.containers):
-        if container.ports or container.port:
+        if declared_ports(container):
             name = "ports" if container.ports else "port"
             at = ("spec", "containers", index, name)
             message, hint = "a cron workload serves no requests, so it has no ports", f"leave out `{name}`"

@@ -8,7 +8,7 @@ from reconciler.manifests.rules.container.ports import BLOCKED, LEAST
 from reconciler.manifests.rules.registry import notice, rule, warning
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
-from reconciler.model.kinds.workload import Container, Probe, Workload
+from reconciler.model.kinds.workload import Container, Probe, Workload, declared_ports
 
 _TYPE = (("spec", "type"),)
 _PROBES = {"tcp": "{exec: {command: [pg_isready]}}", "grpc": "{grpc: {}}"}
@@ -24,7 +24,7 @@ def without_port(workload: Workload) -> Iterator[Flaw]:
     """
     containers = workload.spec.containers
     for container in containers:
-        if container.ports or container.port or workload.spec.type == "cron":
+        if declared_ports(container) or workload.spec.type == "cron":
             yield from _too_low(workload)
             return
     for index, container in enumerate(containers):
@@ -43,7 +43,7 @@ def without_port(workload: Workload) -> Iterator[Flaw]:
 def _too_low(workload: Workload) -> Iterator[Flaw]:
     """Probes that would ask the first port of their container, which no HTTP or TCP probe reaches."""
     for index, container in enumerate(workload.spec.containers):
-        first = container.ports[0].number if container.ports else container.port
+        first = next(iter(declared_ports(container)), 0)
         if not 0 < first < LEAST:
             continue
         for name, probe in _probes(container):
@@ -110,7 +110,7 @@ def missing(workload: Workload) -> Iterator[Flaw]:
     if workload.spec.type == "cron":
         return
     for index, container in enumerate(workload.spec.containers):
-        if not (container.ports or container.port):
+        if not declared_ports(container):
             continue
         if container.readiness_probe is None:
             place = ("spec", "containers", index)

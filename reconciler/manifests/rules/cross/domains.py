@@ -11,7 +11,7 @@ from reconciler.manifests.rules.registry import Advice, cross_rule, rule
 from reconciler.model.finding import Lookup
 from reconciler.model.key import Kind
 from reconciler.model.kinds.domain import Domain
-from reconciler.model.kinds.workload import Workload
+from reconciler.model.kinds.workload import Workload, declared_ports
 from reconciler.model.resource import LookupRequest
 
 
@@ -64,5 +64,5 @@ def declared(question: LookupRequest, subject: str, world: RuleContext) -> Itera
 
 
 def _ports(workload: Workload) -> list[str]:
-    numbers = (port.number for container in workload.spec.containers for port in container.ports)
+    numbers = (port for container in workload.spec.containers for port in declared_ports(container))
     return list(dict.fromkeys(map(str, numbers)))

@@ -9,13 +9,12 @@ import msgspec
 
 from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext
 from reconciler.engines.host.provisioning.secrets import SecretReader, SecretValue
-from reconciler.engines.host.provisioning.spec_builder import specification
 from reconciler.errors import EngineError
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.key import Key
 from reconciler.model.kinds.gvc import Gvc
-from reconciler.model.kinds.workload import Container, Specification, Variable
+from reconciler.model.kinds.workload import Container, Specification, Variable, read_specification
 from reconciler.model.resource import Manifest
 
 LOCATIONS = ["//location/aws-us-west-2"]
@@ -36,7 +35,7 @@ def body(spec: Mapping[str, Any], scheme: str = "platform") -> bytes:
 def spec_of(*containers: Mapping[str, Any], scheme: str = "platform", **fields: Any) -> Specification:
     """The spec of a stateful workload with ``containers``; their names and images may be left out."""
     filled = [{"name": f"c{index}", "image": "nginx:1", **each} for index, each in enumerate(containers)]
-    return specification(body({"type": "stateful", "containers": filled, **fields}, scheme))
+    return read_specification(body({"type": "stateful", "containers": filled, **fields}, scheme))
 
 
 def container_of(fields: Mapping[str, Any], scheme: str = "platform") -> Container:

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.provisioning.revision_hash import config_hash, secrets_used
-from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
+from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, at_scale, workload_spec
 from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.key import Key
-from reconciler.model.kinds.workload import Probe
+from reconciler.model.kinds.workload import Probe, read_specification
 from tests.casefiles import cases
 from tests.engines.host.given.kit import body, spec_of, variables
 
@@ -40,8 +40,9 @@ def container(found: ContainerSpec) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", cases("environment/wanted.yaml"))
 def test_what_shall_run_is_as_the_case_says(case: dict[str, Any]) -> None:
-    applied = AppliedWorkload(WEB, case.get("at", "here"), body(case["spec"]), 4, "digest", 2)
-    wanted = workload_spec(applied, "hash", case.get("replicas"))
+    spec = read_specification(body(case["spec"]))
+    wanted = workload_spec(AppliedWorkload(WEB, case.get("at", "here"), spec, 4, "digest", 2), "hash")
+    wanted = at_scale(wanted, spec, case["replicas"]) if "replicas" in case else wanted
     assert (wanted.key, wanted.version, wanted.digest, wanted.config_hash, wanted.gvc_version) == (
         WEB,
         4,
@@ -58,6 +59,15 @@ def test_what_shall_run_is_as_the_case_says(case: dict[str, Any]) -> None:
     for name, expected in case["wanted"].items():
         told = {each: found[name][each] for each in expected} if isinstance(expected, dict) else found[name]
         assert told == expected
+
+
+def test_scaling_replaces_numbers_and_makes_nothing_else_anew() -> None:
+    spec = spec_of({"cpu": "100m", "ports": [{"number": 8080, "protocol": "http"}]}, type="standard")
+    least = workload_spec(AppliedWorkload(WEB, "here", spec, 4, "digest"), "hash")
+    more = at_scale(least, spec, 8)
+    assert (least.replicas, least.rollout.surge, more.replicas, more.rollout.surge) == (1, 1, 8, 2)
+    assert msgspec.structs.replace(more, replicas=1, rollout=least.rollout) == least
+    assert more.containers is least.containers
 
 
 GVC = variables({"LEVEL": "info", "PASSWORD": "platform://secret/other"})
