@@ -181,7 +181,7 @@ async def end(root: Path, location: str, runtime: str) -> None:
     from reconciler.engines.host.runtimes.protocol import runtime_plugin
 
     await end_all(runtime_plugin(runtime).make(root, location, SystemClock()))
-    Files(root, _unopened).sweep(())
+    Files(root, _unopened).prune(())
     for name in ("replicas", "endpoints"):
         shutil.rmtree(root / name, ignore_errors=True)
 

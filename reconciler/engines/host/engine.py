@@ -134,7 +134,7 @@ class HostEngine:
                 self._volumes.update([as_recorded(record)])
         if records or self._context.decommissioning:
             self._controller.stop_unrecorded({record.key for record in records} | self._journaled_keys())
-        self._provisioner.sweep(self._controller.replica_names())
+        await self._controller.prune()
         storage = self._storage.run(self._controller.live_replicas, self._controller.evict)
         work = (self._upkeep.run(), self._scale(), storage, self._controller.check_files())
         self._working = [asyncio.create_task(each) for each in work]

@@ -90,7 +90,13 @@ class LocationController:
         busy = any(keeper.busy for keeper in keepers)
         return ReplicaCounts(sum(each[0] for each in counts), sum(each[1] for each in counts), busy)
 
-    def replica_names(self) -> set[tuple[Key, str]]:
+    async def prune(self) -> None:
+        """Remove what a crash left of replicas that are not known. Raises EngineError."""
+        known = self._replica_names()
+        self._services.provisioner.prune(known)
+        await self._services.runtime.prune(known)
+
+    def _replica_names(self) -> set[tuple[Key, str]]:
         """Key and name of every replica that there is."""
         keys = self.workloads.keys() | self._adoptable.keys()
         kept = {(key, replica.name) for key in keys for replica in self.replicas(key)}

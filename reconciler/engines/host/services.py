@@ -43,6 +43,9 @@ class ContainerProvisioner(Protocol):
     async def release(self, replica: Replica) -> None:
         """Remove what was made for a replica that is over."""
 
+    def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
+        """Remove what a crash left of other replicas than ``replicas``."""
+
 
 class Probes(Protocol):
     """Asks containers how they are."""

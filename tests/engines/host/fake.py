@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -211,6 +211,9 @@ class FakeRuntime:
                     self._programs.note("removed running", replica, place.container)
                 del self._programs.running[place]
 
+    async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
+        """A program in memory leaves nothing."""
+
 
 class FakeProbing:
     """The protocol Probing of services.py: verdicts come when the behaviour says so."""
@@ -281,6 +284,9 @@ class FakeOutfit:
         """Nothing was held."""
 
     async def release(self, replica: Replica) -> None:
+        """There is nothing to clear."""
+
+    def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """There is nothing to clear."""
 
 

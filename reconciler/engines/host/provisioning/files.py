@@ -108,7 +108,7 @@ class Files:
         """A sentence where ``owner`` cannot get at what it is given."""
         return unreachable(self._root, owner)
 
-    def sweep(self, replicas: Collection[tuple[Key, str]]) -> None:
+    def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove what is there for others than ``replicas``, which a crash may have left. Raises EngineError."""
         for key, replica in {found for base in self._bases() for found in _found(base)}:
             if (key, replica) not in replicas:

@@ -127,9 +127,9 @@ class Provisioner:
         security = supply.spec.security_options
         return Owner(resolve_user(security.run_as_user, self._settings.default_user), security.filesystem_group_id)
 
-    def sweep(self, replicas: Collection[tuple[Key, str]]) -> None:
+    def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove what a crash has left of others than ``replicas``. Raises EngineError."""
-        self._files.sweep(replicas)
+        self._files.prune(replicas)
 
     def drop_volumes(self, volumeset: Key) -> None:
         """Delete the volumes of a volume set and what is on them. Raises EngineError."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -127,6 +127,9 @@ class Runtime(Protocol):
 
     async def remove(self, key: Key, replica: str) -> None:
         """Kill what is left of a replica, whatever became of it, and forget it."""
+
+    async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
+        """Remove what a crash left of other replicas than ``replicas``; what cannot be removed stays."""
 
 
 class RuntimeSnapshot(msgspec.Struct, frozen=True):

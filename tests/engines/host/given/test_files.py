@@ -158,7 +158,7 @@ def test_secrets_lie_in_memory_and_go_with_their_replica(tmp_path: Path) -> None
         files.clear(WEB, "web-1")
         assert [source.exists() for source in sources] == [False, True]
     finally:
-        files.sweep(())
+        files.prune(())
     assert not base.exists()
 
 
@@ -167,7 +167,7 @@ def test_a_directory_in_memory_that_is_somebody_elses_is_not_taken(tmp_path: Pat
     files = Files(tmp_path, vault(SECRETS))
     source = give(files, AT_S).mounts[0].source
     base = MEMORY / source.relative_to(MEMORY).parts[0]
-    files.sweep(())
+    files.prune(())
     (tmp_path / "elsewhere").mkdir()
     base.symlink_to(tmp_path / "elsewhere")
     try:
@@ -196,7 +196,7 @@ def test_sweeping_leaves_what_replicas_have(tmp_path: Path) -> None:
     files = on_disk(tmp_path)
     for name in ("web-1", "web-2", "web-3"):
         give(files, AT_S, {"uri": "scratch://a", "path": "/a"}, place=ContainerId(WEB, name, "main"))
-    files.sweep({(WEB, "web-2"), (Key(Kind.WORKLOAD, "ops", "web"), "web-1")})
+    files.prune({(WEB, "web-2"), (Key(Kind.WORKLOAD, "ops", "web"), "web-1")})
     left = {path.name for folder in ("secrets", "scratch") for path in (tmp_path / folder / "shop" / "web").iterdir()}
     assert left == {"web-2"}
 

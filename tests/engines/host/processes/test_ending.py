@@ -200,6 +200,21 @@ def test_a_replica_is_removed_whole_and_others_stay(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_what_a_crash_left_of_a_replica_without_a_record_is_pruned(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as host:
+            known, unrecorded = place("r", "web"), place("r2", "web")
+            await host.runtime.start(shell("exec sleep 1000", of=known))
+            folder = host.runtime.output(known).parent.parent.parent / unrecorded.replica / unrecorded.container
+            folder.mkdir(parents=True)
+            (folder / "output").write_bytes(b"the daemon was killed before it wrote a record")
+            await host.runtime.prune({(KEY, "r")})
+            assert not folder.parent.exists()
+            assert [each.alive for each in await host.runtime.list()] == [True]
+
+    asyncio.run(story())
+
+
 @both_ways
 def test_a_hundred_replicas_come_and_go_and_leave_nothing(tmp_path: Path, limited: bool) -> None:
     async def story() -> None:

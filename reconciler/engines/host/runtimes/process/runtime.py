@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections import defaultdict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from pathlib import Path
 from signal import SIGKILL
 from typing import Any
@@ -153,6 +153,13 @@ class ProcessRuntime:
             await self._remove(key, replica, places)
         for place in places:
             self._locks.pop(place, None)
+
+    async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
+        """Remove the directories of other replicas than ``replicas``; the next start tries again where one stays."""
+        for key, replica in await asyncio.to_thread(self._folders.replicas):
+            if (key, replica) not in replicas:
+                with contextlib.suppress(EngineError):
+                    await self.remove(key, replica)
 
     async def _remove(self, key: Key, replica: str, places: Sequence[ContainerId]) -> None:
         begun = [self._tracked[place].begun for place in places if place in self._tracked]

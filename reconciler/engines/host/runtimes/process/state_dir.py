@@ -15,7 +15,7 @@ import msgspec
 
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.state_migration import current_start_record
-from reconciler.model.key import Key
+from reconciler.model.key import Key, Kind
 from reconciler.private_files import make_directory
 
 _RECORD, _CODE, _OUTPUT = "record.json", "code", "output"
@@ -115,6 +115,11 @@ class StateDirectory(msgspec.Struct, frozen=True):
         """The names of the containers of a replica that have directories."""
         folder = self.replica(key, replica)
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+    def replicas(self) -> list[tuple[Key, str]]:
+        """The workload and name of each replica that has a directory."""
+        found = (path.relative_to(self.top).parts for path in self.top.glob("*/*/*"))
+        return sorted((Key(Kind.WORKLOAD, gvc, workload), replica) for gvc, workload, replica in found)
 
     def code(self, place: ContainerId) -> Code:
         """How the last start ended."""
