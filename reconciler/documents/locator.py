@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
+from reconciler.documents.event_stream import EventStream
 from reconciler.documents.limits import LIMITS, Limits
+from reconciler.documents.position_walk import walk
 from reconciler.documents.positions import Positions
 
 _ENDED = 1 << 62
@@ -18,8 +17,7 @@ class Locator:
     def __init__(self, raw: bytes, limits: Limits = LIMITS) -> None:
         self._raw = raw
         self._limits = limits
-        self._stream: Any = None
-        self._walk: Callable[[Any, int, Positions], bool]
+        self._stream: EventStream
         self._passed = _ENDED
         self._places = Positions()
 
@@ -30,16 +28,12 @@ class Locator:
         if index > self._passed:
             self._places = Positions()
             skipped, self._passed = index - self._passed - 1, _ENDED
-            if self._walk(self._stream, skipped, self._places):
+            if walk(self._stream, skipped, self._places):
                 self._passed = index
         return self._places
 
     def _begin(self) -> None:
-        # The parser: for when something is wrong.
-        from reconciler.documents.event_stream import EventStream
-        from reconciler.documents.position_walk import walk
-
-        self._stream, self._walk = EventStream(self._raw, self._limits), walk
+        self._stream = EventStream(self._raw, self._limits)
         self._passed = -1
 
 

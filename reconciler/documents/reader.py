@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import re
+
+from msgspec.structs import replace
+from yaml import YAMLError
+
+from reconciler.documents.composer import Composer, NeedKeyPositions
 from reconciler.documents.encoding import check_encoding
-from reconciler.documents.fast_path import TEXT_FIELDS, parse
+from reconciler.documents.fault_sink import LimitReached
+from reconciler.documents.json_compat import fix_json_surrogates
 from reconciler.documents.limits import LIMITS, Limits
+from reconciler.documents.line_column import position
+from reconciler.documents.syntax_errors import explain
 from reconciler.documents.types import Document, Reading
+from reconciler.model.finding import Fault
+
+TEXT_FIELDS = frozenset({"tags"})
+"""Top-level mappings in which numbers and booleans stay as written."""
+
+_TEMPLATE = re.compile(rb"\{\{-?\s{0,8}(?:[.$/]|(?:if|range|include|template|with|define|end|else|block|toYaml)\b)")
+"""An action of a template, as Helm has them."""
+
+SINGLE = frozenset({"ambiguous-scalar", "control-character", "duplicate-key", "key-type", "nan", "number-range"})
+"""Faults that leave the rest of a document as it is meant."""
 
 
 def read(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT_FIELDS) -> Reading:
@@ -17,9 +36,48 @@ def read(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT
     fault = check_encoding(raw, limits)
     if fault:
         return Reading([], [fault])
-    plain = parse(raw, limits, text_fields)
-    if plain is not None:
-        return Reading([Document(value, index, line) for index, (line, value) in enumerate(plain)], [])
-    from reconciler.documents.parser import parsed  # 12 ms of every command, which plain files need not
+    raw = fix_json_surrogates(raw)
+    try:
+        return _read(raw, Composer(raw, limits, text_fields, key_lines=False))
+    except NeedKeyPositions:
+        return _read(raw, Composer(raw, limits, text_fields, key_lines=True))
 
-    return parsed(raw, limits, text_fields)
+
+def _read(raw: bytes, composer: Composer) -> Reading:
+    documents: list[Document] = []
+    partial: list[Document] = []
+    faults = composer.faults.faults
+    try:
+        for index, line, value, wrong in composer.documents():
+            document = Document(value, index, line)
+            if not wrong:
+                documents.append(document)
+            elif SINGLE.issuperset(fault.rule for fault in wrong):
+                partial.append(document)
+    except LimitReached:
+        pass
+    except YAMLError as error:
+        faults.append(explain(error, raw))
+    if faults and (template := _TEMPLATE.search(raw)):
+        return Reading([], [_template_fault(raw, template.start())])
+    return Reading(documents, _in_order(faults, raw) if faults else faults, partial)
+
+
+def _template_fault(raw: bytes, at: int) -> Fault:
+    """The one fault of a file that is to become YAML only once it is rendered."""
+    line = raw.count(b"\n", 0, at) + 1
+    column = len(raw[raw.rfind(b"\n", 0, at) + 1 : at].decode("utf-8", "replace")) + 1
+    message = "this is a template, such as those of Helm, and no manifest yet"
+    return Fault("template", message, line, column, "render it first, for example with `helm template`")
+
+
+def _in_order(faults: list[Fault], raw: bytes) -> list[Fault]:
+    """``faults`` by place, none of them behind the end of the file.
+
+    Where a file has no last line break, its end is to the parser on a line that does not exist.
+    """
+    text = raw.decode("utf-8-sig")
+    end = position(text, len(text))
+    placed = (((fault.line, fault.column), fault) for fault in faults)
+    kept = (fault if at <= end else replace(fault, line=end[0], column=end[1]) for at, fault in placed)
+    return sorted(kept, key=lambda fault: (fault.line, fault.column))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reconciler.documents.fast_path import TEXT_FIELDS
+from reconciler.documents.reader import TEXT_FIELDS
 from reconciler.documents.types import Document, Reading
 from reconciler.model.finding import Pointer
 from reconciler.sops.cipher import DecryptionFailed, Value, additional_data, as_bytes, decrypt_value, parsed

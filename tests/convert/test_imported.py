@@ -9,8 +9,7 @@ import pytest
 
 from reconciler.convert.export.convert import normalise
 from reconciler.convert.reader import read_all
-from reconciler.documents.fast_path import TEXT_FIELDS
-from reconciler.documents.reader import read
+from reconciler.documents.reader import TEXT_FIELDS, read
 from reconciler.documents.writer import stream, written
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.normalize import ManifestContext

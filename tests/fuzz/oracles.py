@@ -8,9 +8,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from reconciler.documents import fast_path
-from reconciler.documents.composer import Composer
-from reconciler.documents.fast_path import TEXT_FIELDS
 from reconciler.documents.limits import LIMITS, Limits
 from reconciler.documents.locator import Locator
 from reconciler.documents.reader import read
@@ -48,12 +45,8 @@ class Wrong(AssertionError):
 
 
 def reading(raw: bytes) -> None:
-    """The reader: faults within the file and without what they must not quote, values within the limits.
-
-    Where it takes the shorter way, it comes to the same.
-    """
+    """The reader: faults within the file and without what they must not quote, values within the limits."""
     found = _timed(read, raw)
-    _short(raw)
     _within(found.faults, raw)
     _silent(found.faults)
     tight = read(raw, TIGHT)
@@ -68,16 +61,6 @@ def reading(raw: bytes) -> None:
         for pointer in _pointers(document.value):
             for place in (located.value(pointer), located.key(pointer)):
                 _placed(place, ends, f"the place of {pointer}")
-
-
-def _short(raw: bytes) -> None:
-    plain = fast_path.parse(raw, LIMITS, TEXT_FIELDS)
-    if plain is None:
-        return
-    composer = Composer(raw, LIMITS, TEXT_FIELDS, key_lines=True)
-    parsed = [(line, value) for _, line, value, _ in composer.documents()]
-    if composer.faults.faults or repr(plain) != repr(parsed):
-        raise Wrong("plain lines were read otherwise than the parser reads them")
 
 
 def decoding(raw: bytes) -> None:
