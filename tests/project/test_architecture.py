@@ -80,3 +80,10 @@ def test_every_type_and_function_on_the_page_exists() -> None:
 
 def test_it_is_one_page() -> None:
     assert len(text().split()) <= WORDS
+
+
+def test_every_path_that_contributors_are_sent_to_exists() -> None:
+    paths = set(re.findall(r"`([\w.-]+/[\w./-]*)`", (ROOT / "CONTRIBUTING.md").read_text()))
+    named = {path for path in paths if not re.search(r"\b(KIND|NAME|ID)\b", path)}
+    assert "reconciler/model/kinds/table.py" in named
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
