@@ -1,13 +1,14 @@
 # Needs python3 (3.11 or newer), git and make; everything else is fetched into .venv.
 PYTHON ?= python3
 WORKERS ?= auto
+EXAMPLES ?= 10
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
 CACHES := .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .DEFAULT_GOAL := test
-.PHONY: run test bench lint soak fuzz packages clean
+.PHONY: run test test-cpu bench lint soak fuzz packages clean
 
 ## Start the daemon on a fresh copy of examples/repo (in DEMO_DIR where that is set) and say what to try next.
 run: $(STAMP)
@@ -26,6 +27,10 @@ test: $(STAMP) packages
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(TESTS) || status=1; \
 	exit $$status
 
+## The tests by the CPU seconds that each uses: what to make cheaper first.
+test-cpu: $(STAMP)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) -p tests.support.cpu -m "not slow" $(TESTS)
+
 ## Style, types and the import contract.
 lint: $(STAMP)
 	@status=0; $(LINT); exit $$status
@@ -34,10 +39,10 @@ lint: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/python -m tests.bench $(BENCH)
 
-## The long forms: many kills, large numbers.
+## The long forms: many kills, large numbers, properties with many examples.
 soak: $(STAMP) packages
 	@tests/setup-debian.sh soak
-	@$(BIN)/python -m pytest -m slow $(TESTS)
+	@EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -m "slow or hypothesis or examples" $(TESTS)
 
 ## Hostile input for an hour (FUZZ_SECONDS for another time), and the two validators on 100,000 mutations.
 fuzz: $(STAMP)

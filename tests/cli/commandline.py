@@ -14,6 +14,7 @@ from reconciler.model.record import Failure, Health, Record
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.desired import Entry
 from reconciler.records.tables.events import Event
+from tests.support import processes
 
 SETTINGS = """\
 org: acme
@@ -29,15 +30,8 @@ REVISION = "main@sha1:" + "1" * 40
 
 
 def reconciler(*words: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "reconciler.cli", *words],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-        env={**os.environ, "RECONCILER_SETTINGS": str(cwd / "settings.yaml"), **environ},
-    )
+    environ = {"RECONCILER_SETTINGS": str(cwd / "settings.yaml"), **environ}
+    return processes.reconciler(*words, cwd=cwd, environ=environ)
 
 
 def cpu_seconds(*words: str, cwd: Path) -> float:

@@ -15,8 +15,8 @@ from unittest.mock import patch
 
 from reconciler.cli import main
 from tests.casefiles import CASES
-from tests.cli.commandline import reconciler
 from tests.gitkit import File, GitRepo
+from tests.support import processes
 
 GVC = """kind: gvc
 name: shop
@@ -169,9 +169,10 @@ def here(*words: str, cwd: Path, **environ: str) -> Said:
     return Said(int(code or 0), *said)
 
 
-def alone(*words: str, cwd: Path, **environ: str) -> Said:
-    """``reconciler WORDS`` in a process of its own."""
-    ended = reconciler(*words, cwd=cwd, **environ)
+def alone(*words: str, cwd: Path, fresh: bool = False, **environ: str) -> Said:
+    """``reconciler WORDS`` in a process of its own; the settings are those in ``cwd``."""
+    environ = {"RECONCILER_SETTINGS": str(cwd / "settings.yaml"), **environ}
+    ended = processes.reconciler(*words, cwd=cwd, environ=environ, fresh=fresh)
     return Said(ended.returncode, ended.stdout, ended.stderr)
 
 

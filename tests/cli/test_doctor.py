@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from reconciler.sops.encrypt import EncryptionRules, encrypt
 from tests.cli.desk import SECRET, SETTINGS, Desk, workload
 from tests.gitkit import HttpsServer
 from tests.manifests.rulecases import private
-from tests.rootly import root
 from tests.sops.kit import MOMENT, fresh
 from tests.source.keys import Keys
 from tests.tools import only_root
@@ -153,15 +153,10 @@ def test_a_state_directory_that_is_open_to_others_is_a_problem(desk: Desk) -> No
 
 
 @only_root("only root can give files away")
-def test_what_the_user_of_the_daemon_may_not_do_is_a_problem(open_place: Path, tmp_path: Path) -> None:
+def test_what_the_user_of_the_daemon_may_not_do_is_a_problem(open_place: Path) -> None:
     desk = Desk(open_place)
     desk.applied()
-    with root(tmp_path) as one:
-        desk.run = lambda *words: one.run(desk.settings, *words)  # type: ignore[method-assign]
-        _check_what_the_user_may_not_do(desk)
-
-
-def _check_what_the_user_may_not_do(desk: Desk) -> None:
+    desk.run = partial(desk.run, real=True)  # type: ignore[method-assign]
     os.chown(desk.state, NOBODY, NOBODY)
     assert f"belongs to root, not to uid {NOBODY}" in told(desk, "state directory", "problem")
     os.chown(desk.state / FILE, NOBODY, NOBODY)

@@ -14,9 +14,10 @@ import pytest
 from tests.cli.commandline import SETTINGS, reconciler
 from tests.cli.desk import Desk, golden, here
 from tests.cli.terminal import heed_interrupts
-from tests.cli.test_readers import becoming_another, member, ready, site
+from tests.cli.test_readers import NOBODY, becoming_another, member, ready, site
 from tests.daemon.kit import Site
 from tests.engines.host.logs.kit import Location, place
+from tests.support import processes
 
 __all__ = ["site"]
 
@@ -174,27 +175,13 @@ def test_an_expression_that_takes_for_ever_is_given_up(location: Location, tmp_p
     assert said.stderr.startswith("error: an expression of the query takes too long")
 
 
-AS_NOBODY = """
-import os, sys
-from pathlib import Path
-import reconciler.cli.privileges, reconciler.engines.host.logs.search
-from reconciler.cli.commands import logs; from reconciler.cli import main
-from reconciler.settings import load_settings
-load_settings(Path("settings.yaml"))
-os.setgroups([])
-os.setuid(12345)
-sys.argv = ["reconciler", "logs", "gvc/shop", "--settings", "settings.yaml"]
-main()
-"""
-
-
 @becoming_another
 def test_who_may_not_look_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").write_text(SETTINGS)
     tmp_path.chmod(0o755)
     (tmp_path / "state" / "host").mkdir(parents=True)
     (tmp_path / "state").chmod(0o700)
-    said = subprocess.run([sys.executable, "-c", AS_NOBODY], cwd=tmp_path, capture_output=True, text=True, check=False)
+    said = processes.reconciler("logs", "gvc/shop", "--settings", "settings.yaml", cwd=tmp_path, user=NOBODY)
     assert said.returncode == 1, said.stderr
     assert "this user may not look at" in said.stderr
     assert "run the command as root" in said.stderr
@@ -211,7 +198,7 @@ def test_members_of_the_readers_see_them_through_the_daemon(site: Site) -> None:
         assert (asked.returncode, asked.stderr) == (0, "")
         assert asked.stdout.endswith(" shop/web/web-1/main@here | fine\n")
         assert "\x1b" not in member(site, "logs", "workload/shop/web").stdout
-        assert "become a member of the group" in member(site, "logs", "gvc/shop", groups="").stderr
+        assert "become a member of the group" in member(site, "logs", "gvc/shop", groups=[]).stderr
 
 
 def test_a_large_store_is_searched_from_its_end(tmp_path: Path) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import grp
-import os
 import shutil
 import socket
 import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,35 +23,18 @@ from reconciler.daemon.read_server import NAME
 from reconciler.records.store import FILE
 from tests.cli.desk import SHOP, Desk, Said, workload
 from tests.daemon.kit import Running, Site, eventually
+from tests.support import processes
 from tests.tools import only_root
 
 PASSWORD = "not-a-real-password"
 GROUP = "users"
 NOBODY = 12_345
 
-AS_READER = """
-import difflib, getpass, importlib, os, pkgutil, sys, unicodedata
-from pathlib import Path
-import reconciler
-for module in pkgutil.walk_packages(reconciler.__path__, "reconciler."):
-    if not module.name.endswith("__main__"):
-        importlib.import_module(module.name)
-from reconciler.cli import main
-from reconciler.settings import load_settings
-load_settings(Path(os.environ["RECONCILER_SETTINGS"]))
-groups, sys.argv = [int(each) for each in sys.argv[1].split(",") if each], ["reconciler", *sys.argv[2:]]
-os.setgroups(groups)
-os.setgid(NOBODY)
-os.setuid(NOBODY)
-main()
-""".replace("NOBODY", str(NOBODY))
-"""The command of a user without rights. What it imports may lie in a home of root, so that is done before."""
-
 becoming_another = only_root("only root can become another user")
 
 
-@pytest.fixture
-def site() -> Iterator[Site]:
+@contextmanager
+def with_readers() -> Iterator[Site]:
     """A site with readers, in a place that every user may enter."""
     place = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
     place.chmod(0o755)
@@ -62,18 +45,42 @@ def site() -> Iterator[Site]:
     shutil.rmtree(place)
 
 
-def member(site: Site, *words: str, groups: str | None = None) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """A site with readers for one test, which starts its daemon."""
+    with with_readers() as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[Site, Running]]:
+    """A site and its daemon, for tests that change neither; the daemon ends in peace after the last of them."""
+    with with_readers() as site, site.daemon() as daemon:
+        ready(site, daemon)
+        yield site, daemon
+        assert all("text" not in line for line in daemon.log())
+        assert daemon.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def served(running: tuple[Site, Running]) -> Site:
+    """The site whose daemon runs."""
+    return running[0]
+
+
+@pytest.fixture(scope="module")
+def daemon(running: tuple[Site, Running]) -> Running:
+    """The daemon that runs."""
+    return running[1]
+
+
+def member(site: Site, *words: str, groups: Sequence[int] | None = None) -> subprocess.CompletedProcess[str]:
     """One command of a member of the group, or of a user in the ``groups``."""
-    return subprocess.run(_command(groups, *words), env=_environ(site), capture_output=True, text=True, check=False)
+    return processes.reconciler(*words, environ=site.environ, user=NOBODY, groups=_own(groups))
 
 
-def _command(groups: str | None, *words: str) -> list[str]:
-    mine = str(grp.getgrnam(GROUP).gr_gid) if groups is None else groups
-    return [sys.executable, "-c", AS_READER, mine, *words]
-
-
-def _environ(site: Site) -> dict[str, str]:
-    return {**os.environ, **site.environ}
+def _own(groups: Sequence[int] | None = None) -> Sequence[int]:
+    return [grp.getgrnam(GROUP).gr_gid] if groups is None else groups
 
 
 def ready(site: Site, daemon: Running) -> None:
@@ -101,56 +108,47 @@ def ready(site: Site, daemon: Running) -> None:
     ],
     ids=" ".join,
 )
-def test_a_member_sees_what_root_sees(site: Site, words: list[str]) -> None:
-    words = [word.replace("SETTINGS", str(site.settings_file)) for word in words]
-    with site.daemon() as daemon:
-        ready(site, daemon)
-        asked, own = member(site, *words), site.run(*words)
-        assert (asked.returncode, asked.stdout, asked.stderr) == (own.returncode, own.stdout, own.stderr)
-        assert asked.stdout + asked.stderr
-        assert PASSWORD not in asked.stdout + asked.stderr
+def test_a_member_sees_what_root_sees(served: Site, words: list[str]) -> None:
+    words = [word.replace("SETTINGS", str(served.settings_file)) for word in words]
+    asked, own = member(served, *words), served.run(*words)
+    assert (asked.returncode, asked.stdout, asked.stderr) == (own.returncode, own.stdout, own.stderr)
+    assert asked.stdout + asked.stderr
+    assert PASSWORD not in asked.stdout + asked.stderr
 
 
 @becoming_another
-def test_a_member_sees_what_a_commit_would_change_and_not_the_secret_in_it(site: Site) -> None:
-    with site.daemon() as daemon:
-        ready(site, daemon)
-        secret = str(SHOP["secrets.yaml"]).replace(PASSWORD, "an0ther-password")
-        files = {"secrets.yaml": secret, "shop/web.yaml": workload("web", "2")}
-        site.repo.commit(files, branch="feature", parent=site.repo.git("rev-parse", "main"))
-        asked = member(site, "plan", "--revision", "feature", "--detailed-exitcode")
-        assert asked.returncode == 3, asked.stderr
-        assert "workload/shop/web" in asked.stdout
-        assert "secret/db" in asked.stdout
-        assert "an0ther" not in asked.stdout + asked.stderr
+def test_a_member_sees_what_a_commit_would_change_and_not_the_secret_in_it(served: Site) -> None:
+    secret = str(SHOP["secrets.yaml"]).replace(PASSWORD, "an0ther-password")
+    files = {"secrets.yaml": secret, "shop/web.yaml": workload("web", "2")}
+    served.repo.commit(files, branch="feature", parent=served.repo.git("rev-parse", "main"))
+    asked = member(served, "plan", "--revision", "feature", "--detailed-exitcode")
+    assert asked.returncode == 3, asked.stderr
+    assert "workload/shop/web" in asked.stdout
+    assert "secret/db" in asked.stdout
+    assert "an0ther" not in asked.stdout + asked.stderr
 
 
 @becoming_another
-def test_no_file_of_the_state_directory_is_open_to_a_member(site: Site) -> None:
-    with site.daemon() as daemon:
-        ready(site, daemon)
-        found = site.state.stat()
-        assert (stat.S_IMODE(found.st_mode), found.st_gid) == (0o710, grp.getgrnam(GROUP).gr_gid)
-        script = "import os, sys; os.setgroups([int(sys.argv[2])]); os.setgid(NOBODY); os.setuid(NOBODY)\n"
-        script += "for each in sys.argv[3:]: print(each, os.access(each, os.R_OK), os.access(each, os.W_OK))\n"
-        script += "os.listdir(sys.argv[1])"
-        files = [str(path) for path in site.state.rglob("*")]
-        command = [sys.executable, "-c", script.replace("NOBODY", str(NOBODY)), str(site.state), str(found.st_gid)]
-        said = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
-        assert "PermissionError" in said.stderr
-        opened = [line.split()[0] for line in said.stdout.splitlines() if "True" in line]
-        assert opened == [str(site.state / NAME)]
-        assert str(site.state / FILE) in said.stdout
-    assert daemon.process.wait() != 0
+def test_no_file_of_the_state_directory_is_open_to_a_member(served: Site) -> None:
+    found = served.state.stat()
+    assert (stat.S_IMODE(found.st_mode), found.st_gid) == (0o710, grp.getgrnam(GROUP).gr_gid)
+    script = "import os, sys; os.setgroups([int(sys.argv[2])]); os.setgid(NOBODY); os.setuid(NOBODY)\n"
+    script += "for each in sys.argv[3:]: print(each, os.access(each, os.R_OK), os.access(each, os.W_OK))\n"
+    script += "os.listdir(sys.argv[1])"
+    files = [str(path) for path in served.state.rglob("*")]
+    command = [sys.executable, "-c", script.replace("NOBODY", str(NOBODY)), str(served.state), str(found.st_gid)]
+    said = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+    assert "PermissionError" in said.stderr
+    opened = [line.split()[0] for line in said.stdout.splitlines() if "True" in line]
+    assert opened == [str(served.state / NAME)]
+    assert str(served.state / FILE) in said.stdout
 
 
 @becoming_another
-def test_who_is_no_member_is_told_to_become_one(site: Site) -> None:
-    with site.daemon() as daemon:
-        ready(site, daemon)
-        asked = member(site, "get", groups="")
-        assert asked.returncode == 1
-        assert f"become a member of the group {GROUP}" in asked.stderr
+def test_who_is_no_member_is_told_to_become_one(served: Site) -> None:
+    asked = member(served, "get", groups=[])
+    assert asked.returncode == 1
+    assert f"become a member of the group {GROUP}" in asked.stderr
 
 
 @becoming_another
@@ -163,24 +161,24 @@ def test_who_is_no_member_is_told_to_become_one(site: Site) -> None:
         (["backup", "/tmp/reconciler-test-backup"], "`backup` is not for readers"),
     ],
 )
-def test_a_member_can_change_nothing(site: Site, words: list[str], why: str) -> None:
-    with site.daemon() as daemon:
-        ready(site, daemon)
-        before = site.recorded()
-        asked = member(site, *words)
-        assert asked.returncode in (1, 2)
-        assert why in asked.stderr
-        assert "Traceback" not in asked.stderr
-        assert not any(Path(word).exists() for word in words if word.startswith("/tmp"))
-        assert site.recorded() == before
+def test_a_member_can_change_nothing(served: Site, words: list[str], why: str) -> None:
+    before = served.recorded()
+    asked = member(served, *words)
+    assert asked.returncode in (1, 2)
+    assert why in asked.stderr
+    assert "Traceback" not in asked.stderr
+    assert not any(Path(word).exists() for word in words if word.startswith("/tmp"))
+    assert served.recorded() == before
 
 
 @becoming_another
 def test_events_are_followed_until_the_reader_goes(site: Site) -> None:
     with site.daemon() as daemon:
         ready(site, daemon)
-        command, out = _command(None, "events", "--follow", "-o", "json", "--last", "1"), site.path / "followed"
-        with out.open("wb") as written, subprocess.Popen(command, env=_environ(site), stdout=written) as following:
+        words, out = ["events", "--follow", "-o", "json", "--last", "1"], site.path / "followed"
+        with out.open("wb") as written:
+            command = ["-m", "reconciler.cli", *words]
+            following = processes.start(command, written, written, environ=site.environ, user=NOBODY, groups=_own())
             try:
                 eventually(lambda: out.read_text().count("\n") == 1, "the last event comes")
                 assert _children(daemon, "events")
@@ -188,6 +186,7 @@ def test_events_are_followed_until_the_reader_goes(site: Site) -> None:
                 eventually(lambda: '"Updated"' in out.read_text(), "what happens comes")
             finally:
                 following.kill()
+                following.wait()
         eventually(lambda: not _children(daemon, "events"), "it ends with the reader")
         assert daemon.process.poll() is None
 
@@ -221,18 +220,16 @@ def test_without_a_daemon_there_are_no_answers(site: Site) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"\n", b"[]\n", b'{"a": 1}\n', b"x" * 100_000, b'["get\\u0000"]\n', b'["get"'])
-def test_whatever_is_sent_the_daemon_goes_on(site: Site, sent: bytes) -> None:
-    with site.daemon() as daemon:
-        ready(site, daemon)
-        with socket.socket(socket.AF_UNIX) as link:
-            link.connect(str(site.state / NAME))
-            link.sendall(sent)
-            link.shutdown(socket.SHUT_WR)
-            link.settimeout(20)
-            answer = b"".join(iter(lambda: link.recv(65_536), b""))
-        assert b"Traceback" not in answer
-        assert all("text" not in line for line in daemon.log())
-        assert daemon.stop() == 0
+def test_whatever_is_sent_the_daemon_goes_on(served: Site, daemon: Running, sent: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as link:
+        link.connect(str(served.state / NAME))
+        link.sendall(sent)
+        link.shutdown(socket.SHUT_WR)
+        link.settimeout(20)
+        answer = b"".join(iter(lambda: link.recv(65_536), b""))
+    assert b"Traceback" not in answer
+    assert all("text" not in line for line in daemon.log())
+    assert daemon.process.poll() is None
 
 
 def _children(daemon: Running, word: str) -> list[str]:

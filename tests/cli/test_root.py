@@ -12,21 +12,21 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli import commands
-from tests.cli.desk import alone
+from tests.cli.desk import Said, alone
 from tests.daemon.hostkit import open_place
 from tests.daemon.kit import SHOP, Site, eventually
 from tests.project.tree import ROOT
-from tests.rootly import OWNER, Root, command, give_away, root
+from tests.rootly import OWNER, give_away
+from tests.support import processes
 from tests.tools import only_root
 
 pytestmark = only_root("only root can become another user")
 
 
-@pytest.fixture(scope="module")
-def by_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Root]:
-    """Root, who gives commands."""
-    with root(tmp_path_factory.mktemp("root")) as one:
-        yield one
+def by_root(settings: Path, *words: str) -> Said:
+    """``reconciler WORDS`` for root, in a process that may import nothing any more: it may lie in a home of root."""
+    ended = processes.reconciler(*words, cwd=Path("/"), environ={"RECONCILER_SETTINGS": str(settings)})
+    return Said(ended.returncode, ended.stdout, ended.stderr)
 
 
 @pytest.fixture
@@ -51,19 +51,19 @@ def owners(state: Path) -> set[tuple[int, int]]:
     return {(found.st_uid, found.st_gid) for path in (state, *state.rglob("*")) for found in [path.lstat()]}
 
 
-def test_what_root_applies_belongs_to_the_owner(by_root: Root, site: Site) -> None:
-    said = by_root.run(site.settings_file, "apply")
+def test_what_root_applies_belongs_to_the_owner(site: Site) -> None:
+    said = by_root(site.settings_file, "apply")
     assert said.code == 0, said.err
     assert owners(site.state) == {(OWNER, OWNER)}
     assert len(site.recorded()) == 3
-    assert by_root.run(site.settings_file, "suspend", "main").code == 0
+    assert by_root(site.settings_file, "suspend", "main").code == 0
     with site.records() as records:
         assert records.events.list()[-1].message.startswith(os.environ.get("SUDO_USER") or "root")
 
 
 @pytest.mark.parametrize("words", [["apply"], ["plan"], ["suspend", "main"], ["restore", "/nowhere"], ["doctor"]])
 @pytest.mark.parametrize("name", ["lock", "records.sqlite", "records.sqlite-wal"])
-def test_no_link_leads_root_elsewhere(by_root: Root, site: Site, vault: Path, name: str, words: list[str]) -> None:
+def test_no_link_leads_root_elsewhere(site: Site, vault: Path, name: str, words: list[str]) -> None:
     precious = vault / "shadow"
     precious.write_text("precious")
     precious.chmod(0o600)
@@ -71,7 +71,7 @@ def test_no_link_leads_root_elsewhere(by_root: Root, site: Site, vault: Path, na
         (site.state / name).unlink(missing_ok=True)
         (site.state / name).symlink_to(target)
         os.chown(site.state / name, OWNER, OWNER, follow_symlinks=False)
-        said = by_root.run(site.settings_file, *words)
+        said = by_root(site.settings_file, *words)
         assert "bug" not in said.out + said.err
         assert said.code in (1, 2) or words in (["plan"], ["doctor"])
         assert [path.name for path in vault.iterdir()] == ["shadow"]
@@ -80,10 +80,10 @@ def test_no_link_leads_root_elsewhere(by_root: Root, site: Site, vault: Path, na
         assert not Path("/etc/reconciler-test-new").exists()
 
 
-def test_root_backs_up_and_restores_where_only_root_may(by_root: Root, site: Site, vault: Path) -> None:
-    assert by_root.run(site.settings_file, "apply").code == 0
+def test_root_backs_up_and_restores_where_only_root_may(site: Site, vault: Path) -> None:
+    assert by_root(site.settings_file, "apply").code == 0
     file = vault / "records.sqlite"
-    said = by_root.run(site.settings_file, "backup", str(file))
+    said = by_root(site.settings_file, "backup", str(file))
     assert (said.code, said.err) == (0, "")
     found = file.stat()
     assert (stat.S_IMODE(found.st_mode), found.st_uid, [path.name for path in vault.iterdir()]) == (
@@ -92,14 +92,14 @@ def test_root_backs_up_and_restores_where_only_root_may(by_root: Root, site: Sit
     shutil.rmtree(site.state)
     site.state.mkdir(mode=0o700)
     give_away(site.state)
-    said = by_root.run(site.settings_file, "restore", str(file))
+    said = by_root(site.settings_file, "restore", str(file))
     assert (said.code, said.err) == (0, "")
     assert (site.recorded(), owners(site.state)) == (before, {(OWNER, OWNER)})
-    said = by_root.run(site.settings_file, "restore", str(file))
+    said = by_root(site.settings_file, "restore", str(file))
     assert said.code == 1
     assert "there are records at" in said.err
     file.write_text("nonsense")
-    said = by_root.run(site.settings_file, "restore", str(file), "--force")
+    said = by_root(site.settings_file, "restore", str(file), "--force")
     assert f"{file} cannot be read as records" in said.err
     assert not [path for path in site.state.iterdir() if "copy" in path.name]
 
@@ -107,37 +107,37 @@ def test_root_backs_up_and_restores_where_only_root_may(by_root: Root, site: Sit
 def test_a_program_that_the_owner_may_not_read_is_no_bug(site: Site, vault: Path) -> None:
     for part in ("reconciler", "schemas"):
         shutil.copytree(ROOT / part, vault / part, ignore=shutil.ignore_patterns("__pycache__"))
-    said = alone("apply", cwd=vault, PYTHONPATH=str(vault), RECONCILER_SETTINGS=str(site.settings_file))
+    said = alone("apply", cwd=vault, fresh=True, PYTHONPATH=str(vault), RECONCILER_SETTINGS=str(site.settings_file))
     assert said.code == 1
     assert said.err.startswith("error: ")
     assert "cannot be read by the user 12345, to whom the state directory belongs" in said.err
     assert "Traceback" not in said.err
 
 
-def test_a_plan_is_saved_where_root_may_write(by_root: Root, site: Site, vault: Path) -> None:
+def test_a_plan_is_saved_where_root_may_write(site: Site, vault: Path) -> None:
     out = vault / "plan.json"
-    assert by_root.run(site.settings_file, "plan", "--out", str(out)).code == 0
+    assert by_root(site.settings_file, "plan", "--out", str(out)).code == 0
     assert json.loads(out.read_bytes())["summary"]
-    said = by_root.run(site.settings_file, "apply", "--plan", str(out))
+    said = by_root(site.settings_file, "apply", "--plan", str(out))
     assert said.code == 0, said.err
 
 
-def test_the_daemon_of_root_is_the_owner(by_root: Root, site: Site) -> None:
-    with site.daemon(*command("run")) as running:
+def test_the_daemon_of_root_is_the_owner(site: Site) -> None:
+    with site.daemon() as running:
         eventually(lambda: len(site.recorded()) == 3, "the shop is applied")
         status = Path(f"/proc/{running.process.pid}/status").read_text()
         assert f"Uid:\t{OWNER}\t{OWNER}\t{OWNER}\t{OWNER}" in status
         assert f"Gid:\t{OWNER}\t{OWNER}\t{OWNER}\t{OWNER}" in status
         assert "CapEff:\t0000000000000000" in status
-        assert by_root.run(site.settings_file, "apply").code == 0
+        assert by_root(site.settings_file, "apply").code == 0
         assert running.stop() == 0
 
 
-def test_a_state_directory_behind_a_link_of_somebody_else_is_refused(by_root: Root, site: Site, vault: Path) -> None:
+def test_a_state_directory_behind_a_link_of_somebody_else_is_refused(site: Site, vault: Path) -> None:
     shutil.rmtree(site.state)
     site.state.symlink_to(vault)
     os.chown(site.state, OWNER, OWNER, follow_symlinks=False)
-    said = by_root.run(site.settings_file, "apply")
+    said = by_root(site.settings_file, "apply")
     assert (said.code, list(vault.iterdir())) == (2, [])
     assert f"{site.state} is a symbolic link of another user (uid {OWNER})" in said.err
 

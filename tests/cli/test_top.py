@@ -145,7 +145,7 @@ def test_readers_are_shown_the_same() -> None:
             assert (asked.returncode, asked.stderr) == (0, ""), asked.stderr
             [found] = json.loads(asked.stdout)["replicas"]
             assert (found["state"], found["memoryBytes"] > 0) == ("Ready", True)
-            refused = member(site, "top", groups=str(grp.getgrnam("nogroup").gr_gid))
+            refused = member(site, "top", groups=[grp.getgrnam("nogroup").gr_gid])
             assert (refused.returncode, f"member of the group {GROUP}" in refused.stderr) == (1, True)
     finally:
         shutil.rmtree(place)

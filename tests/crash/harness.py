@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -149,7 +148,7 @@ class CrashSite:
 
     def daemon(self, point: str = "") -> AbstractContextManager[Running]:
         """A daemon with a ledger that dies at ``point``."""
-        return self.site.daemon(sys.executable, "-m", "tests.crash.daemon_with_ledger", str(self.ledger), point)
+        return self.site.daemon("-m", "tests.crash.daemon_with_ledger", str(self.ledger), point)
 
 
 def assert_same(endings: list[Ending], expected: list[Ending]) -> None:

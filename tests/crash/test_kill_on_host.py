@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -93,7 +92,7 @@ def go_through(site: HostSite, kills: Sequence[Sequence[Kill]]) -> Counter[str]:
 
 def let_die(site: HostSite, kill: Kill, ending: Mapping[str, tuple[int, int]]) -> bool:
     """Run a daemon until ``kill`` ends it, or until it has nothing left to do; whether it died by itself."""
-    with site.daemon(sys.executable, "-m", "tests.crash.daemon_on_host", kill.point) as daemon:
+    with site.daemon("-m", "tests.crash.daemon_on_host", kill.point) as daemon:
         if not kill.point:
             time.sleep(kill.after)
             return False

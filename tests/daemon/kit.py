@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ from reconciler.model.record import Record
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.conditions import ScopeCondition
 from tests.gitkit import File, GitRepo
+from tests.support import processes
 
 Answer = TypeVar("Answer")
 
@@ -57,12 +57,10 @@ def eventually(question: Callable[[], Answer], what: str = "", patience: float =
 class Running:
     """One daemon. Its log is JSON lines in a file, which outlives it."""
 
-    def __init__(self, command: list[str], log: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, words: Sequence[str], log: Path, environ: Mapping[str, str], *, fresh: bool = False) -> None:
         self.log_file = log
         with log.open("ab") as out:
-            self.process = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, **environ}
-            )
+            self.process = processes.start(words, out, out, environ=environ, fresh=fresh)
 
     def log(self) -> list[dict[str, Any]]:
         """Its log so far; lines that are no JSON (a traceback) as ``{"text": …}``."""
@@ -128,14 +126,15 @@ class Site:
         self.settings_file.write_text(json.dumps(self.settings))  # JSON is YAML
 
     @contextlib.contextmanager
-    def daemon(self, *command: str, **environ: str) -> Iterator[Running]:
+    def daemon(self, *program: str, fresh: bool = False, **environ: str) -> Iterator[Running]:
         """A daemon that has its lock (or has ended already); killed at the end where it still runs.
 
-        ``command`` starts another program than the reconciler itself. Each daemon begins a new log.
+        ``program`` is what Python runs in place of the reconciler itself (``-m MODULE ...``). Each daemon begins a new
+        log. Those that are about their start or their memory begin ``fresh``.
         """
         log = self.path / "daemon.log"
         log.unlink(missing_ok=True)
-        running = Running(list(command) or [*self.command, "run"], log, self.environ | environ)
+        running = Running(program or ("-m", "reconciler.cli", "run"), log, self.environ | environ, fresh=fresh)
         try:
             eventually(lambda: running.said("started") or running.process.poll() is not None, "the daemon starts")
             yield running
@@ -157,10 +156,7 @@ class Site:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """One command to its end."""
-        environ = {**os.environ, **self.environ}
-        return subprocess.run(
-            [*self.command, *words], env=environ, capture_output=True, text=True, timeout=60, check=False
-        )
+        return processes.reconciler(*words, environ=self.environ)
 
     @contextlib.contextmanager
     def records(self) -> Iterator[Records]:

@@ -35,7 +35,7 @@ def test_the_example_runs_from_push_to_healthy(tmp_path: Path) -> None:
     example = ROOT / "examples" / "repo"
     files = {str(path.relative_to(example)): path.read_text() for path in example.rglob("*.yaml")}
     places = {place: {"engine": "host"} for place in ("aws-us-west-2", "gcp-us-east1")}
-    with host_site(tmp_path, files, locations=places) as site, site.daemon():
+    with host_site(tmp_path, files, locations=places) as site, site.daemon(fresh=True):
         for name in ("web", "api", "db"):
             for place in places:
                 wait(partial(site.healthy, f"workload/shop/{name}@{place}"), f"{name} at {place} is healthy")
@@ -67,7 +67,7 @@ def test_a_replica_that_is_killed_is_replaced(shop: HostSite) -> None:
 
 
 def test_a_daemon_that_is_killed_finds_every_replica_again(shop: HostSite) -> None:
-    with shop.daemon() as daemon:
+    with shop.daemon(fresh=True) as daemon:
         wait(shop.healthy)
         before = shop.programs()
         daemon.kill()

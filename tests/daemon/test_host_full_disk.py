@@ -40,9 +40,12 @@ def killed(site: HostSite, name: str) -> int:
 
 
 def replica_of(pid: int) -> str:
-    """The replica that a process belongs to."""
-    environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    marker = next(each for each in environ if each.startswith(b"RECONCILER_CONTAINER="))
+    """The replica that a process belongs to; "" where it has ended, or only begins."""
+    try:
+        environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    marker = next((each for each in environ if each.startswith(b"RECONCILER_CONTAINER=")), b"///")
     return marker.decode().split("/")[3]
 
 

@@ -16,7 +16,7 @@ from tests.gitkit import File, GitRepo
 
 def test_a_commit_is_applied_and_told_on_the_status_branch(tmp_path: Path) -> None:
     site = Site(tmp_path)
-    with site.daemon() as daemon:
+    with site.daemon(fresh=True) as daemon:
         eventually(lambda: "workload/shop/api@here" in site.recorded(), "the first commit is applied")
         assert sorted(site.recorded()) == ["gvc/shop", "workload/shop/api@here", "workload/shop/api@there"]
         commit = site.repo.commit({"shop/api.yaml": workload("api", 8081), "shop/web.yaml": workload("web")})
@@ -75,7 +75,7 @@ def test_sighup_looks_at_once(tmp_path: Path) -> None:
 def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.configure(sources=[site.source(status={"interval": "1h"})])
-    with ServiceManager(tmp_path) as systemd, site.daemon(**systemd.environ) as daemon:
+    with ServiceManager(tmp_path) as systemd, site.daemon(fresh=True, **systemd.environ) as daemon:
         eventually(lambda: "READY=1" in systemd.heard(), "it is ready")
         eventually(lambda: "shop" in site.status("_org/gvc/shop.yaml"), "the first status, which waits for nothing")
         commit = site.repo.commit({"shop/api.yaml": workload("api", 8081)})
@@ -117,7 +117,7 @@ def test_apply_is_done_by_the_daemon_that_runs(tmp_path: Path) -> None:
         commit = site.repo.commit({"shop/web.yaml": workload("web")})
         asked = site.run("apply")
         assert (asked.returncode, asked.stderr) == (0, "")
-        assert asked.stdout.startswith(f"main: applied at main@sha1:{commit}: 2 created") or "unchanged" in asked.stdout
+        assert asked.stdout.startswith(f"main: applied at main@sha1:{commit}: 1 created") or "unchanged" in asked.stdout
         assert commit in site.status("shop/workload/web.yaml")
         site.repo.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: standrad")})
         refused = site.run("apply")

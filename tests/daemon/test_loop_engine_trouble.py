@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import subprocess
-import sys
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -31,7 +30,7 @@ def site(tmp_path: Path) -> Site:
 
 def daemon(site: Site, **environ: str) -> AbstractContextManager[Running]:
     """A daemon with a troubled engine."""
-    return site.daemon(sys.executable, "-m", "tests.daemon.daemon_with_trouble", str(site.path), **environ)
+    return site.daemon("-m", "tests.daemon.daemon_with_trouble", str(site.path), **environ)
 
 
 def test_steps_that_fail_are_tried_again_until_they_work(site: Site) -> None:

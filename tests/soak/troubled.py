@@ -8,7 +8,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -130,8 +129,8 @@ class Troubled:
             "LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(self._clock), "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         }  # fmt: skip
-        command = (sys.executable, "-m", "tests.soak.daemon", str(self._tasks))
-        self._daemon = self._running.enter_context(self.site.daemon(*command, **environ))
+        command = ("-m", "tests.soak.daemon", str(self._tasks))
+        self._daemon = self._running.enter_context(self.site.daemon(*command, fresh=True, **environ))
         self.samples.append([])
 
     def close(self) -> None:

@@ -1,0 +1,76 @@
+"""CPU seconds of each test, with those of its children: `pytest -p tests.support.cpu`, or `make test-cpu`.
+
+Wall time depends on what else the machine does; CPU time hardly does. A process that outlives its parent is not
+counted, and a fixture of wider scope counts for the first test that uses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+from collections import Counter
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+SHOWN = 60
+"""How many tests the summary lists."""
+
+
+def cpu_seconds() -> float:
+    """User and system time of this process, of its children, and of theirs that ended."""
+    ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = sum(each.ru_utime + each.ru_stime for each in ended)
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # a thread, or a child, that ends meanwhile
+            for child in (task / "children").read_text().split():
+                fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+                seconds += sum(map(int, fields[11:15])) / TICKS
+    return seconds
+
+
+class Meter:
+    """Adds to each report of a test what its phase used."""
+
+    def __init__(self) -> None:
+        self._last = cpu_seconds()
+        self.by_test: Counter[str] = Counter()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        self._last = cpu_seconds()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
+        report = yield
+        now = cpu_seconds()
+        report.cpu, self._last = now - self._last, now
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.by_test[report.nodeid] += getattr(report, "cpu", 0.0)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if not self.by_test:
+            return
+        by_file: Counter[str] = Counter()
+        for name, used in self.by_test.items():
+            by_file[name.partition("::")[0]] += used
+        terminalreporter.section("CPU seconds")
+        for title, counted in (("test", self.by_test), ("file", by_file)):
+            terminalreporter.write_line(f"by {title}")
+            for name, used in counted.most_common(SHOWN):
+                terminalreporter.write_line(f"{used:8.2f}  {name}")
+        terminalreporter.write_line(f"{sum(by_file.values()):8.2f}  in tests, {cpu_seconds():.2f} in all")
+        if out := os.environ.get("TEST_CPU_FILE"):
+            Path(out).write_text(json.dumps({"total": cpu_seconds(), "tests": self.by_test}))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Meter())

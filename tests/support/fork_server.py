@@ -1,0 +1,147 @@
+"""Forks processes that begin with everything imported: `python -m tests.support.fork_server FD`, for `processes`.
+
+A request comes with three descriptors; a process forked for it leaves the server's loop and goes on as the main
+program, so that it ends as an interpreter does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import encodings
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import runpy
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import reconciler
+from reconciler.settings import load_settings
+
+LIMIT = 1 << 20
+"""Bytes of the longest request."""
+
+LAZY = (
+    "structlog", "watchfiles", "difflib", "getpass", "unicodedata", "pickle", "concurrent.futures.thread",
+    "encodings.idna", "stringprep", "jsonschema", "jsonschema_rs", "referencing.jsonschema", "cryptography", "pyrage",
+    "sqlite3", "asyncio.unix_events", "rich", "yaml", "pdb", "graphlib", "tempfile", "shlex", "traceback",
+)  # fmt: skip
+"""What the reconciler or a library imports late. It may lie in a home of root, where another user gets nothing."""
+
+
+def import_all() -> None:
+    """Import all that a command or a daemon may need."""
+    for module in pkgutil.walk_packages(reconciler.__path__, "reconciler."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    codecs = [f"encodings.{each.name}" for each in pkgutil.iter_modules(encodings.__path__) if "mbcs" not in each.name]
+    for name in (*LAZY, *codecs):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write("{org: acme, state: state, sources: [{name: main, url: x}], locations: {}}")
+        file.flush()
+        load_settings(Path(file.name))  # reads and compiles its schema
+
+
+def serve(link: socket.socket) -> dict[str, Any] | None:
+    """Answer requests until the other side closes; in a forked process, the request that it is for."""
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(link, LIMIT, 3)
+        if not message:
+            return None
+        request: dict[str, Any] = json.loads(message)
+        if "wait" in request:
+            answer = {"code": os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1])}
+        else:
+            child = os.fork()
+            if not child:
+                link.close()
+                _become(request, descriptors)
+                return request
+            answer = {"pid": child}
+        for each in descriptors:
+            os.close(each)
+        link.send(json.dumps(answer).encode())
+
+
+def _become(request: dict[str, Any], descriptors: list[int]) -> None:
+    """Take over streams, folder, environment and user of ``request``."""
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(request["environ"])
+    os.chdir(request["cwd"])
+    if request["user"] is not None:
+        os.setgroups(request["groups"])
+        os.setgid(request["user"])
+        os.setuid(request["user"])
+    _open_streams()
+
+
+def _open_streams() -> None:
+    """The three streams as an interpreter opens them."""
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        raw = io.open(number, "wb" if number else "rb", buffering=0 if unbuffered and number else -1, closefd=False)  # noqa: SIM115, UP020
+        stream = io.TextIOWrapper(
+            raw,
+            errors="backslashreplace" if name == "stderr" else "strict",
+            line_buffering=name == "stderr" or os.isatty(number),
+            write_through=unbuffered and number > 0,
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def run(words: list[str]) -> None:
+    """Go on as ``python WORDS``: ``-m MODULE …`` or ``-c CODE …``."""
+    form, program, *rest = words
+    if form == "-m":
+        sys.argv = [program, *rest]
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = ["-c", *rest]
+        exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
+
+
+def end(words: list[str]) -> None:
+    """Run the program and end as an interpreter does, but for giving back memory that the kernel takes anyway."""
+    code = 0
+    try:
+        run(words)
+    except SystemExit as ended:
+        if not isinstance(ended.code, int | None):
+            raise
+        code = ended.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 255)
+
+
+def main() -> None:
+    """Serve; in a forked process, be the program that was asked for."""
+    link = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background has it ignored
+    import_all()
+    gc.freeze()
+    assert len(os.listdir("/proc/self/task")) == 1, "a thread would be lost in forked processes"
+    request = serve(link)
+    if request is not None:
+        end(request["words"])
+
+
+if __name__ == "__main__":
+    main()
