@@ -15,9 +15,10 @@ from reconciler.render.sarif import sarif
 from reconciler.review.folder import check_folder
 from tests.casefiles import cases
 from tests.manifests.rulecases import AROUND, DIALECT
+from tests.support.examples import examples
 
 CANARY = "canary"
-SEEDS = 150
+SEEDS = examples(150)
 """Broken forms of each shape."""
 
 JUNK = (
@@ -80,6 +81,7 @@ def everything(path: Path) -> str:
     )
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("case", cases("masking/secrets.yaml"))
 def test_no_form_shows_a_value_of_a_secret_that_is_broken(tmp_path: Path, case: dict[str, str]) -> None:
     text = case["file"]

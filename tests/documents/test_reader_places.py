@@ -15,6 +15,7 @@ from reconciler.documents.locator import locate
 from reconciler.documents.positions import Pointer, Positions
 from reconciler.documents.reader import read
 from reconciler.printable import is_name
+from tests.support.examples import examples
 
 RAW = b"""# the first line is a comment
 kind: workload
@@ -113,7 +114,7 @@ def finite(value: Any) -> bool:
     return "inf" not in repr(value)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(VALUES.filter(finite), st.booleans())
 def test_what_was_dumped_is_read_back(value: Any, flow: bool) -> None:
     reading = read(dumped(value, flow))
@@ -122,7 +123,7 @@ def test_what_was_dumped_is_read_back(value: Any, flow: bool) -> None:
     assert json.dumps([document.value for document in reading.documents]) == json.dumps([value])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=60) | st.text("[]{},:-?&*!|>'\"%#@ \n\ta0~<.", max_size=60).map(str.encode))
 def test_nothing_makes_the_reader_raise(raw: bytes) -> None:
     reading = read(raw)
@@ -147,7 +148,7 @@ def changed(value: Any, at: Pointer, mark: str) -> Any:
     return copy
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(VALUES.filter(finite), st.booleans(), st.data())
 def test_a_marked_scalar_is_found_where_it_stands(value: Any, flow: bool, data: st.DataObject) -> None:
     pointer = data.draw(st.sampled_from(pointers(value)))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from reconciler.documents.reader import read
 from reconciler.documents.writer import stream, written
 from reconciler.printable import is_name
+from tests.support.examples import examples
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
@@ -39,7 +40,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(VALUES.filter(lambda value: value is not None))
 def test_our_reader_reads_back_what_was_written(value: Any) -> None:
     reading = read(written(value).encode(), text_fields=frozenset())
@@ -47,7 +48,7 @@ def test_our_reader_reads_back_what_was_written(value: Any) -> None:
     assert [document.value for document in reading.documents] == [value]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.dictionaries(TEXT.filter(is_name), TEXT, min_size=1))
 def test_readers_of_yaml_1_1_read_the_same_texts(value: dict[str, str]) -> None:
     assert yaml.load(written(value), yaml.CSafeLoader) == value

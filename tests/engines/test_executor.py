@@ -19,6 +19,7 @@ from tests.engines.ledger import LedgerEngine
 from tests.engines.plans import Bench, ends, plan, step
 from tests.engines.test_ready import Graph, graphs
 from tests.fakeclock import FakeClock
+from tests.support.examples import examples
 
 
 class Stage(Bench):
@@ -57,7 +58,7 @@ def test_steps_are_taken_in_the_order_of_the_plan(stage: Stage) -> None:
     assert stage.records.journal.open() == []
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(graph=graphs(), bad=st.sets(st.integers(0, 11), max_size=3))
 def test_a_failure_holds_back_only_what_waits_for_it(
     tmp_path_factory: pytest.TempPathFactory, graph: Graph, bad: set[int]

@@ -1,4 +1,4 @@
-"""Twenty seconds of fuzzing in every test run; `make fuzz` is the long form."""
+"""What fuzzing begins with, checked in every test run; the slow tests and `make fuzz` go on from there."""
 
 from __future__ import annotations
 
@@ -8,20 +8,34 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.campaign import USUAL, Bounds, Found, Ground, Told, fuzz, missing
+from tests.fuzz.seeds import write_seeds
 from tests.fuzz.targets import TARGETS
 
 SECONDS = 20
 WHOLE = sum(target.share for target in TARGETS.values())
+SEEDS = 100
+"""Seeds of each target that every run replays, spread over all."""
 
 
-@pytest.fixture(autouse=True)
-def _atheris() -> None:
+@pytest.fixture
+def atheris() -> None:
+    """The test needs the fuzzer; without it the test skips, and fails in CI."""
     if reason := missing():
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
 
 
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_seed_breaks_anything(name: str, tmp_path: Path) -> None:
+    count = write_seeds(tmp_path, TARGETS[name].seeds())
+    assert count > SEEDS
+    for path in sorted(tmp_path.iterdir())[:: count // SEEDS]:
+        TARGETS[name].check(path.read_bytes())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("atheris")
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_input_breaks_anything(name: str, tmp_path: Path) -> None:
     told = fuzz(Ground(name, tmp_path), SECONDS * TARGETS[name].share / WHOLE)
@@ -40,22 +54,29 @@ def first(told: Told) -> Found:
     return told.found[0]
 
 
+@pytest.mark.usefixtures("atheris")
 def test_what_raises_is_found(tmp_path: Path) -> None:
     found = first(planted("raises", tmp_path))
     assert "RuntimeError: a fault that was put here" in str(found)
     assert "--reproduce planted-raises" in str(found)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("atheris")
 def test_what_hangs_is_found(tmp_path: Path) -> None:
     found = first(planted("hangs", tmp_path, Bounds(seconds=1)))
     assert "timeout" in str(found.path)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("atheris")
 def test_what_grows_is_found(tmp_path: Path) -> None:
     found = first(planted("grows", tmp_path, Bounds(memory=200)))
     assert "oom" in str(found.path)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("atheris")
 def test_what_ends_the_process_is_found(tmp_path: Path) -> None:
     found = first(planted("dies", tmp_path))
     assert "ended with -9" in str(found)

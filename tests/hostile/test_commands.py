@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ from reconciler.documents.limits import LIMITS
 from reconciler.source.file_filter import IGNORE_FILE
 from tests.cli.desk import SETTINGS, Desk, Said
 from tests.hostile.corpus import HUGE, MIB, WIDE
-from tests.hostile.test_files import MEMORY, SECONDS, bounded_memory, in_time
+from tests.hostile.test_files import MEMORY, SECONDS, bounded_memory, in_time, sample
 from tests.pipeline.way import BASE, Way
 from tests.sops.kit import CASES
 
@@ -31,13 +30,8 @@ BOMBS = (
     "encrypted JSON",
 )
 BRACKETS = b'sops: {mac: "", lastmodified: ""}\n---\n' + b"[" * 300_000 + b"]" * 300_000
-SHORT = ("brackets", "deep and wide below sops", "encrypted JSON")
+SHORT = ("brackets", "encrypted JSON")
 """What every run of the tests takes through the commands; the slow tests take all."""
-
-
-def some(*names: str) -> list[Any]:
-    """``names`` as parameters of a test, slow but for the short ones."""
-    return [pytest.param(name, marks=[] if name in SHORT else [pytest.mark.slow]) for name in names]
 
 
 IDENTITY = CASES / "identity.txt"
@@ -66,7 +60,7 @@ def ended_well(run: Callable[[], Said], codes: set[int]) -> Said:
     return said  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("name", some(*BOMBS, "brackets", "a hundred megabytes"))
+@pytest.mark.parametrize("name", sample((*BOMBS, "brackets", "a hundred megabytes"), SHORT))
 def test_a_hostile_commit_is_refused_by_every_command(name: str, tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.applied()
@@ -81,7 +75,7 @@ def test_a_hostile_commit_is_refused_by_every_command(name: str, tmp_path: Path)
     ended_well(lambda: desk.run("get"), {0})
 
 
-@pytest.mark.parametrize("name", some(*BOMBS, "brackets", "a hundred megabytes"))
+@pytest.mark.parametrize("name", sample((*BOMBS, "brackets", "a hundred megabytes"), SHORT))
 def test_a_hostile_file_of_an_operator_is_refused_by_every_command(name: str, tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     bad = tmp_path / "bad.yaml"
@@ -100,7 +94,7 @@ def test_a_hostile_file_of_an_operator_is_refused_by_every_command(name: str, tm
         ended_well(lambda: desk.run(command, "--settings", str(bad)), {1, 2})  # noqa: B023
 
 
-@pytest.mark.parametrize("size", [70_000, 100 << 20])
+@pytest.mark.parametrize("size", [70_000, pytest.param(100 << 20, marks=pytest.mark.slow)])
 def test_a_large_ignore_file_is_refused_from_its_size_alone(size: int, tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.repo.git("config", "core.compression", "0")
@@ -111,7 +105,7 @@ def test_a_large_ignore_file_is_refused_from_its_size_alone(size: int, tmp_path:
     ended_well(lambda: desk.run("validate", str(tmp_path)), {1, 2})
 
 
-@pytest.mark.parametrize("name", some("brackets", *BOMBS, *HUGE))
+@pytest.mark.parametrize("name", sample(("brackets", *BOMBS, *HUGE), (*SHORT, "deep and wide below sops")))
 def test_the_daemon_refuses_a_hostile_commit_in_time(name: str, tmp_path: Path) -> None:
     way = Way(tmp_path, {"shop/gvc.yaml": BASE})
     way.applied()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.model.cron import Cron, CronError
 from tests.casefiles import cases
+from tests.support.examples import examples
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BOUNDS = {"minute": (0, 59), "hour": (0, 23), "day": (1, 31), "month": (1, 12), "weekday": (0, 7)}
@@ -77,7 +78,7 @@ def means(written: Written, minute: datetime) -> bool:
     return in_time and means_day(written, minute)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(SCHEDULES, MINUTES)
 def test_the_next_time_is_the_first_minute_that_is_meant(written: Written, start: int) -> None:
     searched = 4 * 24 * 60
@@ -91,7 +92,7 @@ def test_the_next_time_is_the_first_minute_that_is_meant(written: Written, start
         assert found is None or found > start + searched
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(SCHEDULES, MINUTES)
 def test_the_next_day_is_the_first_one_that_is_meant(written: Written, start: int) -> None:
     written = {**written, "minute": ("30", {30}), "hour": ("12", {12})}

@@ -20,9 +20,8 @@ from tests.gitkit import GitRepo
 from tests.pipeline.way import Way, placed
 from tests.pipeline.worlds import AFAR, World, files_of, worlds
 from tests.project.tree import ROOT
+from tests.support.examples import examples
 
-MANY = int(os.environ.get("EXAMPLES", "0"))
-"""How many examples to try instead of the few that every run tries."""
 few = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None)
 
 
@@ -74,7 +73,7 @@ def recorded_world(way: Way) -> dict[str, set[str]]:
 
 
 @given(states=st.lists(st.tuples(worlds(), st.integers(0, 3)), min_size=2, max_size=4))
-@settings(few, max_examples=MANY or 40)
+@settings(few, max_examples=examples(40))
 def test_after_a_plan_is_applied_the_next_is_empty(
     repo: GitRepo, tmp_path: Path, states: list[tuple[World, int]]
 ) -> None:
@@ -90,7 +89,7 @@ def test_after_a_plan_is_applied_the_next_is_empty(
 
 
 @given(before=worlds(), after=worlds(), chance=st.randoms(use_true_random=False))
-@settings(few, max_examples=MANY or 25)
+@settings(few, max_examples=examples(25))
 def test_a_failure_leaves_undone_only_what_waits_for_it(
     repo: GitRepo, tmp_path: Path, before: World, after: World, chance: random.Random
 ) -> None:
@@ -139,16 +138,16 @@ print(json.dumps(document(plan)), text(plan), markdown(plan))
 
 
 def test_plans_are_the_same_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
-    examples: list[World] = []
+    tried: list[World] = []
 
     @given(worlds())
     @settings(few, max_examples=12, derandomize=True)
     def collect(world: World) -> None:
-        examples.append(world)
+        tried.append(world)
 
     collect()
-    examples.sort(key=len)
-    before, after = examples[-1], examples[-2]
+    tried.sort(key=len)
+    before, after = tried[-1], tried[-2]
     records = Records.open(tmp_path / "records.sqlite")
     way = Way(tmp_path, files_of(before, 1), records=records, external=(AFAR,))
     way.applied()

@@ -13,8 +13,9 @@ from reconciler.model.finding import Severity
 from reconciler.pipeline.source_pipeline import PlannedRevision
 from reconciler.records.store import Records
 from tests.gitkit import File, GitRepo
-from tests.pipeline.test_convergence import MANY, few
+from tests.pipeline.test_convergence import few
 from tests.pipeline.way import BASE, Way, shown
+from tests.support.examples import examples
 
 Files = dict[str | bytes, File]
 
@@ -325,7 +326,7 @@ def commits(draw: st.DrawFn) -> Files:
 
 
 @given(edits=st.lists(commits(), min_size=2, max_size=6))
-@settings(few, max_examples=MANY or 25)
+@settings(few, max_examples=examples(25))
 def test_commit_by_commit_every_error_is_told_that_a_fresh_look_tells(
     repo: GitRepo, tmp_path: Path, edits: list[Files]
 ) -> None:

@@ -16,9 +16,10 @@ from reconciler.pipeline.load import index_revision
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.records.store import Records
 from tests.gitkit import File, GitRepo
-from tests.pipeline.test_convergence import MANY, few
+from tests.pipeline.test_convergence import few
 from tests.pipeline.way import Way
 from tests.pipeline.worlds import AFAR, World, files_of, worlds
+from tests.support.examples import examples
 
 Files = dict[str | bytes, File]
 PATHS = ("gvc.yaml", "a/gvc.yaml", "a/one.yaml", "a/b/gvc.yaml", "a/b/two.yaml", "c/three.yaml")
@@ -95,7 +96,7 @@ def way_of(findings: list[Finding]) -> list[tuple[str, int, int, str, str]]:
 
 
 @given(commits=st.lists(edits(), min_size=2, max_size=5))
-@settings(few, max_examples=MANY or 50)
+@settings(few, max_examples=examples(50))
 def test_commit_by_commit_comes_to_what_a_fresh_look_comes_to(
     repo: GitRepo, tmp_path: Path, commits: list[Files]
 ) -> None:
@@ -111,7 +112,7 @@ def test_commit_by_commit_comes_to_what_a_fresh_look_comes_to(
 
 
 @given(states=st.lists(st.tuples(worlds(), st.integers(0, 5)), min_size=2, max_size=4))
-@settings(few, max_examples=MANY or 20)
+@settings(few, max_examples=examples(20))
 def test_sound_states_come_to_the_same_too(repo: GitRepo, tmp_path: Path, states: list[tuple[World, int]]) -> None:
     way = Way(tmp_path, files_of(*states[0]), repo=repo, external=(AFAR,))
     for number, (world, layout) in enumerate(states):

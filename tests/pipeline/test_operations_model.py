@@ -29,8 +29,8 @@ from reconciler.records.store import FILE, Records
 from reconciler.settings import LocationSettings, Settings, SourceSettings
 from tests.fakeclock import FakeClock
 from tests.gitkit import File, GitRepo
-from tests.pipeline.test_convergence import MANY
 from tests.pipeline.way import BASE
+from tests.support.examples import examples
 
 NAMES = tuple("abcde")
 TROUBLES = ("break_or_mend", "force_push", "outage", "restart", "freeze_or_thaw")
@@ -349,5 +349,5 @@ class Operating(RuleBasedStateMachine):
         return found
 
 
-Operating.TestCase.settings = settings(max_examples=MANY or 50, stateful_step_count=20, deadline=None)
+Operating.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=20, deadline=None)
 TestOperating = Operating.TestCase

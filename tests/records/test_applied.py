@@ -14,6 +14,7 @@ from reconciler.model.record import Health
 from reconciler.records.store import Records
 from reconciler.records.tables.applied import WORST_FIRST
 from tests.records.samples import record
+from tests.support.examples import examples
 
 
 def test_a_record_is_replaced_at_its_location_only(records: Records) -> None:
@@ -102,7 +103,7 @@ CHANGES = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(CHANGES, max_size=20))
 def test_what_is_counted_along_is_what_counting_would_give(
     changes: list[tuple[str, tuple[str, str], Health]],

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
 from tests.records.samples import entry
+from tests.support.examples import examples
 
 SHOP = (
     entry("gvc/shop", "shop/gvc.yaml", "location/local"),
@@ -99,7 +100,7 @@ ADDED = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.tuples(SOURCES, st.lists(KEYS, max_size=4), ADDED), max_size=6))
 def test_replace_does_what_a_dict_does(
     changes: list[tuple[str, list[str], list[tuple[str, str, list[str]]]]],

@@ -16,6 +16,7 @@ from reconciler.records.store import Records
 from reconciler.records.tables import requests, runs
 from reconciler.records.tables.sources import SourceRow
 from tests.records.samples import entry, event, failure, record
+from tests.support.examples import examples
 
 
 def test_a_source_that_is_forgotten_is_loaded_from_nothing(records: Records) -> None:
@@ -254,7 +255,7 @@ def test_a_number_that_was_cleared_is_never_given_out_again(records: Records) ->
 PENDING = st.lists(st.one_of(st.sampled_from("abc"), st.sampled_from(["take", "clear"])), max_size=30)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(PENDING)
 def test_no_key_is_lost_however_adding_and_writing_mix(moves: list[str]) -> None:
     records = Records.open(None)

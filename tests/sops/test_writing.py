@@ -15,6 +15,7 @@ from reconciler.printable import is_name
 from reconciler.sops.encrypt import EncryptionRules, WritingError, decrypt_file, encrypt, reencrypt, rotate
 from reconciler.sops.keys import Keyring, KeyringError
 from tests.sops.kit import CASES, FILES, MOMENT, fresh, needs_sops, opened, sops
+from tests.support.examples import examples
 
 LATER = "2027-01-02T03:04:05Z"
 ODD = """\ufeff# of the shop
@@ -150,7 +151,7 @@ TREES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dic
 
 
 @given(st.dictionaries(KEYS, TREES, max_size=4), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_values_survive(data: dict[str, object], whole: bool) -> None:
     identity, recipient = IDENTITY
     source = written({"kind": "secret", "name": "db", "data": {**data, "one": "x"}}).encode()

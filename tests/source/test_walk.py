@@ -19,6 +19,7 @@ from reconciler.source.source import Source
 from reconciler.source.tree_diff import Walk
 from tests.gitkit import File, GitRepo, Submodule, Symlink, git
 from tests.source.conftest import Opener
+from tests.support.examples import examples
 
 
 def taken(source: Source) -> list[str]:
@@ -175,7 +176,7 @@ NAMES = st.sampled_from(["a", "b", "a.yaml", "b.yaml", "a-", "a.yaml.d", ".d", "
 TREES = st.dictionaries(st.lists(NAMES, min_size=1, max_size=3).map("/".join), st.sampled_from("xyz"), max_size=12)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(before=TREES, after=TREES)
 def test_the_walk_finds_what_two_full_listings_find(
     repo: GitRepo, opener: Opener, before: dict[str, str], after: dict[str, str]

@@ -15,6 +15,7 @@ from reconciler.status.branch import branch as branch_module
 from reconciler.status.branch.branch import StatusBranch, commit_status
 from reconciler.status.branch.trees import FEW, File, LazyFiles
 from tests.gitkit import GitRepo
+from tests.support.examples import examples
 
 BRANCH = "reconciler/status"
 
@@ -108,7 +109,7 @@ def model(files: dict[str, bytes], changes: dict[str, bytes | None]) -> dict[str
     return files
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(CHANGES, max_size=5), st.booleans())
 def test_changes_one_after_the_other_give_what_a_dict_gives(
     tmp_path_factory: pytest.TempPathFactory, rounds: list[dict[str, bytes | None]], packed: bool

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from reconciler.engines.host.provisioning.files import MEMORY
 from reconciler.engines.host.provisioning.removal import remove
+from tests.support.examples import examples
 
 
 def test_links_are_removed_and_what_they_lead_to_stays(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_what_cannot_be_removed_is_an_error() -> None:
 TREES = st.recursive(st.just("file") | st.just("link"), lambda inner: st.dictionaries(st.sampled_from("abc"), inner))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(TREES)
 def test_any_tree_goes(tree: object) -> None:
     with TemporaryDirectory() as name:

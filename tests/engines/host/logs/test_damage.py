@@ -22,6 +22,7 @@ from reconciler.engines.host.logs.blocks import all_in
 from reconciler.engines.host.logs.collector import AGAIN
 from tests.crash.test_disk_full import small_disk
 from tests.engines.host.logs.kit import Location, place
+from tests.support.examples import examples
 
 WRITER = """
 import os, sys, time
@@ -43,6 +44,7 @@ from reconciler.clock import SystemClock
 from reconciler.engines.host.logs import tail as output
 from reconciler.engines.host.logs.collector import Collector
 from tests.engines.host.logs.kit import place
+from tests.support.examples import examples
 output.FREED_AT = 20_000
 async def work():
     collector = Collector(Path(sys.argv[1]), "here", SystemClock())
@@ -158,7 +160,7 @@ def test_a_damaged_block_takes_no_other_with_it(location: Location, at: int) -> 
     assert len(location.lines()) == 61
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(
         st.text(alphabet="ab\n", max_size=6)

@@ -16,6 +16,7 @@ from reconciler.engines.host.logs.segments import roots
 from reconciler.logql.query import parse
 from tests.engines.host.logs.kit import EVERYTHING, Location, place, texts
 from tests.fakeclock import START
+from tests.support.examples import examples
 
 AT = int(START * 1000)
 
@@ -160,7 +161,7 @@ def test_whatever_is_read_is_a_block_or_none(content: bytes) -> None:
     assert list(all_in(b"RLB1" + content)) == []
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.text(alphabet="ab\r", max_size=5)), st.booleans())
 def test_lines_of_a_block_are_those_that_were_written(lines: list[str], compressed: bool) -> None:
     text = "".join(f"{line}\n" for line in lines).encode() * (100 if compressed else 1)

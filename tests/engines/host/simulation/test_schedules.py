@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.casefiles import cases
 from tests.engines.host.simulation.behaviour import BEHAVIOURS, SOUND
 from tests.engines.host.simulation.schedule import QUIET, Schedule, begin, play
+from tests.support.examples import examples
 
 WEEK = 7 * 24 * 3600
 
@@ -58,7 +59,7 @@ def a_week(kind: str, parallel: bool) -> Schedule:
     return Schedule("", kind, 5, rng.randint(1, 3), rng.randint(0, 2), 10, parallel, events=tuple(events))
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+@settings(max_examples=examples(250), deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 @given(schedules())
 def test_any_schedule_comes_to_rest_as_wanted(schedule: Schedule) -> None:
     play(schedule)

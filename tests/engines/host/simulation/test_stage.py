@@ -21,6 +21,7 @@ from tests.engines.host.simulation.schedule import QUIET, Schedule, begin
 from tests.engines.host.simulation.stage import Stage
 from tests.engines.host.simulation.test_schedules import WEEK, a_week, schedules
 from tests.engines.host.simulation.world import BEGINNING
+from tests.support.examples import examples
 
 CARRIED = ("start ", "terminate ", "kill ", "runprestop ", "remove ", "removed running ")
 """What the runtime hears of."""
@@ -79,7 +80,7 @@ def test_what_is_carried_out_is_what_is_decided(case: dict[str, Any], tmp_path: 
     assert "WorkloadError" not in {each.reason for each in stage.news}
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(schedules())
 def test_any_schedule_is_carried_out_as_decided(schedule: Schedule) -> None:
     events = tuple(_apart(event) for event in schedule.events)
