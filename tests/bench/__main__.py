@@ -1,4 +1,4 @@
-"""``python -m tests.bench``: each figure of README.md#speed, measured here and now, beside its budget."""
+"""``python -m tests.bench``: each figure of docs/benchmarks.md, measured here and now, beside its budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured: each function gives rows of README.md#speed; their names are what ``--only`` takes."""
+"""What is measured: each function gives rows of docs/benchmarks.md; their names are what ``--only`` takes."""
 
 from __future__ import annotations
 

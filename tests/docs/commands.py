@@ -63,7 +63,12 @@ summary, resources are counted, not steps.
 
 def page() -> str:
     """The text of the page."""
-    return "\n".join([HEAD, *(section for name in COMMANDS for section in _sections(name, command(name)))])
+    return "\n".join([HEAD, overview(), *(section for name in COMMANDS for section in _sections(name, command(name)))])
+
+
+def overview() -> str:
+    """Every command with its line in the help, and a link to its section."""
+    return table(("Command", "What it does"), ((f"[{name}](#{name})", line) for name, line in COMMANDS.items()))
 
 
 def command(name: str) -> click.Command:

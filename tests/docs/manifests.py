@@ -16,6 +16,29 @@ HEAD = f"""\
 Every kind with its fields, and how the reconciler reads manifests. What the platform does with them is in
 [docs/platform](platform/fields.md).
 
+A GVC with a workload in it:
+
+```yaml
+kind: gvc
+name: blog
+spec:
+  staticPlacement:
+    locationLinks: [//location/aws-us-west-2]
+---
+kind: workload
+name: web
+gvc: blog            # may be left out where the directory has a GVC
+spec:
+  type: serverless
+  containers:
+    - name: web
+      image: nginx:1.27
+      ports: [{{number: 8080, protocol: http}}]
+      readinessProbe: {{httpGet: {{path: /}}}}
+  defaultOptions:
+    autoscaling: {{minScale: 1, maxScale: 4}}
+```
+
 ## Files
 
 One YAML mapping is one resource. A file holds as many as you like, with `---` between them. Files that end in `.yaml`

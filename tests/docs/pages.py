@@ -20,8 +20,11 @@ MAKERS = {
     "status.md": status.page,
 }
 
-BY_HAND = frozenset({"architecture.md", "glossary.md"})
-"""Pages that people write; ``tests/project`` holds them against the code."""
+GUIDES = frozenset({"benchmarks.md", "install.md", "operations.md", "quickstart.md", "review.md", "secrets.md"})
+"""Pages for users that people write; ``test_guides.py`` runs what they show."""
+
+BY_HAND = GUIDES | {"architecture.md", "glossary.md"}
+"""Pages that people write; ``tests/project`` holds the other two against the code."""
 
 
 def pages() -> dict[str, str]:

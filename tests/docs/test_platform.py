@@ -72,7 +72,7 @@ def section(name: str, heading: str) -> str:
 
 
 def documents() -> list[Path]:
-    return [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in ("README.md", "CHANGELOG.md"))]
+    return [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("examples/**/*.md"))]
 
 
 def test_there_are_these_pages() -> None:

@@ -1,118 +1,76 @@
-"""The README works as printed: its commands are run, its excerpts are what they print."""
+"""README is short, its figures and links hold, and it leads to every page of the documentation."""
 
 from __future__ import annotations
 
+import os.path
 import re
-import sys
-from itertools import pairwise
 from pathlib import Path
 
-import pytest
-
-from reconciler.cli import COMMANDS
-from reconciler.documents.schema.loader import load_schema
-from tests.docs.shell import blocks, typed
+from tests.docs.markdown import links
+from tests.docs.pages import DOCS
+from tests.docs.shell import blocks
 from tests.project.tree import ROOT
 
-README = (ROOT / "README.md").read_text()
-MARK = "@@ "
-"""Begins the line that the script prints before each command of an excerpt."""
-VARIES = re.compile(r"\b[0-9a-f]{7,40}\b")
-"""Ids and digests."""
+README = ROOT / "README.md"
+WORDS = 900
+"""As ``wc -w`` counts them: everything between blanks, code and tables included."""
+STEPS = 2
+"""Links to follow from README to any page."""
+SESSION = 10
+"""Lines of the first excerpt, without empty ones."""
 
 
-def excerpts() -> list[tuple[str, list[str]]]:
-    """Every command of the excerpts with the lines that it is said to print."""
-    told: list[tuple[str, list[str]]] = []
-    for block in blocks(README, "console"):
-        for line in block.splitlines():
-            if line.startswith("$ "):
-                told.append((line[2:], []))
-            elif line:
-                told[-1][1].append(line)
-    return told
+def linked(page: Path) -> set[Path]:
+    """The Markdown files that a page links to."""
+    targets = (link.partition("#")[0] for link in links(page.read_text()) if not re.match("[a-z]+:", link))
+    paths = {Path(os.path.normpath(page.parent / target)) for target in targets if target.endswith(".md")}
+    return {path for path in paths if path.exists()}
 
 
-def sessions(printed: str) -> list[list[str]]:
-    """What each command of the excerpts printed, in order."""
-    lines = printed.splitlines()
-    marks = [number for number, line in enumerate(lines) if line.startswith(MARK)]
-    return [lines[begin + 1 : end] for begin, end in pairwise([*marks, len(lines)])]
+def test_it_is_short() -> None:
+    assert len(README.read_text().split()) <= WORDS
 
 
-def check(home: Path, install: str) -> None:
-    """Run the quick start and then the excerpts in one shell, as somebody would who reads on."""
-    shown = excerpts()
-    lines = [f"echo '{MARK}'\n({command}) 2>&1 || true" for command, _ in shown]
-    printed = typed("\n".join([install, *blocks(README, "sh"), *lines]), home, ROOT)
-    assert "16 created (20 steps)" in printed
-    assert "- {name: main, url: manifests" in README
-    for (command, wanted), got in zip(shown, sessions(printed), strict=True):
-        there = {VARIES.sub("#", line) for line in got}
-        assert [line for line in wanted if VARIES.sub("#", line) not in there] == [], f"{command}: {got}"
+def test_every_page_is_two_links_away_at_most() -> None:
+    reached, newest = {README}, {README}
+    for _ in range(STEPS):
+        newest = {target for page in newest for target in linked(page)} - reached
+        reached |= newest
+    assert set(DOCS.rglob("*.md")) - reached == set()
 
 
-def test_the_quick_start_and_the_excerpts_are_what_happens(tmp_path: Path) -> None:
-    check(tmp_path, f"export PATH={Path(sys.executable).parent}:$PATH")
+def test_every_page_beside_it_is_linked_once_in_the_list_of_topics() -> None:
+    _, _, topics = README.read_text().partition("\n## Documentation\n")
+    named = re.findall(r"\]\((docs/\w+\.md)\)", topics.partition("\n## ")[0])
+    assert len(named) == len(set(named))
+    assert {f"docs/{path.name}" for path in DOCS.glob("*.md")} - set(named) == {"docs/rules.md", "docs/schemas.md"}
 
 
-@pytest.mark.slow
-def test_the_quick_start_installs_as_printed(tmp_path: Path) -> None:
-    (install,) = blocks(README, "sh install")
-    check(tmp_path, install)
+def test_its_session_has_ten_lines() -> None:
+    (session,) = blocks(README.read_text(), "console")
+    assert len(list(filter(None, session.splitlines()))) == SESSION
 
 
-def test_what_ci_runs_needs_nothing_but_a_clone(tmp_path: Path) -> None:
-    (run,) = [block for block in blocks(README, "") if "reconciler diff" in block]
-    script = f"""
-        export PATH={Path(sys.executable).parent}:$PATH
-        reconciler init upstream
-        git -C upstream switch --quiet --create other
-        git clone --quiet --branch main upstream clone && cd clone
-        git config user.name Ada && git config user.email ada@example.com
-        sed -i 's/maxScale: 6/maxScale: 8/' shop/api.yaml
-        git commit --quiet --all --message Grow
-        {run}
-        cat plan.md"""
-    assert "maxScale" in typed(script, tmp_path, tmp_path)
+def test_limits_come_before_the_installation() -> None:
+    headings = re.findall(r"^## (.+)$", README.read_text(), re.M)
+    assert headings.index("Limits") < headings.index("Install")
 
 
-def test_the_manifests_in_the_readme_are_sound(tmp_path: Path) -> None:
-    (manifests,) = blocks(README, "yaml")
-    (tmp_path / "blog.yaml").write_text(manifests)
-    told = typed(f"{Path(sys.executable).parent}/reconciler validate .", tmp_path, tmp_path)
-    assert told == "no findings in 2 documents, 2 resources\n"
+def test_it_installs_as_the_quick_start_does() -> None:
+    (install,) = blocks((DOCS / "quickstart.md").read_text(), "sh install")
+    assert install in blocks(README.read_text(), "")
 
 
-def test_commands_and_settings_that_are_listed_exist() -> None:
-    listed = re.findall(r"^\| `reconciler (\w+)", README, re.M)
-    assert listed == [name for name in COMMANDS if name in listed], "docs/commands.md has every command"
-    known = load_schema("settings")["properties"]
-    (part,) = re.findall(r"^## Settings$(.*?)^## ", README, re.M | re.S)
-    named = re.findall(r"^\| `([a-zA-Z.\[\]]+)`", part, re.M)
-    of_sources = known["sources"]["items"]["properties"]
-    assert named
-    assert [n for n in named if n.split("[]")[0] not in known] == []
-    assert [n for n in named if n.startswith("sources[].") and n.partition("[].")[2] not in of_sources] == []
+def test_its_figures_are_rows_of_the_benchmarks() -> None:
+    text, benchmarks = README.read_text(), (DOCS / "benchmarks.md").read_text()
+    (part,) = re.findall(r"^## Speed$(.*?)^## ", text, re.M | re.S)
+    rows = [line for line in part.splitlines() if line.startswith("| ")]
+    assert len(rows) > 1
+    assert [row for row in rows if row not in benchmarks.splitlines()] == []
+    (command,) = re.findall(r"`(make bench[^`]*)`", part)
+    assert f"Measured with `{command}`" in benchmarks
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*"))]
-)
-def test_links_lead_somewhere(page: str) -> None:
-    place = (ROOT / page).parent
-    linked = re.findall(r"\]\((?!https?:)([^)#]+)\)", (ROOT / page).read_text())
-    assert [link for link in linked if not (place / link).exists()] == []
-
-
-def test_files_that_the_service_needs_are_there() -> None:
-    named = re.findall(r"(?<!/)\b((?:systemd|schemas|examples)/[\w./-]*\w)", README)
-    assert "systemd/reconciler.service" in named
-    assert [path for path in named if not (ROOT / path).exists()] == []
-
-
-def test_every_target_of_make_that_is_named_exists() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    named = set(re.findall(r"(?:`|^)make (\w+)(?:`|$)", README, re.M))
-    assert named >= {"run", "test", "bench", "lint", "soak"}
-    assert [name for name in named if f"\n{name}:" not in makefile] == []
+def test_it_names_how_to_run_and_to_test() -> None:
+    assert "make run\n" in blocks(README.read_text(), "")
+    assert "`make test`" in README.read_text()

@@ -1,4 +1,4 @@
-"""A Debian system with systemd as its first process, in a container, with the reconciler installed as README says."""
+"""A Debian system with systemd as its first process, in a container, with what docs/install.md installs."""
 
 from __future__ import annotations
 
