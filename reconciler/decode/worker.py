@@ -10,8 +10,7 @@ from typing import IO
 import msgspec
 
 from reconciler.bugs import internal_error
-from reconciler.manifests.decoder import decode
-from reconciler.manifests.normalize import ManifestContext
+from reconciler.documents.lean_events import install_lean_events
 
 
 class WorkerBug(msgspec.Struct, frozen=True):
@@ -44,6 +43,11 @@ def frame(body: bytes) -> bytes:
 def main() -> None:
     """First a frame with the Dialect, then batches (msgpack lists of files); each gets a batch of answers."""
     gc.disable()
+    install_lean_events()
+    # Only now: these take the classes of events as they are.
+    from reconciler.manifests.decoder import decode
+    from reconciler.manifests.normalize import ManifestContext
+
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     encode = msgspec.msgpack.Encoder().encode
     dialect = msgspec.msgpack.decode(read_frame(stdin) or b"", type=ManifestContext)
