@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from heapq import nsmallest
 from typing import NamedTuple
 
 import msgspec
 
 from reconciler.documents.rules import RULES as READING
-from reconciler.iteration import MOST_NAMED, first_of
+from reconciler.iteration import first_of
 from reconciler.manifests.change_set import ChangeSet, Index, IndexedResource, PartialDocument
 from reconciler.manifests.decoder import Broken, Decoded
 from reconciler.manifests.gvc_resolution import reference_in_gvc, request_in_gvc, resource_of
@@ -162,8 +161,7 @@ class _Assembly:
             kind, gvc, *name = each.key.split("/", 2)
             if gvc == GVC_PLACEHOLDER and len(names) != 1 and not each.guessed:
                 self._inferred(change.path, each.line, f"{kind} {name[0]}")
-            places = names if len(names) <= MOST_GVCS else nsmallest(MOST_GVCS, names)
-            for place in places or [""]:
+            for place in names[:MOST_GVCS] or [""]:
                 self._unresolved(each, place)
             if (each.references or each.questions) and (len(names) == 1 or GVC_PLACEHOLDER not in each.key):
                 gvc = names[0] if names else ""
@@ -238,10 +236,9 @@ class _Assembly:
         if len(what) > MAX_LISTED or not what.isprintable():
             what = quoted(what)
         if names:
-            found = first_of(nsmallest(MOST_NAMED + 1, names))
             self._finding(path, line, "gvc-ambiguous",
-                          f"{what} could belong to any GVC of {place or 'the root'}: {found}",
-                          f"write gvc: {min(names)}, or give each GVC a directory of its own")  # fmt: skip
+                          f"{what} could belong to any GVC of {place or 'the root'}: {first_of(names)}",
+                          f"write gvc: {names[0]}, or give each GVC a directory of its own")  # fmt: skip
         elif not self._unclear(directory_of(path)):
             self._finding(path, line, "gvc-missing",
                           f"{what} does not say its GVC and no directory above it declares one",
@@ -261,14 +258,14 @@ class _Assembly:
         return place, own if len(own) == 1 else names
 
     def _gvcs_at(self, directory: str) -> tuple[str, list[str]]:
-        """The nearest directory at or above ``directory`` that declares GVCs, and their names."""
+        """The nearest directory at or above ``directory`` that declares GVCs, and their names, sorted."""
         found = self.nearest.get(directory)
         if found is None:
             unchanged = self.index.gvcs_in(self.source, directory)
             names = [name for name in unchanged if f"gvc/{name}" not in self.change_set.previous]
             names += self.declared.get(directory, [])
             above = directory_of(directory)
-            found = (directory, names) if names or not directory else self._gvcs_at(above)
+            found = (directory, sorted(names)) if names or not directory else self._gvcs_at(above)
             self.nearest[directory] = found
         return found
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import cache
 
 from reconciler.iteration import batches
 from reconciler.manifests.change_set import ChangeSet, keys_touched
 from reconciler.manifests.comment_check import unused_advice
+from reconciler.manifests.cross_findings import CrossFinding, CrossFindings
 from reconciler.manifests.desired_state import DesiredState, ResourceLocation
 from reconciler.manifests.rules import cross_check_of, rules, trivially_passes
-from reconciler.manifests.rules.registry import Advice
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Kind
-from reconciler.model.resource import LookupRequest, Resource, pointer_parts
-from reconciler.printable import printable
+from reconciler.model.resource import LookupRequest, Resource
 
 DEPENDENT_KINDS: dict[str, frozenset[str]] = {
     Kind.POLICY: frozenset({Kind.IDENTITY}),
@@ -36,30 +35,34 @@ PendingCheck = tuple[str, ResourceLocation | None, tuple[LookupRequest, ...]]
 _PLACES = frozenset({Kind.LOCATION})
 
 
-def cross_check(delta: ChangeSet, world: DesiredState) -> Iterator[Finding]:
-    """What is wrong between what changed, what refers to it, and what the rules look at besides."""
-    used: set[tuple[str, int]] = set()
-    for finding, comment in _answers(delta, world):
-        if comment:
-            used.add((finding.path, comment))
-        else:
-            yield finding
-    yield from _unused_comments(delta, used)
-
-
-def _answers(delta: ChangeSet, world: DesiredState) -> Iterator[tuple[Finding, int]]:
-    """Each finding with the line of the comment that silences it, 0 for none."""
-    replies = cache(cross_check_of)
+def cross_check(delta: ChangeSet, world: DesiredState, findings: CrossFindings) -> None:
+    """Add to ``findings`` what is wrong between what changed, what refers to it, and what the rules look at besides."""
     # Most of what there is to ask is asked by thousands alike: 0.2 s less of 100,000 workloads.
     settled = cache(lambda questions: all(trivially_passes(question, world) for question in questions))
     for key, site, questions in _expected(delta, world):
         for question in () if settled(questions) else questions:
-            for words in replies(question.rule)(question, key, world):
-                yield _finding(key, site or world.site(key), question, world, words)
+            _answer(question, key, site, world, findings)
 
 
-def _unused_comments(delta: ChangeSet, used: set[tuple[str, int]]) -> Iterator[Finding]:
-    """Comments that silence nothing, neither in their file nor among neighbours."""
+def _answer(
+    question: LookupRequest, key: str, site: ResourceLocation | None, world: DesiredState, findings: CrossFindings
+) -> None:
+    """Add what is wrong where ``key`` asks; ``site`` is as in ``PendingCheck``."""
+    rule = rules()[question.rule]
+    if findings.any_full and findings.is_full((site or world.site(key)).path, rule.severity):
+        return
+    for message, suggestion in cross_check_of(rule.id)(question, key, world):
+        place = site or world.site(key)
+        findings.add(CrossFinding(place, question.pointer, rule.id, rule.severity, message, suggestion, key))
+        if findings.is_full(place.path, rule.severity):
+            return
+
+
+def unused_comments(delta: ChangeSet, used: Container[tuple[str, int]]) -> Iterator[Finding]:
+    """Comments that silence nothing, neither in their file nor among neighbours.
+
+    ``used`` has the path and the line of each comment that silences something among neighbours.
+    """
     faulty = {each.path for each in delta.findings if each.severity is Severity.ERROR}
     for path, each in delta.unused_comments:
         if path not in faulty and (path, each.line) not in used:
@@ -116,14 +119,3 @@ def _concerned(delta: ChangeSet, world: DesiredState) -> set[str]:
 
 def _of_kinds(kinds: frozenset[str], targets: Iterable[str]) -> Iterator[str]:
     return (target for target in targets if target.partition("/")[0] in kinds)
-
-
-def _finding(
-    key: str, site: ResourceLocation, question: LookupRequest, world: DesiredState, words: Advice
-) -> tuple[Finding, int]:
-    """The finding at the value that the question is about, and the line of the comment that silences it, 0 for none."""
-    rule = rules()[question.rule]
-    line, column = world.position(site, pointer_parts(question.pointer))
-    comment = 0 if rule.severity is Severity.ERROR else world.silenced_by(site, line, rule.id)
-    message, suggestion = map(printable, words)
-    return Finding(site.path, line, column, rule.id, rule.severity, message, suggestion, key), comment

@@ -51,8 +51,8 @@ class DesiredState(RuleContext, Protocol):
     def site(self, key: str) -> ResourceLocation:
         """Where an existing resource is written."""
 
-    def similar_keys(self, target: str) -> Sequence[str]:
-        """Keys that somebody who wrote ``target`` may have meant."""
+    def similar_keys(self, kind: str) -> Sequence[str]:
+        """Keys of ``kind`` that somebody who wrote another one may have meant."""
 
     def position(self, site: ResourceLocation, pointer: Pointer) -> tuple[int, int]:
         """Line and column of a value."""

@@ -5,19 +5,20 @@ Only what a change touches and what refers to it is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from reconciler.iteration import batches
 from reconciler.manifests.change_set import ChangeSet
-from reconciler.manifests.cross_check import LOOKUP_BATCH, cross_check
+from reconciler.manifests.cross_check import LOOKUP_BATCH, cross_check, unused_comments
+from reconciler.manifests.cross_findings import MOST_IN_FILE, CrossFinding, CrossFindings
 from reconciler.manifests.desired_state import DesiredState, ResourceLocation
 from reconciler.model.finding import Finding, Severity
-from reconciler.model.key import Key
-from reconciler.model.resource import Dependency, Reference, pointer_parts
+from reconciler.model.key import KINDS
+from reconciler.model.resource import Dependency, Reference
 from reconciler.model.rule import error_rule
 from reconciler.model.suggest import closest
-from reconciler.printable import printable
 
 RULES = (
     error_rule(
@@ -46,13 +47,32 @@ LETTERS_PER_GUESS = 100
 MOST_MISSING = 100
 """Links of one document that lead nowhere and are told one by one."""
 
+MOST_CIRCLES = 20
+"""Circles of one revision that are reported: a few hundred resources can have more of them than there are atoms."""
 
-def check(delta: ChangeSet, world: DesiredState) -> list[Finding]:
-    """Every link of what changed, every link to what is gone, and every circle through what changed."""
-    findings = list(_Links(world).missing(delta))
-    findings.extend(_cycles(_suspects(delta, world), world))
-    findings.extend(cross_check(delta, world))
-    return sorted(set(findings))
+MOST_IN_CIRCLE = 12
+"""Keys of one circle that a message lists."""
+
+
+def check(delta: ChangeSet, world: DesiredState, most: int = MOST_IN_FILE) -> list[Finding]:
+    """Every link of what changed, every link to what is gone, and every circle through what changed.
+
+    Of one file at most so many errors and so many warnings are found.
+    """
+    found = CrossFindings(most)
+    _Links(world, found).collect_missing(delta)
+    for number, circle in enumerate(islice(_cycles(_suspects(delta, world), world), MOST_CIRCLES + 1)):
+        found.add(_circle(circle, world, is_last=number == MOST_CIRCLES))
+    cross_check(delta, world, found)
+    findings: set[Finding] = set()
+    silencing: set[tuple[str, int]] = set()
+    for finding, comment in found.placed(world):
+        if comment:
+            silencing.add((finding.path, comment))
+        else:
+            findings.add(finding)
+    findings.update(unused_comments(delta, silencing))
+    return sorted(findings)
 
 
 def _suspects(delta: ChangeSet, world: DesiredState) -> list[str]:
@@ -75,55 +95,58 @@ def _suspects(delta: ChangeSet, world: DesiredState) -> list[str]:
 class _Links:
     """Answers once for each target, since thousands may lead to the same."""
 
-    def __init__(self, world: DesiredState) -> None:
+    def __init__(self, world: DesiredState, found: CrossFindings) -> None:
         self.world = world
+        self.found = found
         self.answers: dict[str, bool] = {}
         self.hints: dict[str, str] = {}
         self.similar: dict[str, _Candidates] = {}
         self.letters_left = MOST_LETTERS
 
-    def missing(self, delta: ChangeSet) -> Iterator[Finding]:
-        """Links of changed resources that lead nowhere, and links of others to what is gone."""
+    def collect_missing(self, delta: ChangeSet) -> None:
+        """Find links of changed resources that lead nowhere, and links of others to what is gone."""
         for batch in batches(delta.added.items(), LOOKUP_BATCH):
             self.world.prefetch(reference.target for _, resource in batch for reference in resource.references)
             for key, resource in batch:
-                yield from self._dangling(key, resource.references)
+                self._check(key, resource.references)
         for loose in delta.partial_documents:
             site = ResourceLocation(loose.path, loose.blob, loose.position)
-            yield from self._dangling_reference(loose.key, loose.references, site)
+            self._report(loose.key, loose.references, site)
         for gone in delta.removed():
             if self._exists(gone):
                 continue
             for key in self.world.referrers(gone):
                 if self.world.site(key).source:
-                    yield self._still_referenced(key, gone, delta.previous[gone].path)
+                    self._report_other_source(key, gone, delta.previous[gone].path)
                     continue
-                yield from self._dangling(key, [ref for ref in self.world.references(key) if ref.target == gone])
+                self._check(key, [ref for ref in self.world.references(key) if ref.target == gone])
 
-    def _still_referenced(self, key: str, gone: str, path: str) -> Finding:
-        """The fault of taking ``gone`` away, told at the file that held it: ``key`` is written in another source."""
+    def _report_other_source(self, key: str, gone: str, path: str) -> None:
+        """Taking ``gone`` away is a fault of the file that held it: ``key`` is written in another source."""
         site = self.world.site(key)
-        message = f"{printable(gone)} cannot go: {printable(key)} of source {site.source} ({site.path}) refers to it"
+        message = f"{gone} cannot go: {key} of source {site.source} ({site.path}) refers to it"
         hint = f"remove the link in source {site.source} first, or list {gone} under `external` in the settings"
-        return Finding(path, 0, 0, "missing-reference", Severity.ERROR, message, hint, gone)
+        self.found.add(
+            CrossFinding(ResourceLocation(path, "", 0), None, "missing-reference", Severity.ERROR, message, hint, gone)
+        )
 
-    def _dangling(self, key: str, references: Iterable[Reference]) -> Iterator[Finding]:
+    def _check(self, key: str, references: Iterable[Reference]) -> None:
         if not all(self._exists(reference.target) for reference in references):
-            yield from self._dangling_reference(key, references, self.world.site(key))
+            self._report(key, references, self.world.site(key))
 
-    def _dangling_reference(
-        self, key: str, references: Iterable[Reference], site: ResourceLocation
-    ) -> Iterator[Finding]:
+    def _report(self, key: str, references: Iterable[Reference], site: ResourceLocation) -> None:
+        if self.found.is_full(site.path, Severity.ERROR):
+            return
         missing = [reference for reference in references if not self._exists(reference.target)]
-        subject = printable(key)  # its name may be at fault too
         for number, reference in enumerate(missing[: MOST_MISSING + 1]):
-            line, column = self.world.position(site, pointer_parts(reference.pointer))
-            message = f"{subject} refers to {printable(reference.target)}, which does not exist"
+            message = f"{key} refers to {reference.target}, which does not exist"
             hint = self._hint(reference.target)
             if number == MOST_MISSING:
-                message = f"{subject} refers to {len(missing) - MOST_MISSING:,} more that do not exist, from here on"
+                message = f"{key} refers to {len(missing) - MOST_MISSING:,} more that do not exist, from here on"
                 hint = "add them to Git, or correct the links"
-            yield Finding(site.path, line, column, "missing-reference", Severity.ERROR, message, hint, key)
+            self.found.add(
+                CrossFinding(site, reference.pointer, "missing-reference", Severity.ERROR, message, hint, key)
+            )
 
     def _exists(self, target: str) -> bool:
         if target not in self.answers:
@@ -142,7 +165,7 @@ class _Links:
         kind = target.partition("/")[0]
         found = self.similar.get(kind)
         if found is None:
-            keys = self.world.similar_keys(target)
+            keys = self.world.similar_keys(kind) if kind in KINDS else ()
             found = self.similar[kind] = _Candidates(keys, sum(len(key.rpartition("/")[2]) for key in keys))
         self.letters_left -= found.letters + LETTERS_PER_GUESS
         return nearest(target, found.keys) if self.letters_left >= 0 else ""
@@ -164,12 +187,13 @@ def nearest(target: str, keys: Iterable[str]) -> str:
     return by_name.get(closest(name, by_name, 0.7), "")
 
 
-def _cycles(keys: Iterable[str], world: DesiredState) -> Iterator[Finding]:
+def _cycles(keys: Iterable[str], world: DesiredState) -> Iterator[list[str]]:
+    """Circles, each from a key to itself, in which something of this source is."""
     done: set[str] = set()
     for start in keys:
         for cycle in _search(start, world, done):
             if any(not world.site(key).source for key in cycle):
-                yield _circle(cycle, world)
+                yield cycle
 
 
 def _search(start: str, world: DesiredState, done: set[str]) -> Iterator[list[str]]:
@@ -198,23 +222,18 @@ def _targets(key: str, world: DesiredState) -> list[str]:
     return sorted(targets, reverse=True)
 
 
-def _circle(cycle: list[str], world: DesiredState) -> Finding:
-    """The circle told from its first key on that is written in this source, at the reference that leads into it."""
+def _circle(cycle: list[str], world: DesiredState, *, is_last: bool) -> CrossFinding:
+    """The circle from its first key on that is written in this source, at the reference that leads into it."""
     turn = cycle.index(min(key for key in cycle if not world.site(key).source))
-    told = [*cycle[turn:-1], *cycle[: turn + 1]]
-    bound = (ref for ref in world.references(told[0]) if ref.bond is not Dependency.NONE)
-    reference = next(ref for ref in bound if ref.target == told[1])
-    site = world.site(told[0])
-    line, column = world.position(site, pointer_parts(reference.pointer))
-    return Finding(site.path, line, column, "dependency-cycle", Severity.ERROR,
-                   "these depend on each other in a circle: " + printable(" → ".join(told)),
-                   "remove one of these links", told[0])  # fmt: skip
-
-
-def similar_keys(target: str, keys: Callable[[str], Iterable[str]]) -> list[str]:
-    """Keys of the same kind as ``target``; ``keys`` lists those that begin with a text."""
-    try:
-        kind = Key.parse(target).kind
-    except ValueError:
-        return []
-    return list(keys(f"{kind}/"))
+    turned = [*cycle[turn:-1], *cycle[: turn + 1]]
+    bound = (ref for ref in world.references(turned[0]) if ref.bond is not Dependency.NONE)
+    reference = next(ref for ref in bound if ref.target == turned[1])
+    shown = turned
+    if len(turned) > MOST_IN_CIRCLE:
+        half = MOST_IN_CIRCLE // 2
+        shown = [*turned[:half], f"… {len(turned) - MOST_IN_CIRCLE} more …", *turned[-half:]]
+    message, hint = f"these depend on each other in a circle: {' → '.join(shown)}", "remove one of these links"
+    if is_last:
+        message, hint = f"there are more than {MOST_CIRCLES} circles; the rest is not listed", "remove those first"
+    site = world.site(turned[0])
+    return CrossFinding(site, reference.pointer, "dependency-cycle", Severity.ERROR, message, hint, turned[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,9 +19,9 @@ from reconciler.manifests.encrypted import UNNAMED_SECRET
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.links import BUILT_IN
 from reconciler.manifests.normalize import ManifestContext
-from reconciler.manifests.reference_check import similar_keys
 from reconciler.model.finding import Pointer, Severity
 from reconciler.model.key import Kind
+from reconciler.model.query_match import QueryBudget
 from reconciler.model.record import Record
 from reconciler.model.resource import Reference, Resource
 from reconciler.pipeline.externals import ExternalResources
@@ -47,7 +46,7 @@ MAX_BODIES = 512
 """Bodies of neighbours that are kept from run to run: most files change near where others did."""
 
 MAX_TYPED = 4096
-"""Resources kept as rules see them; of the 100,000 of a first load most are looked at for their own questions only."""
+"""Resources kept as rules see them; most of 100,000 are looked at for their own questions only. Also what is made."""
 
 
 class DesiredStateView:
@@ -80,7 +79,8 @@ class DesiredStateView:
         self._users: dict[tuple[str, str], list[str]] = {}
         self._prefetch = Prefetch(self.records)
         self._looked: dict[tuple[str, Any], Any] = {}
-        self._verdicts: dict[tuple[str, ...], bool] = {}
+        self._made: dict[tuple[str, ...], Any] = {}
+        self.query_budget = QueryBudget()
 
     def apply_change_set(self, delta: ChangeSet) -> None:
         """Take ``delta`` for what has changed."""
@@ -136,8 +136,7 @@ class DesiredStateView:
     def body(self, key: str) -> dict[str, Any] | None:
         """``related_body``, decoded."""
         body = self.related_body(key)
-        decoded: dict[str, Any] | None = None if body is None else msgspec.json.decode(body)
-        return decoded
+        return None if body is None else msgspec.json.decode(body, type=dict[str, Any])
 
     def related_body(self, key: str) -> bytes | None:
         """What ``key`` is like as a neighbour: as desired, or as recorded where it is another source's or is kept."""
@@ -224,18 +223,19 @@ class DesiredStateView:
                 self._looked.clear()
             body = self.related_body(key)
             self._looked[key, view] = None if body is None else msgspec.json.decode(body, type=view)
-        found: Looked | None = self._looked[key, view]
-        return found
+        return self._looked[key, view]  # type: ignore[no-any-return]
 
-    def memoized(self, name: tuple[str, ...], judge: Callable[[], bool]) -> bool:
-        """What ``judge`` says, asked once for each ``name``."""
-        if name not in self._verdicts:
-            self._verdicts[name] = judge()
-        return self._verdicts[name]
+    def memoized(self, name: tuple[str, ...], make: Callable[[], Looked]) -> Looked:
+        """What ``make`` makes, kept under ``name`` for whoever asks next."""
+        if name not in self._made:
+            if len(self._made) >= MAX_TYPED:
+                self._made.clear()
+            self._made[name] = make()
+        return self._made[name]  # type: ignore[no-any-return]
 
-    def locations(self, gvc: str) -> tuple[str, ...]:
-        """Every location of ``gvc``, bound here or not; none where the GVC is not known."""
-        return self.gvc_locations.of(gvc)
+    def locations(self, gvc: str) -> tuple[str, ...] | None:
+        """Every location of ``gvc``; none where the GVC is not known, None where its query takes too long."""
+        return self.gvc_locations.of_few(gvc, self.query_budget)
 
     def known_locations(self) -> tuple[str, ...]:
         """Names of the locations that manifests declare or the settings bind."""
@@ -272,11 +272,11 @@ class DesiredStateView:
         source = found.source if isinstance(found, Entry) and found.source != self.source else ""
         return ResourceLocation(found.path, found.blob, found.position, source)
 
-    def similar_keys(self, target: str) -> list[str]:
-        """Keys of the same kind; of many, the first thousand."""
-        known = (key for key, _ in self.records.desired.scan() if key not in self.removed)
-        everything = chain(sorted(self.changes.added), known)
-        return similar_keys(target, lambda start: islice((k for k in everything if k.startswith(start)), 1000))
+    def similar_keys(self, kind: str) -> list[str]:
+        """Keys of ``kind``; of many, the first thousand."""
+        added = sorted(key for key in self.changes.added if key.startswith(f"{kind}/"))
+        known = self.records.desired.keys_of_kind(kind)
+        return [*added, *(key for key in known if key not in self.removed)][:1000]
 
     def position(self, site: ResourceLocation, pointer: Pointer) -> tuple[int, int]:
         """Line and column of a value; the file is read once more, since places are not kept."""

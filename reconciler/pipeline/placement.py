@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from reconciler.model.key import Kind
+from reconciler.model.query_match import QueryBudget
 from reconciler.planning.placement import locations_of
 
 Body = Callable[[str], dict[str, Any] | None]
@@ -29,6 +30,8 @@ class GvcLocations:
         self._named = named
         self._known: list[dict[str, Any]] | None = None
         self._by_gvc: dict[str, tuple[str, ...]] = {}
+        self._names: tuple[str, ...] | None = None
+        self._open: set[str] = set()
 
     def of(self, gvc: str) -> tuple[str, ...]:
         """Every location of ``gvc``, bound here or not; none where the GVC is neither desired nor kept."""
@@ -39,9 +42,20 @@ class GvcLocations:
             self._by_gvc[gvc] = found
         return found
 
+    def of_few(self, gvc: str, budget: QueryBudget) -> tuple[str, ...] | None:
+        """As ``of``; None where finding out takes more of the ``budget`` than is left."""
+        if gvc not in self._by_gvc and gvc not in self._open:
+            placement = (self._body(f"{Kind.GVC}/{gvc}") or {}).get("spec", {}).get("staticPlacement") or {}
+            query = placement.get("locationQuery")
+            if query is not None and not budget.take(query, len(self._locations())):
+                self._open.add(gvc)
+        return None if gvc in self._open else self.of(gvc)
+
     def known(self) -> tuple[str, ...]:
-        """Names of all locations that a query chooses from."""
-        return tuple(body["name"] for body in self._locations())
+        """Names of all locations that a query chooses from, sorted."""
+        if self._names is None:
+            self._names = tuple(sorted(body["name"] for body in self._locations()))
+        return self._names
 
     def _locations(self) -> list[dict[str, Any]]:
         """Bodies of all location manifests, and a bare one for each that only the settings name."""

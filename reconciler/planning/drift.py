@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import lru_cache
 
 import msgspec
 
@@ -18,6 +18,10 @@ from reconciler.planning.plan import ChangeClass, FieldChange, StepId
 
 IGNORE = "reconciler/ignore"
 """The tag of a resource that names the fields which may differ, parted by commas."""
+
+_NAME = r"[^.\[\]]*"
+_MOST_PATTERNS = 1_000
+"""Paths of fields that are kept as patterns."""
 
 ANYTHING = "*"
 
@@ -103,9 +107,12 @@ def path_matches(path: str, field: str) -> bool:
     return _pattern(path).match(field) is not None
 
 
-@cache
+@lru_cache(_MOST_PATTERNS)
 def _pattern(path: str) -> re.Pattern[str]:
-    return re.compile(re.escape(path).replace(r"\*", r"[^.\[\]]*") + r"(?=[.\[]|$)")
+    first, *rest = map(re.escape, path.split("*"))
+    # What stands before the last star is taken where it comes first, for good: else each star would multiply the time.
+    between = "".join(f"(?>{_NAME}?{part})" for part in rest[:-1])
+    return re.compile(first + between + "".join(f"{_NAME}{part}" for part in rest[-1:]) + r"(?=[.\[]|$)")
 
 
 def describe(drift: Drift) -> str:

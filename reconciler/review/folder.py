@@ -18,6 +18,7 @@ from reconciler.documents.limits import read_within
 from reconciler.errors import UsageError
 from reconciler.manifests import reference_check
 from reconciler.manifests.assembly import assemble
+from reconciler.manifests.cross_findings import MOST_IN_FILE
 from reconciler.manifests.decoder import Decoded
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.manifests.rules.registry import CROSS_CHECKS
@@ -34,7 +35,7 @@ from reconciler.source.tree_diff import Difference, Entry
 WORKSPACE = "GITHUB_WORKSPACE"
 """Names the directory that paths in annotations begin at."""
 
-_QUESTIONS = frozenset({"missing-reference", "gvc-missing", "gvc-ambiguous", "ignore-comment"})
+_QUESTIONS = frozenset({"missing-reference", "gvc-missing", "gvc-ambiguous", "ignore-comment", "too-many-faults"})
 """Rules whose findings other manifests may answer, beside those that look at neighbours."""
 
 _SECOND_PLACE = re.compile(r"(?<= at )\S+\.ya?ml(?=:[0-9]+$)")
@@ -85,19 +86,21 @@ def check_folder(
     of a source (``sources``), a ``.reconcilerignore`` or the root of the repository is read too; the findings are
     still about ``path`` alone.
     """
-    chosen = _chosen(path, sources)
-    decoded: dict[str, Decoded] = {}
-    alone, _ = _checked(chosen.folder, chosen.names, dialect, around, decoded)
+    chosen, check = _chosen(path, sources), _Check(dialect, around)
     top = _top(chosen.folder, sources)
-    if (top == chosen.folder.absolute() and path.is_dir()) or not any(map(_is_question, alone.findings)):
-        return alone
+    if top == chosen.folder.absolute() and path.is_dir():
+        return check.run(chosen.folder, chosen.names)[0]
+    # Whether there are questions is seen at the first finding of each file.
+    alone, _ = check.run(chosen.folder, chosen.names, most=1)
+    if not any(map(_is_question, alone.findings)):
+        return check.run(chosen.folder, chosen.names)[0] if alone.findings else alone
     inside = os.path.relpath(chosen.folder.absolute(), top)
     start = "" if inside == os.curdir else f"{inside}/"
     mine = {f"{start}{name}" for name in chosen.names}
     names = {*_manifests(top), *mine}
     if names == mine:
-        return alone
-    whole, resources = _checked(top, sorted(names), dialect, around, decoded, mine)
+        return check.run(chosen.folder, chosen.names)[0]
+    whole, resources = check.run(top, sorted(names), mine)
     turned = (_turned(each, mine) for each in whole.findings)
     findings = sorted(_inside(each, top, start) for each in turned if each.path.startswith(start))
     shown = {*chosen.names, *(each.path for each in alone.findings)}
@@ -167,43 +170,49 @@ def _place_from(here: Path, start: str, path: str) -> str:
     return path if inside.split(os.sep)[0] == os.pardir else inside
 
 
-def _checked(
-    base: Path, names: Sequence[str], dialect: ManifestContext, around: ExternalResources,
-    decoded: dict[str, Decoded], only: Container[str] = (),
-) -> tuple[FolderCheck, int]:  # fmt: skip
-    """What is found below ``base``, and how many resources the files ``only`` hold.
+class _Check:
+    """Reads manifests and checks them, some of them twice: alone, and among those around them."""
 
-    ``decoded`` is what files say, by their paths on the disk: what is in it is not read again, and of few files what
-    they say is added.
-    """
-    blobs = Blobs(lambda name: _size(base, name), lambda name: _read(base, name))
-    compared = _compared(base, names)
-    records = Records.open(None)
-    view = DesiredStateView("", records, blobs, dialect, around)
-    cache = Cache(lambda _: {}, lambda _: None)
+    def __init__(self, dialect: ManifestContext, around: ExternalResources) -> None:
+        self._dialect = dialect
+        self._around = around
+        self._decoded: dict[str, Decoded] = {}
 
-    def decode(wanted: Iterable[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
+    def run(
+        self, base: Path, names: Sequence[str], only: Container[str] = (), most: int = MOST_IN_FILE
+    ) -> tuple[FolderCheck, int]:
+        """What is found in the files ``names`` below ``base``, and how many resources the files ``only`` hold.
+
+        Between resources it finds at most so many errors of one file, and so many warnings.
+        """
+        blobs = Blobs(lambda name: _size(base, name), lambda name: _read(base, name))
+        compared = _compared(base, names)
+        records = Records.open(None)
+        view = DesiredStateView("", records, blobs, self._dialect, self._around)
+        decode = partial(self._decode, base, blobs, len(names) <= _MOST_KEPT)
+        delta = assemble("", compared.changes, decode, records.desired)
+        if self._around.settings_unknown:
+            # Some warnings that a comment is for come only where the settings are known.
+            delta = msgspec.structs.replace(delta, unused_comments=[])
+        view.apply_change_set(delta)
+        findings = sorted([*compared.findings, *delta.findings, *reference_check.check(delta, view, most)])
+        mine, read = sum(resource.path in only for resource in delta.added.values()), partial(_named, base)
+        return FolderCheck(findings, delta.documents, len(delta.added), read, _below_root(base), base), mine
+
+    def _decode(
+        self, base: Path, blobs: Blobs, keep: bool, wanted: Iterable[FileChange]
+    ) -> Iterator[tuple[FileChange, Decoded]]:
+        """What files say; with ``keep`` those that have not been read before are kept for the next time."""
         fresh: list[FileChange] = []
         for change in wanted:
-            known = decoded.get(os.path.abspath(_path(base, change.after)))
-            if known is None:
-                fresh.append(change)
-            else:
+            if (known := self._decoded.get(os.path.abspath(_path(base, change.after)))) is not None:
                 yield change, known
-        for change, said in decode_all(fresh, blobs, cache, dialect):
-            if len(names) <= _MOST_KEPT:
-                decoded[os.path.abspath(_path(base, change.after))] = said
+            else:
+                fresh.append(change)
+        for change, said in decode_all(fresh, blobs, Cache(lambda _: {}, lambda _: None), self._dialect):
+            if keep:
+                self._decoded[os.path.abspath(_path(base, change.after))] = said
             yield change, said
-
-    delta = assemble("", compared.changes, decode, records.desired)
-    if around.settings_unknown:
-        # Some warnings that a comment is for come only where the settings are known.
-        delta = msgspec.structs.replace(delta, unused_comments=[])
-    view.apply_change_set(delta)
-    findings = sorted([*compared.findings, *delta.findings, *reference_check.check(delta, view)])
-    mine = sum(resource.path in only for resource in delta.added.values())
-    count, read = len(delta.added), partial(_named, base)
-    return FolderCheck(findings, delta.documents, count, read, _below_root(base), base), mine
 
 
 def _compared(base: Path, names: Iterable[str]) -> TreeChanges:

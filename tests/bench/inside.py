@@ -99,7 +99,7 @@ def poll(settings: str, times: int) -> list[float]:
 
 
 def paths(settings: str, times: int) -> list[float]:
-    """Comparisons of commits that each change one file."""
+    """QueryBudget of commits that each change one file."""
     runner = opened(settings)
     line = runner.lines["main"]
     ids = made(line.source.settings.url, times, 1, 100_000)

@@ -114,6 +114,104 @@ def laughs(levels: int) -> bytes:
     return b"\n".join(lines)
 
 
+GVC = "---\nkind: gvc\nname: shop\nspec:\n  staticPlacement: {locationLinks: [//location/a]}\n"
+QUERY = "{kind: location, spec: {match: all, terms: [{op: '=', tag: t, value: x}]}}"
+IDENTITY = "---\n{kind: identity, name: i, gvc: shop}\n"
+SECRET = "---\n{kind: secret, name: s@, type: opaque, data: {payload: x}}\n"
+HOLDER = """---
+{kind: workload, name: w@, gvc: shop, spec: {type: standard, identityLink: //identity/i, containers: [
+{name: m, image: 'n:1', inheritEnv: true, env: [{name: A, value: %s}]}]}}
+"""
+POLICY = """---
+{kind: policy, name: p@, targetKind: secret, %s,
+bindings: [{permissions: [%s], principalLinks: [//gvc/shop/identity/i]}]}
+"""
+BY_NAME = "targetQuery: {kind: secret, spec: {match: all, terms: [{op: '~', property: name, value: 'x*@'}]}}"
+
+
+def shared(variable: str, value: str, count: int = 1_500) -> bytes:
+    """A GVC with 10,000 times ``variable``, and ``count`` workloads that inherit them, with ``value`` in one more."""
+    head = f"{GVC}  env:\n".encode()
+    return head + numbered(f"  - {variable}\n", 10_000) + IDENTITY.encode() + numbered(HOLDER % value, count)
+
+
+def circle(number: int) -> str:
+    """A group that waits for itself, so named that the last one comes first."""
+    name = f"g{9_999 - number}"
+    return f"---\n{{kind: group, name: {name}, tags: {{reconciler/depends-on: //group/{name}}}}}\n"
+
+
+def clique(size: int) -> bytes:
+    """Groups that all wait for each other."""
+    links = " ".join(f"//group/g{number}" for number in range(size))
+    return numbered(f"---\n{{kind: group, name: g@, tags: {{reconciler/depends-on: {links}}}}}\n", size)
+
+
+NEIGHBOURS: dict[str, Callable[[], bytes]] = {
+    "variables that no GVC sets": lambda: shared("{name: V@, value: x}", "$(W@)"),
+    "variables that a large GVC sets": lambda: shared("{name: V@, value: x}", "$(V1@)"),
+    "variables of a GVC that lead to each other": lambda: shared("{name: V@, value: $(V1@)$(A)}", "$(V1)"),
+    "secrets of a GVC that nobody may reveal": lambda: (
+        numbered(SECRET, 1_000) + shared("{name: V@, value: 'platform://secret/s@'}", "x", 1_000)
+    ),
+    "keys that a large secret does not have": lambda: (
+        b"kind: secret\nname: s\ntype: dictionary\ndata:\n"
+        + numbered("  key@: v\n", 45_000)
+        + IDENTITY.encode()
+        + numbered(HOLDER % "'platform://secret/s.kay@'", 1_500)
+    ),
+    "circles whose names stand in reverse order": lambda: "".join(map(circle, range(2_000))).encode(),
+    "circles of all with all": lambda: clique(150),
+    "many policies of one identity": lambda: (
+        IDENTITY.encode()
+        + numbered(SECRET, 1_000)
+        + numbered(POLICY % ("targetLinks: [//secret/s0]", "view"), 1_000)
+        + numbered(POLICY.replace("p@", "q@") % ("targetLinks: [//secret/s1]", "reveal"), 500)
+        + numbered(HOLDER % "'platform://secret/s@'", 1_000)
+    ),
+    "many policies with a query": lambda: (
+        IDENTITY.encode()
+        + numbered(SECRET, 1_000)
+        + numbered(POLICY % (BY_NAME, "reveal"), 1_000)
+        + numbered(HOLDER % "'platform://secret/s@'", 1_000)
+    ),
+    "many faulty policies": lambda: (
+        IDENTITY.encode()
+        + numbered(SECRET, 1_000)
+        + numbered(POLICY % ("wrong: 1, targetLinks: [" + "//secret/x," * 200 + "]", "reveal"), 400)
+        + numbered(HOLDER % "'platform://secret/s@'", 1_000)
+    ),
+    "options for other locations than a GVC has": lambda: (
+        b"---\n{kind: gvc, name: shop, spec: {staticPlacement: {locationLinks: ["
+        + numbered("//location/l@,", 4_000)
+        + b"]}}}\n"
+        + numbered(HOLDER.replace("spec: {", "spec: {localOptions: [{location: //location/x@}], ") % "x", 1_500)
+    ),
+    "many queries for many locations": lambda: (
+        numbered("---\n{kind: location, name: aws-l@, provider: byok}\n", 1_500)
+        + numbered("---\n{kind: gvc, name: g@, spec: {staticPlacement: {locationQuery: " + QUERY + "}}}\n", 1_500)
+    ),
+    "a query of many stars": lambda: (
+        f"---\n{{kind: location, name: aws-l, provider: byok, tags: {{t: {'a' * 200}}}}}\n---\n"
+        "{kind: gvc, name: g, spec: {staticPlacement: {locationQuery: {kind: location, spec: {match: all, terms: ["
+        f"{{op: '~', tag: t, value: '{'*a' * 30}*b'}}]}}}}}}}}}}\n"
+    ).encode(),
+    "routes to many workloads": lambda: (
+        numbered(
+            HOLDER.replace("env:", "readinessProbe: {tcpSocket: {port: 8080}}, ports: [{number: 8080}], env:") % "x",
+            2_000,
+        )
+        + b"---\n{kind: domain, name: d.example.com, spec: {ports: [{number: 443, protocol: http2, routes: ["
+        + numbered("{prefix: /a@, workloadLink: //gvc/shop/workload/w@, port: 81},", 2_000)
+        + b"]}]}}\n"
+    ),
+    "missing members of groups": lambda: numbered(
+        "---\n{kind: group, name: g@, memberLinks: [" + "".join(f"//serviceaccount/s{n}," for n in range(30)) + "]}\n",
+        1_500,
+    ),
+}
+"""Bombs of resources that each look at many others."""
+
 WIDE: dict[str, Callable[[], bytes]] = {
     "a ladder of mappings": lambda: ladder(1_000),
     "a ladder of mappings below sops": lambda: b'sops: {mac: "", lastmodified: ""}\n' + ladder(1_000),

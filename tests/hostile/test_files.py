@@ -25,7 +25,7 @@ from reconciler.render.gitlab import report
 from reconciler.render.sarif import sarif
 from reconciler.review.folder import FolderCheck, check_folder
 from reconciler.rulebook import rulebook
-from tests.hostile.corpus import HUGE, KIB, MIB, PIECES, WIDE, repeated
+from tests.hostile.corpus import HUGE, KIB, MIB, NEIGHBOURS, PIECES, WIDE, repeated
 from tests.sops.kit import keyring
 
 SECONDS = 1.0
@@ -41,6 +41,11 @@ DEAR = {
 }  # fmt: skip
 """Bombs that take longest and are like another one: every run of the tests leaves them to the slow suites."""
 SHORT_HUGE = ("a hundred megabytes", "just within the size of a file", "fifteen megabytes of strings of one pair")
+SHORT_NEIGHBOURS = (
+    "variables that no GVC sets", "secrets of a GVC that nobody may reveal", "many faulty policies",
+    "circles whose names stand in reverse order", "circles of all with all", "a query of many stars",
+    "missing members of groups",
+)  # fmt: skip
 
 FORMATS: dict[str, Callable[[FolderCheck], str]] = {
     "text": lambda one: findings_text(one.findings, Excerpts(one.read)),
@@ -86,9 +91,9 @@ def sample(names: Iterable[str], short: Collection[str]) -> list[Any]:
     return [pytest.param(name, marks=[] if name in short else [pytest.mark.slow]) for name in names]
 
 
-def checked(path: Path) -> FolderCheck:
+def checked(path: Path, dialect: ManifestContext = DIALECT) -> FolderCheck:
     """``path`` checked and shown in every format, each in time."""
-    found, spent = in_time(lambda: check_folder(path, DIALECT, AROUND), SECONDS)
+    found, spent = in_time(lambda: check_folder(path, dialect, AROUND), SECONDS)
     unknown = {finding.rule for finding in found.findings} - rulebook().keys()
     assert not unknown
     for name, shown in FORMATS.items():
@@ -111,6 +116,14 @@ def test_a_bomb_is_checked_and_shown_in_time(name: str, tmp_path: Path) -> None:
     path.write_bytes(WIDE[name]())
     with bounded_memory(MEMORY):
         checked(path)
+
+
+@pytest.mark.parametrize("name", sample(NEIGHBOURS, SHORT_NEIGHBOURS))
+def test_resources_that_look_at_each_other_are_checked_and_shown_in_time(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(NEIGHBOURS[name]())
+    with bounded_memory(MEMORY):
+        checked(path, ManifestContext("acme", secret_key=b"k" * 32))
 
 
 @pytest.mark.parametrize("name", sample(HUGE, SHORT_HUGE))

@@ -83,3 +83,27 @@ def test_a_thousand_links_to_what_is_gone_are_told_of_in_a_second(tmp_path: Path
     way.commit({"secret.yaml": None})
     found = way.prepare().findings
     assert [finding.key for finding in found] == [f"workload/shop/{name}" for name in names]
+
+
+def test_of_one_file_a_thousand_links_that_lead_nowhere_are_reported(tmp_path: Path) -> None:
+    group = "kind: group\nname: g{}\nmemberLinks: [//serviceaccount/{}]\n"
+    missing = "---\n".join(group.format(number, number) for number in range(1_500))
+    way = Way(tmp_path, {"shop/gvc.yaml": BASE, "groups.yaml": missing, "one.yaml": group.format("x", "y")})
+    found = way.prepare().findings
+    *reported, last = (each for each in found if each.path == "groups.yaml")
+    assert len(reported) == 1_000
+    assert (last.rule, last.line, "more than 1,000 errors" in last.message) == ("too-many-faults", 4_003, True)
+    assert [each.path for each in found if each.path == "one.yaml"] == ["one.yaml"]
+
+
+def test_some_circles_are_reported_and_long_ones_shortened(tmp_path: Path) -> None:
+    group = "kind: group\nname: g{:02}\ntags: {{reconciler/depends-on: //group/g{:02}}}\n"
+    long = "---\n".join(group.format(number, (number + 1) % 30) for number in range(30))
+    loops = "---\n".join(group.format(number, number) for number in range(99, 69, -1))
+    found = Way(tmp_path, {"long.yaml": long, "loops.yaml": loops}).prepare().findings
+    assert {each.rule for each in found} == {"dependency-cycle"}
+    first, *rest = (each.message for each in found)
+    assert first.partition(": ")[2].count(" → ") == 12
+    assert "… 19 more …" in first
+    assert len(rest) == 20
+    assert sum("more than 20 circles" in each for each in rest) == 1

@@ -95,7 +95,31 @@ def _items(validator: Any, items: Any, instance: object, _: Any) -> Iterator[Val
                 yield from validator.descend(item, items, path=index)
 
 
-Sparing = extend(SchemaValidator, {"properties": _properties, "items": _items})  # type: ignore[no-untyped-call]
+def _sparing_additional(validator: Validator, rest: Any, instance: object, schema: Any) -> Iterator[ValidationError]:
+    if rest is False or not isinstance(instance, dict):
+        yield from _additional(validator, rest, instance, schema)
+        return
+    known = schema.get("properties", {})
+    wrong = {name: value for name, value in instance.items() if name not in known and not _fits(rest, value)}
+    yield from _additional(validator, rest, wrong, schema)
+
+
+def _sparing_names(validator: Validator, names: Any, instance: object, schema: Any) -> Iterator[ValidationError]:
+    if isinstance(instance, dict):
+        yield from _property_names(
+            validator, names, {name: None for name in instance if not _fits(names, name)}, schema
+        )
+
+
+Sparing = extend(  # type: ignore[no-untyped-call]
+    SchemaValidator,
+    {
+        "properties": _properties,
+        "items": _items,
+        "additionalProperties": _sparing_additional,
+        "propertyNames": _sparing_names,
+    },
+)
 """``SchemaValidator`` that skips what jsonschema-rs accepts: of a large document only the faulty parts cost time."""
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Container
+from heapq import nsmallest
 from typing import TypeVar
 
 from reconciler.manifests.links import LinkError, parse_link
@@ -14,8 +15,9 @@ from reconciler.model.suggest import closest
 View = TypeVar("View")
 
 _IDENTITY = "//identity/"
-MOST_LOOKED_AT = 20
+MOST_COMPARED = 50
 MOST_LISTED = 12
+_FEW = 50
 
 
 def target_of(link: str, gvc: str = "") -> str:
@@ -48,19 +50,25 @@ def place_of(gvc: str) -> str:
 def linked(world: RuleContext, subject: str, target: str, view: type[View]) -> View | None:
     """``target`` as ``subject`` refers to it; None where it is not known here or belongs to another org."""
     found = world.typed(target, view)
-    if found is None or any(reference.target == target for reference in world.references(subject)):
-        return found
-    return None
+    return found if found is not None and target in _targets(world, subject) else None
 
 
-def nearest(word: str, known: Iterable[str], otherwise: str) -> str:
+def _targets(world: RuleContext, subject: str) -> Container[str]:
+    """The keys that ``subject`` refers to."""
+    references = world.references(subject)
+    if len(references) < _FEW:
+        return [reference.target for reference in references]
+    # A domain asks this for each of its routes.
+    return world.memoized(("targets", subject), lambda: {reference.target for reference in references})
+
+
+def nearest(word: str, known: Collection[str], otherwise: str) -> str:
     """A suggestion: the one of ``known`` that was most likely meant, or ``otherwise`` and the first few of them.
 
-    Looks closely at a few alone, since thousands may be asked for among thousands.
+    Compares with a few alone, since thousands may be asked for among thousands.
     """
-    names = sorted(known)
-    alike = [name for name in names[:1000] if name[:1] == word[:1] or name[-1:] == word[-1:]]
-    near = closest(word[:100], alike[:MOST_LOOKED_AT])
+    names = nsmallest(MOST_COMPARED, known)
+    near = closest(word[:100], names)
     if near:
         return f"did you mean {near}?"
-    return f"{otherwise} {', '.join(names[:MOST_LISTED])}{', …' if len(names) > MOST_LISTED else ''}" if names else ""
+    return f"{otherwise} {', '.join(names[:MOST_LISTED])}{', …' if len(known) > MOST_LISTED else ''}" if names else ""

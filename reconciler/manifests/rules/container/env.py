@@ -109,7 +109,9 @@ def inherited_port(question: LookupRequest, subject: str, world: RuleContext) ->
 def _ports_of(gvc: str, world: RuleContext) -> list[str]:
     """What ``gvc`` sets PORT to, where it is known and does."""
     found = world.typed(gvc, Gvc)
-    return [each.value for each in found.spec.env if each.name == "PORT"] if found is not None else []
+    if found is None:
+        return []
+    return world.memoized(("PORT", gvc), lambda: [each.value for each in found.spec.env if each.name == "PORT"])
 
 
 def _misfit(value: str, container: Container, type_: str) -> Advice:

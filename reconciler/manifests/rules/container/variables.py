@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 
 from reconciler.manifests.rules.container.env import asking, env_of, holders
 from reconciler.manifests.rules.context import RuleContext
@@ -33,6 +34,10 @@ MOST_GUESSES = 10
 """Unknown names of one document for which the nearest known one is looked for, among a few."""
 MOST_CIRCLES = 20
 """Circles that are told of one container."""
+_MOST_COMPARED = 1_000
+"""Variables of a GVC among which the one is looked for that was meant."""
+_MOST_STEPS = 100
+"""Variables of a GVC that one variable of a container leads to and that are followed."""
 
 
 def embedded(value: str) -> tuple[str, ...]:
@@ -76,8 +81,11 @@ def unknown(view: Workload | Gvc) -> Iterator[Flaw | Lookup]:
 def unknown_anywhere(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Neither the container that asks sets the name, nor its GVC."""
     gvc, name = world.typed(question.target, Gvc), question.detail
-    if gvc is not None and all(variable.name != name for variable in gvc.spec.env):
-        yield _unset(name, _nearest(name, gvc.spec.env) or f"set it here or in the GVC {quoted(gvc.name)}")
+    if gvc is None:
+        return
+    env = gvc.spec.env
+    if name not in world.memoized(("env", question.target), lambda: {variable.name for variable in env}):
+        yield _unset(name, _nearest(name, env[:_MOST_COMPARED]) or f"set it here or in the GVC {quoted(gvc.name)}")
 
 
 @rule("env-cycle", "docs/platform/workload.md#variables-within-variables", Kind.WORKLOAD, Kind.GVC)
@@ -106,12 +114,19 @@ def cycles_by_way_of_the_gvc(question: LookupRequest, subject: str, world: RuleC
     gvc, workload = world.typed(question.target, Gvc), world.typed(subject, Workload)
     if gvc is None or workload is None:
         return
+    theirs = world.memoized(("links", question.target), lambda: _links(gvc.spec.env))
+    if not theirs:
+        return
+    container, start = question.pointer.rpartition("/env/")[0], question.detail
     env = asking(question, workload).env
-    own = {variable.name for variable in env}
-    links = _links(tuple(variable for variable in gvc.spec.env if variable.name not in own)) | _links(env)
-    start = question.detail
-    for circle in _walk(start, links, set()):
-        if circle[-1] == start and not own.issuperset(circle):
+    own: Links = world.memoized(
+        ("own links", subject, container), lambda: dict.fromkeys((each.name for each in env), ()) | _links(env)
+    )
+    named = world.memoized(("named", question.target), lambda: frozenset(chain.from_iterable(theirs.values())))
+    if named.isdisjoint(own):
+        return  # nothing of the GVC's leads back here
+    for circle in _walk(start, ChainMap(own, theirs), set(), _MOST_STEPS):
+        if circle[-1] == start and not own.keys() >= set(circle):
             yield _circular(circle)
             return
 
@@ -169,11 +184,16 @@ def _circles(links: Links) -> Iterator[list[str]]:
             yield from _walk(start, links, done)
 
 
-def _walk(start: str, links: Links, done: set[str]) -> Iterator[list[str]]:
-    """The circles that are met on the way through everything that ``start`` leads to, depth first."""
+def _walk(
+    start: str, links: Mapping[str, tuple[str, ...]], done: set[str], most: int | None = None
+) -> Iterator[list[str]]:
+    """The circles that are met on the way through everything that ``start`` leads to, depth first.
+
+    With ``most`` no more variables than that are followed.
+    """
     path, depth = [start], {start: 0}
     stack = [iter(links.get(start, ()))]
-    while stack:
+    while stack and (most is None or len(done) + len(path) <= most):
         name = next(stack[-1], None)
         if name is None:
             stack.pop()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
+from reconciler.iteration import MOST_NAMED, first_of
 from reconciler.manifests.rules.context import RuleContext
 from reconciler.manifests.rules.kind.domains import routes
 from reconciler.manifests.rules.references import linked, target_of
@@ -38,7 +40,7 @@ def serving(question: LookupRequest, subject: str, world: RuleContext) -> Iterat
         return
     if workload.spec.type == "cron":
         yield f"{question.target} is a cron workload, which serves no requests", "lead to a workload that does"
-    elif not _ports(workload):
+    elif not _ports(question.target, workload, world):
         yield f"{question.target} declares no port, so it serves no requests", "declare one in its container's `ports`"
 
 
@@ -58,11 +60,13 @@ def ports(domain: Domain) -> Iterator[Lookup]:
 def declared(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the port is declared; a workload without any is told of by domain-route-workload."""
     workload = linked(world, subject, question.target, Workload)
-    known = _ports(workload) if workload is not None else []
+    known = _ports(question.target, workload, world) if workload is not None else {}
     if known and question.detail not in known:
-        yield f"{question.target} declares no port {question.detail}", f"it has {', '.join(known)}"
+        listed = first_of(list(islice(known, MOST_NAMED + 1)))
+        yield f"{question.target} declares no port {question.detail}", f"it has {listed}"
 
 
-def _ports(workload: Workload) -> list[str]:
-    numbers = (port for container in workload.spec.containers for port in declared_ports(container))
-    return list(dict.fromkeys(map(str, numbers)))
+def _ports(key: str, workload: Workload, world: RuleContext) -> dict[str, None]:
+    """Numbers of the ports of ``workload``, which is at ``key``, in their order."""
+    numbers = (str(port) for container in workload.spec.containers for port in declared_ports(container))
+    return world.memoized(("ports", key), lambda: dict.fromkeys(numbers))

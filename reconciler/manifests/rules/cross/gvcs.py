@@ -27,9 +27,9 @@ def queries(gvc: Gvc) -> Iterator[Lookup]:
 def taken(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the query takes any of the locations that are known here."""
     known = world.known_locations()
-    if known and not world.locations(question.target.partition("/")[2]):
+    if known and world.locations(question.target.partition("/")[2]) == ():
         yield f"no location fits this query, of {len(known)} that are known: {_some(known)}", "loosen its terms"
 
 
 def _some(names: tuple[str, ...]) -> str:
-    return ", ".join((*sorted(names)[:5], *(["…"] if len(names) > 5 else [])))
+    return ", ".join((*names[:5], *(["…"] if len(names) > 5 else [])))

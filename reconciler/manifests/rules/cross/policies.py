@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from reconciler.manifests.rules.container.env import asking
 from reconciler.manifests.rules.context import RuleContext
@@ -48,7 +49,7 @@ def reveals(workload: Workload) -> Iterator[Lookup]:
 def _nothing_to_reveal(question: LookupRequest, world: RuleContext) -> bool:
     if question.target.startswith(f"{Kind.IDENTITY}/"):
         return _may(question.target, question.detail, world)
-    return not _secret_variables(question.target, world)
+    return not _refused(question.target, question.detail, world)
 
 
 @cross_rule("secret-reveal", _nothing_to_reveal)
@@ -63,7 +64,7 @@ def may_reveal(question: LookupRequest, subject: str, world: RuleContext) -> Ite
         message = f"{variable} of {question.target} reads {secret}, which "
         if not question.detail:
             yield f"{message}needs an identity, and this workload has none", "give it an identityLink"
-        elif not _may(question.detail, secret, world):
+        else:
             yield f"{message}{question.detail} may not reveal", _advice(question.detail, secret)
 
 
@@ -73,25 +74,55 @@ def _advice(identity: str, secret: str) -> str:
 
 
 def _inherited(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[tuple[str, str]]:
-    """Variables of the GVC that read secrets and that the container does not set itself; each secret once."""
-    read = _secret_variables(question.target, world)
-    workload = world.typed(subject, Workload) if read else None
+    """Variables of the GVC that read secrets which the asking identity may not reveal, each secret once.
+
+    Those that the container sets itself are left out.
+    """
+    refused = _refused(question.target, question.detail, world)
+    workload = world.typed(subject, Workload) if refused else None
     if workload is None:
         return
     own = {variable.name for variable in asking(question, workload).env}
     seen: set[str] = set()
-    for name, value in read:
-        secret = f"secret/{value[len(SECRET_URI) :].partition('.')[0]}"
+    for name, secret in refused:
         if name not in own and secret not in seen:
             seen.add(secret)
             yield name, secret
 
 
+def _refused(gvc: str, identity: str, world: RuleContext) -> list[tuple[str, str]]:
+    """Name and secret of each variable of ``gvc`` whose secret ``identity`` ("" for none) may not reveal."""
+    read = _secret_variables(gvc, world)
+    if not identity or not read:
+        return read
+    left = world.memoized(("refused", gvc, identity), lambda: _not_granted(gvc, identity, world))
+    return [each for each in read if each[1] in left] if left else []
+
+
+def _not_granted(gvc: str, identity: str, world: RuleContext) -> frozenset[str]:
+    """The secrets that variables of ``gvc`` read and that no policy lets ``identity`` reveal, where that is known."""
+    if world.typed(identity, Identity) is None:
+        return frozenset()
+    read = {secret for _, secret in _secret_variables(gvc, world)}
+    known = world.memoized(
+        ("known", gvc), lambda: frozenset(each for each in read if world.typed(each, Secret) is not None)
+    )
+    grants = world.memoized(("grants", identity), lambda: _grants(identity, world))
+    left = frozenset() if grants.everything else known.difference(*grants.named)
+    if not left or not all(world.query_budget.take(_query(key, world), len(left)) for key in grants.queries):
+        return frozenset()
+    return frozenset(each for each in left if not any(_takes(key, each, world) for key in grants.queries))
+
+
 def _secret_variables(gvc: str, world: RuleContext) -> list[tuple[str, str]]:
-    """Name and value of the variables of ``gvc`` that read secrets, where it is known."""
+    """Name and secret of the variables of ``gvc`` that read one, where it is known."""
     found = world.typed(gvc, Gvc)
-    env = found.spec.env if found is not None else ()
-    return [(variable.name, variable.value) for variable in env if variable.value.startswith(SECRET_URI)]
+    if found is None:
+        return []
+    return world.memoized(("secrets", gvc), lambda: [
+        (variable.name, f"{Kind.SECRET}/{variable.value[len(SECRET_URI) :].partition('.')[0]}")
+        for variable in found.spec.env if variable.value.startswith(SECRET_URI)
+    ])  # fmt: skip
 
 
 def _may(identity: str, secret: str, world: RuleContext) -> bool:
@@ -99,48 +130,111 @@ def _may(identity: str, secret: str, world: RuleContext) -> bool:
     return world.memoized(("reveal", identity, secret), lambda: _found(identity, secret, world))
 
 
+class _Grants(NamedTuple):
+    """What the policies that name an identity let it reveal: ``named`` has sets of keys of secrets."""
+
+    everything: bool
+    named: tuple[frozenset[str], ...]
+    queries: tuple[str, ...]
+
+
 def _found(identity: str, secret: str, world: RuleContext) -> bool:
-    if (
-        world.typed(identity, Identity) is None
-        or world.typed(secret, Secret) is None
-        or any(_may_grant(mentions, identity, secret) for mentions in world.unresolved(Kind.POLICY))
-    ):
+    if world.typed(identity, Identity) is None or world.typed(secret, Secret) is None:
         return True
-    return any(_grants(policy, identity, secret, world) for policy in world.users(identity, Kind.POLICY))
-
-
-def _may_grant(mentions: tuple[str, ...] | None, identity: str, secret: str) -> bool:
-    """Whether a policy of which only the links are known may let ``identity`` reveal ``secret``."""
-    return mentions is None or (_may_name(mentions, identity) and _may_name(mentions, secret))
-
-
-def _may_name(mentions: tuple[str, ...], key: str) -> bool:
-    """Whether ``mentions`` have ``key``, or no key of its kind: then a query or an unreadable link may find it."""
-    kind = f"{key.partition('/')[0]}/"
-    return key in mentions or not any(each.startswith(kind) for each in mentions)
-
-
-def _grants(key: str, identity: str, secret: str, world: RuleContext) -> bool:
-    policy = world.typed(key, Policy)
-    if policy is None:
+    grants = world.memoized(("grants", identity), lambda: _grants(identity, world))
+    if grants.everything or any(secret in keys for keys in grants.named):
         return True
-    if policy.target_kind != Kind.SECRET or not _targets(policy, key, secret, world):
-        return False
-    _, gvc, name = identity.split("/")
-    principal = f"/gvc/{gvc}/identity/{name}"
     return any(
-        "reveal" in expanded(Kind.SECRET, binding.permissions)
-        for binding in policy.bindings
-        if any(link.endswith(principal) for link in binding.principal_links)
+        not world.query_budget.take(_query(key, world), 1) or _takes(key, secret, world) for key in grants.queries
     )
 
 
-def _targets(policy: Policy, key: str, secret: str, world: RuleContext) -> bool:
-    if policy.target == "all" or any(link.endswith(f"/{secret}") for link in policy.target_links):
-        return True
-    if policy.target_query is None:
-        return False
-    if any(term.rel for term in policy.target_query.spec.terms):
-        return True
+def _grants(identity: str, world: RuleContext) -> _Grants:
+    """What is granted, or may be: of a faulty policy only its links are known, and of another one perhaps nothing."""
+    known = [_grant(key, identity, world) for key in world.users(identity, Kind.POLICY)]
+    unknown = world.memoized(("unresolved", Kind.POLICY), lambda: _Unresolved(world.unresolved(Kind.POLICY)))
+    grants = [each for each in known if each is not None]
+    named = (*(keys for each in grants for keys in each.named), *unknown.secrets_beside(identity))
+    queries = tuple(key for each in grants for key in each.queries)
+    return _Grants(unknown.may_open_all(identity) or any(each.everything for each in grants), named, queries)
+
+
+def _grant(key: str, identity: str, world: RuleContext) -> _Grants | None:
+    """What the policy ``key`` lets ``identity`` reveal, None for nothing."""
+    policy = world.typed(key, Policy)
+    if policy is None:
+        return _Grants(True, (), ())
+    if policy.target_kind != Kind.SECRET or _name_of(identity) not in _revealing(key, policy, world):
+        return None
+    query = policy.target_query
+    everything = policy.target == "all" or (query is not None and any(term.rel for term in query.spec.terms))
+    return _Grants(everything, (_targets(key, policy, world),), (key,) if query is not None else ())
+
+
+def _name_of(identity: str) -> str:
+    """The end of every link to ``identity``: ``gvc/GVC/identity/NAME``."""
+    _, gvc, name = identity.split("/")
+    return f"gvc/{gvc}/identity/{name}"
+
+
+def _revealing(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:
+    """The ends of the links to those whom ``policy``, which is at ``key``, lets reveal its targets."""
+    return world.memoized(("revealing", key), lambda: frozenset(
+        "/".join(link.rsplit("/", 4)[-4:])
+        for binding in policy.bindings if "reveal" in expanded(Kind.SECRET, binding.permissions)
+        for link in binding.principal_links
+    ))  # fmt: skip
+
+
+def _targets(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:
+    """Keys of the secrets that ``policy``, which is at ``key``, links to."""
+    links = policy.target_links
+    return world.memoized(("policy", key), lambda: frozenset("/".join(link.rsplit("/", 2)[-2:]) for link in links))
+
+
+def _takes(key: str, secret: str, world: RuleContext) -> bool:
+    """Whether the query of the policy ``key`` takes ``secret``."""
+    return matches(_query(key, world), world.typed(secret, dict) or {})
+
+
+def _query(key: str, world: RuleContext) -> dict[str, Any]:
+    """What the policy ``key`` asks about secrets."""
     body: dict[str, Any] = world.typed(key, dict) or {}
-    return matches(body.get("targetQuery", {}), world.typed(secret, dict) or {})
+    query: dict[str, Any] = body.get("targetQuery", {})
+    return query
+
+
+class _Unresolved:
+    """Policies of which at most the links are known, by the identities that they link to.
+
+    One that links to no identity may find any by a query or an unreadable link; the same holds for secrets.
+    """
+
+    def __init__(self, policies: Sequence[tuple[str, ...] | None]) -> None:
+        self._by_identity: defaultdict[str, list[frozenset[str]]] = defaultdict(list)
+        self._of_all: list[frozenset[str]] = []
+        self._open: set[str] = set()
+        self._all_open = False
+        for mentions in policies:
+            self._add(mentions or ())
+
+    def _add(self, mentions: tuple[str, ...]) -> None:
+        identities = [each for each in mentions if each.startswith(f"{Kind.IDENTITY}/")]
+        secrets = frozenset(each for each in mentions if each.startswith(f"{Kind.SECRET}/"))
+        if secrets and not identities:
+            self._of_all.append(secrets)
+        elif secrets:
+            for identity in identities:
+                self._by_identity[identity].append(secrets)
+        elif identities:
+            self._open.update(identities)
+        else:
+            self._all_open = True
+
+    def may_open_all(self, identity: str) -> bool:
+        """Whether one of them may let ``identity`` reveal any secret."""
+        return self._all_open or identity in self._open
+
+    def secrets_beside(self, identity: str) -> list[frozenset[str]]:
+        """For each of them that may be about ``identity``, the secrets that it links to."""
+        return [*self._of_all, *self._by_identity.get(identity, ())]

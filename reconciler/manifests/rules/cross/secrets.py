@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from reconciler.manifests.rules.context import RuleContext
-from reconciler.manifests.rules.references import linked, nearest, target_of
+from reconciler.manifests.rules.references import MOST_COMPARED, linked, nearest, target_of
 from reconciler.manifests.rules.registry import Advice, cross_rule, rule, shared_cross_rule
 from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Lookup, Pointer
@@ -62,14 +63,17 @@ def keys(resource: Workload | Gvc) -> Iterator[Lookup]:
 def has_key(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the secret has the key, where the secret is known."""
     secret = world.typed(question.target, Secret)
-    if secret is None or question.detail in secret.key_names():
+    if secret is None:
+        return
+    names = world.memoized(("keys", question.target), lambda: dict.fromkeys(secret.key_names()))
+    if question.detail in names:
         return
     if not isinstance(secret.data, dict):
         yield (f"{question.target} is of type {secret.type}, one text without keys",
                f"write {SECRET_URI}{secret.name}")  # fmt: skip
         return
     yield (f"{question.target} has no key {quoted(question.detail)}",
-           nearest(question.detail, secret.key_names(), "it has"))  # fmt: skip
+           nearest(question.detail, list(islice(names, MOST_COMPARED)), "it has"))  # fmt: skip
 
 
 @rule("secret-mount-path", "docs/platform/workload.md#secrets-as-files", Kind.WORKLOAD)

@@ -64,8 +64,8 @@ def own_locations(workload: Workload) -> Iterator[Lookup]:
 def among_locations(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the GVC is at the location, where the locations of the GVC are known."""
     known = world.locations(question.target.partition("/")[2])
-    if known and question.detail not in known:
-        yield f"{question.target} is not at location {question.detail}", f"it is at {', '.join(known)}"
+    if known and question.detail not in world.memoized(("locations", question.target), lambda: frozenset(known)):
+        yield f"{question.target} is not at location {question.detail}", f"it is at {first_of(known)}"
 
 
 @rule("volumeset-shared", "docs/platform/volumeset.md#who-uses-a-volume-set", Kind.WORKLOAD)
@@ -151,9 +151,13 @@ def reachable(question: LookupRequest, subject: str, world: RuleContext) -> Iter
     if not gvc.spec.load_balancer.dedicated:
         yield (f"nothing outside reaches tcp port {question.detail}: {question.target} has no dedicated load balancer",
                f"set spec.loadBalancer.dedicated: true in {question.target}, or close the firewall")  # fmt: skip
-    elif not (gvc.spec.domain or world.unresolved(Kind.DOMAIN) or _domains(world, subject, question.target)):
+    elif not (gvc.spec.domain or _any_unresolved_domain(world) or _domains(world, subject, question.target)):
         yield (f"nothing outside reaches tcp port {question.detail}: no domain leads to {subject}",
                f"add a domain that leads to it or to {question.target}")  # fmt: skip
+
+
+def _any_unresolved_domain(world: RuleContext) -> bool:
+    return world.memoized(("unresolved", Kind.DOMAIN), lambda: bool(world.unresolved(Kind.DOMAIN)))
 
 
 def _domains(world: RuleContext, *keys: str) -> bool:
@@ -176,7 +180,10 @@ def own_commands(workload: Workload) -> Iterator[Lookup]:
 def at_process_locations(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """The locations of its GVC that run programs of the host."""
     known = world.locations(question.target.partition("/")[2])
-    places = [place for place in known if place in world.process_locations]
+    places = world.memoized(
+        ("process locations", question.target),
+        lambda: [place for place in known or () if place in world.process_locations],
+    )
     if places:
-        yield (f"the container {question.detail} has no command, and at {', '.join(places)} images are not used: "
+        yield (f"the container {question.detail} has no command, and at {first_of(places)} images are not used: "
                "nothing starts there", "add a command, or bind the location to an engine that uses images")  # fmt: skip

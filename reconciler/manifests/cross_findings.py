@@ -1,0 +1,71 @@
+"""What is wrong between resources: a bounded number for each file, and the lines found in one pass over each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from reconciler.manifests.desired_state import DesiredState, ResourceLocation
+from reconciler.model.finding import Finding, Severity
+from reconciler.model.resource import pointer_parts
+from reconciler.printable import printable
+
+MOST_IN_FILE = 1_000
+"""Errors between the resources of one file and others, and as many warnings: what its comments can silence."""
+
+
+class CrossFinding(NamedTuple):
+    """A finding whose line is not known yet: at ``pointer`` in the document at ``site``, None for the file itself."""
+
+    site: ResourceLocation
+    pointer: str | None
+    rule: str
+    severity: Severity
+    message: str
+    suggestion: str
+    key: str
+
+
+class CrossFindings:
+    """Gathers findings. Of one file no more are taken than people read, so that none needs to be looked for."""
+
+    def __init__(self, most: int = MOST_IN_FILE) -> None:
+        self._most = most
+        self._found: list[CrossFinding] = []
+        self._counts: Counter[tuple[str, bool]] = Counter()
+        self.any_full = False
+
+    def is_full(self, path: str, severity: Severity) -> bool:
+        """Whether nothing more of ``severity`` is taken for the file at ``path``; ``any_full`` is so for any file."""
+        return self.any_full and self._counts[path, severity is Severity.ERROR] > self._most
+
+    def add(self, found: CrossFinding) -> None:
+        """Take ``found``; in the place of the first one too many, a finding that says so."""
+        path, severity = found.site.path, found.severity
+        if self.is_full(path, severity):
+            return
+        is_error = severity is Severity.ERROR
+        self._counts[path, is_error] += 1
+        is_last = self._counts[path, is_error] > self._most
+        self.any_full |= is_last
+        self._found.append(_too_many(found) if is_last else found)
+
+    def placed(self, world: DesiredState) -> Iterator[tuple[Finding, int]]:
+        """Each finding with its line and column, and the line of the comment that silences it, 0 for none."""
+        # In the order of the documents: a file is parsed anew for each place that lies before the last one.
+        for found in sorted(self._found, key=lambda each: (each.site.path, each.site.blob, each.site.position)):
+            yield _placed(found, world)
+
+
+def _too_many(found: CrossFinding) -> CrossFinding:
+    word = "errors" if found.severity is Severity.ERROR else "warnings"
+    message = f"this file has more than {MOST_IN_FILE:,} {word} between its resources and others; the rest is not shown"
+    return found._replace(rule="too-many-faults", message=message, suggestion="correct those above first")
+
+
+def _placed(found: CrossFinding, world: DesiredState) -> tuple[Finding, int]:
+    site, pointer, rule, severity, message, suggestion, key = found
+    line, column = (0, 0) if pointer is None else world.position(site, pointer_parts(pointer))
+    comment = 0 if severity is Severity.ERROR else world.silenced_by(site, line, rule)
+    return Finding(site.path, line, column, rule, severity, printable(message), printable(suggestion), key), comment
