@@ -2,13 +2,14 @@
 PYTHON ?= python3
 WORKERS ?= auto
 EXAMPLES ?= 10
+CPU_BUDGET := 340
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
 CACHES := .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .DEFAULT_GOAL := test
-.PHONY: run test test-cpu bench lint soak fuzz packages clean
+.PHONY: run test checks test-cpu bench lint soak fuzz packages clean
 
 ## Start the daemon on a fresh copy of examples/repo (in DEMO_DIR where that is set) and say what to try next.
 run: $(STAMP)
@@ -21,8 +22,12 @@ $(BIN)/mypy || status=1; \
 $(BIN)/lint-imports --no-logo || status=1
 endef
 
-## Everything that must hold, long forms left out. Tests run even where lint complains, so that one run tells all.
+## Everything that must hold, long forms left out; prints the CPU seconds that it used beside its budget.
 test: $(STAMP) packages
+	@$(BIN)/python -m tests.support.cpu $(CPU_BUDGET) $(MAKE) --no-print-directory checks
+
+# Tests run even where lint complains, so that one run shows all.
+checks:
 	@status=0; $(LINT); \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(TESTS) || status=1; \
 	exit $$status

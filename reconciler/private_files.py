@@ -24,13 +24,18 @@ def make_directory(path: Path, mode: int = 0o700) -> None:
     ``Path.mkdir(parents=True)`` would make those with the modes that the umask leaves, open to all. Raises OSError,
     also below a state directory that this process holds and somebody has deleted: it is not made a second time.
     """
-    for directory in _locked:
-        if directory in path.parents and not directory.exists():
-            raise FileNotFoundError(errno.ENOENT, "the state directory was deleted", str(directory))
+    check_state_exists(path)
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(mode=mode, exist_ok=True)
     path.mkdir(mode=mode, exist_ok=True)
+
+
+def check_state_exists(path: Path) -> None:
+    """Raise FileNotFoundError where ``path`` lies below a state directory that this process holds and that is gone."""
+    for directory in _locked:
+        if directory in path.parents and not directory.exists():
+            raise FileNotFoundError(errno.ENOENT, "the state directory was deleted", str(directory))
 
 
 def remove_own(path: Path, inode: int) -> bool:

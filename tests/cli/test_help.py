@@ -14,8 +14,8 @@ import reconciler.cli.commands
 from reconciler import __version__
 from reconciler.cli import COMMANDS, ORDER
 from tests.cli.commandline import cpu_seconds
-from tests.cli.commandline import reconciler as run
 from tests.cli.desk import Desk
+from tests.cli.desk import here as run
 
 WRITTEN = sorted(COMMANDS)
 
@@ -28,9 +28,9 @@ SECRET = [["secret", name] for name in ("encrypt", "edit", "rotate")]
 )
 def test_help_has_an_example_and_fits_a_terminal(tmp_path: Path, words: list[str]) -> None:
     said = run(*words, "--help", cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
-    lines = said.stdout.splitlines()
-    assert re.search(rf"Example: (\w+=\w+ )?reconciler {' '.join(words)}", said.stdout)
+    assert said.code == 0, said.err
+    lines = said.out.splitlines()
+    assert re.search(rf"Example: (\w+=\w+ )?reconciler {' '.join(words)}", said.out)
     assert len(lines) <= (24 if words else 13 + len(COMMANDS)), "a line for each command, and what fits a terminal"
     assert max(map(len, lines)) <= 80
     assert (tmp_path / "settings.yaml").exists() is False, "help needs no settings"
@@ -41,11 +41,11 @@ def test_help_has_an_example_and_fits_a_terminal(tmp_path: Path, words: list[str
     [name for name in WRITTEN if name not in ("init", "rules", "explain", "diff", "convert", "import", "secret")],
 )
 def test_every_command_that_needs_settings_takes_the_option(tmp_path: Path, name: str) -> None:
-    assert "--settings FILE" in run(name, "--help", cwd=tmp_path).stdout
+    assert "--settings FILE" in run(name, "--help", cwd=tmp_path).out
 
 
 def test_help_lists_every_command(tmp_path: Path) -> None:
-    said = run("--help", cwd=tmp_path).stdout
+    said = run("--help", cwd=tmp_path).out
     assert all(f"\n  {name} " in said for name in COMMANDS)
 
 
@@ -93,28 +93,28 @@ def test_a_command_imports_only_what_it_needs(tmp_path: Path, words: str, unwant
 
 
 def test_the_version_is_told(tmp_path: Path) -> None:
-    assert run("--version", cwd=tmp_path).stdout == f"reconciler, version {__version__}\n"
+    assert run("--version", cwd=tmp_path).out == f"reconciler, version {__version__}\n"
 
 
 def test_a_mistyped_command_is_named_with_the_nearest(tmp_path: Path) -> None:
     said = run("gett", cwd=tmp_path)
-    assert said.returncode == 2
-    assert said.stderr.endswith("Error: there is no command 'gett'; did you mean get?\n")
+    assert said.code == 2
+    assert said.err.endswith("Error: there is no command 'gett'; did you mean get?\n")
 
 
 @pytest.mark.parametrize("words", [["gett"], ["get", "--nonsense"], ["describe"], ["describe", "nonsense"]])
 def test_a_wrong_command_line_exits_with_2(tmp_path: Path, words: list[str]) -> None:
     said = run(*words, cwd=tmp_path)
-    assert (said.returncode, said.stdout) == (2, "")
-    assert "Error: " in said.stderr
+    assert (said.code, said.out) == (2, "")
+    assert "Error: " in said.err
 
 
 def test_settings_that_are_not_there_exit_with_2_and_one_line(tmp_path: Path) -> None:
     said = run("get", "--settings", "nowhere.yaml", cwd=tmp_path)
-    assert said.returncode == 2
-    assert said.stderr.startswith("error: ")
-    assert "nowhere.yaml" in said.stderr
-    assert len(said.stderr.splitlines()) == 1
+    assert said.code == 2
+    assert said.err.startswith("error: ")
+    assert "nowhere.yaml" in said.err
+    assert len(said.err.splitlines()) == 1
 
 
 def test_a_terminal_is_told_in_red_unless_it_wants_no_colour(tmp_path: Path) -> None:

@@ -201,11 +201,12 @@ def test_a_rolling_update_loses_no_request(tmp_path: Path) -> None:
         assert {"old", "new"} <= set().union(*(client.heard for client in clients))
 
 
-def test_a_hundred_replicas_start_and_stop(tmp_path: Path) -> None:
+@pytest.mark.parametrize("each", [6, pytest.param(25, marks=pytest.mark.slow)])
+def test_many_replicas_start_and_stop(tmp_path: Path, each: int) -> None:
     sleeper = {"command": "sleep", "args": ["1000"], "ports": None, "readinessProbe": None}
-    files = {f"shop/{name}.yaml": served(name, replicas=25, **sleeper) for name in ("one", "two", "three", "four")}
+    files = {f"shop/{name}.yaml": served(name, replicas=each, **sleeper) for name in ("one", "two", "three", "four")}
     with host_site(tmp_path, files, prune={"percent": 100}) as site, site.daemon():
-        wait(lambda: len(site.programs()) == 100)
+        wait(lambda: len(site.programs()) == 4 * each)
         wait(lambda: all(site.healthy(f"workload/shop/{name}@here") for name in ("one", "two", "three", "four")))
         site.repo.commit(dict.fromkeys(files))
         wait(lambda: not site.programs())

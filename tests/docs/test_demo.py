@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from reconciler.demo import STEPS, end
 from tests.docs.shell import blocks, environment, typed, until
 from tests.project.tree import ROOT
@@ -132,6 +134,7 @@ def test_a_change_arrives_that_is_made_with_the_printed_commands(tmp_path: Path)
     assert f"rm -rf '{first.place}'" in said
 
 
+@pytest.mark.slow
 def test_a_trial_goes_on_where_it_was(tmp_path: Path) -> None:
     with trial(tmp_path / "trial", tmp_path / "log") as first:
         fetched(first.named()["shop/api at gcp-us-east1"] + "/orders", b"two cups")
@@ -148,6 +151,7 @@ def test_a_trial_goes_on_where_it_was(tmp_path: Path) -> None:
     assert "warning" not in first.log.read_text()
 
 
+@pytest.mark.slow
 def test_a_trial_that_goes_on_already_is_not_begun_again(tmp_path: Path) -> None:
     with trial(tmp_path / "trial", tmp_path / "log") as first:
         page = first.named()["shop/web at gcp-us-east1"]

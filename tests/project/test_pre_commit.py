@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from pre_commit.clientlib import load_manifest
 
-from tests.cli.desk import SHOP, workload
+from tests.cli.desk import SHOP, here, workload
 from tests.gitkit import ENVIRONMENT, GitRepo, git
 from tests.project.tree import ROOT
 
@@ -58,6 +59,22 @@ def installed(place: Path, home: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+def test_the_hook_is_one_that_pre_commit_takes_and_its_command_works(tmp_path: Path) -> None:
+    (hook,) = load_manifest(str(ROOT / ".pre-commit-hooks.yaml"))
+    assert (hook["id"], hook["language"], hook["pass_filenames"]) == ("reconciler-validate", "python", False)
+    for name in ("shop/gvc.yaml", "shop/web.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(str(SHOP[name]))
+    program, *words = [*hook["entry"].split(), *hook["args"]]
+    assert program == "reconciler"
+    assert here(*words, cwd=tmp_path).code == 0
+    (tmp_path / "shop/web.yaml").write_text(workload("web").replace("standard", "standrd"))
+    refused = here(*words, cwd=tmp_path)
+    assert refused.code == 1
+    assert "shop/web.yaml:4:9: error: `standrd` is not allowed here" in refused.out
+
+
+@pytest.mark.slow
 def test_the_hook_checks_the_repository_as_a_whole(tmp_path: Path) -> None:
     revision = hooks(tmp_path / "hooks")
     place = GitRepo.create(tmp_path / "place", bare=False).path

@@ -1,5 +1,7 @@
 """CPU seconds of each test, with those of its children: `pytest -p tests.support.cpu`, or `make test-cpu`.
 
+`python -m tests.support.cpu SECONDS COMMAND ...` runs a command and prints what it used beside its budget.
+
 Wall time depends on what else the machine does; CPU time hardly does. A process that outlives its parent is not
 counted, and a fixture of wider scope counts for the first test that uses it.
 """
@@ -10,6 +12,8 @@ import contextlib
 import json
 import os
 import resource
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -72,5 +76,16 @@ class Meter:
             Path(out).write_text(json.dumps({"total": cpu_seconds(), "tests": self.by_test}))
 
 
+def main(budget: str, *command: str) -> int:
+    """Run ``command``, print what it used beside ``budget`` seconds, and return its exit code."""
+    code = subprocess.run(command, check=False).returncode
+    print(f"CPU: {cpu_seconds():.0f} s, budget {budget} s")
+    return code
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Meter())
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

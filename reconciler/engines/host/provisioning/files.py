@@ -28,7 +28,7 @@ from reconciler.engines.host.provisioning.secrets import SecretReader
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Container
-from reconciler.private_files import make_directory
+from reconciler.private_files import check_state_exists, make_directory
 
 MEMORY = Path("/dev/shm")
 """Where files never reach a disk."""
@@ -214,8 +214,9 @@ def _of_replica(base: Path, key: Key, replica: str) -> Path:
 
 
 def _folders(path: Path) -> None:
-    """Make ``path`` and what is above it, so that others can pass through and not look around."""
+    """Make ``path`` and what is above it, so that others can pass through and not look around. Raises OSError."""
     if not path.is_dir():
+        check_state_exists(path)
         _folders(path.parent)
         path.mkdir(mode=0o711, exist_ok=True)
 

@@ -21,6 +21,7 @@ from reconciler.engines.host.provisioning.ownership import Owner
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
+from reconciler.private_files import set_locked
 from tests.casefiles import cases
 from tests.crash.test_disk_full import small_disk
 from tests.engines.host.given.kit import container_of, vault
@@ -219,6 +220,20 @@ def test_replicas_may_come_and_go_in_two_threads() -> None:
         finally:
             sys.setswitchinterval(usual)
         assert list(Path(root).iterdir()) == []
+
+
+def test_a_state_directory_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    set_locked(state, True)
+    try:
+        give(on_disk(state / "host" / "here"), {"uri": "scratch://a", "path": "/a"})
+        state.rename(tmp_path / "moved")
+        with pytest.raises(EngineError, match="the state directory was deleted"):
+            give(on_disk(state / "host" / "here"), {"uri": "scratch://a", "path": "/a"})
+        assert not state.exists()
+    finally:
+        set_locked(state, False)
 
 
 def test_names_that_lead_elsewhere_make_nothing(tmp_path: Path) -> None:

@@ -93,12 +93,13 @@ def killed(child: subprocess.Popen[str]) -> None:
     child.communicate()
 
 
-def test_a_collector_killed_again_and_again_loses_no_line_and_repeats_none(location: Location) -> None:
+@pytest.mark.parametrize("times", [3, pytest.param(8, marks=pytest.mark.slow)])
+def test_a_collector_killed_again_and_again_loses_no_line_and_repeats_none(location: Location, times: int) -> None:
     there = location.output(place())
     rng = random.Random(7)
     writing = started(WRITER, there)
     try:
-        for _ in range(8):
+        for _ in range(times):
             collecting = started(COLLECTOR, location.root, there)
             assert collecting.stdout is not None
             assert collecting.stdout.readline() == "took\n"

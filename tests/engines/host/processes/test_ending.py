@@ -216,12 +216,13 @@ def test_what_a_crash_left_of_a_replica_without_a_record_is_pruned(tmp_path: Pat
 
 
 @both_ways
-def test_a_hundred_replicas_come_and_go_and_leave_nothing(tmp_path: Path, limited: bool) -> None:
+@pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.slow)])
+def test_many_replicas_come_and_go_and_leave_nothing(tmp_path: Path, limited: bool, count: int) -> None:
     async def story() -> None:
         async with opened(tmp_path, limited=limited) as host:
-            places = [place(f"r{number}") for number in range(100)]
+            places = [place(f"r{number}") for number in range(count)]
             await asyncio.gather(*(host.runtime.start(launch("sleep", "1000", of=each)) for each in places))
-            await until(lambda: len(marked(tmp_path)) == 200, "a hundred wrappers with their programs")
+            await until(lambda: len(marked(tmp_path)) == 2 * count, "the wrappers with their programs")
             assert all(each.alive for each in await host.runtime.list())
             await asyncio.gather(*(host.runtime.remove(KEY, each.replica) for each in places))
             assert marked(tmp_path) == []

@@ -19,7 +19,7 @@ from tests.casefiles import cases
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.simulation.schedule import QUIET, Schedule, begin
 from tests.engines.host.simulation.stage import Stage
-from tests.engines.host.simulation.test_schedules import WEEK, a_week, schedules
+from tests.engines.host.simulation.test_schedules import DAY, days_of, schedules
 from tests.engines.host.simulation.world import BEGINNING
 from tests.support.examples import examples
 
@@ -173,11 +173,12 @@ def test_an_end_is_that_of_its_own_start(tmp_path: Path) -> None:
     asyncio.run(whole())
 
 
-def test_a_week_is_carried_out_as_decided(tmp_path: Path) -> None:
+@pytest.mark.parametrize("days", [1, pytest.param(7, marks=pytest.mark.slow)])
+def test_days_are_carried_out_as_decided(tmp_path: Path, days: int) -> None:
     began = time.process_time()
-    schedule = a_week("standard", parallel=False)
+    schedule = days_of(days, "standard", parallel=False)
     stage = played(tmp_path, schedule, QUIET)
-    assert stage.clock.monotonic() > WEEK
+    assert stage.clock.monotonic() > days * DAY
     assert carried_out(stage) == decided(schedule, QUIET)
     assert time.process_time() - began < 10
 

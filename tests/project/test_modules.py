@@ -1,0 +1,77 @@
+"""How the package is cut into modules: none too small to be one, no folder too full to read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from pathlib import PurePath
+
+import grimp
+
+from tests.project.test_budgets import LINES_IN_A_MODULE
+from tests.project.to_do import FOLDERS_TO_DO, MERGES_TO_DO
+from tests.project.tree import ROOT, modules
+
+LINES_FOR_A_MODULE_OF_ITS_OWN = 80
+MODULES_IN_A_FOLDER = 20
+
+PLUG_INS = {
+    "reconciler/cli/commands/": "one module a command, imported when that command runs",
+    "reconciler/manifests/rules/": "one module a group of rules, found by walking the folder",
+    "reconciler/model/kinds/": "one module a kind",
+}
+"""Folder of plug-ins → what each of its modules is; they may be small, and as many as there are."""
+
+EXCEPTIONS = {
+    "reconciler/engines/host/decisions/rollout.py": "one pure decision a module, tested by itself",
+    "reconciler/engines/host/decisions/stateful.py": "one pure decision a module, tested by itself",
+    "reconciler/engines/host/decisions/termination.py": "one pure decision a module, tested by itself",
+}
+"""Small module with one importer → why it stays a module."""
+
+
+@cache
+def lines(path: str) -> int:
+    return len((ROOT / path).read_text().splitlines())
+
+
+def path_of(module: str) -> str:
+    """``reconciler.model`` → ``reconciler/model/__init__.py``."""
+    path = module.replace(".", "/")
+    return f"{path}.py" if f"{path}.py" in modules() else f"{path}/__init__.py"
+
+
+@cache
+def small() -> dict[str, str]:
+    """Small module → its one importer, in the same folder; together they are within the budget of a module."""
+    graph = grimp.build_graph("reconciler", cache_dir=None)
+    found = {}
+    for module in graph.modules:
+        path = path_of(module)
+        importers = sorted(graph.find_modules_that_directly_import(module))
+        if len(importers) != 1 or path.endswith("__init__.py") or path.startswith(tuple(PLUG_INS)):
+            continue
+        importer = path_of(importers[0])
+        beside = PurePath(importer).parent == PurePath(path).parent
+        if (
+            beside
+            and lines(path) < LINES_FOR_A_MODULE_OF_ITS_OWN
+            and lines(path) + lines(importer) <= LINES_IN_A_MODULE
+        ):
+            found[path] = importer
+    return found
+
+
+def test_a_small_module_with_one_importer_is_part_of_it() -> None:
+    assert small().keys() - EXCEPTIONS.keys() == MERGES_TO_DO, "merge it, or lower the list in tests/project/to_do.py"
+
+
+def test_every_exception_is_still_needed_and_has_a_reason() -> None:
+    assert EXCEPTIONS.keys() <= small().keys()
+    assert all(EXCEPTIONS.values())
+
+
+def test_no_folder_has_more_than_twenty_modules() -> None:
+    counted = [path for path in modules() if not path.endswith("__init__.py") and not path.startswith(tuple(PLUG_INS))]
+    counts = Counter(str(PurePath(path).parent) for path in counted)
+    assert {folder: count for folder, count in counts.items() if count > MODULES_IN_A_FOLDER} == FOLDERS_TO_DO
