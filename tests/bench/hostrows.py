@@ -11,7 +11,7 @@ from tests.bench.ground import Ground
 from tests.bench.hostsite import PATIENCE, BenchSite, bench_site, manifest, server, share
 from tests.bench.measure import BIN, Failed
 from tests.bench.table import Row
-from tests.daemon.kit import Running, eventually
+from tests.support.sandbox import Running, eventually
 
 SETTLE = 4.0
 """Seconds after a start in which a daemon is not idle yet."""

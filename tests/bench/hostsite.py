@@ -17,9 +17,9 @@ from typing import NamedTuple
 import pygit2
 
 from tests.bench.measure import Failed
-from tests.daemon.hostkit import HostSite
-from tests.daemon.kit import Running, eventually
-from tests.gitkit import File
+from tests.support.git import File
+from tests.support.host_sandbox import HostSite
+from tests.support.sandbox import Running, eventually
 
 PATIENCE = 120.0
 """Seconds that anything may take."""

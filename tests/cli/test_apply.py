@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cli.desk import SETTINGS, SHOP, Desk, golden, workload
-from tests.gitkit import File, GitRepo
+from tests.support.desk import SETTINGS, SHOP, Desk, golden, workload
+from tests.support.git import File, GitRepo
 
 WITHOUT_DB: dict[str, File] = {"shop/db.yaml": None, "shop/web.yaml": workload("web", "2")}
 """The volumes go, which waits; the workload that used them goes, and another changes, which do not."""

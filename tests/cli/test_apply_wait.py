@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.terminal import terminal
-from tests.daemon.hostkit import HostSite, host_site, served
-from tests.daemon.kit import eventually
+from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.sandbox import eventually
+from tests.support.terminal import terminal
 
 API = "workload/shop/api@here"
 SOON = ["-c", "while :; do sleep 0.1; done"]

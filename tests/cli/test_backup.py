@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.desk import Desk, workload
-from tests.daemon.kit import Site, eventually
+from tests.support.desk import Desk, workload
+from tests.support.sandbox import Site, eventually
 
 PASSWORD = "not-a-real-password"
 

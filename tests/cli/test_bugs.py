@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.buggy import MARK, SECRET, raising_rule
-from tests.cli.desk import GVC, SETTINGS, SHOP, Desk, Said, here, workload
-from tests.gitkit import GitRepo
+from tests.support.buggy import MARK, SECRET, raising_rule
+from tests.support.desk import GVC, SETTINGS, SHOP, Desk, Said, here, workload
+from tests.support.git import GitRepo
 
 SOURCES = SETTINGS.replace("locations:", "  - {name: other, url: ./other, branch: main}\nlocations:")
 BUGGY = workload("web", more=f"tags: {{test: {MARK}}}\n")

@@ -13,9 +13,9 @@ from reconciler.cli.output.findings import findings_document, findings_text, mar
 from reconciler.render.github import workflow_commands
 from reconciler.render.sarif import sarif
 from reconciler.review.folder import check_folder
-from tests.casefiles import cases
-from tests.manifests.rulecases import AROUND, DIALECT
+from tests.support.cases import cases
 from tests.support.examples import examples
+from tests.support.rule_cases import AROUND, DIALECT
 
 CANARY = "canary"
 SEEDS = examples(150)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cli.desk import Said, here
+from tests.support.desk import Said, here
 
 CONFIG = """apiVersion: v1
 kind: ConfigMap

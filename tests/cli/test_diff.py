@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.desk import GVC, SETTINGS, SHOP, Said, golden, here, workload
 from tests.cli.test_plan import CHANGED
-from tests.gitkit import File, GitRepo, git
+from tests.support.desk import GVC, SETTINGS, SHOP, Said, golden, here, workload
+from tests.support.git import File, GitRepo, git
 
 
 class Clone:

@@ -20,12 +20,12 @@ import pytest
 from reconciler.daemon.lock import StateLock
 from reconciler.records.store import FILE, Records
 from reconciler.sops.encrypt import EncryptionRules, encrypt
-from tests.cli.desk import SECRET, SETTINGS, Desk, workload
-from tests.gitkit import HttpsServer
-from tests.manifests.rulecases import private
-from tests.sops.kit import MOMENT, fresh
-from tests.source.keys import Keys
-from tests.tools import only_root
+from tests.support.desk import SECRET, SETTINGS, Desk, workload
+from tests.support.git import HttpsServer
+from tests.support.keys import Keys
+from tests.support.programs import only_root
+from tests.support.rule_cases import private
+from tests.support.sops import MOMENT, fresh
 
 TOKEN = "s3cret-t0ken"
 NOBODY = 12_345

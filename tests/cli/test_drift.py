@@ -16,9 +16,9 @@ from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import FILE, Records
 from reconciler.settings import load_settings
-from tests.cli.desk import Desk, golden, workload
-from tests.engines.ledger import LedgerEngine
-from tests.fakeclock import FakeClock
+from tests.support.clock import FakeClock
+from tests.support.desk import Desk, golden, workload
+from tests.support.engines import LedgerEngine
 
 API, WEB = "workload/shop/api", "workload/shop/web"
 

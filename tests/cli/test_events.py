@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from reconciler.records.tables.events import Event
-from tests.cli.commandline import AT, reconciler, shop
-from tests.cli.terminal import heed_interrupts
+from tests.support.records import AT, reconciler, shop
+from tests.support.terminal import heed_interrupts
 
 
 def test_events_are_told_oldest_first_one_a_line(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from reconciler.render.github import workflow_commands
 from reconciler.render.gitlab import report
 from reconciler.render.sarif import sarif
 from reconciler.rulebook import rulebook
-from tests.cli.desk import SETTINGS, Desk, Said, here, workload
 from tests.cli.test_validate import FAULTY, lay
-from tests.manifests.rulecases import Case, case_files, found_in
+from tests.support.desk import SETTINGS, Desk, Said, here, workload
+from tests.support.rule_cases import Case, case_files, found_in
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "data" / "sarif-schema-2.1.0.json").read_bytes())
 SARIF = jsonschema.Draft7Validator(SCHEMA, format_checker=jsonschema.FormatChecker())

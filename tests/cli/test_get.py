@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from reconciler.records.store import FILE
-from tests.cli.commandline import REVISION, cpu_seconds, record, shop
-from tests.cli.desk import alone, here
+from tests.support.desk import alone, here
+from tests.support.records import REVISION, cpu_seconds, record, shop
 
 MISSING = "there is no workload/shop/wep, neither in Git nor in the records"
 

@@ -13,9 +13,9 @@ import pytest
 import reconciler.cli.commands
 from reconciler import __version__
 from reconciler.cli import COMMANDS, ORDER
-from tests.cli.commandline import cpu_seconds
-from tests.cli.desk import Desk
-from tests.cli.desk import here as run
+from tests.support.desk import Desk
+from tests.support.desk import here as run
+from tests.support.records import cpu_seconds
 
 WRITTEN = sorted(COMMANDS)
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from reconciler.documents.schema.loader import shipped
-from tests.cli.commandline import reconciler
+from tests.support.records import reconciler
 
 
 def git(directory: Path, *words: str) -> str:

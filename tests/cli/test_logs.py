@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commandline import SETTINGS, reconciler
-from tests.cli.desk import Desk, golden, here
-from tests.cli.terminal import heed_interrupts
 from tests.cli.test_readers import NOBODY, becoming_another, member, ready, site
-from tests.daemon.kit import Site
 from tests.engines.host.logs.kit import Location, place
 from tests.support import processes
+from tests.support.desk import Desk, golden, here
+from tests.support.records import SETTINGS, reconciler
+from tests.support.sandbox import Site
+from tests.support.terminal import heed_interrupts
 
 __all__ = ["site"]
 

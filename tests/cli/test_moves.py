@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.desk import DB, SETTINGS, SHOP, Desk, workload
-from tests.gitkit import GitRepo
+from tests.support.desk import DB, SETTINGS, SHOP, Desk, workload
+from tests.support.git import GitRepo
 
 WEB = "workload/shop/web"
 TWO = SETTINGS.replace("locations:", "  - {name: side, url: ./side, branch: main}\nlocations:")

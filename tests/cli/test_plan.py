@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.desk import GVC, SECRET, SETTINGS, Desk, golden, workload
-from tests.gitkit import File, GitRepo
+from tests.support.desk import GVC, SECRET, SETTINGS, Desk, golden, workload
+from tests.support.git import File, GitRepo
 
 CHANGED: dict[str, File] = {
     "secrets.yaml": SECRET.format(password="another-password"),

@@ -12,9 +12,9 @@ from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.records.store import Records
 from reconciler.settings import LocationSettings, Settings
-from tests.cli.desk import SETTINGS, Desk, workload
 from tests.engines.host.given.kit import body
-from tests.engines.plans import step
+from tests.support.desk import SETTINGS, Desk, workload
+from tests.support.plans import step
 
 GVC = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here, //location/there]}}\n"
 FILES = {"shop/gvc.yaml": GVC, "shop/web.yaml": workload("web"), "shop/api.yaml": workload("api")}

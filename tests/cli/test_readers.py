@@ -21,10 +21,10 @@ from reconciler.cli import cli
 from reconciler.cli.read_commands import READING, refusal
 from reconciler.daemon.read_server import NAME
 from reconciler.records.store import FILE
-from tests.cli.desk import SHOP, Desk, Said, workload
-from tests.daemon.kit import Running, Site, eventually
 from tests.support import processes
-from tests.tools import only_root
+from tests.support.desk import SHOP, Desk, Said, workload
+from tests.support.programs import only_root
+from tests.support.sandbox import Running, Site, eventually
 
 PASSWORD = "not-a-real-password"
 GROUP = "users"

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.records.store import FILE, Records
-from tests.cli.commandline import record
-from tests.cli.desk import SETTINGS, golden, here
+from tests.support.desk import SETTINGS, golden, here
+from tests.support.records import record
 
 API = "workload/shop/api"
 SAID = (

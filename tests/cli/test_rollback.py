@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.records.store import FILE
-from tests.cli.desk import Desk, workload
+from tests.support.desk import Desk, workload
 
 
 @pytest.fixture

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli import commands
-from tests.cli.desk import Said, alone
-from tests.daemon.hostkit import open_place
-from tests.daemon.kit import SHOP, Site, eventually
 from tests.project.tree import ROOT
-from tests.rootly import OWNER, give_away
 from tests.support import processes
-from tests.tools import only_root
+from tests.support.desk import Said, alone
+from tests.support.host_sandbox import open_place
+from tests.support.programs import OWNER, give_away, only_root
+from tests.support.sandbox import SHOP, Site, eventually
 
 pytestmark = only_root("only root can become another user")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.rulebook import rulebook
-from tests.cli.desk import Said, golden, here
+from tests.support.desk import Said, golden, here
 
 
 def told(path: Path, *words: str) -> Said:

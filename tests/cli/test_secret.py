@@ -13,8 +13,8 @@ import pytest
 
 from reconciler.sops.encrypt import decrypt_file
 from reconciler.sops.keys import Keyring
-from tests.cli.commandline import reconciler as run
-from tests.sops.kit import fresh, needs_sops, sops
+from tests.support.records import reconciler as run
+from tests.support.sops import fresh, needs_sops, sops
 
 PLAIN = """# of the shop
 kind: secret

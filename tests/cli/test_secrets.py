@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from reconciler.sops.encrypt import EncryptionRules, encrypt
-from tests.cli.desk import SECRET, SETTINGS, Desk
 from tests.cli.test_plan import CHANGED
-from tests.gitkit import File
-from tests.manifests.rulecases import private
-from tests.sops.kit import MOMENT, fresh
+from tests.support.desk import SECRET, SETTINGS, Desk
+from tests.support.git import File
+from tests.support.rule_cases import private
+from tests.support.sops import MOMENT, fresh
 
 OLD, NEW = "canary-5d41402a-old", "canary-7d793037-new"
 CANARY = "canary-"

@@ -15,11 +15,11 @@ from reconciler.cli import COMMANDS
 from reconciler.model.key import Key
 from reconciler.model.record import Failure
 from reconciler.records.store import FILE, Records
-from tests.casefiles import CASES
-from tests.cli.desk import DB, SETTINGS, SHOP, Desk, golden, here, workload
 from tests.cli.test_convert import CONFIG, EXPORTED
-from tests.daemon.kit import Site, eventually
-from tests.sops.kit import fresh
+from tests.support.cases import CASES
+from tests.support.desk import DB, SETTINGS, SHOP, Desk, golden, here, workload
+from tests.support.sandbox import Site, eventually
+from tests.support.sops import fresh
 
 WEB = "workload/shop/web"
 VARYING = (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.desk import SETTINGS, Desk, workload
-from tests.source.keys import Keys
+from tests.support.desk import SETTINGS, Desk, workload
+from tests.support.keys import Keys
 
 
 @pytest.fixture

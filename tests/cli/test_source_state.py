@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cli.desk import SETTINGS, SHOP, Desk, workload
-from tests.gitkit import GitRepo
+from tests.support.desk import SETTINGS, SHOP, Desk, workload
+from tests.support.git import GitRepo
 
 BAD = "kind: workload\nname: bad\n"
 TIME = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"

@@ -16,11 +16,11 @@ import pytest
 from reconciler.engines.host.replica import Container, Ended, Phase, Replica
 from reconciler.engines.host.replica_store import Store
 from reconciler.model.key import Key
-from tests.cli.desk import SETTINGS, golden, here
-from tests.cli.terminal import terminal
 from tests.cli.test_readers import GROUP, becoming_another, member
-from tests.daemon.hostkit import HostSite, host_site, served
-from tests.daemon.kit import eventually
+from tests.support.desk import SETTINGS, golden, here
+from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.sandbox import eventually
+from tests.support.terminal import terminal
 
 RUNNING, WAITING = Phase.RUNNING, Phase.WAITING
 ON_HOST = SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host}\n  near: {engine: host}")

@@ -16,7 +16,7 @@ import pytest
 
 from reconciler.daemon.lock import StateLock
 from reconciler.records.store import FILE
-from tests.cli.desk import Desk
+from tests.support.desk import Desk
 
 NOBODY = 65534
 

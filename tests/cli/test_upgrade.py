@@ -14,8 +14,8 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health
 from reconciler.records.migrations import MIGRATIONS
 from reconciler.records.store import FILE, Records
-from tests.casefiles import CASES
-from tests.cli.desk import Desk, workload
+from tests.support.cases import CASES
+from tests.support.desk import Desk, workload
 
 DIGEST = "10c7502c9083acbb4ce1a88c8130db43"
 """Of the deletes that the first version held back."""

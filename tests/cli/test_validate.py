@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.documents.schema.loader import shipped
-from tests.cli.desk import GVC, SETTINGS, SHOP, Desk, Said, golden, here, workload
-from tests.gitkit import GitRepo
+from tests.support.desk import GVC, SETTINGS, SHOP, Desk, Said, golden, here, workload
+from tests.support.git import GitRepo
 
 FAULTY = {
     "shop/gvc.yaml": str(SHOP["shop/gvc.yaml"]).replace("name: shop", "name: shop\nalias: abcdefghijklm"),

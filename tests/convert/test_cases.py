@@ -18,8 +18,8 @@ from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Severity
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.review.folder import check_folder
-from tests.casefiles import CASES
-from tests.cli.desk import Said, here
+from tests.support.cases import CASES
+from tests.support.desk import Said, here
 
 FOLDER = CASES / "convert"
 FILES = sorted(FOLDER.glob("*.yaml"))

@@ -14,10 +14,10 @@ from reconciler.documents.writer import stream, written
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.resource import Manifest
-from tests.casefiles import CASES
-from tests.cli.desk import here
 from tests.convert.test_nothing_is_lost import mutated
 from tests.project.tree import ROOT
+from tests.support.cases import CASES
+from tests.support.desk import here
 
 MANIFESTS = sorted([*(ROOT / "examples/repo").rglob("*.yaml"), *(CASES / "rules").glob("*/passes.yaml")])
 KIND_CASES = sorted(

@@ -16,8 +16,8 @@ from typing import Any
 from reconciler.records.store import FILE, Records
 from tests.crash import repository
 from tests.crash.daemon_with_ledger import POINTS
-from tests.daemon.kit import STATUS, Running, Site, eventually
-from tests.gitkit import File
+from tests.support.git import File
+from tests.support.sandbox import STATUS, Running, Site, eventually
 
 PHASES: Sequence[Mapping[str, File]] = (repository.first(), repository.second(), repository.third())
 """The commits, one after another."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.gitkit import File
+from tests.support.git import File
 
 TEAMS = 4
 SERVICES = 36

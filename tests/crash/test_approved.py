@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.crash.harness import PHASES, CrashSite, Kill, assert_same
-from tests.daemon.kit import eventually
+from tests.support.sandbox import eventually
 
 
 def approved(path: Path) -> CrashSite:

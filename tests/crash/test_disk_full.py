@@ -5,39 +5,25 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-import subprocess
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from reconciler.records.store import FILE
 from tests.crash.harness import PHASES, CrashSite, Ending, assert_same
-from tests.daemon.kit import eventually
+from tests.support.programs import small_disk
+from tests.support.sandbox import eventually
 
-SIZE = 24 << 20
-"""Bytes of the disk: enough for the records of all phases and what SQLite needs besides."""
-
-
-@contextmanager
-def small_disk(path: Path) -> Iterator[Path]:
-    """A file system of its own at ``path``; skips where this user may not mount one."""
-    path.mkdir(parents=True)
-    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a small disk needs the right to mount: {done.stderr.strip()}")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=True)
+SIZE = "size=24m"
+"""Of the disk: enough for the records of all phases and what SQLite needs besides."""
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """The state directory of the site below ``tmp_path / "site"``."""
-    with small_disk(tmp_path / "site" / "state") as path:
+    with small_disk(tmp_path / "site" / "state", SIZE) as path:
         yield path
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests.crash.daemon_on_host import POINTS
 from tests.crash.harness import Kill
-from tests.daemon.hostkit import HostSite, host_site, served
-from tests.daemon.kit import eventually
+from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.sandbox import eventually
 
 wait = partial(eventually, patience=90.0)
 

@@ -7,7 +7,7 @@ import asyncio
 from reconciler import logs
 from reconciler.daemon.service import serve
 from reconciler.settings import load_settings, settings_path
-from tests.buggy import raising_rule
+from tests.support.buggy import raising_rule
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from reconciler.engines.context import EngineContext
 from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.settings import load_settings, settings_path
-from tests.engines.ledger import LedgerEngine
+from tests.support.engines import LedgerEngine
 
 
 class WatchedLedger(LedgerEngine):

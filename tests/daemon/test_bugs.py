@@ -22,10 +22,10 @@ from reconciler.records.store import FILE, Records
 from reconciler.settings import load_settings
 from reconciler.status import publisher
 from reconciler.status.conditions import READY, SOURCE_REACHABLE, STATUS_PUSHED, ResourceFacts
-from tests.buggy import MARK, SECRET, raising_rule
-from tests.daemon.kit import GVC, Site, eventually, workload
-from tests.fakeclock import FakeClock
-from tests.gitkit import GitRepo
+from tests.support.buggy import MARK, SECRET, raising_rule
+from tests.support.clock import FakeClock
+from tests.support.git import GitRepo
+from tests.support.sandbox import GVC, Site, eventually, workload
 
 BUGGY = workload("api", 7001, f"tags: {{test: {MARK}}}\n")
 OTHER = {"other/gvc.yaml": GVC.replace("name: shop", "name: other"), "other/web.yaml": workload("web")}

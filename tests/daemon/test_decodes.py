@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.daemon.hostkit import HostSite, host_site, served
-from tests.daemon.kit import ROOT
+from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.sandbox import ROOT
 
 DATA = "kind: volumeset\nname: data\nspec: {initialCapacity: 10, performanceClass: general-purpose-ssd}\n"
 MOUNTED = [{"uri": "platform://volumeset/data", "path": "/data"}]

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.decisions.timing import Timing
-from tests.daemon.hostkit import SERVER, HostSite, fetch, host_site, open_place, served
-from tests.daemon.kit import ROOT, eventually
-from tests.tools import only_root
+from tests.support.host_sandbox import SERVER, HostSite, fetch, host_site, open_place, served
+from tests.support.programs import only_root
+from tests.support.sandbox import ROOT, eventually
 
 wait = partial(eventually, patience=60.0)
 

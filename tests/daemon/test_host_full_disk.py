@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.records.reserve import RESERVE_BYTES
-from tests.daemon.hostkit import HostSite, host_site, served
-from tests.daemon.kit import eventually
-from tests.tools import fill, only_root, small_disk
+from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.programs import fill, only_root, small_disk
+from tests.support.sandbox import eventually
 
 wait = partial(eventually, patience=60.0)
 pytestmark = only_root("mounts a file system of its own")

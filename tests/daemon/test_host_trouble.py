@@ -7,15 +7,14 @@ import json
 import os
 import signal
 import socket
-import subprocess
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.daemon.hostkit import SERVER, HostSite, host_site, served
-from tests.daemon.kit import eventually
-from tests.tools import only_root
+from tests.support.host_sandbox import SERVER, HostSite, host_site, served
+from tests.support.programs import only_root, small_disk
+from tests.support.sandbox import eventually
 
 wait = partial(eventually, patience=60.0)
 GOOD = served("good", replicas=1, env={"GREETING": "well"})
@@ -167,24 +166,20 @@ def fill(filler: Path) -> None:
 
 @only_root("mounts a file system of its own")
 def test_a_full_disk_stops_nothing_that_runs(tmp_path: Path) -> None:
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(small)], check=True)
-    try:
-        with host_site(tmp_path / "site", {"shop/web.yaml": served(replicas=1, env={"GREETING": "one"})}) as site:
-            site.configure(state=str(small / "state"))
-            site.state = small / "state"
-            with site.daemon():
-                wait(site.healthy)
-                filler = small / "filler"
-                fill(filler)
-                site.repo.commit({"shop/web.yaml": served(replicas=1, env={"GREETING": "two"})})
-                wait(lambda: site.greetings("web") == {"one"})
-                filler.unlink()
-                wait(lambda: site.greetings("web") == {"two"} and site.healthy())
-            site.end()
-    finally:
-        subprocess.run(["umount", "-l", str(small)], check=True)
+    web = served(replicas=1, env={"GREETING": "one"})
+    disk = small_disk(tmp_path / "small", "size=6m")
+    with disk as small, host_site(tmp_path / "site", {"shop/web.yaml": web}) as site:
+        site.configure(state=str(small / "state"))
+        site.state = small / "state"
+        with site.daemon():
+            wait(site.healthy)
+            filler = small / "filler"
+            fill(filler)
+            site.repo.commit({"shop/web.yaml": served(replicas=1, env={"GREETING": "two"})})
+            wait(lambda: site.greetings("web") == {"one"})
+            filler.unlink()
+            wait(lambda: site.greetings("web") == {"two"} and site.healthy())
+        site.end()
 
 
 def test_a_stopped_daemon_leaves_its_replicas(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pygit2
 
 from reconciler.daemon.lock import holder
-from tests.daemon.kit import GVC, SHOP, ServiceManager, Site, eventually, workload
-from tests.gitkit import File, GitRepo
+from tests.support.git import File, GitRepo
+from tests.support.sandbox import GVC, SHOP, ServiceManager, Site, eventually, workload
 
 
 def test_a_commit_is_applied_and_told_on_the_status_branch(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.kit import Running, Site, eventually
-from tests.engines.ledger import LedgerEngine
+from tests.support.engines import LedgerEngine
+from tests.support.sandbox import Running, Site, eventually
 
 KEY = "workload/shop/api"
 OFTEN = {"interval": "200ms"}

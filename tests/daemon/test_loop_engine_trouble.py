@@ -16,8 +16,8 @@ from reconciler.daemon.systemd import SystemdNotifier
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import Records
 from reconciler.settings import load_settings
-from tests.daemon.kit import SHOP, Running, ServiceManager, Site, eventually, workload
-from tests.fakeclock import FakeClock
+from tests.support.clock import FakeClock
+from tests.support.sandbox import SHOP, Running, ServiceManager, Site, eventually, workload
 
 RETRY = {"base": "100ms", "cap": "200ms", "attempts": 1}
 

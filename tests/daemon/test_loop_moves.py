@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.kit import Site, eventually, workload
-from tests.gitkit import GitRepo
+from tests.support.git import GitRepo
+from tests.support.sandbox import Site, eventually, workload
 
 SIDE = "workload/shop/side@here"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.daemon.kit import GVC, Site, eventually
-from tests.manifests.rulecases import private
+from tests.support.rule_cases import private
+from tests.support.sandbox import GVC, Site, eventually
 
 SECRET = "kind: secret\nname: db\ntype: dictionary\ndata: {password: {file: db}}\n"
 

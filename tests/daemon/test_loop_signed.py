@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.kit import Site, eventually, workload
-from tests.source.keys import Keys
+from tests.support.keys import Keys
+from tests.support.sandbox import Site, eventually, workload
 
 
 @pytest.fixture

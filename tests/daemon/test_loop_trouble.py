@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.kit import SHOP, STATUS, Running, ServiceManager, Site, eventually, workload
-from tests.gitkit import GitRepo, HttpsServer
+from tests.support.git import GitRepo, HttpsServer
+from tests.support.sandbox import SHOP, STATUS, Running, ServiceManager, Site, eventually, workload
 
 BROKEN = workload("api").replace("containers", "contianers")
 API = ["gvc/shop", "workload/shop/api@here", "workload/shop/api@there"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.hostkit import GVC, host_site, open_place, served
-from tests.daemon.kit import Site, eventually
+from tests.support.host_sandbox import GVC, host_site, open_place, served
+from tests.support.sandbox import Site, eventually
 
 
 def delete(state: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.daemon.kit import Site, eventually, workload
+from tests.support.sandbox import Site, eventually, workload
 
 
 def quiet(path: Path) -> Site:

@@ -19,9 +19,9 @@ from reconciler.daemon.systemd import SystemdNotifier
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import Records
 from reconciler.settings import Credentials, LocationSettings, RetrySettings, Settings, SourceSettings
-from tests.daemon.kit import SHOP, workload
-from tests.fakeclock import FakeClock
-from tests.gitkit import GitRepo, HttpsServer
+from tests.support.clock import FakeClock
+from tests.support.git import GitRepo, HttpsServer
+from tests.support.sandbox import SHOP, workload
 
 HOUR = 3600.0
 INTERVAL = 300.0

@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.daemon import read_server
 from reconciler.daemon.read_server import MAX_COMMANDS, MAX_COMMANDS_PER_USER, NAME, Frame, ReaderSlots, ReadOnlyServer
-from tests.cli.desk import Desk
+from tests.support.desk import Desk
 
 Link = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -14,9 +14,9 @@ from reconciler.pipeline.runner import Runner
 from reconciler.records.store import Records
 from reconciler.records.tables.conditions import HOST
 from reconciler.settings import Settings, load_settings
-from tests.daemon.kit import Running, ServiceManager, Site, eventually, workload
-from tests.fakeclock import FakeClock
-from tests.gitkit import GitRepo
+from tests.support.clock import FakeClock
+from tests.support.git import GitRepo
+from tests.support.sandbox import Running, ServiceManager, Site, eventually, workload
 
 MORE = {"more/gvc.yaml": "kind: gvc\nname: more\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n"}
 

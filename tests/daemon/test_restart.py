@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.daemon.hostkit import HostSite, host_site, served
-from tests.daemon.kit import eventually
-from tests.gitkit import File
+from tests.support.git import File
+from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.sandbox import eventually
 
 LONG = 30.0
 API = "workload/shop/api"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.hostkit import HostSite, host_site, served
-from tests.daemon.kit import eventually
+from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.sandbox import eventually
 
 NAMES = ("ant", "bee", "cat")
 PATIENCE = 60.0

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from reconciler.bugs import forget_logged
 from reconciler.clock import Timers
 from reconciler.daemon.timers import LoopTimers
-from tests.fakeclock import FakeClock
+from tests.support.clock import FakeClock
 
 
 class Passage(msgspec.Struct):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from tests.daemon.kit import SHOP, Site, eventually, workload
-from tests.gitkit import GitRepo
+from tests.support.git import GitRepo
+from tests.support.sandbox import SHOP, Site, eventually, workload
 
 LOCATIONS = "".join(f"---\nkind: location\nname: {place}\nprovider: byok\n" for place in ("here", "there"))
 

@@ -11,7 +11,7 @@ import pyrage
 import yaml
 
 from tests.docs.literals import visible
-from tests.manifests.rulecases import CASES, NAME, SETTINGS, wrapped
+from tests.support.rule_cases import CASES, NAME, SETTINGS, wrapped
 
 _COLUMNS = re.compile(r"(#\s*[←↓]\s*)([^\n]*)")
 _COMMENTS = re.compile(r"(?:^# [^\n]*\n)+")

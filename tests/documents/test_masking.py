@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.documents.redaction import lines_of, visible_lines
-from tests.casefiles import cases
+from tests.support.cases import cases
 
 CANARY = "canary"
 

@@ -22,8 +22,8 @@ from reconciler.documents.schema.validator import MOST, checker
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.normalize import ManifestContext
 from tests.documents.tree import full
-from tests.manifests.rulecases import Case, case_files
-from tests.mutate import Pool, examples, mutated
+from tests.support.mutations import Pool, examples, mutated
+from tests.support.rule_cases import Case, case_files
 
 MUTATIONS = int(os.environ.get("PARITY_MUTATIONS") or 2_000)
 SECRETS = max(MUTATIONS // 5, 200)

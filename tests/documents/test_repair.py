@@ -12,9 +12,9 @@ import yaml
 from reconciler.documents.schema.dialect import compiled
 from reconciler.documents.schema.loader import KIND_NAMES, load_schema
 from reconciler.documents.schema.suggestions import LONGEST, suggest_fix
-from tests.casefiles import CASES
 from tests.documents.tree import fields
-from tests.mutate import LETTERS, SCALARS
+from tests.support.cases import CASES
+from tests.support.mutations import LETTERS, SCALARS
 
 MEANT = yaml.safe_load((CASES / "schemas/meant.yaml").read_bytes())
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 import pytest
 
 from tests.project.tree import ROOT
-from tests.tools import tool
+from tests.support.programs import tool
 
 PATIENCE = 30.0
 HOME = ROOT / "build/editors/node_modules/yaml-language-server"

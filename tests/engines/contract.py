@@ -22,7 +22,7 @@ from reconciler.engines.protocol import Engine, Observation, SupportsLifecycle
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action, Step
-from tests.engines.plans import Bench, ends, plan, step
+from tests.support.plans import Bench, ends, plan, step
 
 PATIENCE = 60.0
 """Seconds of real time that an engine may take for what it was told."""

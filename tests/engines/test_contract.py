@@ -18,9 +18,9 @@ from reconciler.engines.protocol import Engine
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.settings import HostSettings, LocationSettings, Settings
 from tests.engines.contract import PROMISES, Factory, Subject, subject_of
-from tests.engines.ledger import LedgerEngine
-from tests.engines.plans import Bench
-from tests.fakeclock import FakeClock
+from tests.support.clock import FakeClock
+from tests.support.engines import LedgerEngine
+from tests.support.plans import Bench
 
 
 def recorded(bench: Bench, _path: Path) -> Engine:

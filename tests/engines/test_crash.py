@@ -12,9 +12,9 @@ import pytest
 
 from reconciler.engines.execution.recorder import StepRun
 from reconciler.planning.plan import Action
-from tests.engines.ledger import Crash, LedgerEngine
-from tests.engines.plans import Bench, ends, plan, step
-from tests.fakeclock import FakeClock
+from tests.support.clock import FakeClock
+from tests.support.engines import Crash, LedgerEngine
+from tests.support.plans import Bench, ends, plan, step
 
 KEYS = [f"workload/shop/w{n}" for n in range(12)]
 PLAN = plan(*(step(key, waits_for=KEYS[max(0, at - 3) : at : 2]) for at, key in enumerate(KEYS)))

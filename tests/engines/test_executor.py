@@ -15,11 +15,11 @@ from reconciler.bugs import forget_logged
 from reconciler.errors import DiskFull
 from reconciler.model.record import Health
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Plan
-from tests.engines.ledger import LedgerEngine
-from tests.engines.plans import Bench, ends, plan, step
 from tests.engines.test_ready import Graph, graphs
-from tests.fakeclock import FakeClock
+from tests.support.clock import FakeClock
+from tests.support.engines import LedgerEngine
 from tests.support.examples import examples
+from tests.support.plans import Bench, ends, plan, step
 
 
 class Stage(Bench):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reconciler.engines.execution.scheduler import Blocked, StepScheduler
 from reconciler.engines.protocol import Result
 from reconciler.planning.plan import Hold, Step
-from tests.engines.plans import step
+from tests.support.plans import step
 
 Graph = list[list[int]]
 

@@ -20,8 +20,8 @@ from reconciler.model.resource import Reference
 from reconciler.planning.plan import Action, Step
 from reconciler.records.tables.desired import Entry
 from tests.engines.contract import replicas_in
-from tests.engines.plans import Bench, ends, plan, step
-from tests.fakeclock import FakeClock
+from tests.support.clock import FakeClock
+from tests.support.plans import Bench, ends, plan, step
 
 WEST, EAST = "aws-us-west-2", "gcp-us-east1"
 ALIAS = make_alias("acme", "shop")

@@ -17,7 +17,7 @@ from tests.fuzz.oracles import HEAD
 from tests.fuzz.planted import PLANTED
 from tests.fuzz.seeds import dictionary, write_seeds
 from tests.fuzz.targets import TARGETS
-from tests.mutate import ROOT
+from tests.support.mutations import ROOT
 
 HOME = ROOT / "build" / "fuzz"
 """Where inputs that break something are kept, and what a long run has learnt."""

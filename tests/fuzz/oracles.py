@@ -23,7 +23,7 @@ from reconciler.printable import UNSAFE
 from reconciler.rulebook import rulebook
 from tests.fuzz.canary import CANARY, broken, is_only_secret
 from tests.fuzz.world import checked, shown, stepped
-from tests.mutate import places
+from tests.support.mutations import places
 
 SECONDS = 1.0
 """CPU time that one file of ``BYTES`` at most may take, however it is made."""

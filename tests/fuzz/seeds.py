@@ -10,12 +10,12 @@ from typing import Any
 import yaml
 
 from reconciler.documents.reader import read
-from tests.casefiles import CASES
 from tests.fuzz.canary import planted
 from tests.fuzz.oracles import BETWEEN, BYTES, THEN
 from tests.fuzz.world import stepped
-from tests.mutate import EXAMPLES, Pool, examples
-from tests.sops.kit import FILES
+from tests.support.cases import CASES
+from tests.support.mutations import EXAMPLES, Pool, examples
+from tests.support.sops import FILES
 
 MOST_INNER = 2_000
 

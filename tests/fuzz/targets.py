@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from tests.fuzz import oracles, seeds
-from tests.mutate import Pool, examples, mutated
+from tests.support.mutations import Pool, examples, mutated
 
 MOST_DOCUMENTS = 12
 

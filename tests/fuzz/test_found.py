@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.casefiles import cases
 from tests.fuzz.targets import TARGETS
+from tests.support.cases import cases
 
 
 @pytest.mark.parametrize("case", cases("fuzz/inputs.yaml"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutate import ROOT
+from tests.support.mutations import ROOT
 
 _MODULES = ROOT / "build" / "suites" / "node_modules"
 _BEGIN = "export default "

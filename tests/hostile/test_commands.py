@@ -13,11 +13,11 @@ import pytest
 
 from reconciler.documents.limits import LIMITS
 from reconciler.source.file_filter import IGNORE_FILE
-from tests.cli.desk import SETTINGS, Desk, Said
 from tests.hostile.corpus import HUGE, MIB, WIDE
 from tests.hostile.test_files import MEMORY, SECONDS, bounded_memory, in_time, sample
-from tests.pipeline.way import BASE, Way
-from tests.sops.kit import CASES
+from tests.support.desk import SETTINGS, Desk, Said
+from tests.support.pipeline import BASE, Way
+from tests.support.sops import CASES
 
 BOMBS = (
     "an alias bomb below sops",

@@ -26,7 +26,7 @@ from reconciler.render.sarif import sarif
 from reconciler.review.folder import FolderCheck, check_folder
 from reconciler.rulebook import rulebook
 from tests.hostile.corpus import HUGE, KIB, MIB, NEIGHBOURS, PIECES, WIDE, repeated
-from tests.sops.kit import keyring
+from tests.support.sops import keyring
 
 SECONDS = 1.0
 MEMORY = 200 * MIB

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from reconciler.manifests.rules import rules
-from tests.casefiles import cases
-from tests.gitkit import File
-from tests.pipeline.way import BASE, Way, shown
+from tests.support.cases import cases
+from tests.support.git import File
+from tests.support.pipeline import BASE, Way, shown
 
 WORKLOAD = "kind: workload\nname: {name}\nspec: {{type: standard, containers: [{{name: main, image: nginx:1}}]}}\n"
 

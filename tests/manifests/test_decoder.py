@@ -17,9 +17,9 @@ from reconciler.manifests.rules import rules
 from reconciler.model.finding import Fault, Severity
 from reconciler.model.key import GVC_SCOPED, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER, Reference, Resource
-from tests.casefiles import cases
 from tests.documents.tree import full
 from tests.project.tree import ROOT
+from tests.support.cases import cases
 
 KEY = b"k" * 32
 KINDS = tuple(name for name in KIND_NAMES if name != "secret")

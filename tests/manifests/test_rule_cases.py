@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.manifests.rulecases import CASES, Case, case_files, found_in, marks_of, text_of
+from tests.support.rule_cases import CASES, Case, case_files, found_in, marks_of, text_of
 
 FILES = case_files()
 FAILING = [path for path in FILES if path.name.startswith("fails")]

@@ -15,8 +15,8 @@ from reconciler.manifests.rule_check import check_rules
 from reconciler.manifests.rules.container.variables import embedded
 from reconciler.model.key import Kind
 from reconciler.model.resource import GVC_PLACEHOLDER
-from tests.mutate import Pool, examples, mutated
-from tests.pipeline.way import BASE, Way, shown
+from tests.support.mutations import Pool, examples, mutated
+from tests.support.pipeline import BASE, Way, shown
 
 DIALECT = ManifestContext("acme")
 

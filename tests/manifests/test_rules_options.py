@@ -10,8 +10,8 @@ import pytest
 from reconciler.manifests.rule_check import check_rules
 from reconciler.model.key import Kind
 from reconciler.review.folder import check_folder
-from tests.casefiles import cases
-from tests.manifests.rulecases import AROUND, DIALECT
+from tests.support.cases import cases
+from tests.support.rule_cases import AROUND, DIALECT
 
 REFUSED = {
     ("serverless", "latency"),

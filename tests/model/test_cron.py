@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.model.cron import Cron, CronError
-from tests.casefiles import cases
+from tests.support.cases import cases
 from tests.support.examples import examples
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

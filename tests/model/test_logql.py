@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.logql.query import LABELS, LogQuery, Matcher, QueryError, parse
 from reconciler.logql.regex import LONGEST, ExpressionError, compiled
-from tests.casefiles import cases
+from tests.support.cases import cases
 
 STREAMS = {
     "shop/web": ("shop", "web", "here", "r-1", "main"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gitkit import GitRepo
+from tests.support.git import GitRepo
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from reconciler.operations.commands import OperatorCommands
 from reconciler.planning.drift import decode, describe
 from reconciler.status.conditions import conditions
 from reconciler.status.facts import FactsReader
-from tests.engines.ledger import LedgerEngine
-from tests.gitkit import File
-from tests.pipeline.way import BASE, Way
+from tests.support.engines import LedgerEngine
+from tests.support.git import File
+from tests.support.pipeline import BASE, Way
 
 WEB = """kind: workload
 name: web

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from reconciler.errors import SourceEmpty
-from tests.casefiles import cases
-from tests.gitkit import File, Submodule, Symlink
-from tests.pipeline.way import BASE, Way, shown
+from tests.support.cases import cases
+from tests.support.git import File, Submodule, Symlink
+from tests.support.pipeline import BASE, Way, shown
 
 SOUND = {"shop/gvc.yaml": BASE + "---\nkind: identity\nname: sound\n"}
 BAD = "shop/bad.yaml"

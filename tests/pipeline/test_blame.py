@@ -13,9 +13,9 @@ from reconciler.planning.blame import pointer_of, shown
 from reconciler.render.json import document
 from reconciler.review import blame
 from reconciler.review.blame import blamed
-from tests.gitkit import GitRepo
 from tests.pipeline.meddling import KEY, Meddled
-from tests.pipeline.way import BASE, Way, placed
+from tests.support.git import GitRepo
+from tests.support.pipeline import BASE, Way, placed
 
 WEB = """kind: workload
 name: web

@@ -15,12 +15,12 @@ from reconciler.engines.protocol import Result
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action, Plan, Step, StepId
 from reconciler.records.store import Records
-from tests.engines.ledger import LedgerEngine
-from tests.gitkit import GitRepo
-from tests.pipeline.way import Way, placed
 from tests.pipeline.worlds import AFAR, World, files_of, worlds
 from tests.project.tree import ROOT
+from tests.support.engines import LedgerEngine
 from tests.support.examples import examples
+from tests.support.git import GitRepo
+from tests.support.pipeline import Way, placed
 
 few = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None)
 

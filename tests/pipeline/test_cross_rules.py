@@ -12,10 +12,10 @@ from reconciler.manifests.cross_check import resources_to_check
 from reconciler.model.finding import Severity
 from reconciler.pipeline.source_pipeline import PlannedRevision
 from reconciler.records.store import Records
-from tests.gitkit import File, GitRepo
 from tests.pipeline.test_convergence import few
-from tests.pipeline.way import BASE, Way, shown
 from tests.support.examples import examples
+from tests.support.git import File, GitRepo
+from tests.support.pipeline import BASE, Way, shown
 
 Files = dict[str | bytes, File]
 

@@ -13,7 +13,7 @@ from reconciler.decode import worker
 from reconciler.decode.pool import _Worker
 from reconciler.errors import InternalError
 from reconciler.manifests.normalize import ManifestContext
-from tests.buggy import MARK, SECRET, raising_rule
+from tests.support.buggy import MARK, SECRET, raising_rule
 
 
 def test_a_bug_in_a_decoding_process_has_its_place(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from reconciler.model.key import Key
 from reconciler.model.record import Failure
 from reconciler.settings import LocationSettings
 from tests.pipeline.meddling import KEY, SHOP, WEB, Meddled
-from tests.pipeline.way import placed
+from tests.support.pipeline import placed
 
 READY = "Ready True Recorded"
 

@@ -15,11 +15,11 @@ from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.pipeline.load import index_revision
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.records.store import Records
-from tests.gitkit import File, GitRepo
 from tests.pipeline.test_convergence import few
-from tests.pipeline.way import Way
 from tests.pipeline.worlds import AFAR, World, files_of, worlds
 from tests.support.examples import examples
+from tests.support.git import File, GitRepo
+from tests.support.pipeline import Way
 
 Files = dict[str | bytes, File]
 PATHS = ("gvc.yaml", "a/gvc.yaml", "a/one.yaml", "a/b/gvc.yaml", "a/b/two.yaml", "c/three.yaml")

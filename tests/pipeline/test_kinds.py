@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.key import PLACED, Kind
-from tests.cli.desk import Desk
-from tests.pipeline.way import BASE, Way
+from tests.support.desk import Desk
+from tests.support.pipeline import BASE, Way
 
 KINDS = {
     Kind.ORG: "kind: org\nname: acme\nspec: {sessionTimeoutSeconds: 3600}\n",

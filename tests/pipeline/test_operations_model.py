@@ -27,10 +27,10 @@ from reconciler.planning.inputs import PrunePolicy
 from reconciler.planning.plan import Step
 from reconciler.records.store import FILE, Records
 from reconciler.settings import LocationSettings, Settings, SourceSettings
-from tests.fakeclock import FakeClock
-from tests.gitkit import File, GitRepo
-from tests.pipeline.way import BASE
+from tests.support.clock import FakeClock
 from tests.support.examples import examples
+from tests.support.git import File, GitRepo
+from tests.support.pipeline import BASE
 
 NAMES = tuple("abcde")
 TROUBLES = ("break_or_mend", "force_push", "outage", "restart", "freeze_or_thaw")

@@ -27,9 +27,9 @@ from reconciler.secrets.host_files import HostSecretDirectory, HostSecretError, 
 from reconciler.settings import SecretSettings, Settings, SourceSecretSettings
 from reconciler.sops.encrypt import EncryptionRules, decrypt_file, encrypt, reencrypt, rotate
 from reconciler.sops.keys import Keyring
-from tests.manifests.rulecases import private
-from tests.pipeline.way import BASE, Way, shown
-from tests.sops.kit import MOMENT, fresh
+from tests.support.pipeline import BASE, Way, shown
+from tests.support.rule_cases import private
+from tests.support.sops import MOMENT, fresh
 
 CANARY = "correct-horse"
 OTHER = "battery-staple"

@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.pipeline.source_state import CrashBackoff, SourceState
 from reconciler.settings import RetrySettings
-from tests.pipeline.way import BASE, Way
+from tests.support.pipeline import BASE, Way
 
 RETRY = RetrySettings(base=10.0, cap=300.0)
 IDENTITY = "kind: identity\nname: a\ngvc: shop\n"

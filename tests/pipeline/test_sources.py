@@ -10,8 +10,8 @@ import pytest
 
 from reconciler.errors import SourceRewritten
 from reconciler.pipeline.runner import Runner
-from tests.gitkit import File
-from tests.pipeline.way import BASE, Way, placed, shown
+from tests.support.git import File
+from tests.support.pipeline import BASE, Way, placed, shown
 
 GIVEN = "kind: identity\nname: s\ngvc: shop\n"
 USER = """kind: workload

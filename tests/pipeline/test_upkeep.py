@@ -17,7 +17,7 @@ from reconciler.model.record import Failure
 from reconciler.pipeline import load, source_pipeline
 from reconciler.pipeline.runner import Runner
 from reconciler.planning.plan import Step
-from tests.pipeline.way import BASE, Way
+from tests.support.pipeline import BASE, Way
 
 GOOD = {"shop/gvc.yaml": BASE, "shop/i.yaml": "kind: identity\nname: good\n"}
 BAD = "kind: identity\nname: bad\n"

@@ -19,9 +19,9 @@ from reconciler.pipeline.secret_store import SecretStore
 from reconciler.records.store import Records
 from reconciler.settings import SecretSettings
 from reconciler.sops.encrypt import EncryptionRules, encrypt
-from tests.manifests.rulecases import private
-from tests.pipeline.way import Way
-from tests.sops.kit import MOMENT, fresh
+from tests.support.pipeline import Way
+from tests.support.rule_cases import private
+from tests.support.sops import MOMENT, fresh
 
 CANARY, OTHER = "correct-horse", "battery-staple"
 IDENTITY, RECIPIENT = fresh()

@@ -8,8 +8,8 @@ from zlib import crc32
 
 from hypothesis import strategies as st
 
-from tests.gitkit import File
-from tests.pipeline.way import PLACES
+from tests.support.git import File
+from tests.support.pipeline import PLACES
 
 World = dict[str, dict[str, Any]]
 """Key to manifest."""

@@ -11,8 +11,8 @@ import pytest
 from reconciler.model.finding import Severity
 from reconciler.planning.plan import Step
 from reconciler.settings import LocationSettings, PruneSettings
-from tests.casefiles import cases
-from tests.pipeline.way import BASE, PLACES, Way, placed, shown
+from tests.support.cases import cases
+from tests.support.pipeline import BASE, PLACES, Way, placed, shown
 
 
 def told(step: Step) -> str:

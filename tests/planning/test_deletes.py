@@ -14,8 +14,8 @@ from reconciler.render.json import document
 from reconciler.render.markdown import markdown
 from reconciler.render.text import text
 from reconciler.settings import PruneSettings
-from tests.gitkit import File
-from tests.pipeline.way import BASE, Way, placed
+from tests.support.git import File
+from tests.support.pipeline import BASE, Way, placed
 
 FREE = PruneSettings(count=100, percent=100)
 VOLUMES = "kind: volumeset\nname: {name}\nspec: {{initialCapacity: 10, performanceClass: general-purpose-ssd}}\n"

@@ -29,7 +29,7 @@ from reconciler.planning.drift import (
     decode as unpacked,
 )
 from reconciler.planning.plan import ChangeClass, FieldChange
-from tests.casefiles import cases
+from tests.support.cases import cases
 
 
 def _resource(text: str) -> Resource:

@@ -16,8 +16,8 @@ from reconciler.render.json import document
 from reconciler.render.markdown import MAX_FIELDS, markdown
 from reconciler.render.summary import MAX_LINE, differences
 from reconciler.render.text import MAX_CHANGES, MAX_PARTS, text
-from tests.casefiles import cases
-from tests.pipeline.way import BASE, Way
+from tests.support.cases import cases
+from tests.support.pipeline import BASE, Way
 
 SECRET = "kind: secret\nname: db\ntype: dictionary\ndata: {a: b}\n"
 IDENTITIES = "\n---\n".join(

@@ -11,9 +11,9 @@ from reconciler.model.resource import Dependency, Reference, Resource
 from reconciler.planning.graph import order_steps
 from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Plan, Step, StepId
-from tests.engines.ledger import LedgerEngine
-from tests.pipeline.way import BASE, Way, placed
 from tests.planning.test_deletes import FREE, VOLUMES, identity, shop, stateful, workload
+from tests.support.engines import LedgerEngine
+from tests.support.pipeline import BASE, Way, placed
 
 
 def waits(plan: Plan) -> dict[str, set[str]]:

@@ -16,9 +16,9 @@ from reconciler.render.json import document
 from reconciler.render.markdown import markdown
 from reconciler.render.summary import one_line
 from reconciler.render.text import text
-from tests.casefiles import CASES
-from tests.pipeline.way import BASE, Way
 from tests.planning.test_deletes import VOLUMES, identity, stateful, workload
+from tests.support.cases import CASES
+from tests.support.pipeline import BASE, Way
 
 FORMS = {
     "txt": text,

@@ -17,11 +17,11 @@ from urllib.parse import parse_qs
 import pytest
 import yaml
 
-from tests.cli.desk import SHOP, workload
 from tests.docs.shell import environment
-from tests.gitkit import File, GitRepo, git
 from tests.project.tree import ROOT
-from tests.tools import tool
+from tests.support.desk import SHOP, workload
+from tests.support.git import File, GitRepo, git
+from tests.support.programs import tool
 
 CI = ROOT / "examples" / "ci"
 MARK = "<!-- reconciler -->"

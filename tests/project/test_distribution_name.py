@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.gitkit import git
 from tests.project.test_pre_commit import hooks
 from tests.project.tree import ROOT
+from tests.support.git import git
 
 CI = ROOT / "examples" / "ci"
 INSTALL = re.compile(

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pre_commit.clientlib import load_manifest
 
-from tests.cli.desk import SHOP, here, workload
-from tests.gitkit import ENVIRONMENT, GitRepo, git
 from tests.project.tree import ROOT
+from tests.support.desk import SHOP, here, workload
+from tests.support.git import ENVIRONMENT, GitRepo, git
 
 NEEDED = (".pre-commit-hooks.yaml", "LICENSE", "README.md", "pyproject.toml", "examples/repo", "reconciler", "schemas",
           "docs/rules.md")  # fmt: skip

@@ -14,7 +14,7 @@ from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.runtimes.process.service_unit import ENV_REPLICAS_UNIT
 from reconciler.settings import load_settings
 from tests.project.tree import ROOT
-from tests.tools import tool
+from tests.support.programs import tool
 
 REPLICAS = "systemd/reconciler-replicas.service"
 EXPOSURE = 2.0

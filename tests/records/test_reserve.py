@@ -10,7 +10,7 @@ import pytest
 from reconciler.errors import DiskFull
 from reconciler.records.reserve import LOW_BYTES, RESERVE_BYTES, ROOM, DiskReserve
 from reconciler.records.store import Records
-from tests.tools import fill, only_root, small_disk
+from tests.support.programs import fill, only_root, small_disk
 
 SMALL = only_root("mounts a file system of its own")
 

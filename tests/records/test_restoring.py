@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import sqlite3
@@ -20,6 +19,7 @@ from reconciler.records.backup import checked, restore, summarize
 from reconciler.records.migrations import MIGRATIONS
 from reconciler.records.store import Records
 from tests.records.samples import record
+from tests.support.programs import small_disk
 
 KILLED = """
 import os, signal, sys
@@ -230,15 +230,8 @@ def test_records_that_are_in_use_are_not_replaced(path: Path, records: Records, 
 
 
 def test_a_full_disk_leaves_the_former_records(path: Path, records: Records, backup: Path) -> None:
-    if os.getuid():
-        pytest.skip("only root can mount a small disk")
     records.close()
-    small = path.parent / "small"
-    small.mkdir()
-    mounted = ["mount", "-t", "tmpfs", "-o", "size=2m", "small", str(small)]
-    if subprocess.run(mounted, capture_output=True, check=False).returncode:
-        pytest.skip("this root may not mount")
-    try:
+    with small_disk(path.parent / "small", "size=2m") as small:
         place = small / path.name
         shutil.copy(path, place)
         (small / "ballast").write_bytes(bytes(shutil.disk_usage(small).free - 100_000))
@@ -246,8 +239,6 @@ def test_a_full_disk_leaves_the_former_records(path: Path, records: Records, bac
             restore(backup, place, force=True)
         assert beside(place) == ["ballast", "records.sqlite"]
         assert keys(place) == []
-    finally:
-        subprocess.run(["umount", str(small)], check=True)
 
 
 def test_whenever_it_is_killed_the_records_are_whole(tmp_path: Path, backup: Path) -> None:

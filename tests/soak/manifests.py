@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tests.daemon.hostkit import GVC, served
-from tests.gitkit import File
+from tests.support.git import File
+from tests.support.host_sandbox import GVC, served
 
 PROGRAMS = {
     "plain": "exec sleep 1000",

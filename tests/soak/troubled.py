@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.engines.host.replica import Replica
-from tests.daemon.hostkit import HostSite, host_site
-from tests.daemon.kit import Running, eventually
 from tests.soak.manifests import FOUNDATION, Commits
+from tests.support.host_sandbox import HostSite, host_site
+from tests.support.sandbox import Running, eventually
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 """Debian's package faketime."""

@@ -16,8 +16,8 @@ from reconciler.sops.cipher import DecryptionFailed, additional_data, decrypt_va
 from reconciler.sops.decrypt import Group, Revealed, compute_mac
 from reconciler.sops.encrypt import WritingError, decrypt_file
 from reconciler.sops.metadata import FormatError, covering, metadata_of
-from tests.sops.kit import CASES, FILES, keyring
-from tests.sops.kit import opened as documents
+from tests.support.sops import CASES, FILES, keyring
+from tests.support.sops import opened as documents
 
 DIALECTS = [ManifestContext("acme", secret_key=b"k", keyring=keyring("identity", required=required), secrets="any")
             for required in (True, False)]  # fmt: skip

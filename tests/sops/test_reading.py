@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.documents.reader import read
 from reconciler.sops.result import KEY_WRONG, LOCKED, MAC_BROKEN, METADATA
-from tests.sops.kit import CASES, FILES, keyring, opened
+from tests.support.sops import CASES, FILES, keyring, opened
 
 OURS = [path for path in FILES if path.stem not in ("for-ssh", "two-groups")]
 SEALED = re.compile(rb"ENC\[AES256_GCM,[^\]]*type:(?:str|int|float|bool|time)\]")

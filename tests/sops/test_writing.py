@@ -14,8 +14,8 @@ from reconciler.documents.writer import written
 from reconciler.printable import is_name
 from reconciler.sops.encrypt import EncryptionRules, WritingError, decrypt_file, encrypt, reencrypt, rotate
 from reconciler.sops.keys import Keyring, KeyringError
-from tests.sops.kit import CASES, FILES, MOMENT, fresh, needs_sops, opened, sops
 from tests.support.examples import examples
+from tests.support.sops import CASES, FILES, MOMENT, fresh, needs_sops, opened, sops
 
 LATER = "2027-01-02T03:04:05Z"
 ODD = """\ufeff# of the shop

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.settings import SourceSettings
 from reconciler.source.source import Source, open_source
-from tests.gitkit import Files, GitRepo
+from tests.support.git import Files, GitRepo
 
 Opener = Callable[..., Source]
 

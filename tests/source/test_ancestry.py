@@ -11,8 +11,8 @@ from reconciler.errors import SourceRewritten
 from reconciler.source.ancestry import commits_since, is_ancestor
 from reconciler.source.libgit import open_git
 from reconciler.source.source import check_rewrite
-from tests.gitkit import GitRepo
 from tests.source.conftest import Opener
+from tests.support.git import GitRepo
 
 
 def random_commits(git: pygit2.Repository, seed: int, count: int = 60) -> list[str]:

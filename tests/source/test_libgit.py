@@ -7,7 +7,7 @@ from pathlib import Path
 import pygit2
 
 from reconciler.source.libgit import CACHE_BYTES, open_git
-from tests.gitkit import GitRepo
+from tests.support.git import GitRepo
 
 
 def test_the_memory_for_objects_does_not_grow_with_their_number(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 from reconciler.errors import SourceEmpty, SourceError, SourceNotFound, SourceRewritten, UsageError
 from reconciler.settings import Credentials
 from reconciler.source.source import check_rewrite
-from tests.gitkit import Files, GitRepo, Symlink, git
 from tests.source.conftest import Opener
-from tests.tools import only_root
+from tests.support.git import Files, GitRepo, Symlink, git
+from tests.support.programs import only_root
 
 
 def test_a_revision_names_the_commit_the_tree_at_the_path_and_who_made_it(repo: GitRepo, opener: Opener) -> None:

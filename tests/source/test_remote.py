@@ -15,8 +15,8 @@ from reconciler.settings import Credentials
 from reconciler.source.git_command import LAST_BYTES, clean_environment, run_git
 from reconciler.source.mirror import Mirror
 from reconciler.source.source import Source
-from tests.gitkit import SSHD, GitRepo, HttpsServer, SshServer
 from tests.source.conftest import Opener
+from tests.support.git import SSHD, GitRepo, HttpsServer, SshServer
 
 TOKEN = "s3cret-t0ken"
 STATUS = "refs/heads/reconciler/status"

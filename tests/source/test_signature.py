@@ -12,9 +12,9 @@ import pytest
 from reconciler.errors import SourceError, SourceUnverified, UsageError
 from reconciler.settings import VerifySettings
 from reconciler.source.source import Source
-from tests.gitkit import GitRepo
 from tests.source.conftest import Opener
-from tests.source.keys import Keys
+from tests.support.git import GitRepo
+from tests.support.keys import Keys
 
 SourceOf = Callable[..., Source]
 

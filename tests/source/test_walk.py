@@ -17,9 +17,9 @@ from reconciler.source import tree_diff
 from reconciler.source.file_filter import FileFilter
 from reconciler.source.source import Source
 from reconciler.source.tree_diff import Walk
-from tests.gitkit import File, GitRepo, Submodule, Symlink, git
 from tests.source.conftest import Opener
 from tests.support.examples import examples
+from tests.support.git import File, GitRepo, Submodule, Symlink, git
 
 
 def taken(source: Source) -> list[str]:

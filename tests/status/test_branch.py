@@ -14,8 +14,8 @@ from reconciler.errors import SourceError
 from reconciler.status.branch import branch as branch_module
 from reconciler.status.branch.branch import StatusBranch, commit_status
 from reconciler.status.branch.trees import FEW, File, LazyFiles
-from tests.gitkit import GitRepo
 from tests.support.examples import examples
+from tests.support.git import GitRepo
 
 BRANCH = "reconciler/status"
 

@@ -17,8 +17,8 @@ from reconciler.source.source import Source, open_source
 from reconciler.status.branch.branch import StatusBranch
 from reconciler.status.branch.target import open_target
 from reconciler.status.branch.trees import FEW
-from tests.gitkit import GitRepo, git
-from tests.tools import only_root
+from tests.support.git import GitRepo, git
+from tests.support.programs import only_root
 
 BRANCH = "reconciler/status"
 OTHER = 12345

@@ -28,9 +28,9 @@ from reconciler.status import waiting
 from reconciler.status.branch.trees import FEW
 from reconciler.status.facts import FactsReader
 from reconciler.status.publisher import TOGETHER, StatusPublisher
-from tests.fakeclock import FakeClock
-from tests.gitkit import GitRepo
 from tests.status.samples import entry, failure, record
+from tests.support.clock import FakeClock
+from tests.support.git import GitRepo
 
 BRANCH = "reconciler/status"
 BODY = b'{"spec": {"staticPlacement": {"locationLinks": ["/org/acme/location/here", "/org/acme/location/away"]}}}'

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.desk import Desk, Said, alone
 from tests.support import processes
-from tests.tools import only_root
+from tests.support.desk import Desk, Said, alone
+from tests.support.programs import only_root
 
 WORDS = (
     ["--help"],

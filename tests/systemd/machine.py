@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.daemon.kit import eventually
 from tests.project.tree import ROOT
-from tests.tools import tool
+from tests.support.programs import tool
+from tests.support.sandbox import eventually
 
 BASE = ROOT / "build" / "systemd" / "bookworm"
 """The system as it is installed, made once; each machine is a copy."""

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.daemon.hostkit import GVC, served
-from tests.daemon.kit import eventually
+from tests.support.host_sandbox import GVC, served
+from tests.support.sandbox import eventually
 from tests.systemd.machine import Machine, machine, python_of_the_machine
 
 pytestmark = [

@@ -27,7 +27,7 @@ from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from tests.engines.host.simulation.behaviour import BEHAVIOURS, POST_START
-from tests.fakeclock import FakeClock
+from tests.support.clock import FakeClock
 
 
 class QuickClock(FakeClock):

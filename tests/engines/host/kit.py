@@ -19,7 +19,7 @@ from reconciler.planning.plan import Action
 from reconciler.settings import HostSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
 from tests.engines.host.given.kit import vault
-from tests.engines.plans import Bench, ends, plan, step
+from tests.support.plans import Bench, ends, plan, step
 
 WEB = "workload/shop/web"
 

@@ -16,8 +16,8 @@ from reconciler.engines.host.spec import ContainerSpec
 from reconciler.engines.host.state_migration import migrate_state
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Probe, Target
-from tests.casefiles import CASES
 from tests.engines.host.kit import Host, played
+from tests.support.cases import CASES
 
 WEB = Key(Kind.WORKLOAD, "shop", "web")
 

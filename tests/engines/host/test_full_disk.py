@@ -20,7 +20,7 @@ from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from tests.engines.host.given.kit import container_of, vault
-from tests.tools import fill, only_root, small_disk
+from tests.support.programs import fill, only_root, small_disk
 
 pytestmark = only_root("mounts a file system of its own")
 WEB = Key.parse("workload/shop/web")

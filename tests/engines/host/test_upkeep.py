@@ -8,7 +8,7 @@ from pathlib import Path
 from reconciler.engines.host.housekeeping import Housekeeping
 from reconciler.engines.host.logs.collector import Collector
 from reconciler.engines.protocol import EngineEvent
-from tests.fakeclock import FakeClock
+from tests.support.clock import FakeClock
 
 
 class SetClock(FakeClock):

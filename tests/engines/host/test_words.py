@@ -43,8 +43,8 @@ from tests.engines.host.given.kit import around, body, spec_of, variables
 from tests.engines.host.kit import WEB, Host, played
 from tests.engines.host.simulation.schedule import Schedule
 from tests.engines.host.simulation.stage import Stage
-from tests.engines.plans import plan, step
-from tests.fakeclock import FakeClock
+from tests.support.clock import FakeClock
+from tests.support.plans import plan, step
 
 KEY = Key.parse(WEB)
 ONE = WorkloadSpec(KEY, Type.STANDARD, 1, "d", "s", 1, (ContainerSpec("main", readiness=PROBE),), Options())

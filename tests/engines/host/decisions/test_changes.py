@@ -13,8 +13,8 @@ from reconciler.engines.host.decisions.actions import Kill, RunPreStop, Schedule
 from reconciler.engines.host.probes.state import ProbeKind, Verdict
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from tests.casefiles import cases
 from tests.engines.host.decisions.reading import HOOK, PROBE, wanted_from
+from tests.support.cases import cases
 
 ACTS = {"start": Start, "runprestop": RunPreStop, "terminate": Terminate, "kill": Kill}
 

@@ -9,8 +9,8 @@ import pytest
 
 from reconciler.engines.host.decisions.decide import decide
 from reconciler.engines.host.decisions.progress import progress
-from tests.casefiles import cases
 from tests.engines.host.decisions.reading import lines, replica_from, timing_from, wanted_from
+from tests.support.cases import cases
 
 FILES = ("rollout", "scaling", "ordinals", "restarts", "ending")
 

@@ -12,8 +12,8 @@ from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, a
 from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Probe, read_specification
-from tests.casefiles import cases
 from tests.engines.host.given.kit import body, spec_of, variables
+from tests.support.cases import cases
 
 WEB = Key.parse("workload/shop/web")
 DB, OTHER = Key.parse("secret/db"), Key.parse("secret/other")

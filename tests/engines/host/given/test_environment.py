@@ -15,8 +15,8 @@ from reconciler.engines.host.provisioning.platform_env import namespace_of, prov
 from reconciler.engines.host.provisioning.variable_expansion import expand_arguments, expand_variables
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from tests.casefiles import cases
 from tests.engines.host.given.kit import around, container_of, manifest, variables, vault
+from tests.support.cases import cases
 
 CANARY = "correct-horse"
 

@@ -22,10 +22,9 @@ from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.private_files import set_locked
-from tests.casefiles import cases
-from tests.crash.test_disk_full import small_disk
 from tests.engines.host.given.kit import container_of, vault
-from tests.tools import only_root
+from tests.support.cases import cases
+from tests.support.programs import only_root, small_disk
 
 CANARY = "correct-horse"
 WEB = Key(Kind.WORKLOAD, "shop", "web")
@@ -255,7 +254,7 @@ def test_a_link_in_the_place_of_a_volume_is_not_followed(tmp_path: Path) -> None
 
 
 def test_a_full_disk_is_told_and_leaves_nothing_half_made(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk", "size=24m") as disk:
         large = {"s": {"type": "opaque", "data": {"payload": "x" * (512 << 10)}}}
         files = Files(disk, vault(large), memory=None)
         (disk / "ballast").write_bytes(b"x" * (os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize - (256 << 10)))

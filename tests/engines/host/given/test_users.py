@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.engines.host.provisioning.default_user import resolve_user
 from reconciler.errors import EngineError
-from tests.tools import only_root
+from tests.support.programs import only_root
 
 
 @only_root("only root runs programs as somebody else")

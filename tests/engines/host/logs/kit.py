@@ -13,7 +13,7 @@ from reconciler.engines.host.logs.segments import roots
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.logql.query import parse
 from reconciler.model.key import Key
-from tests.fakeclock import FakeClock
+from tests.support.clock import FakeClock
 
 EVERYTHING = '{gvc=~".+"}'
 

@@ -11,7 +11,7 @@ import pytest
 from reconciler.engines.host.logs import collector, tail, writer
 from reconciler.engines.host.logs.hole_punch import punch_hole
 from tests.engines.host.logs.kit import Location, place
-from tests.fakeclock import START
+from tests.support.clock import START
 
 
 @pytest.fixture

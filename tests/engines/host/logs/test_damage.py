@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from reconciler.engines.host.logs.blocks import all_in
 from reconciler.engines.host.logs.collector import AGAIN
-from tests.crash.test_disk_full import small_disk
 from tests.engines.host.logs.kit import Location, place
 from tests.support.examples import examples
+from tests.support.programs import small_disk
 
 WRITER = """
 import os, sys, time
@@ -45,6 +45,7 @@ from reconciler.engines.host.logs import tail as output
 from reconciler.engines.host.logs.collector import Collector
 from tests.engines.host.logs.kit import place
 from tests.support.examples import examples
+from tests.support.programs import small_disk
 output.FREED_AT = 20_000
 async def work():
     collector = Collector(Path(sys.argv[1]), "here", SystemClock())
@@ -192,7 +193,7 @@ def test_whatever_happens_in_whatever_order_every_line_is_there_once(course: lis
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Location]:
     """A location on a disk of its own, which its containers write to as well."""
-    with small_disk(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk", "size=24m") as disk:
         yield Location(disk)
 
 

@@ -15,7 +15,7 @@ from reconciler.engines.host.logs.search import Search, Span, select
 from reconciler.engines.host.logs.segments import roots
 from reconciler.logql.query import parse
 from tests.engines.host.logs.kit import EVERYTHING, Location, place, texts
-from tests.fakeclock import START
+from tests.support.clock import START
 from tests.support.examples import examples
 
 AT = int(START * 1000)

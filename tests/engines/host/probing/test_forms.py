@@ -33,8 +33,8 @@ from reconciler.engines.host.spec import ContainerSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Probe
-from tests.casefiles import cases
 from tests.engines.host.probing.servers import certificate, closed_port, health_server, site, speaker
+from tests.support.cases import cases
 
 PLACE = ContainerId(Key(Kind.WORKLOAD, "shop", "web"), "web-1", "main")
 DECLARED = 8080

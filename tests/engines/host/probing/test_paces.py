@@ -24,8 +24,8 @@ from reconciler.engines.host.spec import ContainerSpec
 from reconciler.errors import EngineError
 from reconciler.model import key
 from reconciler.model.kinds.workload import Command, Probe
-from tests.casefiles import cases
-from tests.fakeclock import FakeClock
+from tests.support.cases import cases
+from tests.support.clock import FakeClock
 
 PLACE = ContainerId(key.Key(key.Kind.WORKLOAD, "shop", "web"), "web-1", "main")
 HALF = 0.5

@@ -18,7 +18,7 @@ from reconciler.engines.host.runtimes.process import cgroup_tree
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
 from reconciler.model.key import Key, Kind
-from tests.tools import only_root
+from tests.support.programs import only_root
 
 KEY = Key(Kind.WORKLOAD, "shop", "api")
 PATIENCE = 30.0

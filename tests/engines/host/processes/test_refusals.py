@@ -15,6 +15,7 @@ from reconciler.engines.host.runtimes.process.cgroup_tree import name_for
 from reconciler.engines.host.runtimes.protocol import ContainerStart
 from reconciler.errors import EngineError
 from tests.engines.host.processes.kit import as_root, launch, marked, opened, place, shell
+from tests.support.programs import small_disk
 
 SECRET = {"PASSWORD": "hunter2"}
 
@@ -139,13 +140,8 @@ def test_the_code_is_recorded_though_the_disk_is_full_by_then(tmp_path: Path) ->
             (tmp_path / "go").touch()
             assert (await host.over()).code == 9
 
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", small], check=True)
-    try:
+    with small_disk(tmp_path / "small", "size=256k") as small:
         asyncio.run(story())
-    finally:
-        subprocess.run(["umount", "-l", small], check=True)
 
 
 NO_MORE = """

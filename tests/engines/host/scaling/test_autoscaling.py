@@ -25,7 +25,7 @@ from reconciler.engines.host.autoscaling.decide import (
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Autoscaling, Options
-from tests.casefiles import cases
+from tests.support.cases import cases
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 

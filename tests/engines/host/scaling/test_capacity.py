@@ -13,8 +13,8 @@ from reconciler.engines.host.autoscaling.capacity import SLOTS, Amount, History,
 from reconciler.engines.host.autoscaling.metrics import Used
 from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.kinds.workload import Autoscaling
-from tests.casefiles import cases
 from tests.engines.host.scaling.test_autoscaling import wanted_of
+from tests.support.cases import cases
 
 MIB = 2**20
 

@@ -17,7 +17,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Autoscaling
 from tests.engines.host.scaling.test_autoscaling import KEY, wanted_of
-from tests.fakeclock import FakeClock
+from tests.support.clock import FakeClock
 
 WANTED = msgspec.structs.replace(
     wanted_of("standard", Autoscaling("cpu")),

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.casefiles import cases
 from tests.engines.host.simulation.behaviour import BEHAVIOURS, SOUND
 from tests.engines.host.simulation.schedule import QUIET, Schedule, begin, play
+from tests.support.cases import cases
 from tests.support.examples import examples
 
 DAY = 86_400

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 
 from reconciler.engines.host import workload_controller
 from reconciler.engines.host.runtimes.protocol import ContainerStart
-from tests.casefiles import cases
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.simulation.schedule import QUIET, Schedule, begin
 from tests.engines.host.simulation.stage import Stage
 from tests.engines.host.simulation.test_schedules import DAY, days_of, schedules
 from tests.engines.host.simulation.world import BEGINNING
+from tests.support.cases import cases
 from tests.support.examples import examples
 
 CARRIED = ("start ", "terminate ", "kill ", "runprestop ", "remove ", "removed running ")

@@ -22,8 +22,8 @@ from reconciler.pipeline.source_state import SourceState
 from reconciler.planning.plan import Plan, Step, StepId
 from reconciler.records.store import Records
 from reconciler.settings import LocationSettings, Settings, SourceSettings
-from tests.fakeclock import FakeClock
-from tests.gitkit import File, GitRepo
+from tests.support.clock import FakeClock
+from tests.support.git import File, GitRepo
 
 PLACES = ("here", "there")
 

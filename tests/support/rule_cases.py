@@ -25,8 +25,8 @@ from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.file_reader import Read
 from reconciler.review.folder import check_folder
 from reconciler.settings import LocationSettings, SecretSettings, SettingsError, load_settings
-from tests.gitkit import File, Submodule, Symlink
-from tests.pipeline.way import Way
+from tests.support.git import File, Submodule, Symlink
+from tests.support.pipeline import Way
 
 CASES = Path(__file__).parent.parent / "cases" / "rules"
 NAME = "manifest.yaml"

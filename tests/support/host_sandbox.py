@@ -18,8 +18,8 @@ from reconciler.demo import end_all
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
-from tests.daemon.kit import Site
-from tests.gitkit import File
+from tests.support.git import File
+from tests.support.sandbox import Site
 
 GVC = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.gitkit import ENVIRONMENT, GitRepo
-from tests.tools import tool
+from tests.support.git import ENVIRONMENT, GitRepo
+from tests.support.programs import tool
 
 
 class Keys:

@@ -17,8 +17,8 @@ from reconciler.errors import RecordsError
 from reconciler.model.record import Record
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.conditions import ScopeCondition
-from tests.gitkit import File, GitRepo
 from tests.support import processes
+from tests.support.git import File, GitRepo
 
 Answer = TypeVar("Answer")
 
@@ -94,20 +94,29 @@ class Running:
         self.process.wait(PATIENCE)
 
 
-class Site:
-    """A directory with a repository, settings for it, and a state directory.
+class Sandbox:
+    """A directory with a repository, settings for it, and a state directory."""
 
-    ``settings`` are laid over simple ones.
-    """
+    def __init__(self, path: Path, repository: str, files: Mapping[str, File], *, bare: bool = True) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.repo = GitRepo.create(path / repository, files, bare=bare)
+        self.state = path / "state"
+        self.settings_file = path / "settings.yaml"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What the command needs to know."""
+        return {"RECONCILER_SETTINGS": str(self.settings_file)}
+
+
+class Site(Sandbox):
+    """A sandbox for a daemon; ``settings`` are laid over simple ones."""
 
     def __init__(
         self, path: Path, files: Mapping[str, File] | None = None, *, bare: bool = True, **settings: Any
     ) -> None:
-        path.mkdir(parents=True, exist_ok=True)
-        self.path = path
-        self.repo = GitRepo.create(path / "main.git", SHOP if files is None else files, bare=bare)
-        self.state = path / "state"
-        self.settings_file = path / "settings.yaml"
+        super().__init__(path, "main.git", SHOP if files is None else files, bare=bare)
         self.settings: dict[str, Any] = {
             "org": "acme",
             "state": str(self.state),
@@ -151,11 +160,6 @@ class Site:
     def command(self) -> list[str]:
         """The command line up to the subcommand."""
         return [sys.executable, "-m", "reconciler.cli"]
-
-    @property
-    def environ(self) -> dict[str, str]:
-        """What the command needs to know."""
-        return {"RECONCILER_SETTINGS": str(self.settings_file)}
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """One command to its end."""

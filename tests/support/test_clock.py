@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from reconciler.clock import Clock, Timers
-from tests.fakeclock import FakeClock
+from tests.support.clock import FakeClock
 
 
 def test_it_is_a_clock_and_timers() -> None:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from reconciler.documents.schema.loader import SCHEMA_NAMES, load_schema
-from tests.casefiles import CASES
+from tests.support.cases import CASES
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "repo"
 FULL = CASES / "schemas"
 

@@ -1,4 +1,4 @@
-"""Programs that tests drive and pip cannot install."""
+"""What tests need of the machine: programs that pip cannot install, other users, small disks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+OWNER = 12_345
+"""A user who is not root."""
+
 
 def only_root(reason: str) -> pytest.MarkDecorator:
     """Skips a test for anybody but root; in CI it runs, and fails, whoever runs it."""
@@ -19,9 +22,16 @@ def only_root(reason: str) -> pytest.MarkDecorator:
 
 @contextlib.contextmanager
 def small_disk(path: Path, options: str) -> Iterator[Path]:
-    """A file system of its own at ``path``, bounded by ``options`` of tmpfs: ``size=40m``, ``nr_inodes=100``."""
+    """A file system of its own at ``path``, bounded by ``options`` of tmpfs: ``size=40m``, ``nr_inodes=100``.
+
+    Where this user may not mount one the test skips; in CI it fails.
+    """
     path.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)], check=True)
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        missing = f"a small disk needs the right to mount: {done.stderr.strip()}"
+        pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
     try:
         yield path
     finally:
@@ -49,3 +59,10 @@ def tool(name: str, package: str) -> str:
     if os.environ.get("CI"):
         pytest.fail(missing)
     pytest.skip(missing)
+
+
+def give_away(*places: Path) -> None:
+    """Let all at ``places`` belong to the owner."""
+    for place in places:
+        for path in (place, *place.rglob("*")):
+            os.chown(path, OWNER, OWNER, follow_symlinks=False)

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from reconciler.cli import main
-from tests.casefiles import CASES
-from tests.gitkit import File, GitRepo
 from tests.support import processes
+from tests.support.cases import CASES
+from tests.support.git import File
+from tests.support.sandbox import Sandbox
 
 GVC = """kind: gvc
 name: shop
@@ -110,20 +111,18 @@ class Said(NamedTuple):
         return json.loads(self.out)
 
 
-class Desk:
-    """Commands run in this process, as ``main`` runs them, or with ``real`` in one of their own."""
+class Desk(Sandbox):
+    """A sandbox for commands, run in this process as ``main`` runs them, or with ``real`` in one of their own."""
 
     def __init__(self, path: Path, files: Mapping[str, File] = SHOP, settings: str = SETTINGS) -> None:
-        self.path = path
-        self.settings = path / "settings.yaml"
+        super().__init__(path, "manifests", files)
+        self.settings = self.settings_file
         self.settings.write_text(settings)
-        self.repo = GitRepo.create(path / "manifests", files, bare=True)
-        self.state = path / "state"
 
     def run(self, *words: str, real: bool = False, cwd: Path | None = None, **environ: str) -> Said:
         """``reconciler WORDS``, at the desk or in ``cwd``."""
         place = cwd or self.path
-        environ = {"RECONCILER_SETTINGS": str(self.settings), **environ}
+        environ = {**self.environ, **environ}
         return (alone if real else here)(*words, cwd=place, **environ)
 
     def commit(self, files: Mapping[str, File], **how: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-CASES = Path(__file__).parent / "cases"
+CASES = Path(__file__).parents[1] / "cases"
 
 
 def cases(path: str) -> list[Any]:
