@@ -11,6 +11,7 @@ import msgspec
 from reconciler.convert.kubernetes.bundle import Item
 from reconciler.model.key import Kind
 from reconciler.model.kinds.table import TABLE
+from reconciler.model.platform import TAG_PREFIX
 
 Body = dict[str, Any]
 
@@ -61,7 +62,7 @@ def without_empty(body: Body) -> Body:
 def _tags(origin: Item) -> dict[str, str]:
     """The labels of ``origin``, as far as they can be tags (docs/platform/fields.md#tags)."""
     labels = origin.root["metadata"]["labels"]
-    kept = {name: part for name, part in labels.fields() if not name.startswith("platform/")}
+    kept = {name: part for name, part in labels.fields() if not name.startswith(TAG_PREFIX)}
     for name, part in labels.fields():
         if name not in kept:
             part.add_note(

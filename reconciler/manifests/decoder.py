@@ -16,6 +16,7 @@ from reconciler.manifests.normalize import ManifestContext, Normalizer
 from reconciler.manifests.rule_check import MOST_FAULTS
 from reconciler.model.finding import Fault, Severity
 from reconciler.model.key import Kind
+from reconciler.model.platform import PLATFORM_URI
 from reconciler.model.resource import LookupRequest, Manifest, Reference
 from reconciler.model.rule import Rule, error_rule
 from reconciler.sops.result import MARK as ENCRYPTED
@@ -198,7 +199,7 @@ def _opened(raw: bytes, reading: Reading, dialect: ManifestContext) -> dict[int,
 
 def _with_platform_scheme(fault: Fault, prefix: str) -> Fault:
     """``fault`` as people say it who write ``prefix`` where others write platform://."""
-    message, hint = (text.replace("platform://", prefix) for text in (fault.message, fault.suggestion))
+    message, hint = (text.replace(PLATFORM_URI, prefix) for text in (fault.message, fault.suggestion))
     return msgspec.structs.replace(fault, message=message, suggestion=hint)
 
 

@@ -8,12 +8,7 @@ from typing import Any
 from reconciler.manifests import defaults
 from reconciler.manifests.normalize import ManifestContext, NormalizeProblem, escaped
 from reconciler.model.key import Kind
-from reconciler.model.platform import SPELLING
-
-BUILT_IN_TAGS = frozenset(
-    {"platform/protected", "platform/relaxMemoryToCpuRatio", "platform/deployTimestamp", "platform/release"}
-)
-"""Built-in tags that a manifest may carry (docs/platform/fields.md#tags)."""
+from reconciler.model.platform import BUILT_IN_TAGS, SPELLING, TAG_PREFIX
 
 
 def dialect_problems(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
@@ -26,7 +21,7 @@ def dialect_problems(kind: Kind, value: dict[str, Any], context: ManifestContext
 
 def _tags(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
     for tag in value.get("tags") or {}:
-        if tag.startswith(f"{SPELLING}/") and tag not in BUILT_IN_TAGS:
+        if tag.startswith(TAG_PREFIX) and tag not in BUILT_IN_TAGS:
             written, *allowed = (context.scheme + each.removeprefix(SPELLING) for each in (tag, *sorted(BUILT_IN_TAGS)))
             yield NormalizeProblem(
                 f"/tags/{escaped(written)}",

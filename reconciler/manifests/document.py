@@ -29,6 +29,7 @@ from reconciler.manifests.secret_values import encode_secret_data, masked
 from reconciler.manifests.torn_files import guessed_key, kind_like, named_key
 from reconciler.model.finding import Fault, Pointer, Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+from reconciler.model.platform import SPELLING, TAG_PREFIX
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, pointer_parts
 from reconciler.sops.metadata import FIELD
 from reconciler.sops.result import LOCKED, DecryptedDocument, SopsProblem
@@ -168,7 +169,7 @@ class DocumentDecoder:
     ) -> tuple[LookupRequest, ...]:
         """Hold ``value`` to the rules of its kind; what they have to ask about other resources."""
         scheme = self.dialect.scheme
-        judgement = check_rules(kind, value if scheme == "platform" else respelled(value, scheme), torn)
+        judgement = check_rules(kind, value if scheme == SPELLING else respelled(value, scheme), torn)
         for rule, flaw in judgement.flaws:
             places, at = self.site.places(self.document), _as_written(flaw.at, scheme)
             line, column = places.key(at) if flaw.on_key else places.value(at)
@@ -207,10 +208,10 @@ class DocumentDecoder:
 
     def _translated(self, value: dict[str, Any]) -> dict[str, Any]:
         tags, scheme = value.get("tags"), self.dialect.scheme
-        if scheme == "platform" or not isinstance(tags, dict):
+        if scheme == SPELLING or not isinstance(tags, dict):
             return value
         own = f"{scheme}/"
-        renamed = {f"platform/{tag[len(own) :]}" if tag.startswith(own) else tag: text for tag, text in tags.items()}
+        renamed = {TAG_PREFIX + tag[len(own) :] if tag.startswith(own) else tag: text for tag, text in tags.items()}
         return {**value, "tags": renamed}
 
     def _formed(self, kind: Kind, value: dict[str, Any], questions: tuple[LookupRequest, ...]) -> Manifest:
@@ -272,7 +273,7 @@ def _may_hide_links(at: Pointer) -> bool:
 def _as_written(at: Pointer, scheme: str) -> Pointer:
     """``at`` where tags have their written names: cpln/protected for platform/protected."""
     tag = str(at[1]) if len(at) == 2 and at[0] == "tags" else ""
-    return ("tags", scheme + tag.removeprefix("platform")) if tag.startswith("platform/") else at
+    return ("tags", scheme + tag.removeprefix(SPELLING)) if tag.startswith(TAG_PREFIX) else at
 
 
 def _mixed(references: tuple[Reference, ...]) -> bool:

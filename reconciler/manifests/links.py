@@ -8,12 +8,7 @@ import msgspec
 
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.kinds.table import TABLE
-
-BUILT_IN = frozenset(
-    {"group/superusers", "group/viewers"}
-    | {f"policy/{group}-{kind}" for group in ("superusers", "viewers") for kind in Kind}
-)
-"""What exists in every org without a manifest (docs/platform/fields.md#group)."""
+from reconciler.model.platform import PLATFORM_URI, SECRET_URI, VOLUMESET_URI
 
 NOT_LOOKED_UP = frozenset(kind for kind, traits in TABLE.items() if not traits.listed)
 """Kinds whose existence nobody here can check (docs/platform/fields.md#what-a-link-may-lead-to)."""
@@ -73,14 +68,13 @@ def uri_target(text: str, gvc: str) -> str:
 
     Raises LinkError for any other ``platform://`` address.
     """
-    kind, _, rest = text.removeprefix("platform://").partition("/")
+    kind, _, rest = text.removeprefix(PLATFORM_URI).partition("/")
     name = rest.partition(".")[0] if kind == Kind.SECRET else rest
     if kind == Kind.VOLUMESET and not gvc:
         raise LinkError(f"{_shown(text)}: only a resource of a GVC can use a volume set")
     if kind not in (Kind.SECRET, Kind.VOLUMESET) or not name or "/" in name:
         raise LinkError(
-            f"{_shown(text)} leads nowhere; write platform://secret/NAME, platform://secret/NAME.KEY "
-            "or platform://volumeset/NAME"
+            f"{_shown(text)} leads nowhere; write {SECRET_URI}NAME, {SECRET_URI}NAME.KEY or {VOLUMESET_URI}NAME"
         )
     return f"secret/{name}" if kind == Kind.SECRET else f"volumeset/{gvc}/{name}"
 

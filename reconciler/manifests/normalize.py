@@ -10,7 +10,7 @@ from reconciler.manifests.field_schema import FieldSchema
 from reconciler.manifests.links import NOT_LOOKED_UP, LinkError, parse_link, uri_target
 from reconciler.model.finding import Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
-from reconciler.model.platform import MOUNT_SCHEMES, SPELLING
+from reconciler.model.platform import MOUNT_SCHEMES, PLATFORM_URI, SPELLING, VARIABLE_PREFIX
 from reconciler.model.resource import GVC_PLACEHOLDER, Dependency, Reference
 from reconciler.sops.keys import Keyring
 
@@ -73,7 +73,7 @@ class Normalizer:
                 return self._link(shape, value, pointer)
             if shape.mount:
                 return self._mount(value, pointer)
-            if shape.uri and (self.dialect.scheme != SPELLING or value.startswith("platform://")):
+            if shape.uri and (self.dialect.scheme != SPELLING or value.startswith(PLATFORM_URI)):
                 return self._uri(value, pointer)
         return value
 
@@ -138,7 +138,7 @@ class Normalizer:
     def _uri(self, value: str, pointer: str) -> str:
         if self.dialect.scheme != SPELLING:
             value = translate(value, self.dialect.scheme)
-        if value.startswith("platform://"):
+        if value.startswith(PLATFORM_URI):
             try:
                 self.references.append(Reference(uri_target(value, self.gvc), pointer))
             except LinkError as error:
@@ -173,8 +173,8 @@ def escaped(name: str) -> str:
 def translate(value: str, scheme: str) -> str:
     """A text of another spelling in ours: its URI, and the built-in variables that it embeds."""
     if value.startswith(f"{scheme}://"):
-        return "platform" + value[len(scheme) :]
-    return value.replace(f"$({scheme.upper()}_", "$(PLATFORM_")
+        return SPELLING + value[len(scheme) :]
+    return value.replace(f"$({scheme.upper()}_", f"$({VARIABLE_PREFIX}")
 
 
 def respelled(value: Any, scheme: str) -> Any:

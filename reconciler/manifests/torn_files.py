@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from reconciler.manifests.links import LinkError, parse_link, uri_target
 from reconciler.manifests.normalize import ManifestContext, translate
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+from reconciler.model.platform import PLATFORM_URI
 from reconciler.model.resource import GVC_PLACEHOLDER
 from reconciler.model.suggest import closest
 
@@ -76,6 +77,6 @@ def _mentions(text: str, context: ManifestContext, gvc: str) -> Iterator[str]:
     for written in _LINK.findall(text):
         link = translate(written, context.scheme)
         try:
-            yield uri_target(link, gvc) if link.startswith("platform://") else parse_link(link, context.org, gvc).target
+            yield uri_target(link, gvc) if link.startswith(PLATFORM_URI) else parse_link(link, context.org, gvc).target
         except LinkError:
             continue

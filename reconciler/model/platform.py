@@ -1,16 +1,63 @@
-"""Facts of the platform that several parts need: how the things it mounts are addressed."""
+"""Facts of the platform, each once: URI schemes, reserved ports, paths and names, built-in tags and resources."""
 
 from __future__ import annotations
+
+from reconciler.model.key import Kind
 
 SPELLING = "platform"
 """How the platform is called in the normal form; manifests may use another spelling (the setting ``scheme``)."""
 
-SECRET_URI = f"{SPELLING}://secret/"
-VOLUMESET_URI = f"{SPELLING}://volumeset/"
+PLATFORM_URI = f"{SPELLING}://"
+SECRET_URI = f"{PLATFORM_URI}secret/"
+VOLUMESET_URI = f"{PLATFORM_URI}volumeset/"
 """How the URIs of secrets and volume sets begin in normal form."""
 
-STORE_SCHEMES = ("s3", "gs", "azureblob", "azurefs")
-"""Schemes of object stores and file shares at a cloud provider."""
+SCRATCH = "scratch"
+SCRATCH_URI = f"{SCRATCH}://"
+"""How the URI of a directory begins that lives as long as its replica."""
 
-MOUNT_SCHEMES = frozenset({SPELLING, *STORE_SCHEMES, "scratch"})
+STORE_PROVIDERS = {"s3": "aws", "gs": "gcp", "azureblob": "azure", "azurefs": "azure"}
+"""Schemes of object stores and file shares, each with its cloud provider."""
+STORE_URIS = tuple(f"{scheme}://" for scheme in STORE_PROVIDERS)
+
+MOUNT_SCHEMES = frozenset({SPELLING, *STORE_PROVIDERS, SCRATCH})
 """Every scheme that a volume can have in normal form (docs/platform/workload.md#volumes)."""
+
+RESERVED_PATHS = frozenset({"/dev", "/dev/log", "/tmp", "/var", "/var/log"})
+"""Paths where nothing can be mounted (docs/platform/workload.md#mount-paths)."""
+
+BLOCKED_PORTS = frozenset({8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090, 41000})
+"""Ports that no container can bind (docs/platform/workload.md#blocked-ports)."""
+
+RESERVED_CONTAINERS = ("istio-proxy", "queue-proxy", "istio-validation")
+RESERVED_CONTAINER_PREFIXES = (f"{SPELLING}-", "debugger-")
+"""Names of containers that the platform adds to replicas (docs/platform/workload.md#container-names)."""
+
+OWN_PROVIDER = "byok"
+"""The provider of a location of one's own."""
+LOCATION_PROVIDERS = frozenset({"aws", "azure", "gcp", OWN_PROVIDER})
+"""Providers of locations (docs/platform/fields.md#location)."""
+
+VARIABLE_PREFIX = f"{SPELLING.upper()}_"
+PLATFORM_VARIABLES = (
+    "GLOBAL_ENDPOINT", "GVC", "GVC_ALIAS", "LOCATION", "NAMESPACE", "PROVIDER", "ORG", "WORKLOAD", "WORKLOAD_VERSION",
+    "TOKEN", "IMAGE",
+)  # fmt: skip
+"""Variables of every container, without VARIABLE_PREFIX (docs/platform/workload.md#built-in-variables)."""
+RESERVED_VARIABLES = ("K_SERVICE", "K_CONFIGURATION", "K_REVISION")
+"""Variables that no manifest sets; neither does one set those that begin with VARIABLE_PREFIX."""
+BUILT_IN_VARIABLES = frozenset({"PORT", *RESERVED_VARIABLES, *(VARIABLE_PREFIX + name for name in PLATFORM_VARIABLES)})
+"""All variables that every container has."""
+
+TAG_PREFIX = f"{SPELLING}/"
+PROTECTED_TAG = f"{TAG_PREFIX}protected"
+RELAXED_RATIO_TAG = f"{TAG_PREFIX}relaxMemoryToCpuRatio"
+DEPLOY_TIMESTAMP_TAG = f"{TAG_PREFIX}deployTimestamp"
+BUILT_IN_TAGS = frozenset({PROTECTED_TAG, RELAXED_RATIO_TAG, DEPLOY_TIMESTAMP_TAG, f"{TAG_PREFIX}release"})
+"""Built-in tags that a manifest may carry (docs/platform/fields.md#tags)."""
+
+_GROUPS = ("superusers", "viewers")
+BUILT_IN_RESOURCES = frozenset(
+    {f"group/{group}" for group in _GROUPS} | {f"policy/{group}-{kind}" for group in _GROUPS for kind in Kind}
+)
+"""Keys of what exists in every org without a manifest (docs/platform/fields.md#group)."""

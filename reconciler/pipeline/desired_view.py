@@ -17,10 +17,10 @@ from reconciler.manifests.decoder import Decoded, decode
 from reconciler.manifests.desired_state import ResourceLocation
 from reconciler.manifests.encrypted import UNNAMED_SECRET
 from reconciler.manifests.gvc_resolution import resource_of
-from reconciler.manifests.links import BUILT_IN
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Pointer, Severity
 from reconciler.model.key import Kind
+from reconciler.model.platform import BUILT_IN_RESOURCES
 from reconciler.model.query_match import QueryBudget
 from reconciler.model.record import Record
 from reconciler.model.resource import Reference, Resource
@@ -178,7 +178,7 @@ class DesiredStateView:
         """Whether a link to ``target`` is satisfied (docs/platform/fields.md#what-a-link-may-lead-to)."""
         if any(
             target in known
-            for known in (self.changes.added, self.changes.unresolved, self.externals.external, BUILT_IN)
+            for known in (self.changes.added, self.changes.unresolved, self.externals.external, BUILT_IN_RESOURCES)
         ):
             return True
         if target.startswith(f"{Kind.SECRET}/") and UNNAMED_SECRET in self.changes.unresolved:

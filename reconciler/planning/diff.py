@@ -10,6 +10,7 @@ import msgspec
 from reconciler.manifests.field_schema import FieldSchema, shape_of
 from reconciler.manifests.secret_values import shown
 from reconciler.model.key import Kind
+from reconciler.model.platform import DEPLOY_TIMESTAMP_TAG
 from reconciler.planning.plan import IMPACT_RANK, ChangeClass, FieldChange
 
 _PLAIN = FieldSchema()
@@ -165,7 +166,7 @@ def _leaves(value: Any, path: str = "") -> frozenset[tuple[str, str]]:
 
 
 def _class_at(shape: FieldSchema, path: str, inherited: ChangeClass) -> ChangeClass:
-    if path == 'tags["platform/deployTimestamp"]':
+    if path == f'tags["{DEPLOY_TIMESTAMP_TAG}"]':
         return ChangeClass.NEW_VERSION
     return ChangeClass(shape.change) if shape.change else inherited
 

@@ -8,24 +8,23 @@ from typing import Any
 
 import msgspec
 
-from reconciler.manifests.links import BUILT_IN
 from reconciler.model.key import Key, Kind
+from reconciler.model.platform import BUILT_IN_RESOURCES, PROTECTED_TAG
 from reconciler.model.record import Record
 from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Hold, Rename, Step
 from reconciler.planning.recorded_references import recorded_targets
 
-PROTECTED = "platform/protected"
 PRUNE = "reconciler/prune"
 
 
 def retention_reason(record: Record) -> str:
     """Why ``record`` is never deleted, "" where nothing keeps it."""
-    if str(record.key) in BUILT_IN:
+    if str(record.key) in BUILT_IN_RESOURCES:
         return "it is built in"
     tags = msgspec.json.decode(record.body).get("tags") or {}
-    if tags.get(PROTECTED) == "true":
-        return f"the tag {PROTECTED} keeps it"
+    if tags.get(PROTECTED_TAG) == "true":
+        return f"the tag {PROTECTED_TAG} keeps it"
     if tags.get(PRUNE) == "disabled":
         return f"the tag {PRUNE}: disabled keeps it"
     return ""

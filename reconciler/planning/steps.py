@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.model.key import Key, Kind
+from reconciler.model.platform import PROTECTED_TAG
 from reconciler.model.record import Record
 from reconciler.model.resource import Resource
 from reconciler.model.rule import error_rule
@@ -15,7 +16,6 @@ from reconciler.planning.diff import diff, highest_impact
 from reconciler.planning.drift import DriftKind
 from reconciler.planning.inputs import PlannerInput, Refusal
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Step, StepId
-from reconciler.planning.policy import PROTECTED
 
 ALLOW_REPLACE = "reconciler/allow-replace"
 
@@ -30,7 +30,7 @@ RULES = (
     ),
     error_rule(
         "protected-resource",
-        f"What carries the tag {PROTECTED} is never replaced.",
+        f"What carries the tag {PROTECTED_TAG} is never replaced.",
         "The tag promises that it is never deleted, and to be replaced is to be deleted first.",
         "docs/platform/fields.md#tags",
     ),
@@ -162,7 +162,7 @@ def _can_go(scope: PlannerInput, desired: Resource | None, record: Record) -> bo
 
 def _refusals(desired: Resource, changes: tuple[FieldChange, ...]) -> Iterator[Refusal]:
     tags = _tags(desired.body)
-    allowed, protected = tags.get(ALLOW_REPLACE) == "true", tags.get(PROTECTED) == "true"
+    allowed, protected = tags.get(ALLOW_REPLACE) == "true", tags.get(PROTECTED_TAG) == "true"
     for change in changes:
         pointer = "/" + change.path.replace(".", "/")
         if change.change is ChangeClass.REPLACE and allowed and protected:
@@ -170,8 +170,8 @@ def _refusals(desired: Resource, changes: tuple[FieldChange, ...]) -> Iterator[R
                 desired.key,
                 pointer,
                 "protected-resource",
-                f"{change.path} can change only by a replacement, and the tag {PROTECTED} forbids that",
-                f"remove the tag {PROTECTED} first, or give it another name",
+                f"{change.path} can change only by a replacement, and the tag {PROTECTED_TAG} forbids that",
+                f"remove the tag {PROTECTED_TAG} first, or give it another name",
             )
         elif change.change is ChangeClass.REPLACE and not allowed:
             yield Refusal(

@@ -12,8 +12,7 @@ from reconciler.engines.host.decisions import availability
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.logs import blocks, retention, tail
 from reconciler.engines.host.probes import state
-from reconciler.engines.host.provisioning.mounts import CLOUD_SCHEMES
-from reconciler.engines.host.provisioning.ports import BLOCKED
+from reconciler.model.platform import BLOCKED_PORTS, STORE_URIS
 from tests.docs.hosted import MEANINGS, ROOT, course, sentences, surges, variables, waits
 from tests.docs.tables import table
 
@@ -40,7 +39,7 @@ VOLUMES = (
         "An empty directory, which containers of the replica share that mount it at the same path. Gone with the "
         "replica.",
     ),
-    (", ".join(f"`{each}…`" for each in CLOUD_SCHEMES), "Not there."),
+    (", ".join(f"`{each}…`" for each in STORE_URIS), "Not there."),
 )
 
 
@@ -82,7 +81,7 @@ def _numbers() -> dict[str, str]:
 
 def _tables() -> dict[str, str]:
     return {
-        "blocked": ", ".join(map(str, sorted(BLOCKED))),
+        "blocked": ", ".join(map(str, sorted(BLOCKED_PORTS))),
         "courses": _courses(),
         "root": str(ROOT),
         "sentences": "".join(f"- {line}\n" for line in sentences()),

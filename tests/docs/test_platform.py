@@ -15,9 +15,9 @@ import pytest
 from reconciler.documents.schema.loader import load_schema
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.manifests.rules.container.buckets import HOSTS
-from reconciler.manifests.rules.container.ports import BLOCKED
 from reconciler.model.key import Kind
 from reconciler.model.kinds.table import MANAGE, TABLE
+from reconciler.model.platform import BLOCKED_PORTS
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.review.folder import check_folder
 from tests.docs.markdown import headings, links
@@ -122,7 +122,7 @@ def test_the_permissions_are_those_that_are_checked() -> None:
 
 def test_the_blocked_ports_and_storage_hosts_are_those_that_are_checked() -> None:
     listed = section("workload", "Blocked ports").partition(".")[0]
-    assert {int(number) for number in re.findall(r"\d+", listed)} == BLOCKED
+    assert {int(number) for number in re.findall(r"\d+", listed)} == BLOCKED_PORTS
     assert all(f"`{host}`" in section("workload", "Object stores") for _, host in HOSTS.values())
 
 

@@ -12,12 +12,11 @@ from reconciler.convert.drafts import Body, Draft, in_order
 from reconciler.convert.export.cleaner import ExportCleaner
 from reconciler.convert.kubernetes.bundle import Source
 from reconciler.convert.notes import ConversionNote
-from reconciler.manifests.dialect_check import BUILT_IN_TAGS
 from reconciler.manifests.document import SERVER_OWNED
-from reconciler.manifests.links import BUILT_IN
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Pointer
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
+from reconciler.model.platform import BUILT_IN_RESOURCES, BUILT_IN_TAGS, TAG_PREFIX
 from reconciler.model.suggest import closest
 
 _HEAD = ("kind", "name", "description", "gvc", "tags")
@@ -126,7 +125,7 @@ class _Importing:
     def _is_left_out(self, found: _Exported, kind: Kind) -> bool:
         """Whether the resource is the platform's own, or a secret of which only the shell was exported."""
         value, named = found.value, f"{kind}/{found.value.get('name')}"
-        if value.get("origin") == "builtin" or named in BUILT_IN:
+        if value.get("origin") == "builtin" or named in BUILT_IN_RESOURCES:
             self._say("import-built-in", found.source, (*found.at, "name"), f"{named} is built in and is left out")
             return True
         if kind is Kind.SECRET and not value.get("data"):
@@ -164,8 +163,8 @@ class _Importing:
             return {}
         own, kept = f"{self._scheme}/", {}
         for tag, text in tags.items():
-            ours = f"platform/{tag[len(own) :]}" if tag.startswith(own) else tag
-            if ours.startswith("platform/") and ours not in BUILT_IN_TAGS:
+            ours = TAG_PREFIX + tag[len(own) :] if tag.startswith(own) else tag
+            if ours.startswith(TAG_PREFIX) and ours not in BUILT_IN_TAGS:
                 message = f"the tag {tag} is the platform's own and is left out"
                 self._say("import-built-in", found.source, (*found.at, "tags", tag), message)
             else:

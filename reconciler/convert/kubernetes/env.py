@@ -10,16 +10,16 @@ from reconciler.convert.kubernetes.bundle import Item
 from reconciler.convert.kubernetes.names import fitting
 from reconciler.convert.kubernetes.secrets import SecretKept, Secrets
 from reconciler.convert.tracked_value import TrackedValue
+from reconciler.model.platform import RESERVED_VARIABLES, SECRET_URI, VARIABLE_PREFIX
 
 _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]{0,119}")
-_RESERVED = frozenset({"K_SERVICE", "K_CONFIGURATION", "K_REVISION"})
 _SOURCES = {
     "secretKeyRef": "Secret",
     "configMapKeyRef": "ConfigMap",
     "secretRef": "Secret",
     "configMapRef": "ConfigMap",
 }
-_BUILT_IN = {"metadata.namespace": "$(PLATFORM_GVC)"}
+_BUILT_IN = {"metadata.namespace": f"$({VARIABLE_PREFIX}GVC)"}
 """Fields of a pod to what the platform knows in their place (docs/platform/workload.md#built-in-variables)."""
 
 
@@ -50,7 +50,7 @@ class Readings:
         name = key.required()
         if kept.type and name not in kept.keys:
             key.add_note("convert-missing", f"the secret {kept.name} has no key {name}")
-        return f"platform://secret/{kept.name}.{name}"
+        return f"{SECRET_URI}{kept.name}.{name}"
 
 
 class Variable(NamedTuple):
@@ -65,10 +65,11 @@ def variables(container: TrackedValue, readings: Readings) -> list[dict[str, str
     """``env`` and ``envFrom`` as the platform writes them; of several with one name the last holds, ``env`` first."""
     wanted: dict[str, Variable] = {}
     for variable in (*_imported(container, readings), *_own(container, readings)):
-        if variable.name in _RESERVED or variable.name.startswith("PLATFORM_") or not _NAME.fullmatch(variable.name):
-            variable.part.add_note("convert-left-out", f"the platform takes no variable called {variable.name!r}")
+        name = variable.name
+        if name in RESERVED_VARIABLES or name.startswith(VARIABLE_PREFIX) or not _NAME.fullmatch(name):
+            variable.part.add_note("convert-left-out", f"the platform takes no variable called {name!r}")
         else:
-            wanted[variable.name] = variable
+            wanted[name] = variable
     return [{"name": each.name, "value": each.value} for each in wanted.values()]
 
 
@@ -120,6 +121,6 @@ def _all_of(form: str, source: TrackedValue, prefix: str, readings: Readings) ->
         return
     if not kept.keys:
         source.add_note("convert-left-out", f"which variables {kept.name} would give is not known",
-                   f"write them one by one: platform://secret/{kept.name}.KEY")  # fmt: skip
+                   f"write them one by one: {SECRET_URI}{kept.name}.KEY")  # fmt: skip
     for key in kept.keys:
-        yield Variable(source, f"{prefix}{key}", f"platform://secret/{kept.name}.{key}")
+        yield Variable(source, f"{prefix}{key}", f"{SECRET_URI}{kept.name}.{key}")

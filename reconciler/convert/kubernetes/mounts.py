@@ -10,9 +10,7 @@ from reconciler.convert.kubernetes.claims import Claims
 from reconciler.convert.kubernetes.env import Readings
 from reconciler.convert.kubernetes.names import fitting
 from reconciler.convert.tracked_value import TrackedValue
-
-RESERVED = frozenset({"/dev", "/dev/log", "/tmp", "/var", "/var/log"})
-"""Paths where nothing can be mounted (docs/platform/workload.md#mount-paths)."""
+from reconciler.model.platform import RESERVED_PATHS, SCRATCH_URI, SECRET_URI, SPELLING, VOLUMESET_URI
 
 _MODE = 420
 """0644, which files of secrets have where nothing is said."""
@@ -27,7 +25,7 @@ class Mount(NamedTuple):
 
 def is_lasting(mount: Mount) -> bool:
     """Whether ``mount`` is a volume set."""
-    return mount.uri.startswith("platform://volumeset/")
+    return mount.uri.startswith(VOLUMESET_URI)
 
 
 class Volumes:
@@ -76,7 +74,7 @@ class Volumes:
             part["mountPropagation"].add_note("convert-left-out", "mounts are not propagated")
         at = f"/{path.strip('/')}"
         if name in self._templates:
-            yield from self._whole(part, f"platform://volumeset/{self._templates[name]}", at)
+            yield from self._whole(part, f"{VOLUMESET_URI}{self._templates[name]}", at)
         elif name not in self._volumes:
             part["name"].add_note("convert-malformed", f"no volume is called {name}")
         else:
@@ -114,10 +112,10 @@ class Volumes:
             return
         if name not in self._claimed:
             self._claimed[name] = self._claims.mounted(self._user, source["claimName"])
-        yield from self._whole(part, f"platform://volumeset/{self._claimed[name]}", at)
+        yield from self._whole(part, f"{VOLUMESET_URI}{self._claimed[name]}", at)
 
     def _scratch(self, part: TrackedValue, _: TrackedValue, at: str) -> Iterator[Mount]:
-        yield from self._whole(part, f"scratch://{fitting(part['name'].text())}", at)
+        yield from self._whole(part, f"{SCRATCH_URI}{fitting(part['name'].text())}", at)
 
     def _secret(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[Mount]:
         yield from self._files("Secret", part, source["secretName"], source, at)
@@ -135,10 +133,10 @@ class Volumes:
             return
         part["readOnly"].flag()
         if kept.type == "docker":
-            named.add_note("convert-changed", "a docker secret is mounted as a single file, ___platform___.secret")
+            named.add_note("convert-changed", f"a docker secret is mounted as a single file, ___{SPELLING}___.secret")
         items, sub = source["items"].items(), part["subPath"].text().strip("/")
         if not items and not sub:
-            yield Mount(f"platform://secret/{kept.name}", at)
+            yield Mount(f"{SECRET_URI}{kept.name}", at)
             return
         chosen = [(item["key"], item["path"].required().strip("/")) for item in items] or [(part["subPath"], sub)]
         for item in items:
@@ -166,7 +164,7 @@ class Volumes:
         """Every key by itself, since other files stand in the same directory."""
         kept = self._readings.secret(kind, source["name"], source["optional"])
         if kept is not None:
-            yield from (Mount(f"platform://secret/{kept.name}.{key}", f"{at.rstrip('/')}/{key}") for key in kept.keys)
+            yield from (Mount(f"{SECRET_URI}{kept.name}.{key}", f"{at.rstrip('/')}/{key}") for key in kept.keys)
 
 
 _FORMS: dict[str, Callable[[Volumes, TrackedValue, TrackedValue, str], Iterator[Mount]]] = {
@@ -188,7 +186,7 @@ def _refused(path: str, before: list[Mount]) -> str:
     """Why nothing can be mounted at ``path`` beside the mounts ``before``, "" where it can."""
     if path == "/":
         return "is the root"
-    if path in RESERVED:
+    if path in RESERVED_PATHS:
         return "is reserved"
     for other in before:
         if other.path == path:

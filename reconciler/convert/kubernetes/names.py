@@ -8,11 +8,10 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from reconciler.model.key import Kind
+from reconciler.model.platform import RESERVED_CONTAINER_PREFIXES, RESERVED_CONTAINERS
 
 LONGEST = {Kind.WORKLOAD: 49, Kind.DOMAIN: 253}
 _LONGEST = 64
-_RESERVED = frozenset({"istio-proxy", "queue-proxy", "istio-validation"})
-_RESERVED_BEGINNINGS = ("platform-", "debugger-")
 _HEADLESS = "-headless"
 
 
@@ -39,7 +38,7 @@ def workload_name(name: str) -> str:
 def container_name(name: str) -> str:
     """``name`` as a container may have it (docs/platform/workload.md#container-names)."""
     fit = fitting(name)
-    return fitting(f"c-{fit}") if fit in _RESERVED or fit.startswith(_RESERVED_BEGINNINGS) else fit
+    return fitting(f"c-{fit}") if fit in RESERVED_CONTAINERS or fit.startswith(RESERVED_CONTAINER_PREFIXES) else fit
 
 
 class UsedName(NamedTuple):

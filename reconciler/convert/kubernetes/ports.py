@@ -8,9 +8,7 @@ from typing import NamedTuple
 from reconciler.convert.kubernetes.bundle import Item
 from reconciler.convert.kubernetes.services import ServicePort, other_transport, ports_of
 from reconciler.convert.tracked_value import TrackedValue
-
-BLOCKED = frozenset({8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090, 41000})
-"""Ports that the platform uses itself (docs/platform/workload.md#blocked-ports)."""
+from reconciler.model.platform import BLOCKED_PORTS
 
 PROTOCOLS = ("http", "http2", "grpc", "tcp")
 
@@ -112,7 +110,7 @@ def _numbers(container: TrackedValue) -> Iterator[int]:
 def _usable(part: TrackedValue, number: int) -> bool:
     if not 1 <= number <= _MOST:
         part.add_note("convert-malformed", f"a port is a number from 1 to {_MOST}")
-    elif number in BLOCKED:
+    elif number in BLOCKED_PORTS:
         part.add_note("convert-left-out", f"port {number} is taken by the platform and is left out",
                  "let the container listen on another")  # fmt: skip
     else:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reconciler.convert.drafts import Body
-from reconciler.convert.kubernetes.ports import BLOCKED
 from reconciler.convert.kubernetes.services import either
 from reconciler.convert.tracked_value import TrackedValue
+from reconciler.model.platform import BLOCKED_PORTS
 
 _BOUNDS = {
     "initialDelaySeconds": (0, 120),
@@ -85,7 +85,7 @@ def _port(part: TrackedValue, form: str, names: Mapping[str, int]) -> int | None
         part.add_note("convert-malformed", f"no port of the container is called {wanted}")
         return None
     port = names[wanted] if isinstance(wanted, str) else wanted
-    if port < _LOWEST_PORT[form] or (form == "tcpSocket" and port in BLOCKED):
+    if port < _LOWEST_PORT[form] or (form == "tcpSocket" and port in BLOCKED_PORTS):
         part.add_note("convert-left-out", f"port {port} cannot be probed; the probe is left out",
                  f"probe a port from {_LOWEST_PORT[form]} to 65535 that the platform does not use")  # fmt: skip
         return None

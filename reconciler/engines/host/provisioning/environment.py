@@ -7,12 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.provisioning.platform_env import PLATFORM, PlatformEnvContext, built_in
-from reconciler.engines.host.provisioning.revision_hash import SECRET, variables_of
+from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext, built_in
+from reconciler.engines.host.provisioning.revision_hash import variables_of
 from reconciler.engines.host.provisioning.secrets import SecretReader, env_value
 from reconciler.engines.host.provisioning.variable_expansion import MAX_VARIABLE_BYTES, expand_variables
 from reconciler.errors import EngineError
 from reconciler.model.kinds.workload import Container, Specification, declared_ports
+from reconciler.model.platform import SECRET_URI, SPELLING
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are found."""
@@ -45,7 +46,7 @@ def environment(
     what the platform sets stands above all. Raises EngineError where a secret cannot be had or a value is too long.
     """
     written = variables_of(container, around.gvc_env)
-    secret = {name: env_value(value, reveal) for name, value in written.items() if value.startswith(SECRET)}
+    secret = {name: env_value(value, reveal) for name, value in written.items() if value.startswith(SECRET_URI)}
     plain = {name: value for name, value in written.items() if name not in secret}
     set_here = built_in(around, container.image) | _own(room)
     fixed = {**_usual(room), **secret, **set_here}
@@ -60,7 +61,7 @@ def environment(
 
 def unset_variables(spec: Specification, around: PlatformEnvContext) -> Iterator[str]:
     """A sentence where containers use the address of the API, which is not set while there is no API."""
-    names = {f"{spelling}_ENDPOINT" for spelling in (PLATFORM.upper(), around.scheme.upper())}
+    names = {f"{spelling}_ENDPOINT" for spelling in (SPELLING.upper(), around.scheme.upper())}
     for each in spec.containers if not around.api else ():
         used = (each.command, *each.args, *variables_of(each, around.gvc_env).values())
         if found := sorted(name for name in names if any(name in text for text in used)):

@@ -22,12 +22,12 @@ from reconciler.engines.host.provisioning.ownership import (
     make_readable,
     unreachable,
 )
-from reconciler.engines.host.provisioning.platform_env import PLATFORM
 from reconciler.engines.host.provisioning.removal import remove
 from reconciler.engines.host.provisioning.secrets import SecretReader
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Container
+from reconciler.model.platform import SPELLING
 from reconciler.private_files import check_state_exists, make_directory
 
 MEMORY = Path("/dev/shm")
@@ -56,7 +56,7 @@ class Files:
     Every method waits for the disk and may be called in any thread. ``scheme`` is how manifests spell ``platform``.
     """
 
-    def __init__(self, root: Path, reveal: SecretReader, scheme: str = PLATFORM, memory: Path | None = MEMORY) -> None:
+    def __init__(self, root: Path, reveal: SecretReader, scheme: str = SPELLING, memory: Path | None = MEMORY) -> None:
         self._root = root
         self._reveal = reveal
         self._scheme = scheme

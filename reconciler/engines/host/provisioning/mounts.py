@@ -8,8 +8,6 @@ from itertools import pairwise
 
 import msgspec
 
-from reconciler.engines.host.provisioning.platform_env import PLATFORM
-from reconciler.engines.host.provisioning.revision_hash import SECRET
 from reconciler.engines.host.provisioning.secrets import (
     SecretReader,
     as_json,
@@ -21,12 +19,9 @@ from reconciler.engines.host.provisioning.secrets import (
 from reconciler.errors import EngineError
 from reconciler.model.kinds.secret import TEXTS
 from reconciler.model.kinds.workload import Container, Volume
+from reconciler.model.platform import SCRATCH_URI, SECRET_URI, SPELLING, STORE_URIS, VOLUMESET_URI
 
-VOLUMESET = "platform://volumeset/"
-SCRATCH = "scratch://"
 PAYLOAD = "payload"
-CLOUD_SCHEMES = ("s3://", "gs://", "azureblob://", "azurefs://")
-"""What lies at a provider of clouds: object stores and file shares."""
 
 _NO_FILES = frozenset({".", ".."})
 """Keys of a dictionary that cannot be names of files; its JSON has them all the same."""
@@ -60,7 +55,7 @@ class VolumeMount(msgspec.Struct, frozen=True):
 Planned = SecretMount | ScratchMount | VolumeMount
 
 
-def plan_mounts(container: Container, reveal: SecretReader, scheme: str = PLATFORM) -> tuple[Planned, ...]:
+def plan_mounts(container: Container, reveal: SecretReader, scheme: str = SPELLING) -> tuple[Planned, ...]:
     """What is mounted into ``container``, in the order of its volumes, paths in their shortest form.
 
     ``scheme`` is how manifests spell ``platform``. Raises EngineError where a secret cannot be had (SecretUnavailable,
@@ -85,17 +80,17 @@ def unsupported_mounts(container: Container) -> tuple[str, ...]:
 
 
 def _elsewhere(volume: Volume) -> bool:
-    return volume.uri.startswith(CLOUD_SCHEMES)
+    return volume.uri.startswith(STORE_URIS)
 
 
 def _planned(volume: Volume, reveal: SecretReader, scheme: str) -> Planned:
     path = posixpath.normpath(f"/{volume.path.lstrip('/')}")
-    if volume.uri.startswith(SECRET):
+    if volume.uri.startswith(SECRET_URI):
         return _secret(volume.uri, path, reveal, scheme)
-    if volume.uri.startswith(VOLUMESET):
-        return VolumeMount(path, volume.uri.removeprefix(VOLUMESET))
-    if volume.uri.startswith(SCRATCH):
-        return ScratchMount(path, _folder(volume.uri.removeprefix(SCRATCH), path))
+    if volume.uri.startswith(VOLUMESET_URI):
+        return VolumeMount(path, volume.uri.removeprefix(VOLUMESET_URI))
+    if volume.uri.startswith(SCRATCH_URI):
+        return ScratchMount(path, _folder(volume.uri.removeprefix(SCRATCH_URI), path))
     raise EngineError(f"{volume.uri} names nothing that could be mounted", reason="MountRefused", retry=False)
 
 
@@ -108,7 +103,7 @@ def _secret(uri: str, path: str, reveal: SecretReader, scheme: str) -> SecretMou
         single = path.count("/") > 1
         return SecretMount(path, {"" if single else PAYLOAD: secret_whole(key, secret)}, single)
     names = [] if secret.type in TEXTS else [name for name in secret_keys(secret) if name not in _NO_FILES]
-    whole = {f"___{spelling}___.secret": as_json(secret) for spelling in sorted({PLATFORM, scheme})}
+    whole = {f"___{spelling}___.secret": as_json(secret) for spelling in sorted({SPELLING, scheme})}
     return SecretMount(path, {name: secret_part(key, secret, name) for name in names} | whole)
 
 

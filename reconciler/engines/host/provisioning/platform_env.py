@@ -7,14 +7,7 @@ import msgspec
 from reconciler.engines.names import make_alias
 from reconciler.model.kinds.location import Location
 from reconciler.model.kinds.workload import Variable
-
-PROVIDERS = frozenset({"aws", "azure", "gcp", "byok"})
-"""Providers by which a location's name may begin (docs/platform/fields.md#location)."""
-
-OWN = "byok"
-"""The provider of a location of one's own."""
-
-PLATFORM = "platform"
+from reconciler.model.platform import LOCATION_PROVIDERS, OWN_PROVIDER, SPELLING
 
 _location = msgspec.json.Decoder(Location)
 
@@ -38,7 +31,7 @@ class PlatformEnvContext(msgspec.Struct, frozen=True):
     token: str
     endpoint_domain: str
     gvc_env: tuple[Variable, ...] = ()
-    scheme: str = PLATFORM
+    scheme: str = SPELLING
     api: str = ""
 
     def __repr__(self) -> str:
@@ -65,7 +58,7 @@ def built_in(around: PlatformEnvContext, image: str) -> dict[str, str]:
     }
     if around.api:
         values["ENDPOINT"] = around.api
-    spellings = (PLATFORM.upper(), around.scheme.upper())
+    spellings = (SPELLING.upper(), around.scheme.upper())
     return {f"{spelling}_{name}": value for spelling in spellings for name, value in values.items()}
 
 
@@ -77,9 +70,9 @@ def provider_and_region(location: str, body: bytes | None) -> tuple[str, str]:
     """
     said = _location.decode(body) if body is not None else Location()
     provider, _, region = location.partition("-")
-    if provider not in PROVIDERS or not region:
-        provider, region = OWN, location
-    if said.provider == OWN != provider:
+    if provider not in LOCATION_PROVIDERS or not region:
+        provider, region = OWN_PROVIDER, location
+    if said.provider == OWN_PROVIDER != provider:
         region = location
     return said.provider or provider, said.region or region
 

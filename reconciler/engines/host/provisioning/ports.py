@@ -9,9 +9,7 @@ from hashlib import blake2b
 from itertools import chain
 
 from reconciler.errors import EngineError
-
-BLOCKED = frozenset({8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090, 41000})
-"""What no container can bind (docs/platform/workload.md#blocked-ports)."""
+from reconciler.model.platform import BLOCKED_PORTS
 
 FROM_HERE = range(20000, 32000)
 """Below what Linux takes for outgoing connections (from 32768 on), so that none of those is in the way."""
@@ -32,8 +30,8 @@ def free_ports(
     candidates = chain(among[start:], among[:start])
     found: dict[int, int] = {}
     for number in declared:
-        free = (port for port in candidates if port not in taken and port not in BLOCKED and bindable(port, new=True))
-        port = next(free, None)
+        usable = (port for port in candidates if port not in taken and port not in BLOCKED_PORTS)
+        port = next((port for port in usable if bindable(port, new=True)), None)
         if port is None:
             message = f"no port of this host between {among.start} and {among.stop - 1} is free"
             raise EngineError(message, reason="NoFreePort")

@@ -9,9 +9,7 @@ import msgspec
 
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Container, Specification, Variable
-
-SECRET = "platform://secret/"
-"""How a reference to a secret begins in normal form."""
+from reconciler.model.platform import SECRET_URI
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -29,7 +27,7 @@ def secrets_used(spec: Specification, gvc: tuple[Variable, ...]) -> tuple[Key, .
     """The secrets that the containers read or mount, each once, in order; ``gvc`` are the variables of the GVC."""
     values = [value for each in spec.containers for value in variables_of(each, gvc).values()]
     values += [volume.uri for each in spec.containers for volume in each.volumes]
-    names = {text[len(SECRET) :].partition(".")[0] for text in values if text.startswith(SECRET)}
+    names = {text[len(SECRET_URI) :].partition(".")[0] for text in values if text.startswith(SECRET_URI)}
     return tuple(Key(Kind.SECRET, "", name) for name in sorted(names))
 
 

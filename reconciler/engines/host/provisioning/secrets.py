@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.host.provisioning.revision_hash import SECRET
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.secret import ENCODED, Secret
+from reconciler.model.platform import SECRET_URI
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -35,7 +35,7 @@ It may be called in any thread, and reads files.
 
 def parse_secret_uri(uri: str) -> tuple[Key, str]:
     """``platform://secret/NAME[.KEY]`` as the secret's key and KEY, "" where the whole of it is meant."""
-    name, _, part = uri.removeprefix(SECRET).partition(".")
+    name, _, part = uri.removeprefix(SECRET_URI).partition(".")
     return Key(Kind.SECRET, "", name), part
 
 

@@ -9,6 +9,7 @@ from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import External, Workload
+from reconciler.model.platform import STORE_URIS
 
 HOSTS = {
     "s3": ("amazonaws.com", "*.s3.REGION.amazonaws.com"),
@@ -17,7 +18,6 @@ HOSTS = {
     "azurefs": ("file.core.windows.net", "*.file.core.windows.net"),
 }
 """By the scheme of a mount: the domain of the provider's object storage, and a host name that lets it be reached."""
-_SCHEMES = tuple(f"{scheme}://" for scheme in HOSTS)
 
 
 @rule("object-store-identity", "docs/platform/workload.md#object-stores", Kind.WORKLOAD)
@@ -56,7 +56,7 @@ def _mounts(workload: Workload) -> Iterator[tuple[Pointer, str]]:
     """Each mount of an object store, with the pointer to its address."""
     for index, container in enumerate(workload.spec.containers):
         for step, volume in enumerate(container.volumes):
-            if volume.uri.startswith(_SCHEMES):
+            if volume.uri.startswith(STORE_URIS):
                 yield ("spec", "containers", index, "volumes", step, "uri"), volume.uri
 
 

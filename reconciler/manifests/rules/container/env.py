@@ -12,7 +12,7 @@ from reconciler.model.finding import Flaw, Lookup, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.workload import Container, Variable, Workload, declared_ports
-from reconciler.model.platform import VOLUMESET_URI
+from reconciler.model.platform import PLATFORM_URI, VOLUMESET_URI
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, pointer_parts
 
 
@@ -123,7 +123,7 @@ def _misfit(value: str, container: Container, type_: str) -> Advice:
 
 def _fits(value: str, container: Container) -> bool:
     """Whether ``value`` may be the PORT of ``container``; one that is put together when it starts may."""
-    if "$(" in value or value.startswith("platform://"):
+    if "$(" in value or value.startswith(PLATFORM_URI):
         return True
     numbers = [str(each.number) for each in container.ports]
     if container.port:

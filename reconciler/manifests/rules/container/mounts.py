@@ -10,10 +10,9 @@ from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Volume, Workload
-from reconciler.model.platform import VOLUMESET_URI
+from reconciler.model.platform import RESERVED_PATHS, SCRATCH_URI, VOLUMESET_URI
 
 MOST = 15
-RESERVED = frozenset({"/dev", "/dev/log", "/tmp", "/var", "/var/log"})
 
 
 @rule("volume-count", "docs/platform/workload.md#volumes", Kind.WORKLOAD)
@@ -45,7 +44,7 @@ def reserved(workload: Workload) -> Iterator[Flaw]:
     for index, container in enumerate(workload.spec.containers):
         for step, volume in enumerate(container.volumes):
             path = _normal(volume.path)
-            if path in RESERVED:
+            if path in RESERVED_PATHS:
                 yield Flaw(
                     ("spec", "containers", index, "volumes", step, "path"),
                     f"{quoted(path)} is reserved for the platform",
@@ -108,7 +107,7 @@ def volumesets(workload: Workload) -> Iterator[Flaw]:
                 yield Flaw(
                     ("spec", "containers", index, "volumes", step, "uri"),
                     f"a {workload.spec.type} workload cannot mount a volume set",
-                    "make it `type: stateful`, or mount scratch:// where nothing has to last",
+                    f"make it `type: stateful`, or mount {SCRATCH_URI} where nothing has to last",
                     also=(("spec", "type"),),
                 )
 

@@ -11,8 +11,6 @@ from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Container, Workload, declared_ports
 
 LEAST = 80
-BLOCKED = frozenset({8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090, 41000})
-"""What the platform listens on itself, as the schema says too."""
 _TYPE = (("spec", "type"),)
 
 

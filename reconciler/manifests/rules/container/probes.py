@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.container.ports import BLOCKED, LEAST
+from reconciler.manifests.rules.container.ports import LEAST
 from reconciler.manifests.rules.registry import notice, rule, warning
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Container, Probe, Workload, declared_ports
+from reconciler.model.platform import BLOCKED_PORTS
 
 _TYPE = (("spec", "type"),)
 _PROBES = {"tcp": "{exec: {command: [pg_isready]}}", "grpc": "{grpc: {}}"}
@@ -67,7 +68,7 @@ def asked_in_vain(workload: Workload) -> Iterator[Flaw]:
     """
     for index, container in enumerate(workload.spec.containers):
         for steps, port in _asked(container):
-            if port in BLOCKED:
+            if port in BLOCKED_PORTS:
                 yield Flaw(
                     ("spec", "containers", index, *steps),
                     f"no container can listen on port {port}, which the platform uses itself",

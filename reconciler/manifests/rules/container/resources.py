@@ -9,13 +9,13 @@ from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Container, Workload
+from reconciler.model.platform import RELAXED_RATIO_TAG
 from reconciler.model.quantity import MIB, memory_bytes, millicores
 
 LEAST_CPU = 25
 LEAST_MEMORY = 32 * MIB
 MOST_MEMORY = 8 * MIB
 """Bytes a millicore."""
-RELAXED = "platform/relaxMemoryToCpuRatio"
 
 
 @warning("resources-small", "docs/platform/workload.md#cpu-and-memory", Kind.WORKLOAD)
@@ -45,14 +45,15 @@ def ratio(workload: Workload) -> Iterator[Flaw]:
         cpu, memory = _amounts(container)
         if memory <= cpu * MOST_MEMORY or not cpu:
             continue
-        if str(workload.tags.get(RELAXED)).lower() == "true":
+        if str(workload.tags.get(RELAXED_RATIO_TAG)).lower() == "true":
             return
         place = ("spec", "containers", index)
         yield Flaw(
             (*place, "memory"),
             f"{quoted(container.memory)} is more than 8 MiB for each millicore of {quoted(container.cpu)}",
-            f'set `cpu` to {-(-memory // MOST_MEMORY)}m or more, or the tag `{RELAXED}: "true"` if it is meant',
-            also=((*place, "cpu"), ("tags", RELAXED)),
+            f"set `cpu` to {-(-memory // MOST_MEMORY)}m or more, "
+            f'or the tag `{RELAXED_RATIO_TAG}: "true"` if it is meant',
+            also=((*place, "cpu"), ("tags", RELAXED_RATIO_TAG)),
         )
 
 

@@ -16,15 +16,9 @@ from reconciler.model.finding import Flaw, Lookup
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.workload import Variable, Workload
+from reconciler.model.platform import BUILT_IN_VARIABLES, PLATFORM_VARIABLES, VARIABLE_PREFIX
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest
 from reconciler.model.suggest import closest
-
-_NAMES = "GLOBAL_ENDPOINT GVC GVC_ALIAS LOCATION NAMESPACE PROVIDER ORG WORKLOAD WORKLOAD_VERSION TOKEN IMAGE"
-_OWN = "PLATFORM_"
-BUILT_IN = frozenset(
-    {"PORT", "K_SERVICE", "K_CONFIGURATION", "K_REVISION", *(f"{_OWN}{name}" for name in _NAMES.split())}
-)
-"""Variables that every container has (docs/platform/workload.md#built-in-variables)."""
 
 _EMBEDDED = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
@@ -52,7 +46,7 @@ def embedded(value: str) -> tuple[str, ...]:
 def _embedded(value: str) -> tuple[str, ...]:
     # Without the end, each parenthesis that nobody closes would be looked for up to the end of the text.
     found = _EMBEDDED.findall(value, 0, value.rfind(")") + 1)
-    return tuple(name for name in found if name not in BUILT_IN and _NAME.fullmatch(name))
+    return tuple(name for name in found if name not in BUILT_IN_VARIABLES and _NAME.fullmatch(name))
 
 
 @warning("env-unknown", "docs/platform/workload.md#variables-within-variables", Kind.WORKLOAD, Kind.GVC)
@@ -154,9 +148,10 @@ def _unset(name: str, hint: str) -> Advice:
 
 def _nearest(name: str, env: Iterable[Variable]) -> str:
     """What was probably meant by ``name``; "" where nothing comes near."""
-    if name.startswith(_OWN):
-        near = closest(name[len(_OWN) : 60], _NAMES.split(), 0.7)
-        return f"use $({_OWN}{near})" if near else f"use one of {_OWN}{f', {_OWN}'.join(_NAMES.split())}"
+    if name.startswith(VARIABLE_PREFIX):
+        near = closest(name[len(VARIABLE_PREFIX) : 60], PLATFORM_VARIABLES, 0.7)
+        every = ", ".join(VARIABLE_PREFIX + each for each in PLATFORM_VARIABLES)
+        return f"use $({VARIABLE_PREFIX}{near})" if near else f"use one of {every}"
     known = (variable.name for variable in env if abs(len(variable.name) - len(name)) <= 2)
     near = closest(name, islice(known, 20), 0.75) if len(name) <= 120 else ""
     return f"use $({near})" if near else ""

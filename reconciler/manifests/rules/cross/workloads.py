@@ -14,11 +14,8 @@ from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.identity import Identity
 from reconciler.model.kinds.workload import Workload
-from reconciler.model.platform import VOLUMESET_URI
+from reconciler.model.platform import STORE_PROVIDERS, VOLUMESET_URI
 from reconciler.model.resource import LookupRequest
-
-_STORES = {"s3": "aws", "gs": "gcp", "azureblob": "azure", "azurefs": "azure"}
-"""Scheme of a mount to the provider whose store it is."""
 
 
 @rule("identity-gvc", "docs/platform/workload.md#identity", Kind.WORKLOAD)
@@ -109,7 +106,7 @@ def stores(workload: Workload) -> Iterator[Lookup]:
     """
     for number, container in enumerate(workload.spec.containers):
         for index, volume in enumerate(container.volumes):
-            provider = _STORES.get(volume.uri.partition("://")[0])
+            provider = STORE_PROVIDERS.get(volume.uri.partition("://")[0])
             target = identity_of(workload) if provider else ""
             if provider and target:
                 yield Lookup(("spec", "containers", number, "volumes", index, "uri"), target, provider)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.links import BUILT_IN
 from reconciler.manifests.rules.registry import warning
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.group import Group
 from reconciler.model.kinds.policy import Policy
+from reconciler.model.platform import BUILT_IN_RESOURCES
 
 
 @warning("built-in-resource", "docs/platform/fields.md#group", Kind.GROUP, Kind.POLICY)
@@ -20,6 +20,6 @@ def built_in(resource: Group | Policy) -> Iterator[Flaw]:
     when the manifest is taken out again, what it wrote stays.
     """
     kind = Kind.POLICY if isinstance(resource, Policy) else Kind.GROUP
-    if f"{kind}/{resource.name}" in BUILT_IN:
+    if f"{kind}/{resource.name}" in BUILT_IN_RESOURCES:
         yield Flaw(("name",), f"the {kind} {resource.name} is built in: this changes it, and nothing will delete it",
                    f"give a {kind} of your own another name")  # fmt: skip

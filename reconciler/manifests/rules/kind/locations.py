@@ -9,9 +9,7 @@ from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.location import Location
-
-OWN = "byok"
-"""The provider of locations that are nobody's but the user's."""
+from reconciler.model.platform import OWN_PROVIDER
 
 
 @rule("location-name", "docs/platform/fields.md#location", Kind.LOCATION)
@@ -22,12 +20,12 @@ def name(location: Location) -> Iterator[Flaw]:
     has no other name.
     """
     provider, region = location.provider, location.region
-    if not provider or provider == OWN:
+    if not provider or provider == OWN_PROVIDER:
         return
     start, _, rest = location.name.partition("-")
     if start == provider and (rest == region if region else rest):
         return
     wanted = f"{provider}-{region or 'REGION'}"
     message = f"{quoted(location.name)} is not the name of a location of {provider}"
-    hint = f"write {wanted}, or provider: {OWN} for a location of your own"
+    hint = f"write {wanted}, or provider: {OWN_PROVIDER} for a location of your own"
     yield Flaw(("name",), message, hint, (("provider",), ("region",)))

@@ -9,6 +9,7 @@ from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
+from reconciler.model.platform import PROTECTED_TAG
 from reconciler.model.suggest import closest
 
 SECTION = Section.MANIFESTS
@@ -16,7 +17,7 @@ SECTION = Section.MANIFESTS
 _OWN = "reconciler/"
 _TRUTH = frozenset({"true", "false"})
 _TAKEN = {
-    "platform/protected": _TRUTH,
+    PROTECTED_TAG: _TRUTH,
     "reconciler/allow-replace": _TRUTH,
     "reconciler/prune": frozenset({"disabled", "enabled"}),
 }
@@ -36,7 +37,7 @@ def unheard(resource: Envelope) -> Iterator[Flaw]:
     """
     told = 0
     for tag, text in resource.tags.items():
-        if not tag.startswith(("reconciler/", "platform/p")) or told == MOST:
+        if not tag.startswith((_OWN, PROTECTED_TAG)) or told == MOST:
             continue
         taken = _TAKEN.get(tag)
         if taken is not None and str(text) not in taken:

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from reconciler.manifests.rules.registry import Section
+from reconciler.model.platform import (
+    BLOCKED_PORTS,
+    RESERVED_CONTAINER_PREFIXES,
+    RESERVED_CONTAINERS,
+    RESERVED_VARIABLES,
+    SCRATCH_URI,
+    SECRET_URI,
+    VARIABLE_PREFIX,
+    VOLUMESET_URI,
+)
 from reconciler.model.rule import error_rule
 
 SECTION = Section.CONTAINERS
+
+*_FIRST, _LAST = map(str, sorted(BLOCKED_PORTS))
+_PORTS = f"{', '.join(_FIRST)} and {_LAST}"
+_NAMES = ", ".join(RESERVED_CONTAINERS) + ", " + " and ".join(f"{each}…" for each in RESERVED_CONTAINER_PREFIXES)
 
 
 SCHEMA_RULES = (
@@ -17,8 +31,7 @@ SCHEMA_RULES = (
     ),
     error_rule(
         "container-name",
-        "A container's name has lower-case letters, digits and hyphens, and is none that the platform uses: "
-        "istio-proxy, queue-proxy, istio-validation, platform-… and debugger-….",
+        f"A container's name has lower-case letters, digits and hyphens, and is none that the platform uses: {_NAMES}.",
         "The platform adds containers of those names to every replica, and two of one name cannot start.",
         "docs/platform/workload.md#container-names",
     ),
@@ -67,8 +80,7 @@ SCHEMA_RULES = (
     ),
     error_rule(
         "port-blocked",
-        "No container listens on, and no TCP probe asks, a port that the platform itself uses: 8012, 8022, 9090, 9091, "
-        "15000, 15001, 15006, 15020, 15021, 15090 and 41000.",
+        f"No container listens on, and no TCP probe asks, a port that the platform itself uses: {_PORTS}.",
         "Something of the platform listens there already, so the container fails when it starts, long after the merge.",
         "docs/platform/workload.md#blocked-ports",
     ),
@@ -113,7 +125,7 @@ SCHEMA_RULES = (
     ),
     error_rule(
         "env-reserved",
-        "No variable is called K_SERVICE, K_CONFIGURATION, K_REVISION or PLATFORM_….",
+        f"No variable is called {', '.join(RESERVED_VARIABLES)} or {VARIABLE_PREFIX}….",
         "The platform sets these itself, and programs rely on what it says there.",
         "docs/platform/workload.md#environment-variables",
     ),
@@ -131,8 +143,8 @@ SCHEMA_RULES = (
     ),
     error_rule(
         "volume-provider",
-        "A volume is one of platform://secret/NAME[.KEY], platform://volumeset/NAME, s3://BUCKET, gs://BUCKET, "
-        "azureblob://ACCOUNT/CONTAINER, azurefs://ACCOUNT/SHARE and scratch://NAME.",
+        f"A volume is one of {SECRET_URI}NAME[.KEY], {VOLUMESET_URI}NAME, s3://BUCKET, gs://BUCKET, "
+        f"azureblob://ACCOUNT/CONTAINER, azurefs://ACCOUNT/SHARE and {SCRATCH_URI}NAME.",
         "These are all that the platform can mount; with anything else a replica never starts.",
         "docs/platform/workload.md#volumes",
     ),
