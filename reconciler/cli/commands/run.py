@@ -23,13 +23,10 @@ def command(settings_file: Path) -> None:
     it, is deleted or replaced meanwhile, the daemon exits with 2 and writes nothing more.
     """
     import asyncio
-    import gc
 
     from reconciler import logs
-    from reconciler.cli import USUAL
 
     settings = load(settings_file)
-    gc.set_threshold(*USUAL)  # what lives long is not to hold files open in garbage
     logs.configure(settings.log.format, settings.log.level)
     asyncio.run(_serve(settings, settings_file))
 
