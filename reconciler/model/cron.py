@@ -5,17 +5,18 @@ Times are whole minutes since 1970-01-01 00:00 UTC: nothing here asks a clock.
 
 from __future__ import annotations
 
+from datetime import MAXYEAR, date
 from typing import NamedTuple, Self
 
 import msgspec
-
-from reconciler.model.calendar import day_of, days_in, first_of, weekday_of
 
 HOUR = 60
 DAY = 24 * HOUR
 MONTHS_SEARCHED = 400 * 12 + 1
 """The calendar repeats itself after 400 years: what has not come by then never comes."""
 
+_EPOCH = date(1970, 1, 1).toordinal()
+_LAST_DAY = date(MAXYEAR - 1, 12, 31).toordinal() - _EPOCH
 _WEEKS = sum(1 << 7 * week for week in range(6))
 _IN_EVERY_MONTH = (1 << 29) - 2
 _QUOTED = 30
@@ -119,19 +120,26 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
 
     def _day_from(self, day: int) -> int | None:
         """The first day named, counted from 1970-01-01, that is not before ``day``."""
-        year, month, earliest = day_of(day)
+        if day > _LAST_DAY:
+            return None
+        begin = date.fromordinal(_EPOCH + day)
+        year, month, earliest = begin.year, begin.month, begin.day
         for _ in range(MONTHS_SEARCHED):
+            next_year, next_month = (year, month + 1) if month < 12 else (year + 1, 1)
             if self.months >> month & 1:
-                first = first_of(year, month)
-                days = _from(self._days_of(first, days_in(year, month)), earliest)
+                first = date(year, month, 1)
+                length = (date(next_year, next_month, 1) - first).days
+                days = _from(self._days_of(first.weekday(), length), earliest)
                 if days:
-                    return first + _lowest(days) - 1
-            year, month, earliest = (year, month + 1, 1) if month < 12 else (year + 1, 1, 1)
+                    return first.toordinal() - _EPOCH + _lowest(days) - 1
+            if next_year == MAXYEAR:
+                break
+            year, month, earliest = next_year, next_month, 1
         return None
 
-    def _days_of(self, first: int, length: int) -> int:
-        """The days named of the month of ``length`` days that begins on the day ``first``."""
-        weekdays = self.weekdays * _WEEKS >> weekday_of(first) << 1
+    def _days_of(self, weekday: int, length: int) -> int:
+        """The days named of the month of ``length`` days that begins on ``weekday``, 0 for Monday."""
+        weekdays = self.weekdays * _WEEKS >> (weekday + 1) % 7 << 1
         named = self.days | weekdays if self.either else self.days & weekdays
         return named & (1 << length + 1) - 2
 

@@ -154,3 +154,11 @@ def test_a_text_that_is_no_schedule_is_told_where_and_why(case: dict[str, Any]) 
     with pytest.raises(CronError) as fault:
         Cron.parse(case["schedule"])
     assert [str(fault.value), fault.value.suggestion] == [case["message"], case.get("suggestion", "")]
+
+
+def test_nothing_comes_after_the_last_year_of_the_calendar() -> None:
+    last = int((datetime(9998, 12, 31, 23, 59, tzinfo=UTC) - EPOCH).total_seconds()) // 60
+    daily = Cron.parse("59 23 * * *")
+    assert daily.next_after(last - 1) == last
+    assert daily.next_after(last) is None
+    assert Cron.parse("0 0 1 1 *").next_after(last - 60) is None

@@ -98,6 +98,23 @@ def test_imports_point_one_way() -> None:
     assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True, no_logo=True) == 0
 
 
+PURE = ("convert", "logql", "manifests", "model", "planning", "render")
+"""Packages that may calculate with dates, and ask no clock."""
+CLOCKS = frozenset({"now", "utcnow", "today", "time", "monotonic", "perf_counter"})
+
+
+def test_what_is_pure_asks_no_clock_for_the_date() -> None:
+    asked = [
+        f"{path}:{node.lineno} {node.attr}"
+        for path, module in modules().items()
+        if path.startswith(tuple(f"reconciler/{name}/" for name in PURE))
+        for node in ast.walk(module)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        if node.value.id in ("date", "datetime", "time") and node.attr in CLOCKS
+    ]
+    assert asked == []
+
+
 def test_no_module_imports_itself_by_a_detour() -> None:
     graph = grimp.build_graph("reconciler", cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}

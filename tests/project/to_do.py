@@ -74,7 +74,6 @@ MERGES_TO_DO: set[str] = {
     #
     "reconciler/engines/host/runtimes/process/service_unit.py",
     #
-    "reconciler/model/calendar.py",
     #
     "reconciler/operations/restart.py",
     #
