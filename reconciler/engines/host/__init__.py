@@ -1,1 +1,1 @@
-"""The host engine: workloads run on this machine, as docs/platform/workload.md describes."""
+"""The host engine runs workloads on this machine, as docs/platform/workload.md describes."""

@@ -1,4 +1,4 @@
-"""What cannot be done about a workload at the moment: each action with its own error, event and backoff."""
+"""Failures of a workload's actions: each action has its own error, event and backoff."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from reconciler.engines.execution.retry import RetryPolicy, longest_wait
 from reconciler.engines.host.decisions.actions import Action, Create, Remove, StopReplica, soonest
 
 ERROR_RETRY_SECONDS = (1.0, 30.0)
-"""Seconds until what failed is tried again: at first, and at most."""
+"""Seconds until a failed action is tried again: the first and the longest wait."""
 
 DECIDE, STORE, ENDPOINTS = "decide", "store", "endpoints"
-"""Names of what a turn does besides its actions: make the decision, write the replicas and the endpoints."""
+"""Work of each turn besides the actions: decide, write the replica files, write the endpoints file."""
 
 
 class ActionError(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class ActionError(msgspec.Struct, frozen=True):
 
 
 class ActionErrors:
-    """The failures of one workload, by the name of what failed. ``report`` takes each new message once."""
+    """The failures of one workload, by action name. ``report`` is called once with each new message."""
 
     def __init__(self, clock: Clock, report: Callable[[str], None], changed: Callable[[], None]) -> None:
         self._clock = clock
@@ -36,20 +36,20 @@ class ActionErrors:
 
     @property
     def message(self) -> str:
-        """What is wrong, for status: each message once; "" where nothing is."""
+        """All current failures, for status; "" if there are none."""
         return "; ".join(dict.fromkeys(each.message for _, each in sorted(self._errors.items())))
 
     def is_due(self, name: str) -> bool:
-        """Whether an action may be tried now."""
+        """Whether the action may be tried now."""
         error = self._errors.get(name)
         return error is None or error.retry_at <= self._clock.monotonic()
 
     def next_due(self) -> float | None:
-        """When the next action is to be tried again; None where all went well."""
+        """The time of the next retry; None if no action has failed."""
         return soonest(*(each.retry_at for each in self._errors.values()))
 
     def failed(self, name: str, message: str) -> None:
-        """An action has failed: it waits for its next try, and no other one does."""
+        """Record that an action failed: it waits for its next try and delays no other action."""
         before = self._errors.get(name)
         failures = before.failures + 1 if before is not None else 1
         wait = longest_wait(RetryPolicy(*ERROR_RETRY_SECONDS), failures)
@@ -60,7 +60,7 @@ class ActionErrors:
             self._changed()
 
     def succeeded(self, name: str) -> None:
-        """An action went well."""
+        """Record that an action succeeded."""
         if self._errors.pop(name, None) is not None:
             self._changed()
 
@@ -71,7 +71,7 @@ class ActionErrors:
 
 
 def action_name(act: Action) -> str:
-    """What a failure of ``act`` is kept under: the same action on the same container has the same name."""
+    """The name under which failures of ``act`` are recorded: equal for the same action on the same container."""
     if isinstance(act, Create):
         return f"create {act.index}"
     if isinstance(act, StopReplica | Remove):

@@ -1,4 +1,4 @@
-"""Replicas that a former daemon left, as they are now: by their files, or by the labels of what runs; pure."""
+"""Brings replicas that an earlier daemon left up to date, from their files or from container labels; pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LOST = "it ended while nobody watched"
 
 
 class LabelContext(msgspec.Struct, frozen=True):
-    """``now`` of the monotonic clock, ``wall`` of the other, and the ``ready`` replicas that a former daemon listed.
+    """``now`` is monotonic time, ``wall`` wall-clock time; ``ready`` lists the replicas of the earlier endpoints file.
 
-    ``ready`` is None where it left no list.
+    ``ready`` is None if there was no such file.
     """
 
     now: float
@@ -29,7 +29,7 @@ class LabelContext(msgspec.Struct, frozen=True):
 
 
 def as_found(replica: Replica, running: Mapping[ContainerId, RunningContainer], now: float) -> Replica:
-    """``replica`` as a former daemon wrote it, with what has happened to its containers since."""
+    """``replica`` as an earlier daemon wrote it, updated with what has happened to its containers since."""
     places = [ContainerId(replica.key, replica.name, container.name) for container in replica.containers]
     containers = (
         _since(container, running.get(place), now) for container, place in zip(replica.containers, places, strict=True)
@@ -38,11 +38,11 @@ def as_found(replica: Replica, running: Mapping[ContainerId, RunningContainer], 
 
 
 def from_labels(name: str, found: list[RunningContainer], wanted: WorkloadSpec | None, around: LabelContext) -> Replica:
-    """The replica whose file is lost, by what its containers carry: version, identity and ports.
+    """Rebuild a replica whose file is lost from the labels of its containers: version, identity and ports.
 
-    A replica of the wanted version is one of those wanted, unless its ports are unknown; any other is an old one, of
-    whose probes and hooks nothing is known. It counts as ready until a probe says otherwise, unless the former daemon
-    has not listed it: were it not ready, a rollout would end all of them at once.
+    A replica of the wanted version counts as current, unless its ports are unknown. Any other replica is outdated, and
+    its probes and hooks are unknown. A replica counts as ready until a probe fails, unless the earlier endpoints file
+    left it out: if none were ready, a rollout would end all of them at once.
     """
     first, started = found[0], min(each.started for each in found)
     replica = Replica(
@@ -70,16 +70,16 @@ def from_labels(name: str, found: list[RunningContainer], wanted: WorkloadSpec |
 
 
 def how_ended(running: RunningContainer, now: float) -> Ended:
-    """How an ended container ended, in the words of replicas."""
+    """How an ended container ended, as replicas record it."""
     code = -1 if running.code is None else running.code
     reason = running.reason or ("Completed" if code == 0 else "Error")
     return Ended(code, now, reason, LOST if running.code is None else "")
 
 
 def _since(container: Container, found: RunningContainer | None, now: float) -> Container:
-    """``container`` with what has happened to it while nobody watched; a hook that ran then is over.
+    """``container`` updated with what happened while no daemon ran; a hook that ran at that time is over.
 
-    Of one that the runtime knows nothing of the daemon had just begun the start.
+    If the runtime does not know the container, the earlier daemon had only begun to start it.
     """
     container = replace(container, post_start=_over(container.post_start), pre_stop=_over(container.pre_stop))
     if found is not None and found.alive:

@@ -1,4 +1,4 @@
-"""Small files, written whole or not at all, and in place where the disk is full."""
+"""Writes small files completely or not at all, and in place if the disk is full."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from reconciler.errors import EngineError
 from reconciler.private_files import make_directory
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Errors of a disk without room."""
+"""Errors of a full disk."""
 _BLOCK = 512
 
 
 def write_atomic(path: Path, content: bytes, mode: int, folder: int = 0o700) -> None:
-    """Put ``content`` in the place of what is at ``path``; its folder is made with mode ``folder`` where it is missing.
+    """Replace the content of ``path``; create its missing directory with mode ``folder``.
 
-    It outlives a kill of the daemon, not a power cut, which ends all that it is about. Where there is no room for a
-    second file the first is overwritten by a single write, if it has the room already: JSON then ends with spaces, and
-    a reader may see a part of each. Raises EngineError.
+    The file survives a kill of the daemon. It need not survive a power cut, which ends everything that it describes. If
+    a full disk has no room for a second file, a single write overwrites the first one, provided that its blocks
+    suffice. JSON then ends with spaces, and a reader may see a part of each version. Raises EngineError.
     """
     part = path.with_name(f".{path.name}.part")
     try:
@@ -36,7 +36,7 @@ def write_atomic(path: Path, content: bytes, mode: int, folder: int = 0o700) -> 
 
 
 def _overwrite(path: Path, content: bytes) -> bool:
-    """Whether ``content`` is in the file now, in blocks that the file had already."""
+    """Write ``content`` into the blocks that the file already has; return whether that succeeded."""
     try:
         with open(path, "r+b", buffering=0) as file:
             found = os.fstat(file.fileno())
@@ -46,6 +46,6 @@ def _overwrite(path: Path, content: bytes) -> bool:
 
 
 def failed(what: str, error: OSError) -> EngineError:
-    """``what`` failed, and why. Its reason is DiskFull, PermissionDenied, or StateWriteFailed for all else."""
+    """An EngineError for ``error``. Its reason is DiskFull, PermissionDenied, or StateWriteFailed for all else."""
     reason = dict.fromkeys(FULL, "DiskFull") | {errno.EACCES: "PermissionDenied", errno.EPERM: "PermissionDenied"}
     return EngineError(f"{what}: {error.strerror}", reason=reason.get(error.errno or 0, "StateWriteFailed"))

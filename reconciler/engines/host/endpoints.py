@@ -1,4 +1,4 @@
-"""The ready replicas of each workload: what a data plane follows, and a file for programs that read it."""
+"""The ready replicas of each workload, for a data plane, and in a file for other programs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key
 
 ENDPOINTS = "endpoints"
-"""Name of the directory in that of a location."""
+"""Name of the endpoints directory below the directory of a location."""
 
 _FORMER = "pool"
 
 ADDRESS = "127.0.0.1"
-"""Where replicas listen: a data plane stands between them and the world."""
+"""The address that replicas listen on; a data plane forwards outside traffic to it."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """A ready replica. ``ports`` maps each declared port to ``address:port``, ``address`` is that of the first."""
+    """A ready replica. ``ports`` maps each declared port to ``address:port``; ``address`` is that of the first port."""
 
     name: str
     address: str
@@ -55,21 +55,21 @@ class Endpoints:
         return self._ready.get(key, ())
 
     def listen(self, listener: Listener) -> None:
-        """Call ``listener`` at every change, before anything is done to a replica that has left."""
+        """Call ``listener`` at every change, before anything is done to a removed replica."""
         self._listeners.append(listener)
 
     def listed(self, key: Key) -> list[str] | None:
-        """The names of the replicas of ``key`` in the file of a former daemon; None where there is none to read."""
+        """Names of the replicas in the file that an earlier daemon wrote for ``key``; None if it cannot be read."""
         try:
             return [each.name for each in _decode(self._path(key).read_bytes()).replicas]
         except (OSError, msgspec.DecodeError):
             return None
 
     def publish(self, key: Key, replicas: Iterable[Replica]) -> None:
-        """Let the endpoints of ``key`` be the ready ones of ``replicas``.
+        """Set the endpoints of ``key`` to the ready ones of ``replicas``.
 
-        Raises EngineError where the file cannot be written. It then names no replica that is not ready: it has those
-        of its replicas that still are, or is gone.
+        Raises EngineError if the file cannot be written. The file then lists only those of its replicas that are still
+        ready, or it is deleted.
         """
         ready = tuple(_endpoint(each) for each in sorted(replicas, key=_name) if each.ready and each.ports)
         if ready != self._ready.get(key):
@@ -85,14 +85,14 @@ class Endpoints:
             raise
 
     def is_lost(self, key: Key) -> bool:
-        """Whether the file of ``key`` was written and is gone; ``publish`` then writes it again."""
+        """Whether the file of ``key`` was written and is missing now; ``publish`` then writes it again."""
         lost = key in self._written and not self._path(key).exists()
         if lost:
             del self._written[key]
         return lost
 
     def remove(self, key: Key) -> None:
-        """Forget a workload that is gone."""
+        """Forget a deleted workload."""
         for listener in self._listeners if self._ready.pop(key, ()) else ():
             listener(key, ())
         self._delete(key)
@@ -102,7 +102,7 @@ class Endpoints:
         self._written[key] = ready
 
     def _shrink(self, key: Key, ready: tuple[Endpoint, ...]) -> None:
-        """Take out of the file what is not ready any more: fewer replicas need no more room, and none needs no file."""
+        """Remove replicas that are not ready from the file: a shorter list needs no more room, an empty one no file."""
         still = tuple(each for each in self._written.get(key, ()) if each in ready)
         try:
             self._write(key, still)
@@ -119,10 +119,10 @@ class Endpoints:
 
 
 def move_endpoints(root: Path) -> None:
-    """Move the files of endpoints in the directory ``root`` of a location to where they belong today, once.
+    """Move the endpoints files of a location below ``root`` from their former directory to the current one, once.
 
-    A link at the former place serves the replicas that know no other: it goes together with RECONCILER_POOL. Where
-    anything of it fails, the next start of the engine tries again.
+    A link at the former path serves replicas that know only that path; remove it together with RECONCILER_POOL. If a
+    step fails, the next start of the engine tries again.
     """
     former, here, link = root / _FORMER, root / ENDPOINTS, root / f".{_FORMER}.part"
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The engine of a location on this machine: steps in, workloads kept, what there is shown (design: Engines, host)."""
+"""The engine of a location on this machine: it performs steps, runs workloads and reports what it observes."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ from reconciler.records.sql import stored_key
 from reconciler.tasks import cancel_and_wait
 
 MAX_EVENTS = 1000
-"""News kept until they are asked for; older ones go."""
+"""The number of events that are kept until the daemon reads them; the oldest ones are dropped."""
 
 
 class HostEngine:
-    """Runs the workloads of one location by ``runtime``; below ``root`` is all that it keeps on disk.
+    """Runs the workloads of one location with ``runtime``; all its files are below ``root``.
 
-    ``perform`` hands over what is wanted and returns; ``observe`` shows how it goes. What is to be gone is asked for
-    again and again: until it is, the step waits as Terminating.
+    ``perform`` sets the desired state and returns; ``observe`` shows the progress. A deletion is performed repeatedly:
+    its step waits with the reason Terminating until the resource is gone.
     """
 
     name = "host"
@@ -114,7 +114,7 @@ class HostEngine:
         )
 
     async def open(self) -> None:
-        """Take over what a former daemon left running, and go on with what is recorded. Raises EngineError."""
+        """Adopt what an earlier daemon left running, and continue from the records. Raises EngineError."""
         self._open_requested = True
         async with self._opening:
             if not self._working:
@@ -140,7 +140,7 @@ class HostEngine:
         self._working = [asyncio.create_task(each) for each in work]
 
     async def close(self) -> None:
-        """Let go of everything; what runs goes on."""
+        """Stop all work of the engine; containers keep running."""
         if not self._working:
             return
         await cancel_and_wait(self._working, f"the host engine of {self._context.location}")
@@ -150,14 +150,14 @@ class HostEngine:
         await self._collector.collect()
 
     def refresh(self) -> None:
-        """Replace what was started with variables, secrets or restarts that are not the newest any more."""
+        """Replace replicas whose variables, secrets or restarts are not the newest."""
         for record in self._records_here() if self._working else ():
             keeper = self._controller.workloads.get(record.key)
             if keeper is not None and keeper.wanted is not None:
                 self._reload_workload(record)
 
     def _reload_workload(self, record: Record) -> None:
-        """Let a workload be as it is recorded, with all that it is given; what stands in the way hurts no other."""
+        """Want the workload as it is recorded, with its current inputs; a failure affects no other workload."""
         try:
             self._want(self._template(record.key, self._templates.specification(record), record.version, record.digest))
         except RecordsError:
@@ -167,17 +167,17 @@ class HostEngine:
             self._append_event(EngineEvent(record.key, "Warning", "WorkloadError", f"{known.reason}: {known}"))
 
     def _journaled_keys(self) -> set[Key]:
-        """Of what a step was begun here and not recorded: it will be performed again, unless by another engine."""
+        """Keys of steps that were started here and not recorded: they are performed again, unless by another engine."""
         rows = () if self._context.decommissioning else self._context.records.journal.open()
         return {stored_key(row.key, "journal") for row in rows if row.location == self._context.location}
 
     def news(self) -> list[EngineEvent]:
-        """What happened since this was asked last."""
+        """The events since the last call."""
         news, self._news = self._news, []
         return news
 
     def replica_counts(self) -> ReplicaCounts:
-        """How many replicas run and are wanted."""
+        """The number of replicas that run and that are wanted."""
         return self._controller.replica_counts()
 
     async def changes(self) -> AsyncIterator[None]:
@@ -188,7 +188,7 @@ class HostEngine:
             yield
 
     async def observe(self) -> list[Observation]:
-        """What there is: the workloads that are kept, on their way out too, and the volumes. Raises EngineError."""
+        """Observe all workloads, those being deleted included, and all volume sets. Raises EngineError."""
         if self._open_requested:
             await self.open()
         if not self._working:
@@ -197,7 +197,7 @@ class HostEngine:
         return [*(each for each in kept if each is not None), *self._volumes.observations()]
 
     async def perform(self, step: Step) -> Outcome:
-        """Hand over what ``step`` asks for. Raises EngineError."""
+        """Set the desired state of ``step``. Raises EngineError."""
         await self.open()
         if step.key.kind is Kind.WORKLOAD:
             return self._workload(step)
@@ -206,7 +206,7 @@ class HostEngine:
         return Outcome(step.id, Result.APPLIED, seen=_plain(step) if step.action is not Action.DELETE else None)
 
     async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
-        """There are none on this host as yet. Raises EngineError."""
+        """Reject the command: this engine supports none. Raises EngineError."""
         raise rejected(f"the command {name} cannot be carried out at {self._context.location}: its engine is host")
 
     def _workload(self, step: Step) -> Outcome:
@@ -282,7 +282,7 @@ class HostEngine:
         self._changed.set()
 
     async def _scale(self) -> None:
-        """Decide again how many replicas there shall be, whenever there are new readings."""
+        """Compute the number of replicas again whenever there are new readings."""
         while True:
             await self._context.clock.sleep(STEADY)
             with suppress(EngineError), contained("cpu metric"):

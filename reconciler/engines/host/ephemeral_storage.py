@@ -1,4 +1,4 @@
-"""Ephemeral storage of replicas: what they may have, what they use, and the end of those that use more."""
+"""Limits the ephemeral storage of replicas: measures their usage and evicts replicas above the limit."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from reconciler.engines.host.runtimes.protocol import ContainerId
 
 GIGABYTE = 10**9
 LOOKS = 10.0
-"""Seconds between looks at what replicas use."""
+"""Seconds between two measurements."""
 SHARE = 0.005
-"""The part of a core that looks may take; where there are many files they come less often."""
+"""The share of one core that measuring may take; with many files, measurements are less frequent."""
 LEAST = 4096
-"""Bytes that each file and directory counts for at least, so that a look at ever so many ends."""
+"""The least number of bytes that a file or directory counts for, so that measuring countless empty ones ends."""
 _BLOCK = 512
 
 
 def storage_limit(replica: Replica) -> int:
-    """Bytes that ``replica`` may use: 1 GB, and with more than one core 1 GB for each (the platform's limits)."""
+    """Bytes that ``replica`` may use: 1 GB, and with more than one core 1 GB for each core (the platform's limits)."""
     return max(GIGABYTE, sum(each.wanted.cpu for each in replica.containers) * GIGABYTE // 1000)
 
 
 def storage_used(paths: Iterable[Path], enough: int) -> int:
-    """Bytes of the disk that all below ``paths`` takes, and no more exactly than ``enough``. Follows no symlink.
+    """Bytes on disk of all files below ``paths``; counting stops at ``enough``. Follows no symlink.
 
-    A tree that is too deep to be looked at counts as ``enough``.
+    A tree that is too deep to read counts as ``enough``.
     """
     used, folders = 0, []
     for path in paths:
@@ -54,7 +54,7 @@ def storage_used(paths: Iterable[Path], enough: int) -> int:
 
 
 def _listed(folder: str) -> tuple[int, list[str]]:
-    """What the entries of a directory take, and the directories among them. Raises OSError."""
+    """The size of a directory's entries, and its subdirectories. Raises OSError."""
     used, folders = 0, []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -69,10 +69,10 @@ def _size(found: os.stat_result) -> int:
 
 
 class EphemeralStorage:
-    """Looks now and then at what the replicas of a location use, and has those ended that use too much.
+    """Measures the storage of a location's replicas at intervals and evicts those that use too much.
 
-    ``scratch`` is the directory of what replicas have for themselves, ``output`` leads to what a container wrote and
-    nobody has taken up yet. Files that a program has deleted and holds open do not count.
+    ``scratch`` is the directory of the replicas' private files; ``output`` returns the file of container output that is
+    not collected yet. Deleted files that a program holds open do not count.
     """
 
     def __init__(self, scratch: Path, output: Callable[[ContainerId], Path], clock: Clock) -> None:
@@ -82,7 +82,7 @@ class EphemeralStorage:
         self._pause = LOOKS
 
     async def run(self, replicas: Callable[[], Sequence[Replica]], evict: Callable[[Replica, str], None]) -> None:
-        """Go on until cancelled; ``evict`` gets each replica that uses too much, and why it has to end."""
+        """Measure until cancelled; ``evict`` is called with each replica that uses too much and with the reason."""
         while True:
             await self._clock.sleep(self._pause)
             with contained("a look at ephemeral storage"):
@@ -91,7 +91,7 @@ class EphemeralStorage:
                     evict(replica, f"it uses {used / GIGABYTE:.1f} GB of ephemeral storage and may use {limit}")
 
     def find_excess(self, replicas: Sequence[Replica]) -> list[tuple[Replica, int]]:
-        """Those of ``replicas`` that use more than they may, with bytes. Blocks while it looks at their files."""
+        """Those of ``replicas`` that exceed their limit, with their bytes. Blocks while it reads their directories."""
         begun = time.thread_time()
         found = []
         for replica in replicas:

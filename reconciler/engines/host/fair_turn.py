@@ -1,4 +1,4 @@
-"""Keeps many who become ready together from holding up the event loop: each goes on in a turn of its own."""
+"""Keeps many tasks that become ready together from blocking the event loop: one continues in each iteration."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from reconciler.clock import Clock
 
 
 class FairTurn:
-    """Shared by all keepers of a location. Whoever is alone never waits."""
+    """Shared by all workload controllers of a location. A single task never waits."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._taken = False
 
     async def acquire(self) -> None:
-        """Return when nobody else has gone on in this turn of the loop; first come, first served."""
+        """Return when no other task has continued in this iteration of the loop; first come, first served."""
         loop = asyncio.get_running_loop()
         try:
             if self._taken:

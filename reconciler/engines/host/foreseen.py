@@ -1,4 +1,4 @@
-"""What this host will not enforce of a workload, as far as its manifest and the settings decide it: for plans."""
+"""What this host will not enforce of a workload, as far as manifest and settings determine it; shown in plans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reconciler.settings import Settings
 
 
 class ForeseenLimitation(msgspec.Struct, frozen=True, order=True):
-    """One sentence of what will be the condition NotEnforced, and whom it concerns where."""
+    """One sentence of a future NotEnforced condition, with the location and the affected workloads."""
 
     message: str
     location: str
@@ -26,7 +26,8 @@ class ForeseenLimitation(msgspec.Struct, frozen=True, order=True):
 
 
 def foreseen_limitations(settings: Settings, records: Records, steps: Iterable[Step]) -> list[ForeseenLimitation]:
-    """What ``steps`` ask for in vain and what is recorded did not; workloads of which the same is true together."""
+    """The limitations that ``steps`` add to those of the recorded workloads; workloads with the same one share an
+    entry."""
     bound = settings.locations
     hosted = {name: runtime_plugin(each.runtime) for name, each in bound.items() if each.engine == "host"}
     found = sorted(

@@ -1,4 +1,4 @@
-"""What goes on at a location whatever is wanted there: logs are taken up, and the clock is minded."""
+"""Periodic work of a location, independent of its workloads: collects logs and checks the clock."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
 
 COLLECT = 0.5
-"""Seconds between looks at what containers have written."""
+"""Seconds between two collections of container output."""
 
 TOLD = 3600.0
-"""Seconds for which a condition says that the clock was set."""
+"""Seconds for which a condition reports that the clock was set."""
 
 JUMP = 5.0
-"""Seconds by which the wall clock may part from the monotonic one without a word."""
+"""Seconds by which the wall clock may differ from the monotonic one before an event reports it."""
 
 
 class Housekeeping:
-    """``epoch`` is the wall clock minus the monotonic one, in seconds, as it was before the clock was set last."""
+    """``epoch`` is the wall clock minus the monotonic clock, in seconds, at the last check."""
 
     def __init__(self, collector: Collector, clock: Clock, location: str, tell: Callable[[EngineEvent], None]) -> None:
         self._collector = collector
@@ -30,11 +30,11 @@ class Housekeeping:
         self._append_event = tell
         self.epoch = clock.now() - clock.monotonic()
         self.clock_jumped = ""
-        """How the clock was set within the last hour; "" where it was not."""
+        """How the clock was set within the last hour; "" if it was not."""
         self._since = 0.0
 
     async def run(self) -> None:
-        """Go on until cancelled; what stands in the way of storing logs is told once."""
+        """Work until cancelled; each new failure to store logs is reported once."""
         trouble = ""
         while True:
             behind = False
@@ -47,7 +47,7 @@ class Housekeeping:
             await self._clock.sleep(0.0 if behind else COLLECT)
 
     def check_clock(self) -> None:
-        """Say where the wall clock was set. Nothing goes by it here: all waits are those of the monotonic clock."""
+        """Report when the wall clock was set. All waits use the monotonic clock, so none depends on it."""
         epoch = self._clock.now() - self._clock.monotonic()
         if abs(epoch - self.epoch) > JUMP:
             message = f"the clock of this host was set by {epoch - self.epoch:+.0f} s; no wait or probe goes by it"

@@ -1,4 +1,4 @@
-"""Lifecycle hooks: run inside a container, their end told (docs/platform/workload.md#lifecycle-hooks)."""
+"""Runs lifecycle hooks inside containers and reports their results (docs/platform/workload.md#lifecycle-hooks)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ HOOKS: Mapping[HookName, tuple[str, str]] = {
     "post_start": ("postStart", "PostStartFailed"),
     "pre_stop": ("preStop", "PreStopFailed"),
 }
-"""Each hook as manifests name it, and the reason of the event that says it has failed."""
+"""For each hook, its name in manifests and the reason of the event for its failure."""
 
 Told = Callable[[ContainerId, float, HookName, str], None]
-"""Takes the container, its start, the hook, and what went wrong ("" where nothing did)."""
+"""Takes the container, its start, the hook, and the error ("" if the hook succeeded)."""
 
 
 class Hooks:
-    """The hooks that run now. What they write goes to the logs of their container and nowhere else."""
+    """The running hooks. Their output goes only to the logs of their container."""
 
     def __init__(self, runtime: Runtime, timing: Timing, told: Told) -> None:
         self._runtime = runtime
@@ -33,7 +33,7 @@ class Hooks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, place: ContainerId, started: float, hook: HookName, command: Command | None) -> None:
-        """Begin to run a hook of the container that was started at ``started``; nothing happens where it runs."""
+        """Start a hook of the container that started at ``started``; do nothing if the hook already runs."""
         if (place, hook) not in self._running:
             task = asyncio.create_task(self._run(place, started, hook, command), name=f"{hook} {place}")
             self._running[place, hook] = task
@@ -41,13 +41,13 @@ class Hooks:
             task.add_done_callback(lambda it: self._on_done(place, hook, it))
 
     def forget(self, place: ContainerId) -> None:
-        """The container has ended, and its hooks with it."""
+        """Stop the hooks of a container that has ended."""
         for at, hook in list(self._running):
             if at == place:
                 self._running.pop((at, hook)).cancel()
 
     def cancel(self, place: ContainerId, started: float) -> None:
-        """The container's time is up: a preStop hook that runs still has failed, and ends with it."""
+        """Fail and stop a preStop hook that still runs at the end of its container's grace period."""
         task = self._running.get((place, "pre_stop"))
         if task is not None and not task.done():
             task.cancel()

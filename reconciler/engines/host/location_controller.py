@@ -1,4 +1,4 @@
-"""All workloads of one location: a keeper each, and what their containers tell, brought to the right one."""
+"""All workloads of one location: runs a controller for each and dispatches container events to it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from reconciler.model.key import Key
 from reconciler.tasks import cancel_and_wait, wait_at_most
 
 CHECK_FILES = 30.0
-"""Seconds between two looks for files that somebody has removed."""
+"""Seconds between two checks for removed files."""
 
 
 class LocationController:
-    """Keeps the workloads of a location as wanted, from ``open`` to ``close``; what runs goes on without it."""
+    """Keeps the workloads of a location as wanted, from ``open`` to ``close``; containers run on after it."""
 
     def __init__(self, tools: HostServices) -> None:
         self.workloads: dict[Key, WorkloadController] = {}
@@ -37,7 +37,7 @@ class LocationController:
         self._sweep: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Adopt what runs; nothing ends for want of its workload before ``stop_unrecorded``. Raises EngineError."""
+        """Adopt what runs; replicas of unrecorded workloads run until ``stop_unrecorded``. Raises EngineError."""
         tools = self._services
         await tools.runtime.open(self.ended)
         running = {each.place: each for each in await tools.runtime.list()}
@@ -58,16 +58,16 @@ class LocationController:
                 self._untracked.setdefault(place.key, []).append(each)
 
     def stop_unrecorded(self, recorded: Collection[Key] = ()) -> None:
-        """End the replicas that were kept for workloads which are not ``recorded`` any more.
+        """End adopted replicas of workloads that are not ``recorded``.
 
-        Those of one that is, and could not be taken up, go on unwatched until it is wanted again. What runs without a
-        word about it on disk stays: its workload may be wanted yet, where the records were lost.
+        Replicas of a recorded workload that failed to load run on, uncontrolled, until it is wanted again. Containers
+        without a replica file stay: if the records were lost, their workload may still be wanted.
         """
         for key in self._adoptable.keys() - recorded:
             self.want(key, None)
 
     def want(self, key: Key, wanted: WorkloadSpec | None) -> None:
-        """Let the workload ``key`` be as ``wanted`` (None: gone)."""
+        """Set what is wanted of the workload ``key`` (None: delete it)."""
         if wanted is None and not (key in self.workloads or key in self._adoptable or key in self._untracked):
             return
         keeper = self._controller(key)
@@ -79,25 +79,25 @@ class LocationController:
         keeper.wake()
 
     def replicas(self, key: Key) -> tuple[Replica, ...]:
-        """The replicas of ``key``, those included that a former daemon left."""
+        """The replicas of ``key``, including those that an earlier daemon left."""
         keeper = self.workloads.get(key)
         return (*(keeper.replicas.values() if keeper is not None else ()), *self._adoptable.get(key, ()))
 
     def replica_counts(self) -> ReplicaCounts:
-        """How many replicas run and are wanted, and whether anything is about to be done at once."""
+        """The number of replicas that run and that are wanted, and whether work is due at once."""
         keepers = self.workloads.values()
         counts = [running_replicas(keeper.wanted, tuple(keeper.replicas.values())) for keeper in keepers]
         busy = any(keeper.busy for keeper in keepers)
         return ReplicaCounts(sum(each[0] for each in counts), sum(each[1] for each in counts), busy)
 
     async def prune(self) -> None:
-        """Remove what a crash left of replicas that are not known. Raises EngineError."""
+        """Remove what a crash left of unknown replicas. Raises EngineError."""
         known = self._replica_names()
         self._services.provisioner.prune(known)
         await self._services.runtime.prune(known)
 
     def _replica_names(self) -> set[tuple[Key, str]]:
-        """Key and name of every replica that there is."""
+        """Workload and name of every replica that exists."""
         keys = self.workloads.keys() | self._adoptable.keys()
         kept = {(key, replica.name) for key in keys for replica in self.replicas(key)}
         return kept | {(key, each.place.replica) for key, found in self._untracked.items() for each in found}
@@ -107,7 +107,7 @@ class LocationController:
         return key not in self.workloads
 
     async def close(self) -> None:
-        """End working."""
+        """Stop controlling; containers keep running."""
         await cancel_and_wait(self._tasks.values(), "workload controllers")
         for keeper in self.workloads.values():
             await keeper.close()
@@ -116,18 +116,18 @@ class LocationController:
         await self._services.runtime.close()
 
     def ended(self, _place: ContainerId) -> None:
-        """A container has ended: look which ones have, once for all that end at a time."""
+        """Handle the end of a container; a single check finds all containers that end at the same time."""
         if self._sweep is None or self._sweep.done():
             self._sweep = asyncio.create_task(self._discover())
 
     def probed(self, verdict: Verdict) -> None:
-        """The verdict on a container is another one."""
+        """Pass a changed probe verdict to the controller of its workload."""
         keeper = self.workloads.get(verdict.place.key)
         if keeper is not None:
             keeper.probed(verdict)
 
     def evict(self, replica: Replica, message: str) -> None:
-        """End a replica at once, and say why; another one takes its place."""
+        """End a replica at once and record why; a new replica replaces it."""
         keeper, now = self.workloads.get(replica.key), self._services.clock.monotonic()
         if keeper is not None and replica.name in keeper.replicas:
             keeper.on_replica_change(replica.name, lambda it: evicted(it, now))
@@ -135,9 +135,9 @@ class LocationController:
             self._services.append_event(event)
 
     async def check_files(self) -> None:
-        """Look now and then for files that were removed behind our back; go on until cancelled.
+        """Check at intervals for files that another program removed; runs until cancelled.
 
-        The next daemon goes on from these files, and ``top`` and clients read them.
+        The next daemon continues from these files, and ``top`` and clients read them.
         """
         while True:
             await self._services.clock.sleep(CHECK_FILES)
@@ -146,7 +146,7 @@ class LocationController:
                     keeper.check_files()
 
     def live_replicas(self) -> list[Replica]:
-        """Every replica that is watched and does not end."""
+        """All controlled replicas that are not ending."""
         found = (each for keeper in self.workloads.values() for each in keeper.replicas.values())
         return [each for each in found if each.ending is None]
 
@@ -170,7 +170,7 @@ class LocationController:
         self._services.changed()
 
     def _found(self, key: Key, wanted: WorkloadSpec | None) -> list[Replica]:
-        """Replicas of which only the running containers are known, by their labels."""
+        """Rebuild the replicas that are known only by the labels of running containers."""
         by_name: dict[str, list[RunningContainer]] = {}
         for each in self._untracked.pop(key, ()):
             by_name.setdefault(each.place.replica, []).append(each)

@@ -1,7 +1,7 @@
-"""What there is: replicas and their containers, as values that survive a restart of the daemon.
+"""Replicas and their containers, as values that survive a restart of the daemon.
 
-All times are seconds of the monotonic clock, which goes on over a restart of the daemon and not over one of the
-machine, and nothing of this survives that either.
+All times are seconds of the monotonic clock. It continues over a restart of the daemon, and starts anew with the
+machine, which no replica survives.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EVICTED = "Evicted"
 
 
 class Phase(StrEnum):
-    """Of a container: ``waiting`` for its (next) start, ``running``, or ``ended`` and not yet decided upon."""
+    """A container waits for its (next) start, runs, or has ended and awaits a decision."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -26,7 +26,7 @@ class Phase(StrEnum):
 
 
 class Hook(StrEnum):
-    """How far a lifecycle hook is."""
+    """The state of a lifecycle hook."""
 
     NONE = ""
     RUNNING = "running"
@@ -46,12 +46,12 @@ class Ended(msgspec.Struct, frozen=True):
 class Container(msgspec.Struct, frozen=True):
     """One container of a replica.
 
-    ``ready`` is what its readiness probe said last (with none: that it runs), ``was_ready`` whether this run was ready
-    before, ``alive`` is False once its liveness probe has failed often enough. ``failures`` counts ends in a row and
-    gives the wait before the next start, which comes at ``start_at``. ``pre_stop``, ``sigterm_at`` and ``sigkill_at``
-    (when the signals were sent) belong to its end, of itself or with the replica. ``wanted`` is what it was made from:
-    its hooks and probes stay those of its version when a newer one is wanted, or none. ``hook_error`` is the message of
-    a failed hook of this run.
+    ``ready`` is the last result of its readiness probe; without a probe, a running container is ready. ``was_ready``
+    tells whether this run has been ready before. ``alive`` is False once its liveness probe has failed often enough.
+    ``failures`` counts ends in a row and determines the wait before the next start at ``start_at``. ``pre_stop``,
+    ``sigterm_at`` and ``sigkill_at`` (when the signals were sent) belong to its termination. ``wanted`` is the
+    specification that it was made from: its hooks and probes stay the same when a newer version is wanted, or none.
+    ``hook_error`` is the message of a failed hook of this run.
     """
 
     name: str
@@ -74,12 +74,11 @@ class Container(msgspec.Struct, frozen=True):
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """One replica. ``index`` is its place in a stateful workload, -1 elsewhere.
+    """One replica. ``index`` is its ordinal in a stateful workload, otherwise -1.
 
-    ``config_hash`` is that of the specification it was made from, ``creation_timestamp`` when it was made, ISO 8601.
-    ``ports`` maps declared ports to the ones that it was given.
-    ``ready_since`` is when it became ready, None while it is not. ``ending`` is when its termination began, None
-    before. ``reason`` says why it ends, for people: ScaledDown, Replaced, Deleted, Suspended, Evicted.
+    ``config_hash`` is that of its specification; ``creation_timestamp`` is ISO 8601. ``ports`` maps declared ports to
+    assigned ports. ``ready_since`` is when it became ready, None while it is not. ``ending`` is when its termination
+    began, None before. ``reason`` is why it ends: ScaledDown, Replaced, Deleted, Suspended, Evicted.
     """
 
     name: str
@@ -98,12 +97,12 @@ class Replica(msgspec.Struct, frozen=True):
 
     @property
     def ready(self) -> bool:
-        """Whether it may be given requests: it is ready, and not on its way out."""
+        """Whether it may receive requests: it is ready and not ending."""
         return self.ready_since is not None and self.ending is None
 
     @property
     def over(self) -> bool:
-        """Whether nothing of it runs any more and nothing of it will."""
+        """Whether it is ending and none of its containers runs."""
         return self.ending is not None and all(each.phase is not Phase.RUNNING for each in self.containers)
 
 
@@ -116,6 +115,6 @@ def container_of(replica: Replica, name: str) -> Container:
 
 
 def with_container(replica: Replica, container: Container) -> Replica:
-    """``replica`` with ``container`` in the place of the one of its name."""
+    """``replica`` with ``container`` in place of the one with the same name."""
     containers = tuple(container if each.name == container.name else each for each in replica.containers)
     return msgspec.structs.replace(replica, containers=containers)

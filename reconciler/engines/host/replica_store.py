@@ -1,4 +1,4 @@
-"""Replicas on disk, a file each: what a daemon that starts goes on from. No secret is in them."""
+"""Stores each replica in a file, from which the next daemon continues. The files contain no secrets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class _Sheet(msgspec.Struct, frozen=True):
-    """A replica, and the boot in which its times mean something."""
+    """A replica, and the boot id for which its times are valid."""
 
     boot: str
     replica: Replica
@@ -28,7 +28,7 @@ _decode = msgspec.json.Decoder(_Sheet).decode
 class Store:
     """The replicas of one location below ``root``. Methods that write raise EngineError (DiskFull and the like).
 
-    ``boots`` are those whose replicas count besides this one's.
+    ``boots`` are further boot ids whose replicas are valid.
     """
 
     def __init__(self, root: Path, boots: Collection[str] = ()) -> None:
@@ -37,9 +37,9 @@ class Store:
         self._boots = {self._boot, *boots}
 
     def load(self) -> tuple[list[Replica], list[tuple[Key, str]]]:
-        """The replicas of this boot, and (key, name) of files that are of an earlier one or cannot be read.
+        """Read the replicas of this boot, and (key, name) of files that are from an earlier one or unreadable.
 
-        Nothing runs of an earlier boot. A replica whose file cannot be read may run, and is known by its labels.
+        Nothing runs of an earlier boot. A replica whose file cannot be read may run, and its labels identify it.
         """
         here: list[Replica] = []
         gone: list[tuple[Key, str]] = []
@@ -53,16 +53,16 @@ class Store:
         return here, gone
 
     def save(self, replica: Replica) -> None:
-        """Write ``replica`` down, whole or not at all."""
+        """Write the file of ``replica``, completely or not at all."""
         sheet = _Sheet(self._boot, replica)
         write_atomic(self._path(replica.key, replica.name), msgspec.json.encode(sheet), 0o600)
 
     def holds(self, key: Key, name: str) -> bool:
-        """Whether there is a file of that replica."""
+        """Whether the replica has a file."""
         return self._path(key, name).exists()
 
     def remove(self, key: Key, name: str) -> None:
-        """Forget a replica; harmless twice."""
+        """Delete the file of a replica, if it exists."""
         try:
             self._path(key, name).unlink(missing_ok=True)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What keepers of workloads work with: protocols of the parts around them, and one value that holds them all."""
+"""The services that workload controllers use: protocols of the parts, and one value that contains them all."""
 
 from __future__ import annotations
 
@@ -19,57 +19,57 @@ from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key
 
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Of the ends of replicas' names: no vowels, so that no words come out."""
+"""Characters of the random suffix of replica names: no vowels, so that they form no words."""
 
 
 class ContainerProvisioner(Protocol):
-    """What containers are given on this host. All raise EngineError."""
+    """Prepares everything that containers need on this host. All methods raise EngineError."""
 
     def ports(self, wanted: WorkloadSpec, name: str) -> dict[int, int]:
-        """A port of this host for each declared one, for a new replica called ``name``."""
+        """Assign a port of this host to each declared port of a new replica called ``name``."""
 
     def reserve_ports(self, key: Key, replica: str, ports: Mapping[int, int]) -> None:
-        """Let what a replica was given that is there already be nobody else's."""
+        """Reserve the ports of an existing replica, so that no other replica gets them."""
 
     def reassign_ports(self, replica: Replica, container: str) -> dict[int, int]:
-        """The ports of ``replica``, those of ``container`` exchanged where somebody else has taken them meanwhile."""
+        """The ports of ``replica``, with new ones for ``container`` where another program has taken them."""
 
     def launch(self, replica: Replica, container: str) -> ContainerStart:
-        """All that is needed to start a container, with its files made."""
+        """Everything that is needed to start a container; its files are written."""
 
     def release_ports(self, replica: Replica) -> None:
-        """Give the ports of a replica back that was not made after all."""
+        """Release the ports of a replica that could not be created."""
 
     async def release(self, replica: Replica) -> None:
-        """Remove what was made for a replica that is over."""
+        """Remove everything that was made for an ended replica."""
 
     def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
-        """Remove what a crash left of other replicas than ``replicas``."""
+        """Remove what a crash left of replicas other than ``replicas``."""
 
 
 class Probes(Protocol):
-    """Asks containers how they are."""
+    """Probes containers."""
 
     def watch(self, place: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: Container) -> None:
-        """Probe a running container from now on."""
+        """Start probing a running container."""
 
     def forget(self, place: ContainerId) -> None:
-        """Stop probing it."""
+        """Stop probing a container."""
 
 
 class LogCollection(Protocol):
-    """Collects what containers write."""
+    """Collects container output."""
 
     def watch(self, place: ContainerId, path: Path) -> None:
-        """Collect from ``path`` from now on; fine where that is done already."""
+        """Start collecting from ``path``; does nothing if that is already done."""
 
     async def forget(self, place: ContainerId) -> object:
-        """Take the rest, and stop; to be called before the file is removed."""
+        """Collect the rest and stop; must be called before the file is removed."""
 
 
 @dataclass(frozen=True)
 class HostServices:
-    """Shared by the workloads of a location. ``append_event`` takes events, ``changed`` wakes whoever observes."""
+    """Shared by the workloads of a location. ``append_event`` takes events, ``changed`` wakes observers."""
 
     runtime: Runtime
     provisioner: ContainerProvisioner

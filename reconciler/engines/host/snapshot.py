@@ -1,4 +1,4 @@
-"""The replicas of a location and what they use, for whoever looks on while a daemon works, or none does."""
+"""The replicas of a location and their usage, readable from outside, with or without a running daemon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reconciler.engines.host.runtimes.protocol import ContainerId, Usage, runtim
 
 
 class State(StrEnum):
-    """How a replica is, for people."""
+    """The state of a replica, as shown to users."""
 
     LOADING = "Loading"
     READY = "Ready"
@@ -27,7 +27,7 @@ class State(StrEnum):
 
 
 class HostSnapshot(msgspec.Struct, frozen=True):
-    """What there was at a moment of the monotonic clock. ``usage`` by container and run."""
+    """The replicas at a moment of the monotonic clock. ``usage`` is by container and run."""
 
     at: float
     replicas: tuple[Replica, ...]
@@ -35,10 +35,10 @@ class HostSnapshot(msgspec.Struct, frozen=True):
 
 
 class ReplicaRow(msgspec.Struct, frozen=True):
-    """One replica at a moment. ``cpu`` in millicores since the reading before, None where there is none to compare.
+    """One replica at a moment. ``cpu`` is in millicores since the previous snapshot, None without one.
 
-    ``memory`` in bytes, None where nothing of it runs; ``age`` in seconds; ``fault`` is why it is not ready, or
-    ends, or which hook failed.
+    ``memory`` is in bytes, None if no container runs; ``age`` is in seconds. ``fault`` is why the replica is not ready,
+    why it ends, or which hook failed.
     """
 
     replica: Replica
@@ -52,9 +52,9 @@ class ReplicaRow(msgspec.Struct, frozen=True):
 
 
 def take_snapshot(root: Path, location: str, runtime: str) -> HostSnapshot:
-    """What the runtime of that name has at ``location``, whose directory is ``root``.
+    """The replicas of the named runtime at ``location``, whose directory is ``root``.
 
-    Blocks for a while. Raises PermissionError.
+    Blocks while it reads files. Raises PermissionError.
     """
     _check_access(root)
     now = runtime_plugin(runtime).snapshot(root.resolve(), location)
@@ -63,13 +63,13 @@ def take_snapshot(root: Path, location: str, runtime: str) -> HostSnapshot:
 
 
 def rows(location: str, now: HostSnapshot, before: HostSnapshot | None = None) -> list[ReplicaRow]:
-    """A row for each replica, in order of workload and name; ``before`` is the reading that CPU is counted from."""
+    """A row for each replica, ordered by workload and name; CPU is measured since the snapshot ``before``."""
     found = (_row(location, replica, now, before) for replica in now.replicas)
     return sorted(found, key=lambda row: (row.replica.key, row.replica.name))
 
 
 def state_of(replica: Replica, now: float) -> State:
-    """``replica`` in one word, at ``now``."""
+    """The state of ``replica`` at ``now``."""
     if replica.ending is not None:
         return State.ENDING
     if replica.ready:
@@ -95,7 +95,7 @@ def _row(location: str, replica: Replica, now: HostSnapshot, before: HostSnapsho
 
 
 def _cpu(used: dict[tuple[ContainerId, str], Usage], now: HostSnapshot, before: HostSnapshot) -> int:
-    """Millicores; of a container that began since all that it has used counts."""
+    """Millicores; a container that started since counts with all CPU that it has used."""
     nothing = Usage(0.0, 0)
     spent = sum(each.cpu_seconds - before.usage.get(at, nothing).cpu_seconds for at, each in used.items())
     return round(max(0.0, spent) / max(now.at - before.at, 1e-3) * 1000)
@@ -106,12 +106,12 @@ def _notice(containers: tuple[Container, ...]) -> str:
 
 
 def _check_access(root: Path) -> None:
-    """Raises PermissionError for those who may not look on, before they are told anything else."""
+    """Check for access before anything else is reported. Raises PermissionError."""
     with suppress(FileNotFoundError):
         os.scandir(root / "replicas").close()
 
 
 def _without_dead(replica: Replica, over: frozenset[ContainerId]) -> Replica:
-    """``replica``, not ready where a container of it is ``over``: a full disk may keep its file from saying so."""
+    """``replica``, not ready if one of its containers is ``over``: on a full disk its file may be outdated."""
     places = {ContainerId(replica.key, replica.name, each.name) for each in replica.containers}
     return msgspec.structs.replace(replica, ready_since=None) if places & over else replica

@@ -1,4 +1,4 @@
-"""What shall run of one workload at one location: everything that decisions are made from, as values."""
+"""What must run of one workload at one location: the input of all decisions, as values."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Type(StrEnum):
 
 
 class Rollout(msgspec.Struct, frozen=True):
-    """How a new version takes over (docs/platform/workload.md#rollout-options), in replicas and seconds.
+    """How a new version replaces the old one (docs/platform/workload.md#rollout-options), in replicas and seconds.
 
-    ``surge`` and ``unavailable`` are of the number of replicas that is wanted, not both 0. ``parallel``: a stateful
-    workload's replicas are made and removed together; its updates go one by one all the same.
+    ``surge`` and ``unavailable`` refer to the wanted number of replicas; they are not both 0. With ``parallel``, a
+    stateful workload's replicas are created and removed together; updates still go one by one.
     """
 
     min_ready: float = 0.0
@@ -33,9 +33,9 @@ class Rollout(msgspec.Struct, frozen=True):
 
 
 class ContainerSpec(msgspec.Struct, frozen=True):
-    """One container as decisions see it. ``pre_stop`` and ``post_start`` are None where the user gave no hook.
+    """One container, as decisions use it. ``pre_stop`` and ``post_start`` are None without a user's hook.
 
-    ``cpu`` in millicores, ``memory`` in bytes; ``mounts`` are the paths of its volumes.
+    ``cpu`` is in millicores, ``memory`` in bytes; ``mounts`` are the paths of its volumes.
     """
 
     name: str
@@ -53,11 +53,11 @@ class ContainerSpec(msgspec.Struct, frozen=True):
 class WorkloadSpec(msgspec.Struct, frozen=True):
     """A workload at a location.
 
-    ``replicas`` is how many there shall be now: 0 while suspended, else what the scale asks for. ``version`` is that of
-    the workload. ``config_hash`` covers what else its replicas are started with (the GVC's variables, the secrets it
-    uses, the last restart that was asked for). A rollout replaces replicas with another version or hash.
-    ``user`` and ``group`` are those of securityOptions; ``firewall`` says whether it asks for any rule of one, and
-    ``dynamic_tags`` whether images shall be looked at again.
+    ``replicas`` is the wanted number: 0 while suspended, otherwise what scaling computes. ``version`` is that of the
+    workload. ``config_hash`` covers the other inputs of its replicas: the GVC's variables, the secrets it uses, the
+    last requested restart. A rollout replaces replicas with another version or hash. ``user`` and ``group`` come from
+    securityOptions. ``firewall`` is whether the workload has firewall rules; ``dynamic_tags`` is whether images must be
+    checked for updates.
     """
 
     key: Key

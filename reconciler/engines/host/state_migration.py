@@ -1,6 +1,6 @@
-"""Files in the directory of a location that an older program wrote: moved and rewritten once, and readable before.
+"""Converts the files that an earlier version wrote in the directory of a location; reads them in either form.
 
-``top`` and the next daemon read them whether or not they could be rewritten.
+``top`` and the next daemon read them, converted or not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reconciler.errors import EngineError
 REPLICA_FILES, START_RECORDS = "replicas/*/*/*.json", "run/*/*/*/*/record.json"
 
 _FORMER = b'"stamp":'
-"""A member of every file in its former form. In encoded JSON no string holds it: its quotation marks are escaped."""
+"""A member of every file in the former form. No JSON string contains it, because quotation marks are escaped there."""
 
 _REPLICA = {"stamp": "config_hash", "born": "creation_timestamp"}
 _CONTAINER = {"due": "start_at", "termed": "sigterm_at", "killed": "sigkill_at"}
@@ -29,19 +29,19 @@ Object = dict[str, Any]
 
 
 def current_replica(content: bytes) -> bytes:
-    """The file of a replica in the form of today."""
+    """The content of a replica file in the current form."""
     return _converted(content, _sheet)
 
 
 def current_start_record(content: bytes) -> bytes:
-    """The record of a container's start in the form of today."""
+    """The content of a container's start record in the current form."""
     return _converted(content, lambda record: _renamed(record, _REPLICA))
 
 
 def migrate_state(root: Path) -> None:
-    """Bring the files in the directory ``root`` of a location into the form of today.
+    """Convert the files below ``root``, the directory of a location, to the current form.
 
-    A file that cannot be written, on a full disk for instance, stays as it is until its next change.
+    A file that cannot be written, for instance on a full disk, stays as it is until its next change.
     """
     move_endpoints(root)
     for pattern, current in ((REPLICA_FILES, current_replica), (START_RECORDS, current_start_record)):

@@ -1,4 +1,4 @@
-"""How a workload is at a location: health and deployment, in the shapes of docs/platform/workload.md#status; pure."""
+"""The status of a workload at a location, in the shapes of docs/platform/workload.md#status; pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from reconciler.model.record import Health
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True):
-    """A replica: ``ports`` says where each declared port of it is on this host, which is not where it was declared.
+    """A replica; ``ports`` maps each declared port to its port on this host, which differs.
 
-    ``message`` says why it ends, or what its being ready waits for.
+    ``message`` is why it ends, or what keeps it from being ready.
     """
 
     name: str
@@ -31,7 +31,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True):
 
 
 class DeploymentCondition(msgspec.Struct, frozen=True):
-    """What holds of a deployment besides its health."""
+    """A condition of a deployment besides its health."""
 
     type: str
     status: str
@@ -47,10 +47,10 @@ class HostStatus(Status, frozen=True, rename="camel"):
 
 
 class StatusContext(msgspec.Struct, frozen=True):
-    """What a description needs besides the workload: ``epoch`` is the wall clock minus the monotonic one, seconds.
+    """The inputs of a status besides the workload; ``epoch`` is the wall clock minus the monotonic clock, in seconds.
 
-    ``trouble`` is why nothing can be done about it at the moment, ``limitations`` what is not enforced here,
-    ``clock_jumped`` how the clock was set, ``created`` when each version was made.
+    ``last_error`` is the current failure, ``limitations`` what is not enforced here, ``clock_jumped`` how the clock was
+    set, ``created`` the creation time of each version.
     """
 
     place: DeploymentTarget
@@ -66,7 +66,7 @@ class StatusContext(msgspec.Struct, frozen=True):
 def workload_status(
     wanted: WorkloadSpec, replicas: Sequence[Replica], around: StatusContext
 ) -> tuple[Health, Deployment]:
-    """Health and deployment of a workload that is wanted."""
+    """Health and deployment of a wanted workload."""
     far = progress(wanted, replicas, around.now)
     message = around.last_error or far.message
     versions = _versions(wanted, replicas, around)
@@ -96,7 +96,7 @@ def workload_status(
 
 
 def health_of(wanted: WorkloadSpec, replicas: Sequence[Replica], far: Progress, trouble: str, now: float) -> Health:
-    """Healthy once all is as wanted; Unhealthy where something fails; Loading on the way, a slow start included."""
+    """Healthy once all is as wanted; Unhealthy if something fails; Loading before that, a slow start included."""
     if not trouble and not far.rolling and far.available >= far.wanted and len(replicas) <= far.wanted:
         return Health.HEALTHY
     failing = any(is_current(wanted, each) and is_failing(each) and not is_starting(each, now) for each in replicas)
@@ -104,12 +104,12 @@ def health_of(wanted: WorkloadSpec, replicas: Sequence[Replica], far: Progress, 
 
 
 def ending_message(error: str, location: str = "") -> str:
-    """Of a workload on its way out: that it ends, and what keeps it from ending."""
+    """The message of a workload that is being deleted, with the error that delays it."""
     return f"replicas are ending{f' at {location}' if location else ''}" + (f": {error}" if error else "")
 
 
 def with_message(state: bytes, message: str) -> bytes:
-    """``state``, the JSON of a deployment, with another message; as it is where it describes none."""
+    """``state``, the JSON of a deployment, with another message; unchanged if it contains no status."""
     deployment: dict[str, Any] = msgspec.json.decode(state)
     status = deployment.get("status")
     return msgspec.json.encode({**deployment, "status": {**status, "message": message}}) if status else state

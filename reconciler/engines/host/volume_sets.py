@@ -1,4 +1,4 @@
-"""The volume sets of one location: their state is worked out from what is recorded, their data are directories."""
+"""The volume sets of one location: their state is derived from the records, their data are directories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reconciler.planning.plan import Action, Step
 
 
 class VolumeSets:
-    """What is shown of each volume set, and the deletion of its volumes; a volume is made when a replica mounts it."""
+    """Observes volume sets and deletes their volumes; a volume is created when a replica mounts it."""
 
     def __init__(self, claims: VolumeClaims, provisioner: Provisioner) -> None:
         self._claims = claims
@@ -21,15 +21,15 @@ class VolumeSets:
         self._observations: dict[Key, Observation] = {}
 
     def observations(self) -> tuple[Observation, ...]:
-        """Every volume set there is."""
+        """All volume sets."""
         return tuple(self._observations.values())
 
     def update(self, seen: Iterable[Observation]) -> None:
-        """Show ``seen`` from now on in place of what was shown of the same volume sets."""
+        """Replace the observations of the same volume sets with ``seen``."""
         self._observations.update({each.key: each for each in seen})
 
     def perform(self, step: Step) -> Outcome:
-        """Carry out a step on a volume set. Raises EngineError where its volumes cannot be deleted."""
+        """Perform a step on a volume set. Raises EngineError if its volumes cannot be deleted."""
         past = self._claims.record(step.key)
         if step.action is Action.DELETE:
             self._observations.pop(step.key, None)
@@ -45,5 +45,5 @@ class VolumeSets:
 
 
 def as_recorded(row: Record) -> Observation:
-    """What ``row`` says of its resource, as an observation."""
+    """The recorded state of a resource, as an observation."""
     return Observation(row.key, row.location, row.health, row.state, row.digest, row.version, row.alias)

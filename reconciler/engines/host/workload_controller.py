@@ -1,4 +1,4 @@
-"""One workload at one location: decides, carries out what was decided, and waits for the next event or moment."""
+"""Controls one workload at one location: decides, acts, and waits for the next event or moment."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key
 
 MAX_ACTIONS_PER_TURN = 10
-"""Acts that are carried out of one decision; about the rest it is decided anew, by what has happened meanwhile."""
+"""The most actions that are carried out per decision; the next decision covers the rest, from the new state."""
 
 
 class WorkloadController:
-    """Keeps one workload as it is wanted. Everything happens in the event loop; ``run`` is its one task."""
+    """Keeps one workload as wanted. Everything happens in the event loop; ``run`` is its only task."""
 
     def __init__(self, key: Key, tools: HostServices, pace: FairTurn) -> None:
         self.key = key
@@ -67,34 +67,34 @@ class WorkloadController:
 
     @property
     def last_error(self) -> str:
-        """What cannot be done at the moment, for status; "" where nothing stands in the way."""
+        """The current failures, for status; "" if there are none."""
         return self._errors.message
 
     @property
     def gone(self) -> bool:
-        """Whether the workload is not wanted and nothing is left of it."""
+        """Whether the workload is not wanted and has no replicas left."""
         return self.wanted is None and not self.replicas
 
     def want(self, wanted: WorkloadSpec | None) -> None:
-        """Let the workload be as ``wanted`` (None: gone)."""
+        """Set what is wanted of the workload (None: delete it)."""
         if wanted != self.wanted:
             self.wanted = wanted
             self.wake()
 
     def wake(self) -> None:
-        """Decide again."""
+        """Request another decision."""
         self.busy = True
         self._wake_event.set()
 
     def check_files(self) -> None:
-        """Write the files of the replicas again where somebody has removed them."""
+        """Write replica files again if another program has removed them."""
         if self._members.find_lost():
             self.wake()
 
     def on_replica_change(self, name: str, change: Callable[[Replica], Replica]) -> None:
-        """Something happened to the replica ``name``: ``change`` says what has become of it.
+        """Apply ``change`` to the replica ``name`` after an event.
 
-        It is written down in the next turn: whoever tells has nothing to do with a full disk.
+        The next turn writes the file: the source of the event must not fail because of a full disk.
         """
         replica = self.replicas.get(name)
         if replica is not None:
@@ -102,12 +102,12 @@ class WorkloadController:
             self.wake()
 
     def probed(self, verdict: Verdict) -> None:
-        """The verdict on a container is another one."""
+        """Apply a changed probe verdict."""
         now = self._services.clock.monotonic()
         self.on_replica_change(verdict.place.replica, lambda it: apply_verdict(it, verdict, now))
 
     def adopt(self, replica: Replica, *, written: bool) -> None:
-        """Take a replica over that was there before: its containers are watched as if they had just been started."""
+        """Take over an existing replica; its containers are watched as if they had just started."""
         self._members.adopt(replica, written=written)
         for container in replica.containers:
             if container.phase is Phase.RUNNING:
@@ -123,18 +123,18 @@ class WorkloadController:
             if wake is None or wake > self._services.clock.monotonic():
                 self.busy = self._wake_event.is_set()
                 await event_or_time(self._wake_event, self._services.clock, wake)
-            # Status differs from the moment on at which a replica becomes available. That moment may have passed
-            # while something else was awaited, so every turn counts as a change.
+            # A replica becomes available as time passes, which changes its status. That moment may have passed during
+            # another await, so every turn counts as a change.
             self._services.changed()
 
     async def close(self) -> None:
-        """Stop what is under way; nothing is done to what runs."""
+        """Stop running hooks; containers are not affected."""
         await self._hooks.close()
 
     async def _reconcile_once(self) -> float | None:
-        """Decide once and carry it out; when to decide again, 0 for at once.
+        """Decide once and act; return when to decide again, 0 for at once.
 
-        Each action has its own error and backoff: one that cannot be done holds up no other one.
+        Each action has its own error and backoff: a failing action delays no other one.
         """
         await self._pace.acquire()
         decision = self._decide()
@@ -161,7 +161,7 @@ class WorkloadController:
         return decision
 
     async def _try(self, act: Action) -> None:
-        """Carry an action out, unless one of its name has just failed."""
+        """Carry out an action, unless one of the same name has just failed."""
         name = action_name(act)
         if not self._errors.is_due(name):
             return
@@ -187,7 +187,7 @@ class WorkloadController:
             await self._end(act)
 
     def _remove_from_endpoints(self, ends: list[StopReplica]) -> None:
-        """Begin the ends of replicas. They leave the endpoints before anything else is done."""
+        """Begin the termination of replicas. They leave the endpoints before anything else is done."""
         for end in ends:
             self._members.set(apply_action(self.replicas[end.replica], end, self._services.clock.monotonic()))
         if ends:
@@ -195,7 +195,7 @@ class WorkloadController:
             self._members.write()
 
     async def _end(self, act: RunPreStop | Terminate | Kill | ScheduleRestart) -> None:
-        """A step towards the end of a container."""
+        """Perform one step of a container's termination or restart."""
         replica = apply_action(self.replicas[act.replica], act, self._services.clock.monotonic())
         self._members.set(replica)
         self._members.write()
@@ -263,7 +263,7 @@ class WorkloadController:
         self._members.remove(replica.name)
 
     def ended(self, place: ContainerId, started: float, how: Ended) -> None:
-        """The run of a container that began at ``started`` has ended; it may be started anew since."""
+        """Handle the end of the run that began at ``started``; the container may have started again since."""
         replica = self.replicas.get(place.replica)
         container = container_of(replica, place.container) if replica is not None else None
         if container is not None and started < container.started:
@@ -284,7 +284,7 @@ class WorkloadController:
             self._services.append_event(EngineEvent(self.key, "Warning", reason, f"{replica.name}: {name} {what}"))
 
     def _hooked(self, place: ContainerId, started: float, hook: HookName, message: str) -> None:
-        """A hook is over; ``message`` is "" where it went well (docs/platform/workload.md#lifecycle-hooks)."""
+        """Handle the end of a hook; ``message`` is "" if it succeeded (docs/platform/workload.md#lifecycle-hooks)."""
         replica = self.replicas.get(place.replica)
         if replica is None or container_of(replica, place.container).started != started:
             return

@@ -1,7 +1,7 @@
-"""The replicas of one workload: in memory, in their files, and in the file of its endpoints.
+"""The replicas of one workload: in memory, in their files, and in the endpoints file.
 
-A file that cannot be written is written later. Neither a start nor an end waits for it, so that what has died is
-restarted on a full disk too.
+A failed write is retried later. Neither a start nor an end waits for it, so that a dead container restarts on a full
+disk too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from reconciler.model.key import Key
 
 
 class WorkloadReplicas:
-    """``by_name`` is what is known; ``changed`` is called when it changes. Failures go to ``errors``."""
+    """``by_name`` contains the known replicas; ``changed`` is called when it changes. Failures go to ``errors``."""
 
     def __init__(
         self, key: Key, store: Store, endpoints: Endpoints, errors: ActionErrors, changed: Callable[[], None]
@@ -31,22 +31,22 @@ class WorkloadReplicas:
         self._unwritten: set[str] = set()
 
     def add(self, replica: Replica) -> None:
-        """Take over a new replica, which is written first. Raises EngineError, and it is not taken over.
+        """Write and add a new replica. Raises EngineError, and does not add it, if the file cannot be written.
 
-        After a crash its ports would be unknown, so one that cannot be written is not made.
+        After a crash the ports of an unwritten replica would be unknown.
         """
         self._store.save(replica)
         self.by_name[replica.name] = replica
         self._changed()
 
     def adopt(self, replica: Replica, *, written: bool) -> None:
-        """Take over a replica that a former daemon left; ``written`` says whether its file is as it is."""
+        """Add a replica that an earlier daemon left; ``written`` is whether its file is up to date."""
         self.by_name[replica.name] = replica
         if not written:
             self._unwritten.add(replica.name)
 
     def set(self, replica: Replica) -> None:
-        """Take over what has become of a replica; ``write`` writes it."""
+        """Replace a replica with its changed value; ``write`` writes it."""
         if self.by_name.get(replica.name) != replica:
             self.by_name[replica.name] = replica
             self._unwritten.add(replica.name)
@@ -59,13 +59,13 @@ class WorkloadReplicas:
         self._changed()
 
     def find_lost(self) -> bool:
-        """Whether files are gone that were written; ``write`` and ``publish`` then write them again."""
+        """Whether written files are missing; ``write`` and ``publish`` then write them again."""
         lost = {name for name in self.by_name if not self._store.holds(self._key, name)}
         self._unwritten |= lost
         return self._endpoints.is_lost(self._key) or bool(lost)
 
     def write(self) -> None:
-        """Write what has changed, as far as it can be written."""
+        """Write all changed replicas; those that fail stay pending."""
         error: EngineError | None = None
         self._unwritten &= self.by_name.keys()
         for name in sorted(self._unwritten):
@@ -77,7 +77,7 @@ class WorkloadReplicas:
         self._note(STORE, error)
 
     def publish(self) -> None:
-        """Let the endpoints be the ready replicas."""
+        """Set the endpoints to the ready replicas."""
         error: EngineError | None = None
         try:
             self._endpoints.publish(self._key, self.by_name.values())

@@ -1,1 +1,1 @@
-"""How many replicas there shall be, and of what size: metrics, decisions, recommendations."""
+"""Autoscaling: metrics, decisions on the number of replicas, and recommendations for their size."""

@@ -1,4 +1,4 @@
-"""How many replicas each workload of a location shall have now: the loops of autoscaling, over a source of metrics."""
+"""Computes the current number of replicas of each workload of a location from a source of metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reconciler.model.kinds.workload import metric_of
 
 
 class Autoscaler:
-    """Remembers what was decided about each workload; a daemon that starts goes on from the replicas there are."""
+    """Remembers the scaling decisions for each workload; a new daemon continues from the existing replicas."""
 
     def __init__(self, source: MetricSource, clock: Clock, append_event: Callable[[EngineEvent], None]) -> None:
         self._source = source
@@ -25,7 +25,7 @@ class Autoscaler:
         self._states: dict[Key, ScaleState] = {}
 
     def spec_at_scale(self, supply: ReplicaTemplate, replicas: Sequence[Replica]) -> WorkloadSpec:
-        """What ``supply`` makes wanted now, in as many replicas as its metric asks for; ``replicas`` are there."""
+        """``supply``'s specification with the number of replicas that its metric requires; ``replicas`` exist now."""
         base, now = supply.desired, self._clock.monotonic()
         live = [replica for replica in replicas if replica.ending is None]
         before = self._states.get(base.key) or begun(base, len(live), now)
@@ -40,5 +40,5 @@ class Autoscaler:
         return supply.at_scale(count)
 
     def forget(self, key: Key) -> None:
-        """The workload is gone."""
+        """Forget a deleted workload."""
         self._states.pop(key, None)

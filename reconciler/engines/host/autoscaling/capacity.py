@@ -1,10 +1,10 @@
-"""Capacity AI: how much CPU and memory the containers of a workload could do with, judged by what they have used.
+"""Capacity AI: recommends CPU and memory for containers from their usage.
 
-The bounds, and what idle containers keep, are the platform's (docs/platform/workload.md#capacity-ai); how history
-becomes a number is decided here. Five minutes make a slot, of which the highest use is kept; a day of slots is the
-history. Memory is the highest of them all, since too little kills; CPU is what was enough in 95 of 100 slots, since too
-little only slows. Both get 15 % on top. There is no recommendation before an hour of history. Pure; times are seconds
-of the monotonic clock.
+The platform defines the bounds and the minimum for idle containers (docs/platform/workload.md#capacity-ai); this module
+derives a number from history. A slot of five minutes records the highest usage, and the history is a day of slots. The
+memory recommendation uses the highest slot, since too little memory kills. The CPU recommendation uses the 95th
+percentile, since too little CPU only slows. Both add 15 %. Below an hour of history there is no recommendation. Pure;
+times are seconds of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.kinds.workload import metric_of
 
 SLOT = 300.0
-"""Seconds of use of which the highest is kept."""
+"""Seconds for which one slot records the highest usage."""
 
 SLOTS = 288
-"""How many are kept: those of a day."""
+"""The number of slots in a history: one day."""
 
 ENOUGH = 12
-"""How many make a recommendation: those of an hour."""
+"""The number of slots that a recommendation needs: one hour."""
 
 PERCENTILE = 95
 HEADROOM = 1.15
@@ -34,7 +34,7 @@ LEAST_CPU = 25
 """Millicores that an idle container keeps."""
 
 LEAST_MEMORY = 32 * 2**20
-"""Bytes below which users are warned (docs/platform/workload.md#cpu-and-memory): nothing less is recommended."""
+"""Bytes below which users are warned (docs/platform/workload.md#cpu-and-memory); the least recommendation."""
 
 RATIO = 3 * 2**20
 """Bytes of memory for each millicore of the least CPU."""
@@ -43,23 +43,23 @@ MEBIBYTE = 2**20
 
 
 class Slot(msgspec.Struct, frozen=True, array_like=True):
-    """The highest use seen in five minutes, in whole millicores and bytes."""
+    """The highest usage within five minutes, in whole millicores and bytes."""
 
     cpu: int = 0
     memory: int = 0
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """What a container should be given: ``cpu`` in millicores, ``memory`` in bytes."""
+    """Recommended resources of a container: ``cpu`` in millicores, ``memory`` in bytes."""
 
     cpu: int
     memory: int
 
 
 class History(msgspec.Struct, frozen=True):
-    """What one container of a workload has used, the highest of its replicas, as long as ``digest`` was wanted.
+    """The usage of one container of a workload since ``digest`` is wanted: the highest of all replicas.
 
-    ``slots`` are over, the oldest first; ``open`` began at ``since``.
+    ``slots`` are complete, the oldest first; ``open`` began at ``since``.
     """
 
     digest: str
@@ -75,10 +75,10 @@ def applies(wanted: WorkloadSpec) -> bool:
 
 
 def learned(history: History | None, digest: str, uses: Iterable[Used], now: float) -> History:
-    """``history`` with what each replica used of one container; any change of the workload begins it anew.
+    """``history`` with the usage of one container in each replica; a change of the workload starts a new history.
 
-    Slots in which nothing was seen (the daemon was stopped, there were no replicas) are left out. A clock that began
-    anew, as that of a machine does, ends the open one.
+    Slots without usage (no daemon or no replicas) are omitted. If the clock restarts, as with the machine, the open
+    slot ends.
     """
     if history is None or history.digest != digest:
         history = History(digest, now)
@@ -93,7 +93,7 @@ def learned(history: History | None, digest: str, uses: Iterable[Used], now: flo
 
 
 def recommended(history: History | None, container: ContainerSpec) -> Amount | None:
-    """What ``container`` could do with, never more than it is given now; None without an hour of history.
+    """The recommendation for ``container``, at most its current resources; None without an hour of history.
 
     ``cpu`` is at least 25 millicores, and 1 for every 3 MiB of the memory (docs/platform/workload.md#capacity-ai).
     """

@@ -1,8 +1,8 @@
-"""How many replicas there shall be: pure functions of what is wanted, the latest reading and the time.
+"""Computes the number of replicas: pure functions of the workload, the latest reading and the time.
 
-The platform fixes when to decide and over what to average (docs/platform/workload.md#scaling-decisions). Where it
-leaves room, standard workloads follow the horizontal autoscaler of Kubernetes (its tolerance of a tenth, its reading of
-replicas without a value), and serverless ones need just as many replicas as share what comes in without being over the
+The platform defines when to decide and over what period to average (docs/platform/workload.md#scaling-decisions).
+Beyond that, standard workloads follow the horizontal autoscaler of Kubernetes: its tolerance of a tenth, and its
+treatment of replicas without a value. Serverless workloads get as many replicas as keep the load of each within the
 target. Times are seconds of the monotonic clock.
 """
 
@@ -16,37 +16,38 @@ from reconciler.engines.host.spec import Type, WorkloadSpec
 from reconciler.model.kinds.workload import metric_of
 
 TOLERANCE = 0.1
-"""A standard workload whose value is this near to the target, as a part of it, stays as it is."""
+"""The relative distance from the target within which a standard workload is not scaled."""
 
 STEADY = 15.0
-"""Seconds from one decision to the next, of a standard workload."""
+"""Seconds between two decisions for a standard workload."""
 
 SETTLING = 300.0
-"""Seconds whose highest recommendation a standard workload scales down to."""
+"""The period in seconds whose highest recommendation limits the scaling down of a standard workload."""
 
 BRISK = 2.0
-"""Seconds from one decision to the next, of a serverless workload."""
+"""Seconds between two decisions for a serverless workload."""
 
 PANIC = 60.0
 """Seconds for which a steep rise suspends scaling down."""
 
 STEEP = 3
-"""More than so many times the replicas is a rise by more than 200 % (docs/platform/workload.md#scaling-decisions)."""
+"""A rise to more than this multiple of replicas is one by more than 200 %
+(docs/platform/workload.md#scaling-decisions)."""
 
 COLLECTED = {"cpu": 15.0, "rps": 20.0, "latency": 20.0, "concurrency": 20.0}
-"""Seconds from one value of a metric to the next; a reading of more than twice this age is none."""
+"""Seconds between two values of a metric; a reading of more than twice this age is ignored."""
 
 REQUESTS = ("rps", "concurrency")
-"""What serverless workloads are scaled by every two seconds, and down to zero; by cpu they scale as the others do."""
+"""Metrics by which serverless workloads scale every two seconds, and down to zero; with cpu they scale as others do."""
 
 
 class MetricReading(msgspec.Struct, frozen=True):
     """The value of the metric that a workload is scaled by.
 
-    It is the average over the ``replicas`` that were available and have one, in the unit of the target: percent of the
-    cpu field, requests a second or at a time, milliseconds. With none available it is that of the requests that wait
-    for one. ``at`` is when it was computed. ``idle`` is for how many seconds there has been no request,
-    neither a new one nor one under way.
+    It is the average over the ``replicas`` that are available and have a value, in the unit of the target: percent of
+    the cpu field, requests a second, concurrent requests, or milliseconds. Without an available replica it describes
+    the requests that wait for one. ``at`` is when it was computed. ``idle`` is the number of seconds without a new or
+    running request.
     """
 
     value: float
@@ -56,10 +57,10 @@ class MetricReading(msgspec.Struct, frozen=True):
 
 
 class ScaleState(msgspec.Struct, frozen=True):
-    """What has been decided about a workload so far.
+    """The scaling decisions for a workload so far.
 
-    ``past`` holds the recommendations of the last five minutes, each with its time. Until ``panic`` a serverless
-    workload is not scaled down. ``decided`` is when a reading was weighed last.
+    ``past`` contains the recommendations of the last five minutes with their times. A serverless workload is not scaled
+    down until ``panic``. ``decided`` is the time of the last decision.
     """
 
     replicas: int
@@ -69,21 +70,21 @@ class ScaleState(msgspec.Struct, frozen=True):
 
 
 def begun(wanted: WorkloadSpec, present: int, now: float) -> ScaleState:
-    """Before the first decision: as many replicas as there are, within the bounds; at least one, so that it can serve.
+    """The state before the first decision: the existing replicas, within the bounds and at least one.
 
-    What there is counts as a recommendation: nothing is scaled down for five minutes.
+    That number counts as a recommendation, so nothing is scaled down for five minutes.
     """
     replicas = _bounded(wanted, max(present, 1))
     return ScaleState(replicas, ((now, replicas),))
 
 
 def interval(wanted: WorkloadSpec) -> float:
-    """Seconds from one decision to the next: every 15, or 2 for a serverless workload scaled by requests."""
+    """Seconds between two decisions: 15, or 2 for a serverless workload that is scaled by requests."""
     return BRISK if _brisk(wanted) else STEADY
 
 
 def averaged_over(state: ScaleState, wanted: WorkloadSpec, now: float) -> float:
-    """Over how many of the last seconds the next reading shall be averaged: cpu 15, requests 60, or 6 after a rise."""
+    """The period in seconds to average the next reading over: cpu 15, requests 60, or 6 after a steep rise."""
     if metric_of(wanted.type, wanted.options) == "cpu":
         return 15.0
     return 6.0 if _brisk(wanted) and now < state.panic else 60.0
@@ -92,10 +93,10 @@ def averaged_over(state: ScaleState, wanted: WorkloadSpec, now: float) -> float:
 def next_scale(
     state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float
 ) -> tuple[ScaleState, int]:
-    """``state`` and the number of replicas, at any time (docs/platform/workload.md#scaling-decisions).
+    """The new state and number of replicas; may be called at any time (docs/platform/workload.md#scaling-decisions).
 
-    The bounds are obeyed at once; a reading is weighed once in ``interval``. None, and one that is too old, says that
-    all stay as they are. A suspended workload has no replicas, and begins anew afterwards.
+    The bounds apply at once; a reading is evaluated once per ``interval``. Without a reading, or with an outdated one,
+    the number stays. A suspended workload has no replicas, and its state starts anew afterwards.
     """
     if wanted.suspended or wanted.type is Type.CRON:
         return ScaleState(0), 0
@@ -114,15 +115,16 @@ def next_scale(
 
 
 def recommend(value: float, target: float, current: int, tolerance: float = 0.0) -> int:
-    """How many replicas bring ``value``, an average over ``current``, to ``target``; ``current`` where it is near."""
+    """The number of replicas that brings ``value``, an average over ``current``, to ``target``; ``current`` if it is
+    near."""
     return current if _near(value, target, tolerance) else _up(current * value / target)
 
 
 def weighted(reading: MetricReading, target: float, current: int) -> int:
-    """What ``reading`` recommends where ``current`` replicas, 1 or more, are wanted; not all of them need have a value.
+    """The recommendation for ``current`` wanted replicas (1 or more), of which some may have no value.
 
-    Replicas without one (they start, or are not ready) count as idle where the others ask for more, and as just at the
-    target where the others ask for fewer; where that turns the answer round, it is to stay.
+    Replicas without a value (starting or not ready) count as idle if the others ask for more replicas, and as exactly
+    at the target if they ask for fewer. If that assumption reverses the recommendation, the number stays.
     """
     if _near(reading.value, target, TOLERANCE):
         return current
@@ -135,7 +137,7 @@ def weighted(reading: MetricReading, target: float, current: int) -> int:
 
 
 def _steady_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float) -> ScaleState:
-    """Up at once, down to the highest recommendation of the last five minutes."""
+    """Scale up at once, and down to the highest recommendation of the last five minutes."""
     current = state.replicas
     advice = weighted(reading, wanted.options.autoscaling.target, current) if reading else current
     past = (*(each for each in state.past if each[0] > now - SETTLING), (now, advice))
@@ -168,7 +170,7 @@ def _fresh(wanted: WorkloadSpec, reading: MetricReading, now: float) -> bool:
 
 
 def _least(wanted: WorkloadSpec) -> int:
-    """Only a serverless workload can have no replica (docs/platform/workload.md#scaling-strategies)."""
+    """The least number of replicas: 0 only for serverless workloads (docs/platform/workload.md#scaling-strategies)."""
     return wanted.options.autoscaling.min_scale if _brisk(wanted) else max(wanted.options.autoscaling.min_scale, 1)
 
 
@@ -182,5 +184,5 @@ def _near(value: float, target: float, tolerance: float) -> bool:
 
 
 def _up(number: float) -> int:
-    """The next whole number, but for what is only an error of rounding."""
+    """Round up, but ignore rounding errors of floating point."""
     return ceil(number - 1e-9 * max(number, 1.0))

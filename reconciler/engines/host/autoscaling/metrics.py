@@ -1,4 +1,4 @@
-"""Where the values come from that workloads are scaled by; and the one of CPU, from what the runtime counts."""
+"""Sources of the metrics that workloads are scaled by, and the CPU metric, from the counters of the runtime."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from reconciler.model.key import Key
 from reconciler.model.kinds.workload import metric_of
 
 COLLECT = 15.0
-"""Seconds from one sample of CPU to the next (docs/platform/workload.md#scaling-decisions)."""
+"""Seconds between two samples of CPU (docs/platform/workload.md#scaling-decisions)."""
 
 
 class MetricSource(Protocol):
-    """Knows the values of one metric or more, of every workload of a location."""
+    """Provides the values of one or more metrics for every workload of a location."""
 
     def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
         """The latest value of the metric and percentile in the options of ``wanted``, averaged as Reading says.
@@ -33,8 +33,8 @@ class MetricSource(Protocol):
 def counted_replicas(metric: str, replicas: Iterable[Replica], now: float) -> frozenset[str]:
     """The names of the replicas whose values of ``metric`` count: those that are available.
 
-    For cpu they must have been so since before the sample: starting takes CPU, which says nothing about the load, and
-    to answer it with more replicas, which start too, would never end.
+    For cpu they must have been available since before the sample. Starting takes CPU that is no load; if more replicas
+    were started because of it, scaling up would never end.
     """
     since = now - (2 * COLLECT if metric == "cpu" else 0.0)
     ready = (each for each in replicas if each.ready)
@@ -49,17 +49,17 @@ class StatsSource(Protocol):
 
 
 class Used(msgspec.Struct, frozen=True):
-    """What a container used between the last two samples: millicores on average, and bytes of memory in the end."""
+    """Usage of a container between the last two samples: average millicores, and bytes of memory at the end."""
 
     cpu: float
     memory: int
 
 
 class CpuMetric:
-    """Percent of the CPU that the containers of a replica are given, used by them between the last two samples.
+    """CPU usage of a replica between the last two samples, in percent of the CPU of its containers.
 
-    A sample covers the whole location; ``collect`` is to be called every 15 seconds. A container that was not there at
-    both samples, or started anew in between, has no value, and then its replica has none.
+    A sample covers the whole location; call ``collect`` every 15 seconds. A container that is missing in one of the
+    samples, or that restarted in between, has no value, and neither has its replica.
     """
 
     def __init__(self, runtime: StatsSource, clock: Clock) -> None:
@@ -70,7 +70,7 @@ class CpuMetric:
         self._used: dict[Key, dict[ContainerId, Used]] = {}
 
     async def collect(self) -> None:
-        """Take a sample. Raises EngineError; what was known stays known, and grows old."""
+        """Take a sample. Raises EngineError; the previous sample then remains, and ages."""
         usages = await self._runtime.stats()
         now = self._clock.monotonic()
         passed = now - self._at if self._at is not None else 0.0
@@ -83,11 +83,11 @@ class CpuMetric:
         self._at, self._last, self._used = now, usages, used
 
     def used(self, key: Key) -> dict[ContainerId, Used]:
-        """What each container of a workload used, for Capacity AI and for people to look at."""
+        """Usage of each container of a workload, for Capacity AI and for users."""
         return dict(self._used.get(key, {}))
 
     def read(self, wanted: WorkloadSpec, counted: Collection[str], _: float = COLLECT, /) -> MetricReading | None:
-        """As MetricSource.read, and None for another metric; averaged over the time between two samples."""
+        """As MetricSource.read; None for other metrics; averaged over the time between two samples."""
         if metric_of(wanted.type, wanted.options) != "cpu":
             return None
         names = {container.name for container in wanted.containers}

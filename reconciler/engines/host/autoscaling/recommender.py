@@ -1,4 +1,4 @@
-"""Remembers what the workloads of a location use, over restarts of the daemon and of the machine, for Capacity AI."""
+"""Stores the usage of a location's workloads for Capacity AI, across restarts of the daemon and of the machine."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key
 
 Histories = dict[str, History]
-"""Of the containers of one workload, by their names."""
+"""The histories of one workload's containers, by container name."""
 
 _decode = msgspec.json.Decoder(Histories).decode
 
 
 class CapacityRecommender:
-    """The histories of all workloads of a location, a file each below ``root``.
+    """The histories of all workloads of a location, in one file each below ``root``.
 
-    A file is written as often as a slot of five minutes ends. One that cannot be written or read costs the history and
-    nothing else: recommendations are for people to read.
+    A file is written at the end of each slot of five minutes. A file that cannot be written or read costs only the
+    history: recommendations are just information for users.
     """
 
     def __init__(self, root: Path) -> None:
@@ -34,7 +34,7 @@ class CapacityRecommender:
         self._histories: dict[Key, Histories] = {}
 
     def observe(self, wanted: WorkloadSpec, used: Mapping[ContainerId, Used], now: float) -> None:
-        """Add what the containers of a workload used in the last 15 seconds; ``now`` on the monotonic clock."""
+        """Add the usage of a workload's containers in the last 15 seconds; ``now`` is monotonic time."""
         if not applies(wanted):
             self.forget(wanted.key)
             return
@@ -49,7 +49,7 @@ class CapacityRecommender:
                 write_atomic(self._path(wanted.key), msgspec.json.encode(after), 0o600)
 
     def recommended(self, wanted: WorkloadSpec) -> dict[str, tuple[int, int]]:
-        """Millicores and bytes for each container of a workload on which something can be said."""
+        """Recommended millicores and bytes for each container of a workload with enough history."""
         if not applies(wanted):
             return {}
         known = {name: each for name, each in self._of(wanted.key).items() if each.digest == wanted.digest}
@@ -59,7 +59,7 @@ class CapacityRecommender:
         return {name: (amount.cpu, amount.memory) for name, amount in amounts if amount is not None}
 
     def forget(self, key: Key) -> None:
-        """The workload is gone, or does without."""
+        """Forget a workload that is deleted or has Capacity AI off."""
         self._histories.pop(key, None)
         with suppress(OSError):
             self._path(key).unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""What is decided about the replicas of a workload: pure functions of what is wanted, what there is, and the time."""
+"""Decisions on the replicas of a workload: pure functions of the desired state, the current state and the time."""

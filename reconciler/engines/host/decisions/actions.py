@@ -1,4 +1,4 @@
-"""What can be decided about the replicas of a workload: values that the controller carries out, in their order."""
+"""The actions on the replicas of a workload: values that the controller carries out in order."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import msgspec
 
 
 class Create(msgspec.Struct, frozen=True):
-    """Make a replica of the wanted version; ``index`` as in Replica. Its containers wait for their start."""
+    """Create a replica of the wanted version; ``index`` as in Replica. Its containers wait for their start."""
 
     index: int = -1
 
 
 class StopReplica(msgspec.Struct, frozen=True):
-    """Take a replica out of the endpoints and begin its termination; ``reason`` as in Replica."""
+    """Remove a replica from the endpoints and begin its termination; ``reason`` as in Replica."""
 
     replica: str
     reason: str
@@ -26,7 +26,7 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class RunPreStop(msgspec.Struct, frozen=True):
-    """Run the user's preStop hook; the container is told to end when it is over."""
+    """Run the user's preStop hook; SIGTERM follows when it is over."""
 
     replica: str
     container: str
@@ -40,14 +40,14 @@ class Terminate(msgspec.Struct, frozen=True):
 
 
 class Kill(msgspec.Struct, frozen=True):
-    """Send SIGKILL to all that runs in the container."""
+    """Send SIGKILL to all processes of the container."""
 
     replica: str
     container: str
 
 
 class ScheduleRestart(msgspec.Struct, frozen=True):
-    """Let an ended container wait for its next start at ``start_at`` (monotonic); ``failures`` ends in a row."""
+    """Schedule the next start of an ended container at ``start_at`` (monotonic); ``failures`` counts ends in a row."""
 
     replica: str
     container: str
@@ -56,7 +56,7 @@ class ScheduleRestart(msgspec.Struct, frozen=True):
 
 
 class Remove(msgspec.Struct, frozen=True):
-    """Forget a replica that is over, and everything that was made for it."""
+    """Forget an ended replica, and remove everything that was made for it."""
 
     replica: str
 
@@ -65,9 +65,9 @@ Action = Create | StopReplica | Start | RunPreStop | Terminate | Kill | Schedule
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What is to be done now, and when time alone changes the answer (monotonic seconds; None: never).
+    """The actions to perform now, and when time alone requires a new decision (monotonic seconds; None: never).
 
-    Ends and starts come before creations: what is there is healed before there is more of it.
+    Ends and starts come before creations: existing replicas are repaired before new ones are added.
     """
 
     actions: tuple[Action, ...] = ()
@@ -75,5 +75,5 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def soonest(*times: float | None) -> float | None:
-    """The first of ``times`` that is one."""
+    """The earliest of ``times`` that is not None."""
     return min((each for each in times if each is not None), default=None)

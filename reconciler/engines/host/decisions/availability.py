@@ -1,4 +1,4 @@
-"""How a replica stands to what is wanted: current or old, available or not, failing; pure."""
+"""Classifies replicas: current or outdated, available or not, failing or starting; pure."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from reconciler.engines.host.replica import Container, Ended, Phase, Replica
 from reconciler.engines.host.spec import WorkloadSpec
 
 MIN_UNPROBED_UPTIME = 1.0
-"""Seconds that a container which nobody asks whether it is ready has to run before a rollout relies on it: one that
-ends at once would otherwise take the place of all that worked."""
+"""Seconds that a container without a readiness probe must run before a rollout relies on it. Otherwise containers that
+exit at once would replace all working ones."""
 
 
 EVERY = 10
-"""Of the ends of a container in a row, the first is an event, and then every tenth."""
+"""The first of a container's consecutive ends is an event, and then every tenth."""
 
 START_SECONDS = 60.0
 """Seconds after its start, and after the initial delay of its readiness probe, for which a container that was never
-ready is starting rather than failing: programs take their time before they listen."""
+ready counts as starting and not as failing: programs need time before they listen."""
 
 
 def is_current(wanted: WorkloadSpec, replica: Replica) -> bool:
-    """Whether the replica is what is wanted: its version, its hash, and an identity just where there are some."""
+    """Whether the replica matches the wanted version and hash, and has an identity if and only if the workload is
+    stateful."""
     same = (replica.version, replica.config_hash) == (wanted.version, wanted.config_hash)
     return same and (replica.index >= 0) == wanted.stateful
 
 
 def available_at(wanted: WorkloadSpec, replica: Replica) -> float | None:
-    """When a ready replica becomes available (docs/platform/workload.md#rollout-options); None for others."""
+    """When a ready replica becomes available (docs/platform/workload.md#rollout-options); None for other replicas."""
     if replica.ready_since is None or replica.ending is not None:
         return None
     unasked = any(container.wanted.readiness is None for container in replica.containers)
@@ -41,7 +42,7 @@ def is_available(wanted: WorkloadSpec, replica: Replica, now: float) -> bool:
 
 
 def is_being_deleted(replicas: Sequence[Replica]) -> bool:
-    """Whether their workload was being deleted when this was written down, and was not wanted again since."""
+    """Whether these replicas belong to a deletion that was in progress and was not reversed since."""
     begun = min(
         (each.ending for each in replicas if each.ending is not None and each.reason == "Deleted"), default=None
     )
@@ -49,30 +50,30 @@ def is_being_deleted(replicas: Sequence[Replica]) -> bool:
 
 
 def availability_times(wanted: WorkloadSpec, replicas: Iterable[Replica], now: float) -> list[float]:
-    """The moments after ``now`` at which replicas become available if nothing happens to them, soonest first."""
+    """The times after ``now`` at which replicas become available if they stay ready, earliest first."""
     moments = (available_at(wanted, replica) for replica in replicas)
     return sorted({moment for moment in moments if moment is not None and moment > now})
 
 
 def is_failing(replica: Replica) -> bool:
-    """Whether a replica that is not ending is not ready, and something says why."""
+    """Whether a replica that is not ending is not ready for a known reason."""
     return replica.ending is None and not replica.ready and any(fault_of(container) for container in replica.containers)
 
 
 def is_starting(replica: Replica, now: float) -> bool:
-    """Whether all that is wrong with a failing replica is that its first start takes its time (see START_SECONDS)."""
+    """Whether a failing replica may simply be slow to start for the first time (see START_SECONDS)."""
     faulty = [container for container in replica.containers if fault_of(container)]
     return all(_start_ends(container) > now for container in faulty)
 
 
 def start_ends(replicas: Iterable[Replica], now: float) -> list[float]:
-    """The moments after ``now`` at which a slow start is no excuse any more."""
+    """The times after ``now`` at which starting replicas begin to count as failing."""
     faulty = (each for replica in replicas if is_failing(replica) for each in replica.containers if fault_of(each))
     return sorted({end for container in faulty if (end := _start_ends(container)) > now})
 
 
 def _start_ends(container: Container) -> float:
-    """Until when a container counts as starting, though its readiness probe fails; 0 where it does not start."""
+    """When a container stops counting as starting despite a failing readiness probe; 0 if it is not starting."""
     if container.phase is not Phase.RUNNING or not container.alive or container.was_ready or container.failures:
         return 0.0
     probe = container.wanted.readiness
@@ -80,7 +81,7 @@ def _start_ends(container: Container) -> float:
 
 
 def fault_of(container: Container) -> str:
-    """Why a container is not ready, in a few words; "" where it is, or where it just starts."""
+    """A short text on why a container is not ready; "" if it is ready, or just starts."""
     if container.phase is Phase.RUNNING:
         if container.ready and container.alive:
             return ""
@@ -89,17 +90,17 @@ def fault_of(container: Container) -> str:
 
 
 def notice_of(container: Container) -> str:
-    """What is wrong with a container, though it may be ready: its fault, else the hook that failed."""
+    """The problem of a container, even of a ready one: its fault, or else its failed hook."""
     return fault_of(container) or container.hook_error
 
 
 def exit_words(ended: Ended) -> str:
-    """``ended with 137 (OutOfMemory)``, and what was said about it."""
+    """``ended with 137 (OutOfMemory)``, with the message of the end."""
     return f"ended with {ended.code} ({ended.reason})" + (f": {ended.message}" if ended.message else "")
 
 
 def exit_event(container: Container) -> tuple[str, str] | None:
-    """The reason of the event for the last end of a container, and what happened; None where the end is no event."""
+    """Reason and message of the event for the last end of a container; None if that end is no event."""
     if container.last is None or container.failures % EVERY:
         return None
     if container.last.reason == "StartFailed":

@@ -1,4 +1,4 @@
-"""What is to be done about a workload now: a pure function of what is wanted, what there is, and the time."""
+"""Decides what to do about a workload now: a pure function of the desired state, the replicas and the time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from reconciler.engines.host.spec import Type, WorkloadSpec
 
 
 def decide(wanted: WorkloadSpec | None, replicas: Sequence[Replica], now: float, timing: Timing) -> Decision:
-    """The acts that are due, and when time alone brings the next; ``replicas`` are all of this one workload.
+    """The actions that are due, and when time alone brings the next; ``replicas`` are all of this one workload.
 
-    ``wanted`` is None where the workload is deleted: all of it ends. ``now`` is in seconds of the monotonic clock. Once
-    the acts are carried out and applied (changes.py) decide again: with no acts there is nothing to do until ``wake``
-    or the next event. ``wake`` is also the moment at which a replica becomes available, or its start has taken too
-    long, which status shows. See docs/platform/workload.md#rollout and #termination.
+    ``wanted`` is None for a deleted workload: all its replicas end. ``now`` is in seconds of the monotonic clock. After
+    the actions are carried out and applied (transitions.py), decide again. Without actions there is nothing to do until
+    ``wake`` or the next event. ``wake`` is also the time at which a replica becomes available or its start has taken
+    too long, since status shows both. See docs/platform/workload.md#rollout and #termination.
     """
     members = _membership(wanted, replicas, now)
     chosen = {act.replica for act in members.actions if isinstance(act, StopReplica)}
@@ -42,7 +42,7 @@ def _membership(wanted: WorkloadSpec | None, replicas: Sequence[Replica], now: f
 
 
 def _reason(wanted: WorkloadSpec | None) -> str:
-    """Why every replica ends."""
+    """Why all replicas end."""
     if wanted is None:
         return "Deleted"
     if wanted.type is Type.CRON:

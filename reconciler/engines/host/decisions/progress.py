@@ -1,4 +1,4 @@
-"""How far a rollout is, for status and for whoever waits for it; pure."""
+"""The progress of a rollout, for status and for commands that wait; pure."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from reconciler.engines.host.spec import Type, WorkloadSpec
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """Counts of replicas. ``rolling``: there are old ones, or not as many new ones as wanted.
+    """Counts of replicas. ``rolling``: there are outdated replicas, or fewer or more current ones than wanted.
 
-    ``paused``: a replica of the wanted version is failing, so that the rollout waits for it or for a fix
-    (docs/platform/workload.md#rollout). ``message`` describes the state; "" where all is as wanted.
+    ``paused``: a replica of the wanted version is failing, so the rollout waits for it or for a fix
+    (docs/platform/workload.md#rollout). ``message`` describes the state; "" if all is as wanted.
     """
 
     rolling: bool
@@ -34,7 +34,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 def progress(wanted: WorkloadSpec, replicas: Sequence[Replica], now: float) -> Progress:
-    """How far the workload is on its way to what is wanted. A cron workload has no replicas to wait for."""
+    """The progress of a workload towards its desired state. A cron workload has no replicas to wait for."""
     number = 0 if wanted.suspended or wanted.type is Type.CRON else wanted.replicas
     live = [replica for replica in replicas if replica.ending is None]
     current = [replica for replica in live if is_current(wanted, replica)]
@@ -55,13 +55,13 @@ def progress(wanted: WorkloadSpec, replicas: Sequence[Replica], now: float) -> P
 
 
 def _old(wanted: WorkloadSpec, old: Sequence[Replica], now: float) -> str:
-    """How many replicas that are to be replaced still serve: without them 0 available would read as an outage."""
+    """The number of outdated replicas that still serve: without it, 0 available would look like an outage."""
     serving = sum(is_available(wanted, replica, now) for replica in old)
     return f"; {serving} old replica{'' if serving == 1 else 's'} available" if serving else ""
 
 
 def running_replicas(wanted: WorkloadSpec | None, replicas: Sequence[Replica]) -> tuple[int, int]:
-    """How many replicas of the wanted version run, and how many there are to be."""
+    """The number of running replicas of the wanted version, and the wanted number."""
     if wanted is None or wanted.suspended or wanted.type is Type.CRON:
         return 0, 0
     current = [replica for replica in replicas if replica.ending is None and is_current(wanted, replica)]

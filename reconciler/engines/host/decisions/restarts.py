@@ -9,7 +9,7 @@ from reconciler.engines.host.replica import Container, Phase, Replica
 
 
 def restart_policy(replica: Replica, now: float, timing: Timing) -> Decision:
-    """Ended containers of a replica that is not ending start again (docs/platform/workload.md#probes)."""
+    """Restart the ended containers of a replica that is not ending (docs/platform/workload.md#probes)."""
     parts = [_container(replica.name, container, now, timing) for container in replica.containers]
     return Decision(tuple(act for part in parts for act in part.actions), soonest(*(part.wake for part in parts)))
 
@@ -30,7 +30,7 @@ def _container(replica: str, container: Container, now: float, timing: Timing) -
 
 
 def due(act: Action, at: float, now: float) -> Decision:
-    """``act`` once it is time for it, else when that will be."""
+    """``act`` if it is due, otherwise the time at which it will be."""
     return Decision((act,)) if at <= now else Decision(wake=at)
 
 

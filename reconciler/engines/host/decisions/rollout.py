@@ -15,7 +15,7 @@ from reconciler.engines.host.spec import WorkloadSpec
 
 
 def rollout(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> tuple[Action, ...]:
-    """Which replicas end and how many are made; ``live`` are those of the workload that are not ending."""
+    """The replicas to end and the number to create; ``live`` are the workload's replicas that are not ending."""
     ends = _ends(wanted, live, now)
     gone = {end.replica for end in ends}
     staying = [replica for replica in live if replica.name not in gone]
@@ -34,9 +34,9 @@ def _ends(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> list[Sto
 
 
 def _spared(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> Iterator[Replica]:
-    """Old replicas that can go: those that serve nobody, and as many others as the available ones allow.
+    """Outdated replicas that can end: those that do not serve, and as many others as availability allows.
 
-    While replicas of the wanted version are failing, old ones that are not ready stay: they may recover, and the
+    While replicas of the wanted version are failing, outdated ones that are not ready stay: they may recover, and the
     rollout is paused.
     """
     old = [replica for replica in live if not is_current(wanted, replica)]
@@ -51,7 +51,7 @@ def _spared(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> Iterat
 
 
 def _surplus(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> list[Replica]:
-    """Current replicas beyond the wanted number, then any beyond what there may be with the surge."""
+    """Current replicas beyond the wanted number, then all replicas beyond the wanted number plus the surge."""
     current = [replica for replica in live if is_current(wanted, replica)]
     excess = _worst_first(wanted, current, now)[: max(0, len(current) - wanted.replicas)]
     left = [replica for replica in live if replica not in excess]

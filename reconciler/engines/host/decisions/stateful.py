@@ -1,8 +1,8 @@
-"""Rollout and scaling of replicas that have identities (docs/platform/workload.md#stateful-workloads); pure.
+"""Rollout and scaling of replicas with identities (docs/platform/workload.md#stateful-workloads); pure.
 
-An identity is never there twice: its next replica is made when the last one is removed. OrderedReady makes replicas
-upward, each when those below are available, and takes them away downward, each when the one above is gone; Parallel
-does each at once. Updates go one at a time, highest first, under both.
+An identity never exists twice: its next replica is created after the last one is removed. OrderedReady creates replicas
+in ascending order, each when all lower ones are available. It removes them in descending order, each when the higher
+one is gone. Parallel creates and removes all at once. Under both, updates go one at a time, highest first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from reconciler.engines.host.spec import WorkloadSpec
 
 
 def ordered_rollout(wanted: WorkloadSpec, replicas: Sequence[Replica], now: float) -> tuple[Action, ...]:
-    """Which replicas end and which are made; ``replicas`` are all of the workload, ending ones too."""
+    """The replicas to end and to create; ``replicas`` are all of the workload, including ending ones."""
     strangers = [replica for replica in replicas if replica.index < 0 and replica.ending is None]
     slots = {replica.index: replica for replica in replicas if replica.index >= 0}
     outdated = _outdated(wanted, slots, now)
@@ -29,14 +29,14 @@ def ordered_rollout(wanted: WorkloadSpec, replicas: Sequence[Replica], now: floa
 
 
 def _surplus(wanted: WorkloadSpec, slots: dict[int, Replica]) -> list[Replica]:
-    """What is to be scaled down now: the highest, unless it is going already; under Parallel all."""
+    """The replicas to scale down now: the highest, unless it is ending already; all of them under Parallel."""
     beyond = [slots[index] for index in sorted(slots, reverse=True) if index >= wanted.replicas]
     chosen = beyond if wanted.rollout.parallel else beyond[:1]
     return [replica for replica in chosen if replica.ending is None]
 
 
 def _missing(wanted: WorkloadSpec, slots: dict[int, Replica], now: float) -> list[int]:
-    """The identities to be made now: the lowest that is missing, once all below are available; under Parallel all."""
+    """The identities to create now: the lowest missing one, once all lower ones are available; under Parallel all."""
     missing = [index for index in range(wanted.replicas) if index not in slots]
     if wanted.rollout.parallel or not missing:
         return missing
@@ -45,9 +45,9 @@ def _missing(wanted: WorkloadSpec, slots: dict[int, Replica], now: float) -> lis
 
 
 def _outdated(wanted: WorkloadSpec, slots: dict[int, Replica], now: float) -> list[Replica]:
-    """The one replica to be replaced now, if any: nothing else is on its way, and it costs no more than itself.
+    """The one replica to replace now, if any; none while another one ends or an updated one is unavailable.
 
-    One that is not ready goes first, and does not wait for identities that are missing: they may wait for it.
+    A replica that is not ready goes first. It does not wait for missing identities, since they may wait for it.
     """
     members = [slots[index] for index in sorted(slots, reverse=True)]
     if any(replica.index >= wanted.replicas or replica.ending is not None for replica in members):

@@ -1,8 +1,8 @@
-"""The termination sequence of a replica (docs/platform/workload.md#termination), every time of it scaled; pure.
+"""The termination sequence of a replica (docs/platform/workload.md#termination), with all times scaled; pure.
 
-The replica left the endpoints when its termination began. Without a preStop hook of the user each container is left
-alone for the 45 seconds of the default hook, then has SIGTERM and 45 more seconds; with one it has SIGTERM when the
-hook is over, and 90 seconds in all. A container that does not run needs nothing, and is not started again.
+The replica left the endpoints when its termination began. Without a user's preStop hook, each container gets the 45
+seconds of the default hook, then SIGTERM and 45 more seconds. With one, it gets SIGTERM when the hook is over, and 90
+seconds in total. A container that does not run is not started again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from reconciler.engines.host.replica import EVICTED, Container, Hook, Phase, Rep
 
 
 def termination_steps(replica: Replica, now: float, timing: Timing) -> Decision:
-    """The next acts of a replica's termination, and when it goes on; it has begun."""
+    """The next actions of a replica's termination, which has begun, and the time of the following ones."""
     if replica.over:
         return Decision((Remove(replica.name),))
     begun = replica.ending or 0.0
@@ -26,7 +26,7 @@ def termination_steps(replica: Replica, now: float, timing: Timing) -> Decision:
 
 
 def _evicted(replica: str, running: list[Container], now: float, timing: Timing) -> Decision:
-    """All containers are killed at once, and again while they live."""
+    """Kill all containers at once, and repeat while they live."""
     times = [now if each.sigkill_at is None else each.sigkill_at + timing.kill_retry for each in running]
     parts = [due(Kill(replica, each.name), at, now) for each, at in zip(running, times, strict=True)]
     return Decision(tuple(act for part in parts for act in part.actions), soonest(*(part.wake for part in parts)))

@@ -1,4 +1,4 @@
-"""The times that the host engine goes by, all in seconds."""
+"""The times that the host engine uses, all in seconds."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import msgspec
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """The termination sequence (docs/platform/workload.md#termination), times ``scale``; waits of restarts.
+    """The times of the termination sequence (docs/platform/workload.md#termination), times ``scale``, and of restarts.
 
-    Without a preStop hook of the user SIGTERM comes after ``drain`` and SIGKILL ``grace`` after it; with one SIGKILL
-    comes ``total`` after the beginning. SIGKILL is repeated after ``kill_retry``. An ended container
-    starts again at once, after the next end in a row it waits ``backoff_base``, then twice as long each time up to
-    ``backoff_cap``; where it could not be started at all (StartFailed) the first wait is ``backoff_base`` already. One
-    that ran for ``backoff_reset`` begins anew.
+    Without a user's preStop hook, SIGTERM comes after ``drain``, and SIGKILL ``grace`` later. With one, SIGKILL comes
+    ``total`` after the beginning. SIGKILL is repeated after ``kill_retry``. An ended container restarts at once. After
+    further ends in a row it waits ``backoff_base``, then twice as long each time, up to ``backoff_cap``. If the start
+    itself fails (StartFailed), the first wait is already ``backoff_base``. A run of ``backoff_reset`` resets the
+    backoff.
     """
 
     scale: float = 1.0

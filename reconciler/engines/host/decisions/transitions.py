@@ -1,6 +1,6 @@
-"""What becomes of a replica by what was done to it and by what happened to it: pure, from value to value.
+"""Applies actions and events to replicas: pure, from value to value.
 
-Who tells the same thing twice, or too late, does no harm: it changes nothing then.
+A repeated or late event changes nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from reconciler.engines.host.replica import (
 from reconciler.engines.host.spec import WorkloadSpec
 
 Begun = StopReplica | Start | RunPreStop | Terminate | Kill | ScheduleRestart
-"""The acts that change a replica; Create makes one and Remove takes it away."""
+"""The actions that change a replica; Create adds one and Remove deletes it."""
 
 HookName = Literal["post_start", "pre_stop"]
 
 
 def new_replica(wanted: WorkloadSpec, index: int, name: str, now: float, creation_timestamp: str) -> Replica:
-    """A new replica of what is wanted, its containers waiting; ``creation_timestamp`` is ``now`` in ISO 8601."""
+    """A new replica of ``wanted`` with waiting containers; ``creation_timestamp`` is ``now`` in ISO 8601."""
     containers = tuple(Container(container.name, wanted=container) for container in wanted.containers)
     return Replica(
         name,
@@ -46,17 +46,17 @@ def new_replica(wanted: WorkloadSpec, index: int, name: str, now: float, creatio
 
 
 def apply_action(replica: Replica, act: Begun, now: float) -> Replica:
-    """``replica`` with ``act`` carried out at ``now``. Raises KeyError where it has no such container."""
+    """``replica`` after ``act`` at ``now``. Raises KeyError if it has no such container."""
     if isinstance(act, StopReplica):
         return replica if replica.ending is not None else replace(replica, ending=now, reason=act.reason)
     return recompute_ready(with_container(replica, _acted(container_of(replica, act.container), act, now)), now)
 
 
 def container_exited(replica: Replica, container: str, now: float, code: int, reason: str, message: str) -> Replica:
-    """A container has ended, or with the reason StartFailed could not be started; ``reason`` as in Ended.
+    """A container has ended, or failed to start with the reason StartFailed; ``reason`` as in Ended.
 
-    The reason is LivenessFailed where it was ended because its liveness probe failed. Nothing changes where it is not
-    known to run, but a waiting one may fail to start. Raises KeyError.
+    The reason becomes LivenessFailed if the container was ended because of its liveness probe. If the container does
+    not run, nothing changes, but a waiting one may fail to start. Raises KeyError.
     """
     old = container_of(replica, container)
     if old.phase is Phase.ENDED or (old.phase is Phase.WAITING and reason != "StartFailed"):
@@ -71,12 +71,12 @@ def container_exited(replica: Replica, container: str, now: float, code: int, re
 
 
 def evicted(replica: Replica, now: float) -> Replica:
-    """``replica`` has to end at once, without its hooks and their time: it takes the host's room away from others."""
+    """``replica``, to end at once and without its hooks, because it uses room that others need."""
     return replica if replica.reason == EVICTED else replace(replica, ending=now, reason=EVICTED, ready_since=None)
 
 
 def hook_finished(replica: Replica, container: str, hook: HookName, failed_message: str, now: float) -> Replica:
-    """A running hook is over; ``failed_message`` is "" where it went well. Raises KeyError."""
+    """A running hook is over; ``failed_message`` is "" if it succeeded. Raises KeyError."""
     old = container_of(replica, container)
     if getattr(old, hook) is not Hook.RUNNING:
         return replica
@@ -87,7 +87,7 @@ def hook_finished(replica: Replica, container: str, hook: HookName, failed_messa
 
 
 def readiness_changed(replica: Replica, container: str, ready: bool, now: float, message: str) -> Replica:
-    """The verdict of a container's readiness probe. Nothing changes where it does not run. Raises KeyError."""
+    """Apply the verdict of a readiness probe. A container that does not run is unchanged. Raises KeyError."""
     old = container_of(replica, container)
     if old.phase is not Phase.RUNNING or not old.alive:
         return replica
@@ -96,7 +96,7 @@ def readiness_changed(replica: Replica, container: str, ready: bool, now: float,
 
 
 def liveness_failed(replica: Replica, container: str, now: float, message: str) -> Replica:
-    """A container's liveness probe has failed often enough: it is to be restarted. Raises KeyError."""
+    """Mark a container for a restart because its liveness probe failed often enough. Raises KeyError."""
     old = container_of(replica, container)
     if old.phase is not Phase.RUNNING or not old.alive:
         return replica
@@ -104,7 +104,7 @@ def liveness_failed(replica: Replica, container: str, now: float, message: str) 
 
 
 def apply_verdict(replica: Replica, verdict: Verdict, now: float) -> Replica:
-    """A probe has another verdict. One on a former start of the container changes nothing. Raises KeyError."""
+    """Apply a changed probe verdict; one on an earlier run of the container changes nothing. Raises KeyError."""
     name = verdict.place.container
     if container_of(replica, name).started != verdict.started:
         return replica
@@ -138,7 +138,7 @@ def _acted(container: Container, act: Start | RunPreStop | Terminate | Kill | Sc
 
 
 def _started(container: Container, now: float) -> Container:
-    """``container`` just started: nothing of its last run counts any more but how that ended."""
+    """``container`` after its start: only the last end and the counters of earlier runs remain."""
     wanted = container.wanted
     return Container(
         container.name,
