@@ -1,1 +1,1 @@
-"""The reference pages of docs/, made from the code; `python -m tests.docs` writes them."""
+"""Tests of the pages of docs/, and that what they show happens."""

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from docs.generate.pages import DOCS, GUIDES
 from reconciler.cli import COMMANDS
 from reconciler.documents.schema.loader import load_schema
 from reconciler.settings.loader import load_settings
-from tests.docs.pages import DOCS, GUIDES
 from tests.docs.shell import blocks, typed
 from tests.project.tree import ROOT
 

@@ -10,6 +10,9 @@ from types import ModuleType
 
 import pytest
 
+from docs.generate import reasons, schema_files, schemas
+from docs.generate.literals import words
+from docs.generate.pages import BY_HAND, DOCS, MAKERS, pages
 from reconciler.cli import COMMANDS
 from reconciler.documents.schema.loader import SCHEMA_NAMES
 from reconciler.documents.schema.loader import load_schema as schema_named
@@ -17,9 +20,6 @@ from reconciler.model.record import Health
 from reconciler.model.rule import Rule
 from reconciler.records.tables.events import Event
 from reconciler.rulebook import rulebook, sections
-from tests.docs import reasons, schema_files, schemas
-from tests.docs.literals import words
-from tests.docs.pages import BY_HAND, DOCS, MAKERS, pages
 from tests.project.tree import modules
 
 NO_BOOK = ("reconciler.convert", "reconciler.cli.__main__", "reconciler.demo")
@@ -54,12 +54,12 @@ NO_REASONS = {
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_page_is_as_the_program_has_it(name: str) -> None:
-    assert (DOCS / name).read_text() == pages()[name], "run: python -m tests.docs"
+    assert (DOCS / name).read_text() == pages()[name], "run: python -m docs.generate"
 
 
 @pytest.mark.parametrize("name", schema_files.files())
 def test_a_schema_file_that_follows_from_others_does(name: str) -> None:
-    assert (schema_files.SCHEMAS / name).read_text() == schema_files.files()[name], "run: python -m tests.docs"
+    assert (schema_files.SCHEMAS / name).read_text() == schema_files.files()[name], "run: python -m docs.generate"
 
 
 def test_no_page_is_left_over() -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from docs.generate.markdown import headings, links
+from docs.generate.pages import DOCS
 from reconciler.documents.schema.loader import load_schema
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.manifests.rules.container.buckets import HOSTS
@@ -20,8 +22,6 @@ from reconciler.model.kinds.table import MANAGE, TABLE
 from reconciler.model.platform import BLOCKED_PORTS
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.review.folder import check_folder
-from tests.docs.markdown import headings, links
-from tests.docs.pages import DOCS
 from tests.docs.shell import blocks
 from tests.project.tree import ROOT
 

@@ -6,8 +6,8 @@ import os.path
 import re
 from pathlib import Path
 
-from tests.docs.markdown import links
-from tests.docs.pages import DOCS
+from docs.generate.markdown import links
+from docs.generate.pages import DOCS
 from tests.docs.shell import blocks
 from tests.project.tree import ROOT
 

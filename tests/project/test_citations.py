@@ -8,9 +8,9 @@ from functools import cache
 
 import pytest
 
+from docs.generate.markdown import headings
 from reconciler.convert.rules import RULEBOOK
 from reconciler.rulebook import rulebook
-from tests.docs.markdown import headings
 from tests.project.tree import ROOT, listed
 
 RULES = rulebook() | RULEBOOK

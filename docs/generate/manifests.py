@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from docs.generate.tables import Schema, default, fields, says, table, takes
 from reconciler.documents.limits import LIMITS
 from reconciler.documents.schema.loader import KIND_NAMES, load_schema
 from reconciler.manifests.rule_check import MOST_FAULTS
 from reconciler.model.key import GVC_SCOPED
-from tests.docs.tables import Schema, default, fields, says, table, takes
 
 HEAD = f"""\
 # Manifests

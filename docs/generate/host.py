@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from docs.generate.hosted import MEANINGS, ROOT, course, sentences, surges, variables, waits
+from docs.generate.tables import table
 from reconciler.engines.host import ephemeral_storage
 from reconciler.engines.host.action_errors import ERROR_RETRY_SECONDS
 from reconciler.engines.host.autoscaling import capacity, decide
@@ -13,8 +15,6 @@ from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.logs import blocks, retention, tail
 from reconciler.engines.host.probes import state
 from reconciler.model.platform import BLOCKED_PORTS, STORE_URIS
-from tests.docs.hosted import MEANINGS, ROOT, course, sentences, surges, variables, waits
-from tests.docs.tables import table
 
 TEMPLATE = Path(__file__).with_name("host.md.in")
 

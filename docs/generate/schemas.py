@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from docs.generate.tables import table
 from reconciler.documents.schema.loader import SCHEMA_NAMES, load_schema
-from tests.docs.tables import table
 
 MEANINGS = {
     "x-change": "What a change of the field costs: in-place, scale-only, new-version or replace. Holds for everything "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from docs.generate.tables import table
 from reconciler.convert.kubernetes import convert, unused_fields
 from reconciler.convert.rules import RULEBOOK
-from tests.docs.tables import table
 
 HEAD = """\
 # Converting and importing

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.docs import commands, convert, host, manifests, rules, schemas, settings, signatures, status
+from docs.generate import commands, convert, host, manifests, rules, schemas, settings, signatures, status
 
 DOCS = Path(__file__).parents[2] / "docs"
-NOTE = "<!-- Written by `python -m tests.docs`; a change made here is lost. -->\n\n"
+NOTE = "<!-- Written by `python -m docs.generate`; a change made here is lost. -->\n\n"
 MAKERS = {
     "commands.md": commands.page,
     "convert.md": convert.page,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import click
 
+from docs.generate.tables import table
 from reconciler.cli import COMMANDS, cli
-from tests.docs.tables import table
 
 HEAD = """\
 # Commands

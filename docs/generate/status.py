@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from docs.generate import reasons
+from docs.generate.tables import default, fields, says, table, takes
 from reconciler.documents.schema.loader import load_schema
-from tests.docs import reasons
-from tests.docs.tables import default, fields, says, table, takes
 
 HEAD = """\
 # Status

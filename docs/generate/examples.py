@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pyrage
 import yaml
 
-from tests.docs.literals import visible
+from docs.generate.literals import visible
 from tests.support.rule_cases import CASES, NAME, SETTINGS, wrapped
 
 _COLUMNS = re.compile(r"(#\s*[←↓]\s*)([^\n]*)")

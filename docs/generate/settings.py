@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from docs.generate.tables import default, fields, says, table, takes
 from reconciler.documents.schema.loader import load_schema
-from tests.docs.tables import default, fields, says, table, takes
 
 HEAD = """\
 # Settings

@@ -6,11 +6,11 @@ import re
 from functools import cache
 from pathlib import Path
 
+from docs.generate import manifests, settings
+from docs.generate.examples import shown
+from docs.generate.markdown import headings
 from reconciler.model.rule import Rule
 from reconciler.rulebook import sections
-from tests.docs import manifests, settings
-from tests.docs.examples import shown
-from tests.docs.markdown import headings
 
 DOCS = Path(__file__).parents[2] / "docs"
 

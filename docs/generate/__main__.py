@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.docs.pages import DOCS, pages
-from tests.docs.schema_files import SCHEMAS, files
+from docs.generate.pages import DOCS, pages
+from docs.generate.schema_files import SCHEMAS, files
 
 for name, text in files().items():
     (SCHEMAS / name).write_text(text)

@@ -1,0 +1,1 @@
+"""The reference pages of docs/, made from the code; `python -m docs.generate` writes them."""
