@@ -128,6 +128,13 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         parse_duration(text)
 
 
+def test_a_word_that_may_be_a_boolean_is_put_in_quotes_where_text_is_wanted(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("org: no\nstate: y\nsources:\n- {name: on, url: /a, allowRewrite: off}\n")
+    advice = [line.rpartition(" (")[2].rstrip(")") for line in refusal(file)]
+    assert advice == ['write "no" in quotes', 'write "y" in quotes', 'write "on" in quotes', "write false"]
+
+
 def test_every_fault_is_told_with_its_place_and_a_way_out(tmp_path: Path) -> None:
     text = """\
 org: acme

@@ -99,10 +99,15 @@ def _word(text: str) -> Scalar | Problem:
         return Problem(
             "ambiguous-scalar",
             f"{text} is a boolean to some readers and text to others",
-            f'write {meant}, or "{text}" in quotes for the text',
+            f'write "{text}" in quotes, or {meant} for a boolean',
             f'write "{text}" in quotes',
         )
     return text
+
+
+def former_boolean(text: str) -> bool | None:
+    """What ``text`` means to readers of YAML 1.1 that take it for a boolean; None where it is no such word."""
+    return _FORMER_BOOLS.get(text)
 
 
 def _integer(digits: str, base: int) -> int | Problem:

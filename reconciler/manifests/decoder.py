@@ -8,6 +8,7 @@ import msgspec
 
 from reconciler.documents.ignore_comments import IgnoreComments, UnusedComment
 from reconciler.documents.reader import read
+from reconciler.documents.schema.validator import checker
 from reconciler.documents.types import Document, Reading
 from reconciler.manifests.comment_check import check_comments
 from reconciler.manifests.document import DocumentDecoder, SourceFile
@@ -15,7 +16,7 @@ from reconciler.manifests.field_schema import shape_of
 from reconciler.manifests.normalize import ManifestContext, Normalizer
 from reconciler.manifests.rule_check import MOST_FAULTS
 from reconciler.model.finding import Fault, Severity
-from reconciler.model.key import Kind
+from reconciler.model.key import KINDS, Kind
 from reconciler.model.platform import PLATFORM_URI
 from reconciler.model.resource import LookupRequest, Manifest, Reference
 from reconciler.model.rule import Rule, error_rule
@@ -148,11 +149,11 @@ def decode(raw: bytes, dialect: ManifestContext) -> Decoded:
             message = f"this file has more than {MOST_FAULTS} faults; what follows is not looked at"
             faults.append(Fault("too-many-faults", message, faults[-1].line, faults[-1].column))
             break
+    faults = _readvised(faults, reading, site)
     for document in reading.partial[:MOST_PARTIAL]:
         one = DocumentDecoder(site, document, dialect)
         one.collect_partial()
-        if one.intended_key:
-            broken.append(_broken(one))
+        broken += [_broken(one)] if one.intended_key else []
         faults.extend(one.faults)
     if reading.faults:
         known = {f"{each.kind}/{each.name}" for each in manifests} | {_without_gvc(each.key) for each in broken}
@@ -165,8 +166,18 @@ def decode(raw: bytes, dialect: ManifestContext) -> Decoded:
         faults, unused = check_comments(ignored, faults, RULES, dialect.secrets)
     if dialect.scheme != "platform":
         faults = [_with_platform_scheme(fault, dialect.prefix) for fault in faults]
-    told = tuple(sorted(faults, key=lambda fault: (fault.line, fault.column)))
-    return Decoded(tuple(manifests), told, len(reading.documents), tuple(broken), unused)
+    faults.sort(key=lambda fault: (fault.line, fault.column))
+    return Decoded(tuple(manifests), tuple(faults), len(reading.documents), tuple(broken), unused)
+
+
+def _readvised(faults: list[Fault], reading: Reading, site: SourceFile) -> list[Fault]:
+    """``faults`` with advice on ambiguous scalars that fits their fields, as far as kinds are known."""
+    for document in reading.partial:
+        kind = document.value.get("kind") if isinstance(document.value, dict) else None
+        # Where it names no kind, any kind will do that has the fields of all.
+        check = checker(kind if isinstance(kind, str) and kind in KINDS else str(Kind.WORKLOAD))
+        faults = check.readvised(faults, document.value, site.places(document))
+    return faults
 
 
 def _broken(one: DocumentDecoder) -> Broken:

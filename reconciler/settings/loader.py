@@ -81,7 +81,10 @@ def load_settings(path: Path) -> Settings:
         ) from None
     reading = read(raw)
     if reading.faults:
-        raise SettingsError(path, raw, reading.faults)
+        faults = reading.faults
+        for document in reading.partial:
+            faults = checker("settings").readvised(faults, document.value, locate(raw, document.index))
+        raise SettingsError(path, raw, faults)
     if len(reading.documents) != 1:
         raise UsageError(f"{path}: settings are one YAML document, and here are {len(reading.documents)}")
     value = reading.documents[0].value

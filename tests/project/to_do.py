@@ -26,7 +26,7 @@ ROOMS_TO_DO: dict[str, int] = {
     #
     "logql": 2,
     #
-    "manifests": 16,
+    "manifests": 15,
     #
     "model": 2,
     #

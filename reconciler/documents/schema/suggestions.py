@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from reconciler.documents.scalars import former_boolean
 from reconciler.documents.schema.dialect import SchemaValidator, compiled
 
 LONGEST = 60
@@ -16,6 +17,7 @@ _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([a-zA-Z]*)", re.ASCII)
 _IN_MEBIBYTES = {"": 1, "m": 1, "mb": 1, "mi": 1, "mib": 1, "g": 1024, "gb": 1024, "gi": 1024, "gib": 1024,
                  "t": 1024**2, "tb": 1024**2, "ti": 1024**2, "k": 1 / 1024, "kb": 1 / 1024, "ki": 1 / 1024}  # fmt: skip
 _MEBIBYTE = 1 << 20
+_CONTAINERS = {"array": "write a list", "object": "write a mapping"}
 _EVERYWHERE = frozenset({"*", "all", "any", "0.0.0.0"})
 """What people write for every address there is."""
 
@@ -31,6 +33,26 @@ def suggest_fix(text: str, schema: dict[str, Any]) -> str:
     check = SchemaValidator(schema)
     guesses = filter(str.isprintable, _guesses(text, schema))
     return next((each for each in guesses if pattern.search(each) and check.is_valid(each)), "")
+
+
+def suggest_spelling(text: str, schema: dict[str, Any]) -> str:
+    """How to write ``text``, a word or number that readers take differently, where ``schema`` says what is wanted.
+
+    Empty where it does not say so. Numbers are not quoted, since they may be secret.
+    """
+    wanted, meant = schema.get("type"), former_boolean(text)
+    if wanted == "string":
+        if not SchemaValidator(schema).is_valid(text):
+            allowed = [f"`{each}`" for each in schema.get("enum", ())]
+            if allowed:
+                return f"write one of {', '.join(allowed)}" if len(allowed) > 1 else ""
+            return f"write {schema.get('x-pattern-words', 'another text')}"
+        return "put it in quotes" if meant is None else f'write "{text}" in quotes'
+    if wanted == "boolean":
+        return "write true or false" if meant is None else f"write {str(meant).lower()}"
+    if wanted in ("integer", "number"):
+        return "write the number in plain decimal" if meant is None else "write a number"
+    return _CONTAINERS.get(wanted, "") if isinstance(wanted, str) else ""
 
 
 def _guesses(text: str, schema: dict[str, Any]) -> Iterator[str]:

@@ -7,8 +7,11 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from reconciler.documents.positions import Positions
 from reconciler.documents.schema.loader import load_schema
+from reconciler.documents.types import unreadable_paths
 from reconciler.model.finding import Fault, Pointer
 from reconciler.model.rule import error_rule
 
@@ -101,6 +104,23 @@ class Checker:
         from reconciler.documents.schema.messages import to_faults
 
         return to_faults(found, self.schema, places)
+
+    def readvised(self, found: list[Fault], value: object, places: Positions) -> list[Fault]:
+        """``found`` in a partial document ``value``, with advice on ambiguous scalars that fits their fields."""
+        from reconciler.documents.schema.dialect import schemas_at
+        from reconciler.documents.schema.suggestions import suggest_spelling
+
+        advice = {}
+        for at in unreadable_paths(value):
+            *_, schema = reached = list(schemas_at(self.schema, at))
+            text = places.written(at)
+            if text is not None and len(reached) == len(at) + 1:
+                advice[places.value(at)] = suggest_spelling(text, schema)
+        return [
+            replace(each, suggestion=advice.get((each.line, each.column)) or each.suggestion)
+            if each.rule == "ambiguous-scalar" else each
+            for each in found
+        ]  # fmt: skip
 
     def faults(self, value: object, places: Positions) -> list[Fault]:
         """Every way in which ``value`` does not fit, in words, sorted by place; empty where it fits."""
