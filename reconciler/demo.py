@@ -23,9 +23,9 @@ from reconciler.cli.options import coloured, load, paint, print_error
 from reconciler.errors import EngineError, LockedError, ReconcilerError, UsageError
 
 if TYPE_CHECKING:
-    from reconciler.engines.host.provisioning.secrets import SecretValue
     from reconciler.engines.host.runtimes.protocol import Runtime
     from reconciler.model.key import Key
+    from reconciler.model.kinds.secret import SecretValue
     from reconciler.settings import Settings
 
 LOOK = 0.5

@@ -13,7 +13,6 @@ from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.decisions.transitions import apply_action, hook_finished
 from reconciler.engines.host.provisioning.environment import ContainerDirs, environment
 from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext
-from reconciler.engines.host.provisioning.secrets import SecretValue
 from reconciler.engines.host.provisioning.spec_builder import rollout_of
 from reconciler.engines.host.replica import Container as Running
 from reconciler.engines.host.replica import Ended, Phase, Replica
@@ -21,6 +20,7 @@ from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.secret import SecretValue
 from reconciler.model.kinds.workload import Command, Container, Port, Specification
 from tests.project.tree import modules
 

@@ -15,6 +15,7 @@ from reconciler.daemon.background_fetch import BackgroundFetch
 from reconciler.daemon.debounce import Debounce, watch_engine
 from reconciler.daemon.disk import DiskMonitor
 from reconciler.daemon.run_log import RunLog
+from reconciler.daemon.secret_monitor import HostSecretMonitor
 from reconciler.daemon.source_backoff import SourceBackoff
 from reconciler.daemon.systemd import SystemdNotifier, Watchdog
 from reconciler.daemon.wake import WakeQueue
@@ -25,7 +26,6 @@ from reconciler.pipeline.report import Report, encode_reports
 from reconciler.pipeline.report import internal_error as internal_error_report
 from reconciler.pipeline.runner import Runner
 from reconciler.pipeline.saved_plan import SavedPlan
-from reconciler.pipeline.secret_watch import HostSecretMonitor
 from reconciler.records.tables.requests import Request
 
 JITTER = 0.1
@@ -67,7 +67,7 @@ class Daemon:
         self.watchdog = Watchdog(notifier, clock, notifier.watchdog_seconds + slowest)
         self.wakes = WakeQueue()
         views = {name: line.view for name, line in runner.lines.items()}
-        self._host = HostSecretMonitor(runner.records, clock, views)
+        self._host = HostSecretMonitor(runner.records, clock, views, runner.secret_filler)
         self.stop = asyncio.Event()
         self._replay = True
         self._run_log = RunLog(clock)

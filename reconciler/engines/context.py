@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.provisioning.secrets import SecretReader
+from reconciler.engines.protocol import SecretReader
 from reconciler.records.store import Records
 from reconciler.settings import Settings
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from enum import StrEnum
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from reconciler.model.key import Key
+from reconciler.model.kinds.secret import SecretValue
 from reconciler.model.record import Health
 from reconciler.planning.plan import Step, StepId
+
+SecretReader = Callable[[Key], SecretValue]
+"""The data of a secret as it was applied last, for any engine: no Git, no network, in any thread.
+
+It raises EngineError, reason SecretUnavailable, whose message never shows what is in the secret.
+"""
 
 
 class Result(StrEnum):

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 
 from reconciler.clock import Clock
 from reconciler.engines.context import EngineContext
-from reconciler.engines.host.provisioning.secrets import SecretReader
 from reconciler.engines.host.runtimes.protocol import runtime_plugin
-from reconciler.engines.protocol import Engine
+from reconciler.engines.protocol import Engine, SecretReader
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import UsageError
 from reconciler.records.store import Records

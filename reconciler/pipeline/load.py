@@ -25,7 +25,7 @@ from reconciler.model.finding import Finding, Severity
 from reconciler.model.resource import Resource
 from reconciler.model.revision import FileChange, Revision
 from reconciler.pipeline.desired_view import DesiredStateView
-from reconciler.pipeline.secret_watch import with_host_secret_files
+from reconciler.pipeline.host_secrets import with_host_secret_files
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
 from reconciler.records.tables.sources import SourceRow

@@ -9,10 +9,11 @@ from itertools import groupby
 from reconciler.clock import iso
 from reconciler.drift.healing import drifts_to_heal
 from reconciler.manifests.change_set import keys_touched
+from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.placement import GvcLocations
-from reconciler.planning.inputs import PlannerInput, PrunePolicy
+from reconciler.planning.inputs import PlannerInput, PrunePolicy, Refusal
 from reconciler.records.sql import stored_key
 from reconciler.records.tables.deletions import HOUR
 from reconciler.settings import Settings
@@ -132,3 +133,12 @@ def pending_keys_of(view: DesiredStateView, settings: Settings) -> frozenset[str
 
 
 _END: tuple[str, Iterator[tuple[str, str, str, str]]] = ("", iter(()))
+
+
+def finding_of(view: DesiredStateView, refusal: Refusal) -> Finding:
+    """``refusal`` with the place in Git of what it refuses."""
+    site = view.site(str(refusal.key))
+    parts = tuple(refusal.pointer.split("/")[1:])
+    line, column = view.position(site, parts)
+    return Finding(site.path, line, column, refusal.rule, Severity.ERROR, refusal.message, refusal.suggestion,
+                   str(refusal.key))  # fmt: skip

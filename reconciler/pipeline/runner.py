@@ -20,13 +20,14 @@ from reconciler.model.key import Key, Kind
 from reconciler.pipeline import report
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.saved_plan import SavedPlan
-from reconciler.pipeline.secret_store import SecretStore
+from reconciler.pipeline.secret_filler import SecretFiller
 from reconciler.pipeline.source_conditions import MAX_EVENTS, REACHABLE, SourceConditions
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.pipeline.source_state import SourceState
 from reconciler.records.store import Records
 from reconciler.records.tables.events import Event
 from reconciler.records.tables.suspensions import source_target
+from reconciler.secrets.store import SecretStore
 from reconciler.settings import Settings
 from reconciler.status.conditions import PINNED, SUSPENDED, Condition
 from reconciler.status.publisher import StatusPublisher
@@ -59,13 +60,17 @@ class Runner:
         self.records = records
         self.clock = clock
         retry = RetryPolicy(settings.retry.base, settings.retry.cap, settings.retry.attempts)
-        reveal = SecretStore(records, settings).read
+        self._secrets = SecretStore(records, settings)
+        reveal = self._secrets.read
         made = engines_for(settings, records, clock, reveal, engines)
         all_made = [*made.values(), *decommissioned_engines(settings, records, clock, reveal)]
         self._lifecycle_engines = [engine for engine in all_made if isinstance(engine, SupportsLifecycle)]
         self.drift_monitor = DriftMonitor(settings, records, clock, made)
         self.executor = Executor(records, made, clock, retry, settings.parallel, random.Random())
         self.lines = {source.name: SourcePipeline(settings, source, records, clock) for source in settings.sources}
+        views = {name: line.view for name, line in self.lines.items()}
+        self.secret_filler = SecretFiller(self._secrets, records, views)
+        self._runs_containers = any(engine.can_drift for engine in made.values())
         self.states = dict.fromkeys(self.lines, SourceState())
         self.writers = {
             source.name: StatusPublisher(records, self.lines[source.name].source, settings, clock)
@@ -81,6 +86,8 @@ class Runner:
         Sources that the settings have no more are forgotten first: what they asked for is free to be another's. Raises
         RecordsError.
         """
+        if self._runs_containers:
+            await asyncio.to_thread(self.secret_filler.fill)
         for engine in self._lifecycle_engines:
             # One that cannot is tried again, and told, at each look at its location.
             try:
@@ -111,6 +118,7 @@ class Runner:
         """End the work of the engines; what they run goes on. An engine that does not end in time is abandoned."""
         closing = [asyncio.create_task(engine.close(), name=engine.name) for engine in self._lifecycle_engines]
         await wait_at_most(closing, "engines", ENGINES_CLOSE_SECONDS)
+        self._secrets.close()
 
     def _forget(self, names: set[str]) -> None:
         if not names:
@@ -175,10 +183,13 @@ class Runner:
             return report.plan_changed(name, str(prepared.revision), other)
         if prepared.plan is not None:
             self.states[name] = prepared.state.before_steps(prepared.plan)
+        accepted = self.secret_filler.accept if self._runs_containers else None
         ended, self.states[name] = await line.execute(
-            prepared, self.executor, reason, partial(preempted, str(prepared.revision))
+            prepared, self.executor, reason, partial(preempted, str(prepared.revision)), accepted
         )
-        if prepared.plan is not None and any(step.key.kind in ORG_SCOPED_FOR_WORKLOADS for step in prepared.plan.steps):
+        steps = prepared.plan.steps if prepared.plan is not None else ()
+        if any(step.key.kind in ORG_SCOPED_FOR_WORKLOADS for step in steps):
+            self._secrets.forget_old(step.key for step in steps if step.key.kind is Kind.SECRET)
             self.refresh_engines()
         self.conditions.after_run(name, prepared, ended, reason)
         self._requeue_dependents(name, prepared, ended)

@@ -12,6 +12,7 @@ from reconciler.clock import Clock
 from reconciler.drift.healing import record_healed
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import SourceError
+from reconciler.manifests.change_set import ChangeSet
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Kind
 from reconciler.model.revision import Revision
@@ -20,12 +21,12 @@ from reconciler.pipeline.desired_view import BodyCache, DesiredStateView
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.file_reader import Read, reader
 from reconciler.pipeline.load import LoadedRevision, Loader, blobs_of, decoder_fingerprint, gc_paused, index_revision
-from reconciler.pipeline.plan_inputs import pending_keys_of, planner_input
+from reconciler.pipeline.plan_inputs import finding_of, pending_keys_of, planner_input
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.revision_selector import RevisionSelector
 from reconciler.pipeline.source_state import CrashBackoff, SourceState
 from reconciler.planning.blame import Blames
-from reconciler.planning.inputs import PlannerInput, Refusal
+from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Plan
 from reconciler.planning.planner import budgeted_deletes, make_plan
 from reconciler.records.store import Records
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 
 CACHE_SWEEP_EVERY_RUNS = 1000
 """Runs after which documents that nothing comes from any more are dropped from the cache."""
+
+
+Accepted = Callable[[ChangeSet], None]
+"""Called, in a thread, with what a revision changes that is the last good one from now on."""
 
 
 class PlannedRevision(msgspec.Struct, frozen=True):
@@ -146,7 +151,6 @@ class SourcePipeline:
     def _prepared(
         self, revision: Revision, state: SourceState, *, keep_cache: bool, whole: bool = False
     ) -> PlannedRevision:
-        self._reload_age_identity()
         self.records.documents.use(decoder_fingerprint(self.dialect), keep=keep_cache)
         with self.records.snapshot():
             loader = Loader(self.source.repository, self.view(), skip_invalid=self._skips, keep_cache=keep_cache)
@@ -167,13 +171,11 @@ class SourcePipeline:
             prepared = msgspec.structs.replace(prepared, findings=sorted({*found, *prepared.findings}))
         return prepared
 
-    def _reload_age_identity(self) -> None:
-        """Read the identity again: its file may have come, or be another one by now."""
-        ring = msgspec.structs.replace(keyring_of(self.settings), required=self.dialect.keyring.required)
-        self.dialect = msgspec.structs.replace(self.dialect, keyring=ring)
-
     def view(self) -> DesiredStateView:
         """The desired state as it is indexed, ready to lay a difference over. Raises SourceNotFound."""
+        # The file of the identity may have come, or be another one by now.
+        ring = msgspec.structs.replace(keyring_of(self.settings), required=self.dialect.keyring.required)
+        self.dialect = msgspec.structs.replace(self.dialect, keyring=ring)
         blobs = blobs_of(self.source.repository)
         view = DesiredStateView(self.name, self.records, blobs, self.dialect, self.externals, self.host)
         view.bodies = self._bodies
@@ -194,12 +196,12 @@ class SourcePipeline:
         if state.pending_keys is None:
             state = state.with_pending(pending_keys_of(view, self.settings))
         plan, refusals = make_plan(self.scope(view, loaded, state.pending_keys))
-        found = [_finding(view, refusal) for refusal in refusals]
+        found = [finding_of(view, refusal) for refusal in refusals]
         findings = sorted([*loaded.findings, *found])
         refused = bool(found) and self.settings.on_invalid == "refuse"
         return PlannedRevision(loaded, findings, None if refused else plan, read, state)
 
-    def start_run(self, prepared: PlannedRevision, reason: str) -> int:
+    def start_run(self, prepared: PlannedRevision, reason: str, accepted: Accepted | None = None) -> int:
         """Make the prepared revision the last good one, in one transaction; the number of the run that begins.
 
         0 where nothing is to be performed. Failures of steps that nobody wants any more are forgotten.
@@ -221,7 +223,9 @@ class SourcePipeline:
             run = self._append_run(prepared, reason) if plan.steps else 0
             if run % CACHE_SWEEP_EVERY_RUNS == CACHE_SWEEP_EVERY_RUNS - 1:
                 self.records.documents.sweep()
-            return run
+        if accepted is not None:
+            accepted(prepared.loaded.change_set)
+        return run
 
     def _append_run(self, prepared: PlannedRevision, reason: str) -> int:
         made = prepared.revision
@@ -235,8 +239,9 @@ class SourcePipeline:
                 self.records.failures.clear(failure.key, failure.location)
 
     async def execute(
-        self, prepared: PlannedRevision, executor: Executor, reason: str, preempted: Callable[[], bool]
-    ) -> RunResult:
+        self, prepared: PlannedRevision, executor: Executor, reason: str, preempted: Callable[[], bool],
+        accepted: Accepted | None = None,
+    ) -> RunResult:  # fmt: skip
         """Accept ``prepared`` and carry its plan out. Raises RecordsError."""
         import asyncio
 
@@ -245,7 +250,7 @@ class SourcePipeline:
         if plan is None:
             refused = report.refused(self.name, revision, prepared.findings)
             return RunResult(refused, msgspec.structs.replace(prepared.state, crashes=CrashBackoff()))
-        run = await asyncio.to_thread(self.start_run, prepared, reason)
+        run = await asyncio.to_thread(self.start_run, prepared, reason, accepted)
         outcomes = await executor.run(plan, run, preempted) if plan.steps else []
         ended = report.of_plan(self.name, revision, plan, outcomes, prepared.findings)
         if plan.steps or plan.kept:
@@ -278,11 +283,3 @@ def _refused_files(prepared: PlannedRevision) -> frozenset[str]:
     changed = {resource.path for resource in prepared.loaded.change_set.added.values()}
     skipped = prepared.loaded.skipped
     return skipped | bad if (bad - skipped) & changed else frozenset()
-
-
-def _finding(view: DesiredStateView, refusal: Refusal) -> Finding:
-    site = view.site(str(refusal.key))
-    parts = tuple(refusal.pointer.split("/")[1:])
-    line, column = view.position(site, parts)
-    return Finding(site.path, line, column, refusal.rule, Severity.ERROR, refusal.message, refusal.suggestion,
-                   str(refusal.key))  # fmt: skip

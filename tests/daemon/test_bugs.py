@@ -12,12 +12,12 @@ from structlog.testing import capture_logs
 
 from reconciler.bugs import code_location, forget_logged, internal_error
 from reconciler.daemon.loop import Daemon
+from reconciler.daemon.secret_monitor import HostSecretMonitor
 from reconciler.daemon.systemd import SystemdNotifier
 from reconciler.model.record import Record
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.report import Report, decode_reports
 from reconciler.pipeline.runner import Runner
-from reconciler.pipeline.secret_watch import HostSecretMonitor
 from reconciler.records.store import FILE, Records
 from reconciler.settings import load_settings
 from reconciler.status import publisher

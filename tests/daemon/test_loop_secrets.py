@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
+from tests.support.host_sandbox import host_site, served
 from tests.support.rule_cases import private
 from tests.support.sandbox import GVC, Site, eventually
 
 SECRET = "kind: secret\nname: db\ntype: dictionary\ndata: {password: {file: db}}\n"
+
+MAY = """kind: identity
+name: web
+gvc: shop
+---
+kind: policy
+name: web-reveals-db
+targetKind: secret
+targetLinks: [//secret/db]
+bindings: [{permissions: [reveal], principalLinks: [//gvc/shop/identity/web]}]
+"""
 
 
 def test_a_file_of_the_host_that_changes_is_taken_up_at_the_next_look(tmp_path: Path) -> None:
@@ -25,3 +39,21 @@ def test_a_file_of_the_host_that_changes_is_taken_up_at_the_next_look(tmp_path: 
     file.write_text("correct-horse")
     with site.daemon():
         eventually(lambda: site.recorded()["secret/db"].digest == before, "what changed meanwhile is applied")
+
+
+def test_containers_get_the_value_that_is_applied_and_no_other(tmp_path: Path) -> None:
+    file = private(tmp_path / "host" / "db", "correct-horse")
+    web = served(replicas=1, identityLink="//identity/web", env={"GREETING": "platform://secret/db.password"})
+    settings = {"secrets": {"directory": str(file.parent)}, "drift": {"interval": "200ms"}}
+    with host_site(tmp_path / "site", {"db.yaml": SECRET, "may.yaml": MAY, "shop/web.yaml": web}, **settings) as site:
+        with site.daemon() as daemon:
+            eventually(lambda: site.healthy() and site.greetings("web") == {"correct-horse"}, "the first value is used")
+            file.write_text("battery-staple")
+            eventually(lambda: site.greetings("web") == {"battery-staple"}, "the new value is used")
+            daemon.stop()
+        with site.daemon():
+            eventually(site.healthy, "the next daemon takes the replica over")
+            [pid] = site.programs()
+            os.kill(pid, signal.SIGKILL)
+            eventually(lambda: site.programs().keys() - {pid}, "it is started again")
+            eventually(lambda: site.greetings("web") == {"battery-staple"}, "with the same value")

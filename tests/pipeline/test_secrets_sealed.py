@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.daemon.secret_monitor import HostSecretMonitor
 from reconciler.decode.cache import Blobs, Cache
 from reconciler.decode.decode import MANY, decode_all
 from reconciler.errors import SourceError
@@ -19,7 +20,6 @@ from reconciler.model.finding import Severity
 from reconciler.model.kinds.secret import HostPlace
 from reconciler.model.revision import FileChange
 from reconciler.pipeline.externals import ExternalResources
-from reconciler.pipeline.secret_watch import HostSecretMonitor
 from reconciler.records.store import Records
 from reconciler.review.compare import plan_between
 from reconciler.review.folder import check_folder

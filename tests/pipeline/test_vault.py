@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.provisioning.secrets import SecretValue
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from reconciler.pipeline.secret_store import SecretStore
+from reconciler.model.kinds.secret import SecretValue
+from reconciler.pipeline.secret_filler import SecretFiller
 from reconciler.records.store import Records
+from reconciler.secrets.store import SecretStore
 from reconciler.settings import SecretSettings
 from reconciler.sops.encrypt import EncryptionRules, encrypt
 from tests.support.pipeline import Way
@@ -49,8 +51,13 @@ def way_of(path: Path, content: str | bytes, **more: Any) -> Way:
 
 
 def vault(way: Way) -> SecretStore:
-    """A vault as a daemon that has just started has it."""
-    return SecretStore(way.records, way.settings)
+    """A vault as a daemon that has just started has it; the line fills it from now on."""
+    way.line = way.fresh_line()
+    store = SecretStore(way.records, way.settings)
+    filler = SecretFiller(store, way.records, {way.line.name: way.line.view})
+    filler.fill()
+    way.accepted = filler.accept
+    return store
 
 
 FORMS = {"plain": lambda: PLAIN, "encrypted": sealed, "hosted": lambda: HOSTED}
@@ -87,6 +94,52 @@ def test_what_is_wanted_and_not_applied_yet_is_not_revealed(tmp_path: Path, form
     way.commit({"org/db.yaml": sealed(PLAIN.replace(CANARY, OTHER))})
     way.accept(way.prepare())
     assert asked.read(DB) == EXPECTED
+
+
+@fleeting
+def test_reading_takes_no_git_no_identity_and_one_connection(tmp_path: Path, form: Form) -> None:
+    way = way_of(tmp_path, form())
+    asked = vault(way)
+    way.repo.path.rename(tmp_path / "away")
+    (tmp_path / "host" / "identity.txt").unlink()
+    (tmp_path / "host" / "db").unlink()
+    connected: list[str] = []
+    listening = [True]
+    sys.addaudithook(lambda event, _: connected.append(event) if listening and event == "sqlite3.connect" else None)
+    try:
+        assert [asked.read(DB) for _ in range(5)] == [EXPECTED] * 5
+    finally:
+        listening.clear()
+    assert connected == ["sqlite3.connect"]
+
+
+@fleeting
+def test_what_could_not_be_opened_is_tried_again(tmp_path: Path, form: Form) -> None:
+    way = way_of(tmp_path, form())
+    lost = [tmp_path / "host" / "identity.txt", tmp_path / "host" / "db"]
+    kept = [path.read_text() for path in lost]
+    for path in lost:
+        path.unlink()
+    asked = SecretStore(way.records, way.settings)
+    line = way.fresh_line()
+    filler = SecretFiller(asked, way.records, {line.name: line.view})
+    filler.fill()
+    assert "secret/db can no longer be opened" in refused(asked)
+    for path, text in zip(lost, kept, strict=True):
+        private(path, text)
+    filler.retry()
+    assert asked.read(DB) == EXPECTED
+
+
+def test_the_value_of_a_deleted_secret_is_forgotten(tmp_path: Path) -> None:
+    way = way_of(tmp_path, sealed())
+    asked = vault(way)
+    digest = way.recorded()["secret/db"].digest
+    way.commit({"org/db.yaml": None})
+    way.applied()
+    assert asked.holds(DB, digest)
+    asked.forget_old([DB])
+    assert not asked.holds(DB, digest)
 
 
 @fleeting

@@ -17,7 +17,7 @@ from reconciler.model.finding import Finding
 from reconciler.model.record import Record
 from reconciler.pipeline.load import index_revision
 from reconciler.pipeline.report import Report
-from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
+from reconciler.pipeline.source_pipeline import Accepted, PlannedRevision, SourcePipeline
 from reconciler.pipeline.source_state import SourceState
 from reconciler.planning.plan import Plan, Step, StepId
 from reconciler.records.store import Records
@@ -67,6 +67,7 @@ class Way:
         self.line = self.fresh_line()
         self._state_of, self._state = self.line, SourceState()
         self.outcomes: dict[StepId, Outcome] = {}
+        self.accepted: Accepted | None = None
         self.commit(files)
 
     def fresh_line(self) -> SourcePipeline:
@@ -109,7 +110,7 @@ class Way:
     def apply(self) -> Report:
         """One run."""
         executor = _Noting(self.records, self.engines, self.clock, RetryPolicy(attempts=1), 8, random.Random(1))
-        ended, self.state = asyncio.run(self.line.execute(self.prepare(), executor, "test", _never))
+        ended, self.state = asyncio.run(self.line.execute(self.prepare(), executor, "test", _never, self.accepted))
         self.outcomes = executor.outcomes
         return ended
 

@@ -63,7 +63,7 @@ def _now(settings: Settings, records: Records) -> tuple[float | None, list[Drift
     from reconciler.drift.monitor import rows_of, scan
     from reconciler.engines.registry import engines_for
     from reconciler.errors import RefusedError
-    from reconciler.pipeline.secret_store import SecretStore
+    from reconciler.secrets.store import SecretStore
 
     clock = SystemClock()
     found = asyncio.run(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 from reconciler.model.finding import Pointer
 from reconciler.model.kinds.base import Envelope
 
@@ -37,6 +39,16 @@ class Secret(Envelope, frozen=True):
         if not isinstance(self.data, dict) or self.type in TEXTS:
             return []
         return sorted(self.data if self.type == "dictionary" else self.data.keys() - _NO_KEYS)
+
+
+class SecretValue(msgspec.Struct, frozen=True):
+    """The data of a secret of type ``type``, in the clear; it never shows itself."""
+
+    type: str
+    content: dict[str, Any] | str
+
+    def __repr__(self) -> str:
+        return f"SecretValue(type={self.type!r}, content='***')"
 
 
 def host_places(form: str, content: Any) -> dict[Pointer, HostPlace]:

@@ -9,8 +9,9 @@ import msgspec
 
 from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext, built_in
 from reconciler.engines.host.provisioning.revision_hash import variables_of
-from reconciler.engines.host.provisioning.secrets import SecretReader, env_value
+from reconciler.engines.host.provisioning.secrets import env_value
 from reconciler.engines.host.provisioning.variable_expansion import MAX_VARIABLE_BYTES, expand_variables
+from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
 from reconciler.model.kinds.workload import Container, Specification, declared_ports
 from reconciler.model.platform import SECRET_URI, SPELLING

@@ -23,8 +23,8 @@ from reconciler.engines.host.provisioning.ownership import (
     unreachable,
 )
 from reconciler.engines.host.provisioning.removal import remove
-from reconciler.engines.host.provisioning.secrets import SecretReader
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
+from reconciler.engines.protocol import SecretReader
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Container
 from reconciler.model.platform import SPELLING

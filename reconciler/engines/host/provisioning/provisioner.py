@@ -13,12 +13,12 @@ from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.mounts import unsupported_mounts
 from reconciler.engines.host.provisioning.ownership import Owner, allow_traversal_of
 from reconciler.engines.host.provisioning.ports import bindable, free_ports
-from reconciler.engines.host.provisioning.secrets import SecretReader
 from reconciler.engines.host.provisioning.template import ReplicaTemplate, TemplateStore
 from reconciler.engines.host.provisioning.variable_expansion import expand_arguments
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Container, declared_ports

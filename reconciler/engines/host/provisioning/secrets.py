@@ -1,36 +1,18 @@
-"""Secrets as containers are given them: where their data comes from, and which part a reference means."""
+"""Secrets as containers are given them: which part of one a reference means."""
 
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
+from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
-from reconciler.model.kinds.secret import ENCODED, Secret
+from reconciler.model.kinds.secret import ENCODED, Secret, SecretValue
 from reconciler.model.platform import SECRET_URI
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-class SecretValue(msgspec.Struct, frozen=True):
-    """The data of a secret of type ``type``; it never shows itself."""
-
-    type: str
-    content: dict[str, Any] | str
-
-    def __repr__(self) -> str:
-        return f"Revealed(form={self.type!r}, content='***')"
-
-
-SecretReader = Callable[[Key], SecretValue]
-"""The data of a secret as it was applied; raises EngineError, reason SecretUnavailable, that never says what is in it.
-
-It may be called in any thread, and reads files.
-"""
 
 
 def parse_secret_uri(uri: str) -> tuple[Key, str]:

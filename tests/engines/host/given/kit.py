@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext
-from reconciler.engines.host.provisioning.secrets import SecretReader, SecretValue
+from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.key import Key
 from reconciler.model.kinds.gvc import Gvc
+from reconciler.model.kinds.secret import SecretValue
 from reconciler.model.kinds.workload import Container, Specification, Variable, read_specification
 from reconciler.model.resource import Manifest
 

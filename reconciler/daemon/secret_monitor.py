@@ -1,0 +1,69 @@
+"""The daemon's look at secrets of which the records hold no values: those of this host, and those that did not open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from reconciler.bugs import internal_error
+from reconciler.clock import Clock
+from reconciler.errors import InternalError, RecordsError, SourceError
+from reconciler.pipeline.desired_view import DesiredStateView
+from reconciler.pipeline.host_secrets import check_host_secrets
+from reconciler.pipeline.secret_filler import SecretFiller
+from reconciler.records.store import Records
+from reconciler.records.tables.events import Event
+from reconciler.records.tables.suspensions import source_target
+
+
+class HostSecretMonitor:
+    """Looks at what secrets take from this host. ``views`` make, by source, a view without a difference over it.
+
+    ``filler`` opens what could not be opened before.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        clock: Clock,
+        views: Mapping[str, Callable[[], DesiredStateView]],
+        filler: SecretFiller | None = None,
+    ) -> None:
+        self._records = records
+        self._clock = clock
+        self._views = views
+        self._filler = filler
+        self._lost: set[str] = set()
+        self._bugs: dict[str, str] = {}
+
+    def check(self) -> set[str]:
+        """The sources whose secrets have other values now. What is lost is told, once. Raises RecordsError."""
+        if self._filler is not None:
+            self._filler.retry()
+        changed: set[str] = set()
+        lost: dict[str, str] = {}
+        for name, view in self._views.items():
+            try:
+                found = check_host_secrets(view())
+            except SourceError:  # whoever polls the source tells of that
+                continue
+            except RecordsError:
+                raise
+            except Exception as error:  # noqa: BLE001 - the secrets of the other sources are read
+                self._on_bug(name, internal_error(error, f"secrets of {name}"))
+                continue
+            changed |= {name} if found.other else set()
+            lost |= {entry.key: f"{entry.path}:{entry.line}" for entry in found.lost}
+        news, self._lost = sorted(lost.keys() - self._lost), set(lost)
+        if news:
+            words, now = "can no longer be read on this host; what was applied stays", self._clock.now()
+            events = (Event(now, 0, key, "", "Warning", "SecretLost", f"{lost[key]}: {words}") for key in news)
+            self._records.events.add_many(events)
+        return changed
+
+    def _on_bug(self, name: str, bug: InternalError) -> None:
+        """Append the event of a bug, once for each source and place."""
+        if self._bugs.get(name) != bug.place:
+            self._bugs[name] = bug.place
+            message = f"its secrets on this host cannot be watched: {bug}"
+            event = Event(self._clock.now(), 0, source_target(name), "", "Warning", bug.reason, message)
+            self._records.events.add_many([event])

@@ -1,0 +1,145 @@
+"""The data of applied secrets, as engines read it: from the records, or from memory where it is never written down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from threading import Lock
+
+import msgspec
+
+from reconciler.errors import EngineError, RecordsError
+from reconciler.model.key import Key
+from reconciler.model.kinds.secret import SecretValue
+from reconciler.model.record import Record
+from reconciler.model.resource import Resource
+from reconciler.records.store import Records
+from reconciler.settings import Settings
+
+
+class _Form(msgspec.Struct, frozen=True):
+    type: str
+
+
+class SecretStore:
+    """Secrets as they were applied last. ``read`` is the port of engines; data that is never written down is ``put``.
+
+    Every method may be called in any thread: records in a file are read over one connection of the store's own.
+    Records in memory are shared, and then nobody else may be using them.
+    """
+
+    def __init__(self, records: Records, settings: Settings) -> None:
+        self._records = records
+        self._own: Records | None = None
+        self._sources = frozenset(source.name for source in settings.sources)
+        self._lock = Lock()
+        self._values: dict[Key, dict[str, SecretValue]] = {}
+        """By digest, in the order in which they were put: the newest may not be applied yet."""
+        self._errors: dict[Key, str] = {}
+
+    def read(self, key: Key) -> SecretValue:
+        """The data of the secret ``key`` as it was applied last.
+
+        Raises EngineError, reason SecretUnavailable, where it is not applied, or was not opened as it was applied.
+        """
+        with self._lock:
+            try:
+                return self._find(self._connected(), key)
+            except RecordsError as error:
+                self._disconnect()
+                raise _unavailable(f"{key} cannot be read: {error}") from None
+
+    def put(self, resource: Resource) -> None:
+        """Hold the data of a secret that is never written down, until another value of it is applied."""
+        value = _value(resource.body, resource.seal)
+        with self._lock:
+            values = self._values.setdefault(resource.key, {})
+            values.pop(resource.digest, None)
+            values[resource.digest] = value
+            self._errors.pop(resource.key, None)
+
+    def holds(self, key: Key, digest: str) -> bool:
+        """Whether the data of ``key`` with ``digest`` was put here."""
+        with self._lock:
+            return digest in self._values.get(key, ())
+
+    def report(self, key: Key, error: str) -> None:
+        """Note why the data of ``key`` could not be put; ``read`` says so."""
+        with self._lock:
+            self._errors[key] = error
+
+    def unopened(self) -> list[Key]:
+        """The secrets that were reported, and not put since."""
+        with self._lock:
+            return sorted(self._errors)
+
+    def forget_old(self, keys: Iterable[Key]) -> None:
+        """Drop the data of ``keys`` that is applied no more. Raises RecordsError."""
+        with self._lock:
+            records = self._connected()
+            for key in keys:
+                record = _applied(records, key)
+                if record is not None:
+                    self._drop_older(key, record.digest)
+                elif records.desired.get(str(key)) is None:
+                    self._values.pop(key, None)
+                    self._errors.pop(key, None)
+
+    def close(self) -> None:
+        """Forget all data, and close the connection; harmless twice."""
+        with self._lock:
+            self._values.clear()
+            self._disconnect()
+
+    def _find(self, records: Records, key: Key) -> SecretValue:
+        record = _applied(records, key)
+        if record is None:
+            raise _unavailable(f"{key} is not applied")
+        written = records.secret_data.get(key, record.digest)
+        if written is not None:
+            return _value(record.body, written)
+        self._drop_older(key, record.digest)
+        value = self._values.get(key, {}).get(record.digest)
+        if value is None:
+            raise _unavailable(self._why(records, key))
+        return value
+
+    def _why(self, records: Records, key: Key) -> str:
+        entry = records.desired.get(str(key))
+        if entry is None:
+            return f"{key} is in Git no more, and its data is kept nowhere else"
+        if entry.source not in self._sources:
+            return f"{key} comes from the source {entry.source}, which the settings have no more"
+        place = f"{entry.path}:{entry.line}"
+        return self._errors.get(key, f"{key} has another value than was applied ({place}); the next run applies it")
+
+    def _drop_older(self, key: Key, digest: str) -> None:
+        """Drop what was put before the value that is applied: memory holds nothing that is applied no more."""
+        values = self._values.get(key, {})
+        for other in list(values) if digest in values else ():
+            if other == digest:
+                break
+            del values[other]
+
+    def _connected(self) -> Records:
+        if self._records.path is None:
+            return self._records
+        if self._own is None:
+            self._own = Records.open(self._records.path, read_only=True)
+        return self._own
+
+    def _disconnect(self) -> None:
+        if self._own is not None:
+            self._own.close()
+            self._own = None
+
+
+def _applied(records: Records, key: Key) -> Record | None:
+    return next(iter(records.applied.get(key)), None)
+
+
+def _value(body: bytes, content: bytes) -> SecretValue:
+    return SecretValue(msgspec.json.decode(body, type=_Form).type, msgspec.json.decode(content))
+
+
+def _unavailable(message: str) -> EngineError:
+    return EngineError(message, reason="SecretUnavailable")
