@@ -3,6 +3,8 @@ PYTHON ?= python3
 WORKERS ?= auto
 EXAMPLES ?= 10
 CPU_BUDGET := 340
+# Compiled modules are kept: test workers and every process that tests start would compile them again.
+export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.complete
