@@ -146,7 +146,7 @@ def _steady_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricRea
 
 
 def _brisk_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float) -> ScaleState:
-    """As many as are needed; after a steep rise none fewer for a minute; none at all after long enough a silence."""
+    """Follow the load; no scaling down for a minute after a steep rise; scale to zero after a long enough idle time."""
     if reading is None:
         return state
     options = wanted.options.autoscaling

@@ -23,10 +23,10 @@ class MetricSource(Protocol):
     """Provides the values of one or more metrics for every workload of a location."""
 
     def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
-        """The latest value of the metric and percentile in the options of ``wanted``, averaged as Reading says.
+        """The latest value of the metric and percentile in the options of ``wanted``, an average as in MetricReading.
 
-        ``counted`` are the names of the replicas that count (see below), ``seconds`` is over how many of the last it
-        shall be averaged. None where there is no value, or none yet.
+        ``counted`` are the names of the replicas that count (see ``counted_replicas``); ``seconds`` is the period to
+        average over. None if there is no value yet, or none at all.
         """
 
 
@@ -42,7 +42,7 @@ def counted_replicas(metric: str, replicas: Iterable[Replica], now: float) -> fr
 
 
 class StatsSource(Protocol):
-    """The part of a runtime that samples come from."""
+    """The part of a runtime that supplies samples."""
 
     async def stats(self) -> dict[ContainerId, Usage]:
         """As Runtime.stats."""

@@ -1,4 +1,4 @@
-"""Starts and restarts of containers in replicas that stay, with backoff and after failed liveness probes; pure."""
+"""Starts and restarts containers of replicas that do not end, with backoff and after failed liveness probes; pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def _await(replica: str, container: Container, timing: Timing) -> ScheduleRestar
 
 
 def _wait(container: Container, failures: int, timing: Timing) -> float:
-    """Seconds: none for the first end of what ran; what could not be started would only fail again at once."""
+    """Seconds to wait: 0 after the first end of a container that ran; a failed start waits, or it would just fail
+    again."""
     stillborn = container.last is not None and container.last.reason == "StartFailed"
     waits = failures if stillborn else failures - 1
     return longest_wait(RetryPolicy(timing.backoff_base, timing.backoff_cap), waits) if waits else 0.0

@@ -1,7 +1,7 @@
-"""Rollout and scaling of standard and serverless replicas, which are all alike (docs/platform/workload.md#rollout).
+"""Rollout and scaling of interchangeable replicas: standard and serverless (docs/platform/workload.md#rollout).
 
-Among the replicas that are not ending there are never more than wanted and surge together, and never so few available
-ones that more than ``unavailable`` of the wanted ones are missing, as far as it is decided here.
+The replicas that are not ending never exceed the wanted number plus ``surge``. These decisions never make more than
+``unavailable`` of the wanted replicas unavailable.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def apply_verdict(replica: Replica, verdict: Verdict, now: float) -> Replica:
 
 
 def recompute_ready(replica: Replica, now: float) -> Replica:
-    """``replica`` with ``ready_since`` as its containers have it: all run, are ready and alive, and were greeted."""
+    """Recompute ``ready_since``: all containers must run, be ready and alive, and have finished their postStart."""
     if not all(_serves(container) for container in replica.containers):
         return replace(replica, ready_since=None)
     return replica if replica.ready_since is not None else replace(replica, ready_since=now)

@@ -1,1 +1,1 @@
-"""What containers write: taken from their files into compressed segments, and found again there."""
+"""Container logs: collected from output files into compressed segments, and searched there."""

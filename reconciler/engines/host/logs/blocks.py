@@ -1,8 +1,8 @@
-"""Blocks of logs as bytes: what one look at a container's output brought, with its time and where it stood there.
+"""Log blocks as bytes: one read of a container's output, with its time and its offset in the output.
 
-A block is a head (44 bytes, little endian: magic, CRC-32 of all that follows but the tail, milliseconds, inode and
-offset of the output, bytes before and after compression, flags), what was written, and a tail (8 bytes: size of the
-block, magic), by which blocks are found from the end backwards too.
+A block has a head (44 bytes, little endian: magic, CRC-32 of all that follows except the tail, milliseconds, inode and
+offset of the output, bytes before and after compression, flags), the output, and a tail (8 bytes: size of the block,
+magic). The tail makes it possible to read blocks backwards from the end.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ LONGEST_LINE = 64 << 10
 """Bytes; a longer line is shown in parts of this size."""
 
 MARK = "…".encode()
-"""Stands where a line was cut: at the end of a part, and at the begin of the next one."""
+"""Marks where a line was split: at the end of a part and at the beginning of the next one."""
 
 LARGEST = 1 << 20
-"""Bytes of a block before compression; none is written that is larger."""
+"""The largest size of a block in bytes, before compression."""
 
 LEVEL = 1
-"""Of compression: twice as fast as the usual one, for a fourth more of disk."""
+"""Compression level: twice as fast as the default, for a quarter more disk space."""
 
 _HEAD = struct.Struct("<4sIQQQIII")
 _TAIL = struct.Struct("<I4s")
 _CHECKED = 8
-"""Bytes of the head that the check sum does not cover."""
+"""Bytes of the head that the checksum does not cover."""
 _BEGIN, _END = b"RLB1", b"1BLR"
 _DEFLATED, _CONTINUES = 1, 2
 _WORTHWHILE = 128
-"""Bytes from which on compression is tried."""
+"""The least number of bytes that are compressed."""
 
 TAIL = _TAIL.size
 SMALLEST = _HEAD.size + TAIL
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
-    """What was read at ``ms`` (since the epoch) from the file ``inode`` at ``offset``: ``length`` bytes.
+    """Bytes that were read at ``ms`` (since the epoch) from the file ``inode`` at ``offset``: ``length`` of them.
 
-    ``stored`` is that, compressed where ``flags`` say so. One of no length tells only how far was read.
+    ``stored`` contains them, compressed if ``flags`` indicate it. A block of length 0 only records the read position.
     """
 
     ms: int
@@ -53,25 +53,25 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def end(self) -> int:
-        """Where reading went on."""
+        """The offset at which the next read started."""
         return self.offset + self.length
 
     @property
     def continues(self) -> bool:
-        """Whether the block before ended in the middle of a line."""
+        """Whether the previous block ended in the middle of a line."""
         return bool(self.flags & _CONTINUES)
 
     def text(self) -> bytes:
-        """What the container wrote."""
+        """The output of the container."""
         return zlib.decompress(self.stored, bufsize=self.length) if self.flags & _DEFLATED else self.stored
 
     def lines(self) -> list[bytes]:
-        """What the container wrote, line by line."""
+        """The output of the container as lines."""
         return lines_of(self.text(), self.continues)
 
 
 def block(ms: int, inode: int, offset: int, text: bytes, continues: bool = False) -> Block:
-    """``text`` as a block; compressed where that makes it smaller."""
+    """``text`` as a block; compressed if that makes it smaller."""
     flags = _CONTINUES if continues else 0
     if len(text) >= _WORTHWHILE and len(small := zlib.compress(text, LEVEL)) < len(text):
         return Block(ms, inode, offset, len(text), small, flags | _DEFLATED)
@@ -79,7 +79,7 @@ def block(ms: int, inode: int, offset: int, text: bytes, continues: bool = False
 
 
 def packed(made: Block) -> bytes:
-    """``made`` as bytes."""
+    """Encode ``made`` as bytes."""
     fields = (made.ms, made.inode, made.offset, made.length, len(made.stored), made.flags)
     head = _HEAD.pack(_BEGIN, 0, *fields)
     checked = zlib.crc32(made.stored, zlib.crc32(head[_CHECKED:]))
@@ -88,7 +88,7 @@ def packed(made: Block) -> bytes:
 
 
 def unpacked(content: bytes, at: int = 0) -> Block | None:
-    """The block that begins at ``at``; None where there is no whole and sound one."""
+    """The block at ``at``; None if there is no complete and valid one."""
     if len(content) - at < SMALLEST:
         return None
     begin, checked, ms, inode, offset, length, size, flags = _HEAD.unpack_from(content, at)
@@ -108,13 +108,13 @@ def size_of(made: Block) -> int:
 
 
 def size_before(tail: bytes) -> int:
-    """The size of the block whose last bytes are ``tail``; 0 where no block ends so."""
+    """The size of the block whose last bytes are ``tail``; 0 if no block ends there."""
     size, end = _TAIL.unpack(tail)
     return int(size) if end == _END else 0
 
 
 def all_in(content: bytes, at: int = 0) -> Iterator[tuple[Block, int]]:
-    """Every sound block from ``at`` on, each with where the next begins; what is broken in between is left out."""
+    """Every valid block from ``at`` on, each with the offset of the next; skips damaged parts."""
     while at >= 0:
         found = unpacked(content, at)
         if found is None:
@@ -125,9 +125,9 @@ def all_in(content: bytes, at: int = 0) -> Iterator[tuple[Block, int]]:
 
 
 def lines_of(text: bytes, continues: bool) -> list[bytes]:
-    """The lines of ``text``, without their ends, long ones in parts; ``continues`` as of the block.
+    """The lines of ``text`` without line ends, long lines in parts; ``continues`` as for the block.
 
-    A part begins with MARK where it continues the part before, and ends with it where another one follows.
+    A part begins with MARK if it continues the previous part, and ends with MARK if another part follows.
     """
     if continues and text.startswith(b"\n"):
         text, continues = text[1:], False

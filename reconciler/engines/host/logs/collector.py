@@ -1,4 +1,4 @@
-"""Takes what the containers of a location write from their files into streams, a look at a time."""
+"""Collects the output files of a location's containers into log streams."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ BUDGET = 1 << 30
 """Bytes of all segments of a location."""
 
 AT_ONCE = 16 << 20
-"""Bytes that one look takes in all."""
+"""Bytes that one collection reads in total."""
 
 OF_EACH = 4 << 20
-"""Bytes that one look takes of each container."""
+"""Bytes that one collection reads of each container."""
 
 RETENTION = 7 * 86_400.0
-"""Seconds for which the logs of replicas that are gone stay."""
+"""Seconds for which logs of removed replicas are retained."""
 
 EXPIRES = 3600.0
-"""Seconds between looks for logs that have expired."""
+"""Seconds between two removals of expired logs."""
 
 MANY_GONE = 20
-"""Containers that are gone since the last such look, from which on the next one comes at once."""
+"""The number of removed containers that triggers the next removal of expired logs at once."""
 
 AGAIN = 5.0
-"""Seconds between tries while nothing can be stored."""
+"""Seconds between two tries while storing fails."""
 
 
 class Collected(msgspec.Struct, frozen=True):
-    """What a look brought: bytes read, and whether there is more, so that the next look should follow at once.
+    """The result of a collection: bytes read, and whether there is more, so that the next one should follow at once.
 
-    ``trouble`` says why something could not be stored, for people; ``""`` where all could. Nothing is lost by it: what
-    is not stored stays in its file.
+    ``trouble`` is why something could not be stored, for people; ``""`` if all was stored. Output that is not stored
+    stays in its file, so nothing is lost.
     """
 
     read: int = 0
@@ -52,7 +52,7 @@ class Collected(msgspec.Struct, frozen=True):
 
 
 class LogLimits(msgspec.Struct, frozen=True):
-    """Bytes of all segments of a location, and seconds for which those of replicas that are gone stay."""
+    """Bytes of all segments of a location, and seconds for which logs of removed replicas are retained."""
 
     budget: int = BUDGET
     retention: float = RETENTION
@@ -62,10 +62,10 @@ LIMITS = LogLimits()
 
 
 class Collector:
-    """Follows files of containers into segments below ``root``, and keeps those within ``limits``.
+    """Collects output files of containers into segments below ``root``, and keeps the segments within ``limits``.
 
-    What is stored of a file is freed there. Killed at any moment, the next collector goes on where this one was:
-    nothing is lost and nothing stored twice, as long as a file grows at its end only.
+    Stored parts of an output file are freed. After a kill at any moment, the next collector continues: nothing is lost
+    or stored twice, as long as a file grows only at its end.
     """
 
     def __init__(
@@ -86,16 +86,16 @@ class Collector:
         self._working = Lock()
 
     def watch(self, place: ContainerId, path: Path) -> None:
-        """Take what is in the file ``path``, which may be missing as yet, and what is appended to it."""
+        """Collect the file ``path`` and all that is appended to it; the file may not exist yet."""
         known = self._outputs.get(place)
         if known is None or known.path != str(path):
             directory = self._root / place.key.gvc / place.key.name / place.replica / place.container
             self._outputs[place] = LogTail(str(path), Writer(str(directory)), self._free)
 
     async def forget(self, place: ContainerId) -> Collected:
-        """Take the rest of a container's output, and follow it no longer; to be called before the file is removed.
+        """Collect the rest of a container's output and stop; must be called before the file is removed.
 
-        With ``trouble`` it is followed still: call again, or remove the file and lose what is in it.
+        If the result has ``trouble``, the file is still collected: call again, or remove the file and lose the rest.
         """
         output = self._outputs.get(place)
         done = Collected(behind=output is not None and os.path.exists(output.path))
@@ -106,7 +106,7 @@ class Collector:
         return done
 
     async def collect(self) -> Collected:
-        """Look at every file once, and store what is new: cheap where nothing is, the rest in another thread."""
+        """Check every file once and store new output; another thread does the work if there is any."""
         now = self._clock.monotonic()
         if now >= self._expire_at or self._gone >= MANY_GONE:
             self._expire_at, self._gone = now + EXPIRES, 0
@@ -146,7 +146,7 @@ class Collector:
             return Collected(read, behind, trouble)
 
     def _expire(self) -> None:
-        """Remove the logs of replicas that are gone for long, or for which too many others have come."""
+        """Remove expired logs of removed replicas, and those beyond the number that is retained."""
         with self._working:
             followed = {each.writer.directory for each in list(self._outputs.values())}
             expire(self._root, self._clock.now() - self._limits.retention, followed)

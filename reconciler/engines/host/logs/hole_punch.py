@@ -1,4 +1,4 @@
-"""Gives the disk back what was read of a file that somebody else appends to, without its growing end moving."""
+"""Frees the disk space of the part of a growing file that has been read; the file keeps its size."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import os
 from collections.abc import Callable
 
 FreeRange = Callable[[int, int, int], bool]
-"""Frees bytes ``begin`` to ``end`` of an open file, which keeps its size; False where its file system cannot."""
+"""Frees bytes ``begin`` to ``end`` of an open file, which keeps its size; False if the file system cannot."""
 
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _CANNOT = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM})
 
 
 def punch_hole(file: int, begin: int, end: int) -> bool:
-    """A hole in the place of bytes ``begin`` to ``end`` (Linux). Raises OSError where that fails, but not for good."""
+    """Punch a hole over bytes ``begin`` to ``end`` (Linux); False if that is impossible here. Raises OSError.
+
+    An OSError is a failure that may be temporary.
+    """
     if end <= begin:
         return True
     libc = ctypes.CDLL(None, use_errno=True)
@@ -33,7 +36,7 @@ def punch_hole(file: int, begin: int, end: int) -> bool:
 
 
 def first_written(file: int, size: int) -> int:
-    """Where a file of ``size`` bytes begins to hold anything: what was punched before is skipped."""
+    """The offset of the first data in a file of ``size`` bytes; punched holes are skipped."""
     try:
         at = os.lseek(file, 0, os.SEEK_DATA) if size else 0
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How much disk the logs of a location take, how long those of replicas that are gone stay, and what goes first."""
+"""Retention of a location's logs: the disk budget, the retention of removed replicas, and the order of removal."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from reconciler.engines.host.logs.segments import Stream, segments, streams
 
 _CLUSTER = 4096
 _FOLDERS = 2 * _CLUSTER
-"""Bytes that the directories of a stream take: its own, and that of its replica."""
+"""Bytes that the directories of a stream occupy: its own and that of its replica."""
 MOST_GONE = 100
-"""Replicas of a workload that are gone and whose logs stay: the newest ones."""
+"""The number of removed replicas of a workload whose logs are retained: the newest ones."""
 _LEAVE = 0.95
-"""Share of the budget that is left full, so that not every line makes room for itself."""
+"""The share of the budget that remains used, so that not every new line triggers a removal."""
 
 
 class SegmentFile(NamedTuple):
-    """A segment: when it was last written to, and how much of the disk it takes."""
+    """A segment: the time of its last write, its bytes on disk, and its path."""
 
     at: float
     size: int
@@ -29,7 +29,7 @@ class SegmentFile(NamedTuple):
 
 
 def taken(size: int) -> int:
-    """Bytes of the disk that a file of ``size`` takes."""
+    """Bytes on disk of a file of ``size``."""
     return -(-size // _CLUSTER) * _CLUSTER
 
 
@@ -39,9 +39,9 @@ def retention(root: Path) -> list[SegmentFile]:
 
 
 def make_room(root: Path, budget: int, let_go: Callable[[str], None]) -> int:
-    """Remove the oldest segments below ``root`` until they fit into ``budget`` bytes; how many bytes are left then.
+    """Remove the oldest segments below ``root`` until they fit into ``budget`` bytes; return the remaining bytes.
 
-    ``let_go`` is told each before it goes, and raises OSError where it has to stay.
+    ``let_go`` is called before each removal, and raises OSError if the segment must stay.
     """
     there = retention(root)
     size = sum(each.size for each in there)
@@ -57,9 +57,9 @@ def make_room(root: Path, budget: int, let_go: Callable[[str], None]) -> int:
 
 
 def expire(root: Path, before: float, followed: Collection[str]) -> None:
-    """Remove the logs of replicas that are gone: those last written ``before``, and all but the newest MOST_GONE.
+    """Remove logs of removed replicas: those last written before ``before``, and all but the newest MOST_GONE.
 
-    ``followed`` are the directories of streams that are still written to; ``before`` in seconds since the epoch.
+    ``followed`` are the directories of streams that are still written; ``before`` is in seconds since the epoch.
     """
     gone: dict[tuple[str, str, str], dict[str, list[Stream]]] = {}
     for stream in streams({"": root}):

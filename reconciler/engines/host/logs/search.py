@@ -1,4 +1,4 @@
-"""Finds lines in the streams of this host: the newest first and no further than asked, then those that come."""
+"""Finds lines in the log streams of this host: a number of existing lines, newest first, then new lines."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from reconciler.engines.host.logs.segments import Segment, Stream, backward, for
 from reconciler.logql.query import LogQuery
 
 Choose = Callable[[Mapping[str, str]], bool]
-"""Whether a stream with these labels is wanted."""
+"""Whether a stream with these labels is selected."""
 
 Pick = Callable[[Block], Sequence[bytes]]
-"""The wanted lines of a block, in their order."""
+"""The selected lines of a block, in their order."""
 
 
 class Line(NamedTuple):
-    """One line, and when it was read, in milliseconds since the epoch."""
+    """One line and the time at which it was read, in milliseconds since the epoch."""
 
     ms: int
     stream: Stream
@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 
 class Span(NamedTuple):
-    """From when to when, both included, in milliseconds since the epoch."""
+    """A period in milliseconds since the epoch, both ends included."""
 
     since: int = 0
     until: int = 1 << 62
@@ -38,7 +38,7 @@ ALWAYS = Span()
 
 
 def select(query: LogQuery, block: Block) -> Sequence[bytes]:
-    """The lines of ``block`` that ``query`` wants, in their order."""
+    """The lines of ``block`` that match ``query``, in their order."""
     if not query.filters:
         return block.lines()
     text = block.text()
@@ -46,9 +46,9 @@ def select(query: LogQuery, block: Block) -> Sequence[bytes]:
 
 
 class Search:
-    """Lines of the streams below ``places`` (location → root) that ``choose`` and ``pick`` take.
+    """Lines of the streams below ``places`` (location → root) that ``choose`` and ``pick`` select.
 
-    ``newest`` gives what was there when this was made, ``more`` what came since it was asked last.
+    ``newest`` returns lines that existed when this object was created, ``more`` the lines since the last call.
     """
 
     def __init__(self, places: Callable[[], Mapping[str, Path]], choose: Choose, pick: Pick) -> None:
@@ -63,7 +63,7 @@ class Search:
                 self._ends[stream] = (there[-1].number, valid_end(there[-1].path))
 
     def streams(self) -> Iterator[Stream]:
-        """The wanted streams that there are now."""
+        """The selected streams that exist now."""
         for stream in streams(self._places()):
             if stream not in self._chosen:
                 self._chosen[stream] = self._choose(stream.labels())
@@ -71,19 +71,19 @@ class Search:
                 yield stream
 
     def newest(self, limit: int, span: Span = ALWAYS) -> list[Line]:
-        """The last ``limit`` lines within ``span``, oldest first; reads no further back than it must."""
+        """The last ``limit`` lines within ``span``, oldest first; reads no more blocks than necessary."""
         found = list(islice(self._backward(span), limit))
         found.reverse()
         return found
 
     def more(self) -> list[Line]:
-        """What came since, oldest first."""
+        """The lines since the last call, oldest first."""
         found = [line for stream in self.streams() for line in self._since(stream)]
         found.sort(key=lambda line: (line.ms, line.stream))
         return found
 
     def _backward(self, span: Span) -> Iterator[Line]:
-        """Lines from the newest on. Of each stream one block at a time is in memory."""
+        """Lines in reverse order. Only one block of each stream is in memory at a time."""
         ranked = [(stream, _blocks(stream, *end, span)) for stream, end in sorted(self._ends.items())]
         heap = [(-block.ms, -rank, block) for rank, (_, rest) in enumerate(ranked) if (block := next(rest, None))]
         heapq.heapify(heap)
@@ -102,7 +102,7 @@ class Search:
         number, at = self._ends.get(stream, (0, 0))
         there = segments(stream.directory)
         if there and there[-1].number < number:
-            number = 0  # all of it went, and it began anew
+            number = 0  # all segments were removed and the stream started anew
         for segment in _from(there, number):
             at = at if segment.number == number else 0
             for block, after in forward(segment.path, at):
@@ -116,7 +116,7 @@ def _from(there: Iterable[Segment], number: int) -> Iterator[Segment]:
 
 
 def _blocks(stream: Stream, number: int, end: int, span: Span) -> Iterator[Block]:
-    """Blocks of a stream within ``span``, newest first, from the byte ``end`` of the segment ``number`` on."""
+    """Blocks of a stream within ``span``, newest first, starting at the byte ``end`` of the segment ``number``."""
     for segment in reversed(segments(stream.directory)):
         if segment.number > number or segment.first > span.until:
             continue

@@ -1,6 +1,6 @@
-"""Where logs lie: ``<root>/<gvc>/<workload>/<replica>/<container>/<first ms>-<number>.rlog``, and how they are read.
+"""Log files and how to read them: ``<root>/<gvc>/<workload>/<replica>/<container>/<first ms>-<number>.rlog``.
 
-A segment holds blocks one after another. Within one, times never run backwards; ``number`` counts those of a stream.
+A segment is a sequence of blocks. Within one, times never decrease; ``number`` counts the segments of a stream.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import msgspec
 from reconciler.engines.host.logs.blocks import SMALLEST, TAIL, Block, all_in, size_before, size_of, unpacked
 
 HOST, LOGS = "host", "logs"
-"""Below the state directory: ``host/<location>/logs``."""
+"""Path components below the state directory: ``host/<location>/logs``."""
 
 _NAME = re.compile(r"([0-9]+)-([0-9]+)\.rlog")
 _WINDOW = 64 << 10
-"""Bytes that are read at once from the end of a segment."""
+"""Bytes of one read from the end of a segment."""
 
 
 class Segment(msgspec.Struct, frozen=True, order=True):
@@ -31,7 +31,7 @@ class Segment(msgspec.Struct, frozen=True, order=True):
 
 
 class Stream(msgspec.Struct, frozen=True, order=True):
-    """What one container of one replica wrote; ``directory`` holds its segments."""
+    """The output of one container of one replica; ``directory`` contains its segments."""
 
     gvc: str
     workload: str
@@ -41,17 +41,17 @@ class Stream(msgspec.Struct, frozen=True, order=True):
     directory: str
 
     def labels(self) -> dict[str, str]:
-        """What queries choose by."""
+        """The labels that queries select by."""
         return {name: getattr(self, name) for name in self.__struct_fields__[:-1]}
 
 
 def roots(state: Path) -> dict[str, Path]:
-    """Location → where its logs lie, of all locations in the state directory ``state``. Raises PermissionError."""
+    """The log directories of all locations in the state directory ``state``, by location. Raises PermissionError."""
     return {name: state / HOST / name / LOGS for name in sorted(_names(state / HOST))}
 
 
 def streams(places: Mapping[str, Path]) -> Iterator[Stream]:
-    """Every stream there is at ``places`` (location → root), in order. Raises PermissionError."""
+    """Every stream at ``places`` (location → root), in order. Raises PermissionError."""
     for location, root in places.items():
         for gvc in sorted(_names(root)):
             for workload in sorted(_names(root / gvc)):
@@ -79,12 +79,12 @@ def segments(directory: str) -> list[Segment]:
 
 
 def segment(directory: str, number: int, first: int) -> Segment:
-    """The segment with that number and time, there or not."""
+    """The segment with that number and time, whether its file exists or not."""
     return Segment(number, first, f"{directory}/{first}-{number}.rlog")
 
 
 def forward(path: str, at: int) -> Iterator[tuple[Block, int]]:
-    """Blocks of a segment from ``at`` on, each with where the next begins; none where the file is gone."""
+    """Blocks of a segment from ``at`` on, each with the offset of the next; none if the file does not exist."""
     try:
         with open(path, "rb") as file:
             file.seek(at)
@@ -96,7 +96,7 @@ def forward(path: str, at: int) -> Iterator[tuple[Block, int]]:
 
 
 def valid_end(path: str) -> int:
-    """Where the last sound block of a segment ends; what follows was being written when its writer was killed."""
+    """The end of the last valid block of a segment; a killed writer may have left an incomplete block after it."""
     try:
         end = os.stat(path).st_size
         if _last(_Window(path), end) is not None:
@@ -107,7 +107,7 @@ def valid_end(path: str) -> int:
 
 
 def backward(path: str, end: int) -> Iterator[Block]:
-    """Blocks of a segment that end at ``end`` or before, newest first; none where the file is gone."""
+    """Blocks of a segment that end at or before ``end``, newest first; none if the file does not exist."""
     window = _Window(path)
     while end >= SMALLEST:
         try:
@@ -122,7 +122,7 @@ def backward(path: str, end: int) -> Iterator[Block]:
 
 
 class _Window:
-    """A part of a file, in memory, so that small blocks do not cost a read each, nor streams an open file."""
+    """A part of a file in memory, so that small blocks need no read each, and streams no open file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -130,7 +130,7 @@ class _Window:
         self._content = b""
 
     def between(self, begin: int, end: int) -> bytes:
-        """Bytes ``begin`` to ``end``; fewer where the file ends before. Raises FileNotFoundError."""
+        """Bytes ``begin`` to ``end``; fewer at the end of the file. Raises FileNotFoundError."""
         if begin < self._begin or end > self._begin + len(self._content):
             self._begin = min(begin, max(0, end - _WINDOW))
             with open(self._path, "rb", buffering=0) as file:
@@ -139,7 +139,7 @@ class _Window:
 
 
 def _last(window: _Window, end: int) -> Block | None:
-    """The block that ends at ``end``."""
+    """The block that ends at ``end``; None without a valid one."""
     tail = window.between(end - TAIL, end) if end >= SMALLEST else b""
     size = size_before(tail) if len(tail) == TAIL else 0
     return unpacked(window.between(end - size, end)) if SMALLEST <= size <= end else None

@@ -1,4 +1,4 @@
-"""One file that a container appends to, on its way into a stream: what was read of it, and what waits."""
+"""Reads one growing output file into a stream: tracks what was read and what waits."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from reconciler.engines.host.logs.hole_punch import FreeRange, first_written
 from reconciler.engines.host.logs.writer import Position, Writer
 
 PIECE = 256 << 10
-"""Bytes that become one block, at most."""
+"""The largest number of bytes that become one block."""
 
 PATIENCE = 3.0
-"""Seconds for which a line without an end waits for the rest of it."""
+"""Seconds that an incomplete line waits for its end."""
 
 FREED_AT = 256 << 10
-"""Bytes that are read before they are freed: what is stored is made durable first, which takes its time."""
+"""Bytes to read before they are freed: stored data are synced to disk first, which takes time."""
 
 SHORTENED_AT = 64 << 20
-"""Bytes at which a file is emptied where its file system cannot free a part of it."""
+"""The size at which a file is truncated if its file system cannot free a part of it."""
 
 
 _UNSEEN = (-1, -1, -1)
 
 
 class LogTail:
-    """Follows the file at ``path`` into ``writer``. To be used by one thread at a time, ``stirs`` aside."""
+    """Reads the file at ``path`` into ``writer``. For one thread at a time, except ``stirs``."""
 
     def __init__(self, path: str, writer: Writer, free: FreeRange) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class LogTail:
         self._waiting: float | None = None
 
     def stirs(self, now: float) -> bool:
-        """Whether there may be something to store at ``now`` (monotonic seconds); costs one look at the file."""
+        """Whether there may be new output at ``now`` (monotonic seconds); costs one ``stat``."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -48,9 +48,10 @@ class LogTail:
         return _state(found) != self._seen or self._overdue(now)
 
     def take(self, now: float, ms: int, most: int, last: bool = False) -> tuple[int, int]:
-        """Store up to ``most`` bytes that are new; with ``last`` also a line without an end.
+        """Store up to ``most`` new bytes; with ``last`` also an incomplete line.
 
-        How many bytes were read, and how many were written for them. Raises OSError; what was stored until then is.
+        Returns the number of bytes that were read and that were written. Raises OSError; what was stored before it
+        remains.
         """
         file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -69,7 +70,7 @@ class LogTail:
         return self._waiting is not None and now - self._waiting >= PATIENCE
 
     def _look(self, file: int) -> None:
-        """Find out which file this is and where to go on in it."""
+        """Identify the file and the offset to continue from."""
         found = os.fstat(file)
         if found.st_ino != self._inode:
             known = self.writer.position()
@@ -95,7 +96,7 @@ class LogTail:
         return read, written
 
     def _rest(self, file: int, now: float, end: int) -> None:
-        """Remember what is left: nothing, or the begin of a line. ``end`` is where the file ended just now."""
+        """Remember the rest: nothing, or an incomplete line. ``end`` is the size of the file at the last read."""
         found = os.fstat(file)
         if found.st_size != end:
             return
@@ -106,10 +107,10 @@ class LogTail:
             self._waiting = now
 
     def _is_truncated(self, file: int, found: os.stat_result) -> bool:
-        """Whether the program has truncated the file since, though it may be as long again or longer by now.
+        """Whether the program has truncated the file since, even if the file is as long again or longer.
 
-        What it has written anew is another text, or as long as the old one without having grown. Not noticed: a longer
-        text that begins as the old one ended.
+        After a truncation the text differs, or the size is the same without growth. A longer text that begins with the
+        last stored bytes at the same offset is not detected.
         """
         if found.st_size <= self._offset:
             rewritten = self._seen[:2] == (found.st_ino, found.st_size) and self._seen != _state(found)
@@ -117,7 +118,7 @@ class LogTail:
         return not _agrees(file, self.writer.position(), self._offset)
 
     def _give_back(self, file: int, least: int) -> None:
-        """Free what is stored, if it is more than ``least`` bytes."""
+        """Free the stored part if it exceeds ``least`` bytes."""
         if self._offset - (self._freed if self._in_parts else 0) <= (least if self._in_parts else SHORTENED_AT):
             return
         if not self._in_parts and os.fstat(file).st_size > self._offset:
@@ -127,7 +128,7 @@ class LogTail:
             self._in_parts = self._free(file, self._freed, self._offset)
             self._freed = self._offset
         elif os.fstat(file).st_size == self._offset:
-            # What is written between these two calls is lost: the price where parts cannot be freed.
+            # Output between these two calls is lost: the price on file systems that cannot free parts.
             os.ftruncate(file, 0)
             self._offset = self._freed = 0
 
@@ -137,21 +138,22 @@ def _state(found: os.stat_result) -> tuple[int, int, int]:
 
 
 def whole(text: bytes, end: bool) -> int:
-    """How much of ``text`` to store: whole lines; without any, whole parts of a long one, or at its ``end`` all.
+    """The number of bytes of ``text`` to store.
 
-    A part is stored only once more of its line is there, so that one which fills a block is known to be cut.
+    These are whole lines. Without any, they are whole parts of a long line, or all at its ``end``. A part is stored
+    only once more of its line exists, so a part that fills a block is known to be split.
     """
     lines = text.rfind(b"\n") + 1
     return lines or (len(text) if end else max(0, len(text) - 1) // LONGEST_LINE * LONGEST_LINE)
 
 
 def _goes_on(file: int, known: Position, inode: int) -> bool:
-    """Whether an open file is the one that was read to ``known``, and not another with its number."""
+    """Whether an open file is the one that was read up to ``known``, and not another file with the same inode."""
     return known.inode == inode and os.fstat(file).st_size >= known.offset and _agrees(file, known, known.offset)
 
 
 def _agrees(file: int, known: Position, offset: int) -> bool:
-    """Whether what stands before ``offset`` is what was stored of it, or was freed since."""
+    """Whether the bytes before ``offset`` equal the stored ones, or were freed since."""
     if known.offset != offset:
         return True
     there = os.pread(file, len(known.seen), offset - len(known.seen))

@@ -1,4 +1,4 @@
-"""Writes the segments of one stream, and knows from them how far its output was read."""
+"""Writes the segments of one stream, and derives the read position of its output from them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from reconciler.engines.host.logs.segments import Segment, backward, segment, se
 from reconciler.private_files import make_directory
 
 LARGEST = 8 << 20
-"""Bytes from which on a segment is followed by another."""
+"""Bytes after which a new segment starts."""
 
 LONGEST = 24 * 3600 * 1000
-"""Milliseconds after which a segment is followed by another."""
+"""Milliseconds after which a new segment starts."""
 
 STEP = 5_000
-"""Milliseconds by which the clock may be set back without a new segment; times then stand still."""
+"""Milliseconds that the clock may be set back without a new segment; blocks then repeat the last time."""
 
 _COMPARED = 64
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far the file ``inode`` was read; ``seen`` are the last bytes before ``offset``, ``open`` a line's middle."""
+    """The read position in the file ``inode``; ``seen`` are the bytes before ``offset``, ``open`` means mid-line."""
 
     inode: int = 0
     offset: int = 0
@@ -34,7 +34,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Appends to the stream in ``directory``. Every method that writes raises OSError, and then nothing was written."""
+    """Appends to the stream in ``directory``. Methods that write raise OSError, and then have written nothing."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -47,29 +47,30 @@ class Writer:
 
     @property
     def path(self) -> str:
-        """The segment that is written to; ``""`` where there is none."""
+        """The path of the current segment; ``""`` if there is none."""
         return "" if self._segment is None else self._segment.path
 
     def position(self) -> Position:
-        """How far was read: what the last sound block says. What a killed writer left unfinished is cut off."""
+        """The read position, from the last valid block. Cuts off a block that a killed writer left incomplete."""
         if not self._known:
             self._learn()
         return self._position
 
     def append(self, ms: int, inode: int, offset: int, text: bytes) -> int:
-        """Add what was read at ``ms`` from the file ``inode`` at ``offset``; how many bytes that took."""
+        """Append bytes that were read at ``ms`` from the file ``inode`` at ``offset``; return the bytes written."""
         known = self.position()
         goes_on = known.open and (known.inode, known.offset) == (inode, offset)
         return self._write(block(self._time(ms), inode, offset, text, goes_on), text)
 
     def begin_anew(self, ms: int) -> int:
-        """Go on in a new segment, which says how far was read, so that the others may go; how many bytes that took."""
+        """Start a new segment that records the read position, so that old ones can be removed; return the bytes
+        written."""
         known = self.position()
         self._follow(self._time(ms))
         return self._write(block(self._time(ms), known.inode, known.offset, b"", known.open), b"")
 
     def sync(self) -> None:
-        """Make what was written survive a power cut."""
+        """Sync all written data to disk."""
         for path in (self.path, *self._fresh):
             with suppress(FileNotFoundError):
                 _synced(path)
@@ -92,7 +93,7 @@ class Writer:
         return self._last if ms < self._last <= ms + STEP else ms
 
     def _follow(self, ms: int) -> Segment:
-        """The next segment; what this one holds is made durable before it is left."""
+        """Start the next segment; the current one is synced to disk first."""
         if self._segment is not None:
             self.sync()
         self._segment = following = segment(self.directory, self._segment.number + 1 if self._segment else 1, ms)
@@ -113,7 +114,7 @@ class Writer:
         return len(content)
 
     def _is_over(self, into: Segment, ms: int) -> bool:
-        """Whether what is read at ``ms`` belongs into another segment; somebody may have removed this one too."""
+        """Whether output that is read at ``ms`` needs a new segment; the current file may also have been removed."""
         gone = self._size > 0 and not os.path.exists(into.path)
         return gone or self._size >= LARGEST or ms - into.first >= LONGEST or ms < self._last
 
@@ -130,7 +131,7 @@ def _after(last: Block, text: bytes) -> Position:
 
 
 def _appended(path: str, size: int, content: bytes) -> None:
-    """Write all of ``content`` at the end of a file of ``size`` bytes, or nothing."""
+    """Append all of ``content`` to a file of ``size`` bytes, or nothing."""
     file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         try:

@@ -1,1 +1,1 @@
-"""Probes: asked of containers at their pace, and what their answers mean."""
+"""Probes of containers: their schedule, the requests, and the evaluation of results."""

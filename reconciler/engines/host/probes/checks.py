@@ -1,4 +1,4 @@
-"""Ask a container how it is, once, in the form that its probe has: HTTP, TCP, gRPC or a program inside it."""
+"""Runs a probe of a container once, in its form: HTTP, TCP, gRPC, or a command in the container."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from reconciler.errors import EngineError
 from reconciler.model.kinds.workload import Command, Probe, Target
 
 LATE = 0.5
-"""Seconds after its time by which a wait has to end that says something about the container."""
+"""Seconds after a timeout within which the wait must end; a later end does not count against the container."""
 
 SHORT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EADDRNOTAVAIL})
-"""Errors of this host, not of the container."""
+"""Errors that come from this host and not from the container."""
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
-    """Whether all is well, None where this host could not ask.
+    """The result of a probe; ``ok`` is None if this host could not run it.
 
-    ``message`` says what is wrong in a few words, and never what the container wrote.
+    ``message`` describes the problem in a few words, and never contains output of the container.
     """
 
     ok: bool | None
@@ -43,7 +43,7 @@ class ExecRuntime(Protocol):
 
 
 class ProbeTarget(msgspec.Struct, frozen=True):
-    """Whom to ask. ``ports`` maps a declared port to the one that the replica was given."""
+    """The container to probe. ``ports`` maps a declared port to the replica's assigned port."""
 
     place: ContainerId
     container: ContainerSpec
@@ -51,10 +51,10 @@ class ProbeTarget(msgspec.Struct, frozen=True):
 
 
 async def run_probe(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> ProbeResult:
-    """Run ``probe`` once (docs/platform/workload.md#probes); no answer in its time is one too. Raises nothing.
+    """Run ``probe`` once (docs/platform/workload.md#probes); a timeout is a result as well. Raises nothing.
 
-    What is short on this host (files, memory, ports) and a runtime that cannot run the program say nothing about the
-    container. Neither does an answer that is missing where the wait ended much too late: this daemon was held up.
+    A shortage on this host (files, memory, ports) or a runtime that cannot run the program is no result for the
+    container. Neither is a timeout that ended much too late, because then this daemon was delayed.
     """
     loop = asyncio.get_running_loop()
     begun = loop.time()
@@ -83,7 +83,7 @@ async def _answer(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> Pro
 
 
 async def _fault(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> str:
-    """What is wrong; "" where nothing is."""
+    """The problem; "" if there is none."""
     if probe.exec:
         return await _executed(runtime, asked.place, probe.exec, probe)
     if probe.http_get:
@@ -109,9 +109,9 @@ def _silence(probe: Probe) -> str:
 
 
 def _port(asked: ProbeTarget, target: Target) -> int:
-    """Where to ask: at the port that stands for the one of the probe, which is the container's first where it has none.
+    """The port to connect to: the assigned one for the probe's port, or for the container's first port.
 
-    A port that the container does not declare is one that it opens by itself.
+    A port that the container does not declare is used as it is.
     """
     declared = target.port or next(iter(asked.container.ports), 0)
     if not declared:

@@ -1,4 +1,4 @@
-"""The standard health protocol of gRPC (grpc.health.v1), as a client: one unary call over HTTP/2 without TLS."""
+"""A client of the standard gRPC health protocol (grpc.health.v1): one unary call over HTTP/2 without TLS."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 STATUSES = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
 REQUEST = b"\x00\x00\x00\x00\x00"
-"""A HealthCheckRequest for the server as a whole is an empty message: not compressed, of no length."""
+"""A HealthCheckRequest for the whole server is an empty message: not compressed, length 0."""
 
 READ = 65_536
 ANSWER = 65_536
-"""More than this is no answer to a health check."""
+"""The largest valid answer to a health check, in bytes."""
 
 
 async def check(port: int) -> str:
     """The status that the server at ``port`` reports; ``SERVING`` is good (docs/platform/workload.md#probes).
 
-    Raises NoAnswer and OSError; there is no limit of time.
+    Raises ProbeError and OSError; has no timeout.
     """
     reader, writer = await asyncio.open_connection(HOST, port)
     try:
@@ -69,7 +69,7 @@ def _headers(port: int) -> list[tuple[str, str]]:
 
 
 class _Answer:
-    """What has come of an answer."""
+    """The received part of an answer."""
 
     def __init__(self) -> None:
         self.over = False
@@ -77,7 +77,7 @@ class _Answer:
         self._body = b""
 
     def take(self, connection: H2Connection, events: list[Event]) -> None:
-        """Add what ``events`` tell, and let the server send more."""
+        """Add the content of ``events``, and let the server send more."""
         from h2.events import (
             ConnectionTerminated,
             DataReceived,
@@ -100,7 +100,7 @@ class _Answer:
             raise ProbeError("too long an answer")
 
     def status(self) -> str:
-        """The status in the answer."""
+        """The status in the answer. Raises ProbeError."""
         http = self._headers.get(":status", "")
         if http != "200":
             raise ProbeError(f"HTTP {http}")
@@ -116,9 +116,9 @@ def _text(value: str | bytes) -> str:
 
 
 def serving_status(body: bytes) -> int:
-    """The number in field 1 of the HealthCheckResponse in ``body``, one message behind its length; 0 without one.
+    """The number in field 1 of the HealthCheckResponse in ``body``, a length-prefixed message; 0 without one.
 
-    Raises NoAnswer where that is not what ``body`` is.
+    Raises ProbeError if ``body`` is no such message.
     """
     length = int.from_bytes(body[1:5], "big")
     if len(body) < 5 or body[0] != 0 or len(body) != 5 + length:
@@ -152,7 +152,7 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
 
 
 def _skipped(message: memoryview, at: int, wire: int) -> int:
-    """Where the next field begins, after one of another type: 64 bits, 32 bits, or as long as it says."""
+    """The offset of the next field after one of another type: 64 bits, 32 bits, or length-delimited."""
     if wire == 2:
         length, at = _varint(message, at)
         return at + length

@@ -1,4 +1,4 @@
-"""Ask the containers of a location how they are, each at its own pace, and tell when the verdict on one changes."""
+"""Probes the containers of a location, each on its own schedule, and reports changed verdicts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Tell = Callable[[Verdict], None]
 
 
 class Prober:
-    """One task for each probe of each container that is watched."""
+    """Runs one task for each probe of each watched container."""
 
     def __init__(self, runtime: ExecRuntime, clock: Clock, tell: Tell) -> None:
         self._runtime = runtime
@@ -33,12 +33,12 @@ class Prober:
         self._ending: set[asyncio.Task[None]] = set()
 
     def watch(self, place: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: Container) -> None:
-        """Probe a running container from now on, in place of what was done about it before.
+        """Start probing a running container, in place of its earlier probes.
 
-        Of ``seen`` count the start, and with ``ready`` the last verdict: it stands until the probe has failed or
-        succeeded often enough. A container that was ready is told not ready, or the other way round; one that was not
-        is also told not ready once it has failed often enough since its start, so that it is known why. A liveness
-        probe that has failed is not asked again before the next start. To be called in the event loop.
+        ``seen`` supplies the start, and with ``ready`` the last verdict, which holds until the probe has failed or
+        succeeded often enough. A changed verdict is reported. For a container that is not ready, the first bad verdict
+        since its start is reported too, so that the cause is known. A failed liveness probe is not repeated before the
+        next start. Must be called in the event loop.
         """
         self.forget(place)
         asked = ProbeTarget(place, container, dict(ports))
@@ -56,20 +56,20 @@ class Prober:
         ]
 
     def forget(self, place: ContainerId) -> None:
-        """Stop probing a container; nothing is told of it any more. Fine where it is not probed."""
+        """Stop probing a container, if it is probed, and report nothing about it afterwards."""
         for task in self._tasks.pop(place, ()):
             task.cancel()
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
-        """Stop probing; returns when no probe is under way, or after a bounded time."""
+        """Stop probing; returns when no probe runs, or after a bounded time."""
         for place in list(self._tasks):
             self.forget(place)
         await cancel_and_wait(self._ending, "probes")
 
     def _is_current(self, place: ContainerId) -> bool:
-        """Whether the task that calls this still probes ``place``: a former start of it is no matter of anybody."""
+        """Whether the calling task still probes ``place``; results for an earlier start are ignored."""
         return asyncio.current_task() in self._tasks.get(place, ())
 
     async def _follow(self, asked: ProbeTarget, question: _Question, state: ProbeState) -> None:
@@ -83,7 +83,7 @@ class Prober:
                 await self._clock.sleep(probe.period_seconds)
 
     async def _ask(self, asked: ProbeTarget, question: _Question, state: ProbeState, spread: float) -> ProbeState:
-        """The state after the next answer; a verdict that changes is published."""
+        """The state after the next result; a changed verdict is reported."""
         kind, probe = question.kind, question.probe
         now = self._clock.monotonic()
         await self._clock.sleep(max(next_due(probe, state, question.started, now, spread) - now, 0.0))

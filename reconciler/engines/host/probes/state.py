@@ -1,4 +1,4 @@
-"""When a probe asks next, and what its answers amount to: pure, with times in seconds of the monotonic clock."""
+"""The schedule of a probe and the evaluation of its results: pure, with times in seconds of the monotonic clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.kinds.workload import Probe
 
 EAGER = 0.1
-"""The least wait between two looks at a container that has just started."""
+"""The shortest wait between two probes of a container that has just started."""
 
 PATIENT = 1.0
 """The longest such wait."""
@@ -24,7 +24,7 @@ class ProbeKind(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a probe has found out about the container of the start at ``started``; ``message`` is what is wrong."""
+    """The verdict of a probe on the container that started at ``started``; ``message`` is the problem."""
 
     place: ContainerId
     started: float
@@ -34,11 +34,11 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class ProbeState(msgspec.Struct, frozen=True):
-    """What a probe has been answered so far.
+    """The results of a probe so far.
 
-    ``verdict`` is None while there is none: a container is then not ready and not failing either. ``successes`` and
-    ``failures`` are those in a row since the other one. ``first`` and ``asked`` are when it asked first and last,
-    ``counted`` when it last asked with a failure to count (see ``after``).
+    ``verdict`` is None before the first one: the container is then neither ready nor failing. ``successes`` and
+    ``failures`` count results in a row. ``first`` and ``asked`` are the times of the first and the last probe;
+    ``counted`` is the time of the last one whose failure counts (see ``after``).
     """
 
     verdict: bool | None = None
@@ -50,16 +50,16 @@ class ProbeState(msgspec.Struct, frozen=True):
 
 
 def initial(kind: ProbeKind, good: bool) -> ProbeState:
-    """Before the first answer. A container lives until it fails; one that was ready (``good``) stays so until then."""
+    """The state before the first result: a container is alive until it fails; a ready one (``good``) stays ready."""
     return ProbeState(verdict=True if good or kind is ProbeKind.LIVENESS else None)
 
 
 def after(probe: Probe, state: ProbeState, ok: bool | None, now: float) -> ProbeState:
-    """``state`` after the question put at ``now`` was answered (docs/platform/workload.md#rollout).
+    """``state`` after the result of the probe at ``now`` (docs/platform/workload.md#rollout).
 
     ``successThreshold`` successes in a row make the verdict good, ``failureThreshold`` failures make it bad. A failure
-    between two regular looks (see ``next_due``) is none: it only says that the container is not ready yet. None for
-    ``ok`` says that this host could not ask; that changes no verdict that there is, and else counts as a failure.
+    between two regular probes (see ``next_due``) does not count: it only means that the container is not ready yet. If
+    ``ok`` is None, this host could not probe. That changes no existing verdict, and without one it counts as a failure.
     """
     first = now if state.asked is None else state.first
     if ok:
@@ -76,12 +76,12 @@ def after(probe: Probe, state: ProbeState, ok: bool | None, now: float) -> Probe
 
 
 def next_due(probe: Probe, state: ProbeState, started: float, now: float, spread: float = 0.0) -> float:
-    """When to ask next, for a container that started at ``started``; in the past where it should have been already.
+    """The time of the next probe of a container that started at ``started``; in the past if it is overdue.
 
-    First after the initial delay, then every period. In between, a container that has not succeeded since its start is
-    looked at soon after it and then ever more seldom, down to once a second, so that readiness is not a period late;
-    Kubernetes does so too. A container that was there long before its probe (the daemon has restarted) is asked within
-    a period, at the part ``spread`` of it (0 to 1), so that not all are asked at once.
+    The first probe follows after the initial delay, then one per period. As in Kubernetes, a container without a
+    success since its start is probed earlier as well: soon at first, then less and less often, down to once a second,
+    so that readiness is not a period late. If a container started long before its probe (the daemon restarted), it is
+    probed within a period, at the fraction ``spread`` of it (0 to 1), so that the probes do not coincide.
     """
     if state.asked is None:
         due = started + probe.initial_delay_seconds

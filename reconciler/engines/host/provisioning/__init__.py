@@ -1,1 +1,1 @@
-"""What containers are given on this host: ports, variables, files and secrets."""
+"""Provides ports, variables, files and secrets to containers on this host."""

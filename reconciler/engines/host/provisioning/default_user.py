@@ -1,4 +1,4 @@
-"""Whom containers run as that name no user: a setting, and only for a daemon that is root."""
+"""The user of containers whose manifest names none: a setting, which applies only if the daemon runs as root."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from reconciler.errors import EngineError
 
 
 def resolve_user(asked: int | None, default: str) -> int | None:
-    """The user by number: the one ``asked`` for by the manifest, else ``default``, a name or a number.
+    """The user id: ``asked`` from the manifest, otherwise ``default``, a name or a number.
 
-    None for the daemon's own, which is what anybody but root can have. Raises EngineError, reason UserNotFound.
+    None for the daemon's own user. Without root, ``default`` has no effect. Raises EngineError, reason UserNotFound.
     """
     if os.geteuid() != 0:
         return asked

@@ -1,4 +1,4 @@
-"""The environment of a container: nothing of the daemon's (docs/platform/workload.md#environment-variables)."""
+"""The environment of a container; nothing of the daemon's (docs/platform/workload.md#environment-variables)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from reconciler.model.kinds.workload import Container, Specification, declared_p
 from reconciler.model.platform import SECRET_URI, SPELLING
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where programs are found."""
+"""The default search path for programs."""
 
 PORT = "PORT"
 
 
 class ContainerDirs(msgspec.Struct, frozen=True):
-    """What a container of one replica finds on this host.
+    """The directories and ports of a container of one replica on this host.
 
-    ``ports`` maps every declared port of the workload to the one that the replica was given. Below ``volumes`` lie its
-    mounts at their paths, in ``endpoints`` a file for each workload of its GVC that lists the ready replicas. ``home``
-    and ``scratch`` are directories of its own.
+    ``ports`` maps every declared port of the workload to the replica's assigned port. ``volumes`` contains its mounts
+    at their paths. ``endpoints`` contains a file with the ready replicas for each workload of its GVC. ``home`` and
+    ``scratch`` are private directories.
     """
 
     replica: str
@@ -43,8 +43,9 @@ def environment(
 ) -> dict[str, str]:
     """All variables of ``container``, sorted by name.
 
-    Its own take the place of those of its GVC, and both that of PATH, HOME, LANG, HOSTNAME, TMPDIR and the PORT_ ones;
-    what the platform sets stands above all. Raises EngineError where a secret cannot be had or a value is too long.
+    Its own variables override those of its GVC; both override PATH, HOME, LANG, HOSTNAME, TMPDIR and the PORT_
+    variables. Variables that the platform sets override all. Raises EngineError if a secret is unavailable or a value
+    is too long.
     """
     written = variables_of(container, around.gvc_env)
     secret = {name: env_value(value, reveal) for name, value in written.items() if value.startswith(SECRET_URI)}
@@ -61,7 +62,7 @@ def environment(
 
 
 def unset_variables(spec: Specification, around: PlatformEnvContext) -> Iterator[str]:
-    """A sentence where containers use the address of the API, which is not set while there is no API."""
+    """A sentence for each container that uses the address of the API, which is not set without an API."""
     names = {f"{spelling}_ENDPOINT" for spelling in (SPELLING.upper(), around.scheme.upper())}
     for each in spec.containers if not around.api else ():
         used = (each.command, *each.args, *variables_of(each, around.gvc_env).values())
@@ -70,7 +71,7 @@ def unset_variables(spec: Specification, around: PlatformEnvContext) -> Iterator
 
 
 def _usual(room: ContainerDirs) -> dict[str, str]:
-    """What images would bring, and where each declared port of the replica is."""
+    """The variables that images usually set, and the assigned port of each declared port."""
     usual = {
         "HOME": str(room.home),
         "HOSTNAME": room.replica,
@@ -82,7 +83,7 @@ def _usual(room: ContainerDirs) -> dict[str, str]:
 
 
 def _bounded(env: dict[str, str]) -> dict[str, str]:
-    """``env`` by name. Raises EngineError where no program could be started with it."""
+    """``env`` sorted by name. Raises EngineError if a variable is too long to start a program."""
     for name, value in env.items():
         if len(name) + len(value.encode()) >= MAX_VARIABLE_BYTES - 1:
             message = (
@@ -94,15 +95,15 @@ def _bounded(env: dict[str, str]) -> dict[str, str]:
 
 def _own(room: ContainerDirs) -> dict[str, str]:
     endpoints = str(room.endpoints)
-    # Programs that users run read the former name: it goes in the release after the one that brings the new one.
+    # Users' programs read the former name; remove it in the release after the one that introduces the new name.
     former = {"RECONCILER_POOL": endpoints}
     return {"RECONCILER_ENDPOINTS": endpoints, "RECONCILER_VOLUMES": str(room.volumes)} | former
 
 
 def _given(asked: str, declared: tuple[int, ...], given: Mapping[int, int]) -> int:
-    """Where an exposed container listens: its PORT says one of the declared ports, else it is the first.
+    """The assigned port of an exposed container: for the declared port that PORT names, otherwise for the first.
 
-    Another PORT is denied: docs/platform/workload.md#the-variable-port.
+    Any other PORT is denied: docs/platform/workload.md#the-variable-port.
     """
     number = next((each for each in declared if str(each) == asked), declared[0])
     return given.get(number, number)

@@ -1,4 +1,4 @@
-"""What a container finds on disk: its mounts, made whole before it starts and removed with its replica."""
+"""The files of containers: their mounts, prepared before each start and removed with the replica."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from reconciler.model.platform import SPELLING
 from reconciler.private_files import check_state_exists, make_directory
 
 MEMORY = Path("/dev/shm")
-"""Where files never reach a disk."""
+"""A file system in memory, so that files never reach a disk."""
 
 _OWN = ".own"
-"""Beside the scratch volumes of a replica: what each container has for itself."""
+"""The directory of the containers' private files, beside the scratch volumes of a replica."""
 
 
 class ContainerFiles(msgspec.Struct, frozen=True):
-    """What a container was given. Below ``volumes`` each mount is at its path, as a link to its source.
+    """The files of a container. Below ``volumes`` each mount is a link at its path.
 
-    ``home`` and ``scratch`` are empty directories of its own.
+    ``home`` and ``scratch`` are empty private directories.
     """
 
     mounts: tuple[Mount, ...]
@@ -50,10 +50,10 @@ class ContainerFiles(msgspec.Struct, frozen=True):
 
 
 class Files:
-    """Everything on disk of the containers at one location; ``root`` is the directory of that location.
+    """All files of the containers at one location; ``root`` is the directory of that location.
 
-    Secrets lie on tmpfs, in a directory of the daemon's own below ``memory``, where that is one, else below ``root``.
-    Every method waits for the disk and may be called in any thread. ``scheme`` is how manifests spell ``platform``.
+    Secrets are on tmpfs, in a private directory below ``memory``, if that is a mount point, otherwise below ``root``.
+    Every method blocks on the disk and may be called in any thread. ``scheme`` is how manifests spell ``platform``.
     """
 
     def __init__(self, root: Path, reveal: SecretReader, scheme: str = SPELLING, memory: Path | None = MEMORY) -> None:
@@ -63,12 +63,12 @@ class Files:
         mark = blake2b(os.fsencode(root.absolute()), digest_size=6).hexdigest()
         self._on_disk = root / "secrets"
         self._in_memory = memory / f"reconciler-{mark}" if memory is not None else None
-        self._lock = Lock()  # for folders that are made for one replica while those of another go
+        self._lock = Lock()  # guards directories that are created for one replica while those of another are removed
 
     def provide(self, place: ContainerId, index: int, container: Container, owner: Owner) -> ContainerFiles:
-        """Make everything for the next start of ``container``; what is left of an earlier one is removed.
+        """Prepare all files for the next start of ``container``; those of an earlier start are removed.
 
-        ``index`` is the replica's place in a stateful workload, -1 elsewhere. Raises EngineError: SecretUnavailable,
+        ``index`` is the replica's ordinal in a stateful workload, otherwise -1. Raises EngineError: SecretUnavailable,
         SecretUnusable, MountRefused, DiskFull, PermissionDenied, StateWriteFailed.
         """
         plans = plan_mounts(container, self._reveal, self._scheme)
@@ -80,7 +80,7 @@ class Files:
         return ContainerFiles(mounts, own / "volumes", own / "home", own / "scratch")
 
     def volume(self, gvc: str, volumeset: str, index: int) -> Path:
-        """Where the volume ``index`` of a volume set lies, made or not."""
+        """The path of the volume ``index`` of a volume set, whether it exists or not."""
         return self._root / "volumes" / _name(gvc) / _name(volumeset) / str(max(index, 0))
 
     def drop(self, volumeset: Key) -> None:
@@ -91,9 +91,9 @@ class Files:
             raise failed(f"the volumes of {volumeset} cannot be deleted", error) from None
 
     def clear(self, key: Key, replica: str) -> None:
-        """Remove everything that was made for a replica, its scratch volumes and secrets; volumes of sets stay.
+        """Remove everything that was made for a replica, its scratch volumes and secrets; volumes of volume sets stay.
 
-        Fine where nothing is there. Raises EngineError.
+        Does nothing if there is nothing to remove. Raises EngineError.
         """
         for base in self._bases():
             path = _of_replica(base, key, replica)
@@ -105,11 +105,11 @@ class Files:
                 _prune(path.parent, base)
 
     def unreachable(self, owner: Owner) -> tuple[str, ...]:
-        """A sentence where ``owner`` cannot get at what it is given."""
+        """A sentence if ``owner`` cannot reach the files."""
         return unreachable(self._root, owner)
 
     def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
-        """Remove what is there for others than ``replicas``, which a crash may have left. Raises EngineError."""
+        """Remove the files of replicas other than ``replicas``, which a crash may have left. Raises EngineError."""
         for key, replica in {found for base in self._bases() for found in _found(base)}:
             if (key, replica) not in replicas:
                 self.clear(key, replica)
@@ -158,7 +158,7 @@ class Files:
         return at
 
     def _private(self, owner: Owner) -> Path:
-        """Where secrets lie: in memory, unless somebody else has taken the name there."""
+        """The directory for secrets: in memory, unless the name is taken there by someone else."""
         path = self._in_memory
         if path is not None and path.parent.is_mount():
             with suppress(OSError):
@@ -174,7 +174,7 @@ class Files:
         return path
 
     def _own_or_instead(self, place: ContainerId, mounts: tuple[Mount, ...], owner: Owner) -> Path:
-        """As ``_own``; on a full disk what the last start had goes first, so that there is room for the next."""
+        """As ``_own``; on a full disk the files of the last start are removed first to make room."""
         try:
             return self._own(place, mounts, owner)
         except OSError as error:
@@ -203,7 +203,7 @@ class Files:
 
 
 def _name(name: str) -> str:
-    """``name`` as the name of a file. Raises OSError for one that leads elsewhere."""
+    """``name`` as a file name. Raises OSError if it would lead to another directory."""
     if "/" in name or name in ("", ".", "..") or "\0" in name:
         raise OSError(0, f"{name[:60]!r} is not the name of a file")
     return name
@@ -214,7 +214,7 @@ def _of_replica(base: Path, key: Key, replica: str) -> Path:
 
 
 def _folders(path: Path) -> None:
-    """Make ``path`` and what is above it, so that others can pass through and not look around. Raises OSError."""
+    """Create ``path`` and its parents, which others can traverse but not list. Raises OSError."""
     if not path.is_dir():
         check_state_exists(path)
         _folders(path.parent)
@@ -222,7 +222,7 @@ def _folders(path: Path) -> None:
 
 
 def _fresh(path: Path) -> Path:
-    """An empty directory beside ``path``, which it is to become."""
+    """An empty temporary directory beside ``path``, to replace it."""
     _folders(path.parent)
     fresh = path.with_name(f".{path.name}.new")
     remove(fresh)
@@ -231,7 +231,7 @@ def _fresh(path: Path) -> Path:
 
 
 def _swap(fresh: Path, path: Path) -> None:
-    """Put ``fresh`` in the place of ``path``."""
+    """Replace ``path`` with ``fresh``."""
     old = path.with_name(f".{path.name}.old")
     remove(old)
     with suppress(FileNotFoundError):
@@ -241,7 +241,7 @@ def _swap(fresh: Path, path: Path) -> None:
 
 
 def _shared(path: Path, owner: Owner) -> Path:
-    """A directory that workloads write to: made where it is missing, given to ``owner`` where it is another's."""
+    """A directory that workloads write to: created if missing, and changed to ``owner`` if it has another owner."""
     _folders(path.parent)
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
@@ -256,7 +256,7 @@ def _write(path: Path, content: bytes, owner: Owner) -> None:
 
 
 def _prune(path: Path, base: Path) -> None:
-    """Remove ``path`` and what is above it, up to ``base``, as far as nothing is in it."""
+    """Remove ``path`` and its parents up to ``base``, as long as they are empty."""
     with suppress(OSError):
         while path.is_relative_to(base):
             path.rmdir()
@@ -264,7 +264,7 @@ def _prune(path: Path, base: Path) -> None:
 
 
 def _found(base: Path) -> Iterator[tuple[Key, str]]:
-    """The replicas for which something is below ``base``."""
+    """The replicas that have files below ``base``."""
     if base.is_dir():
         for path in base.glob("*/*/*"):
             gvc, workload, replica = path.relative_to(base).parts

@@ -1,4 +1,4 @@
-"""What the volumes of a container hold, and where they are mounted (docs/platform/workload.md#volumes)."""
+"""The content of a container's volumes and their mount paths (docs/platform/workload.md#volumes)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from reconciler.model.platform import SCRATCH_URI, SECRET_URI, SPELLING, STORE_U
 PAYLOAD = "payload"
 
 _NO_FILES = frozenset({".", ".."})
-"""Keys of a dictionary that cannot be names of files; its JSON has them all the same."""
+"""Dictionary keys that cannot be file names; the secret's JSON contains them all the same."""
 
 
 class SecretMount(msgspec.Struct, frozen=True):
-    """A secret at ``path``: a directory with these files, or (``single``) one file with what is under ``""``."""
+    """A secret at ``path``: a directory with these files, or (``single``) one file with the content under ``""``."""
 
     path: str
     files: dict[str, bytes]
@@ -39,14 +39,14 @@ class SecretMount(msgspec.Struct, frozen=True):
 
 
 class ScratchMount(msgspec.Struct, frozen=True):
-    """An empty directory at ``path``; who has ``folder`` in the same replica shares it."""
+    """An empty directory at ``path``; mounts with the same ``folder`` in a replica share it."""
 
     path: str
     folder: str
 
 
 class VolumeMount(msgspec.Struct, frozen=True):
-    """The volume that a replica has of a volume set of its GVC, at ``path``."""
+    """The replica's volume of a volume set in its GVC, at ``path``."""
 
     path: str
     volumeset: str
@@ -56,10 +56,10 @@ Planned = SecretMount | ScratchMount | VolumeMount
 
 
 def plan_mounts(container: Container, reveal: SecretReader, scheme: str = SPELLING) -> tuple[Planned, ...]:
-    """What is mounted into ``container``, in the order of its volumes, paths in their shortest form.
+    """The mounts of ``container``, in the order of its volumes, with normalized paths.
 
-    ``scheme`` is how manifests spell ``platform``. Raises EngineError where a secret cannot be had (SecretUnavailable,
-    SecretUnusable) or one volume would lie inside another (MountRefused).
+    ``scheme`` is how manifests spell ``platform``. Raises EngineError if a secret cannot be used (SecretUnavailable,
+    SecretUnusable) or if one volume would be inside another (MountRefused).
     """
     found = tuple(_planned(volume, reveal, scheme) for volume in container.volumes if not _elsewhere(volume))
     paths = sorted(f"{each.path}/" for each in found)
@@ -71,7 +71,7 @@ def plan_mounts(container: Container, reveal: SecretReader, scheme: str = SPELLI
 
 
 def unsupported_mounts(container: Container) -> tuple[str, ...]:
-    """A sentence for each volume that lies where this host does not get at it."""
+    """A sentence for each volume that this host cannot mount."""
     return tuple(
         f"{volume.uri} is not mounted at {volume.path}: this runtime mounts neither object stores nor file shares."
         for volume in container.volumes

@@ -1,4 +1,4 @@
-"""Whose the files of a container are: its user's, and the group's that owns mounted volumes."""
+"""Ownership of a container's files: its user, and the group that owns mounted volumes."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Owner(msgspec.Struct, frozen=True):
 
     @property
     def uid(self) -> int:
-        """The user by number."""
+        """The user id."""
         return os.geteuid() if self.user is None else self.user
 
     @property
     def other(self) -> bool:
-        """Whether it is somebody else than the daemon."""
+        """Whether it is another user than the daemon's."""
         return self.uid != os.geteuid()
 
 
 def make(path: Path, owner: Owner, mode: int) -> None:
-    """Give ``path``, which is ours, to ``owner``, with ``mode`` for the user and, where there is one, for the group.
+    """Give our ``path`` to ``owner``, with ``mode`` for the user and, if there is one, for the group.
 
-    Without root it stays ours. New files in a directory that the group may write to are the group's too. Raises
+    Without root it stays ours. New files in a directory that is writable for the group belong to the group too. Raises
     OSError.
     """
     if os.geteuid() == 0:
@@ -44,16 +44,16 @@ def make(path: Path, owner: Owner, mode: int) -> None:
 
 
 def make_readable(path: Path, owner: Owner, mode: int) -> None:
-    """Give ``path``, which is ours, to the user of ``owner`` with ``mode``, none to its group. Raises OSError."""
+    """Give our ``path`` to the user of ``owner`` with ``mode``, without group permissions. Raises OSError."""
     if os.geteuid() == 0:
         os.chown(path, owner.uid, -1, follow_symlinks=False)
     path.chmod(mode & stat.S_IRWXU)
 
 
 def chown_tree(path: Path, owner: Owner) -> None:
-    """Give a directory and all that is in it to ``owner`` where the directory is another's; follows no symlink.
+    """Give a directory and its content to ``owner`` if the directory has another owner; follows no symlink.
 
-    Only root can; for anybody else nothing is done. Raises OSError.
+    Does nothing without root. Raises OSError.
     """
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
@@ -63,18 +63,18 @@ def chown_tree(path: Path, owner: Owner) -> None:
     for _, folders, files, here in os.fwalk(path, follow_symlinks=False):
         for name in (*folders, *files):
             os.chown(name, owner.uid, owner.group, dir_fd=here, follow_symlinks=False)
-    # The top comes last, and says that all is done.
+    # The top directory changes last, so its owner shows that all is done.
     make(path, owner, 0o700)
 
 
 def allow_traversal(path: Path, owner: Owner) -> None:
-    """Let ``owner`` through a directory of ours on the way to its own, without a look at what else is there."""
+    """Let ``owner`` traverse our directory to reach its own, without listing what else is there."""
     if owner.other:
         path.chmod(0o711)
 
 
 def make_private(root: Path) -> None:
-    """Make the directory of a location, and in it those that are nobody's but the daemon's. Raises EngineError."""
+    """Create the directory of a location and its directories that are private to the daemon. Raises EngineError."""
     try:
         make_directory(root.parent)
         for folder in (root, *(root / name for name in ("logs", "replicas", "run", "tokens", "usage"))):
@@ -84,9 +84,9 @@ def make_private(root: Path) -> None:
 
 
 def allow_traversal_of(*folders: Path) -> None:
-    """Let other users through directories of ours to what is theirs below; only what they know by name do they find.
+    """Let other users traverse our directories to reach their own below; they cannot list them.
 
-    Everything else in these directories is closed by modes of its own. Where it cannot be done ``unreachable`` says so.
+    All other content of these directories has restrictive modes. If this fails, ``unreachable`` reports it.
     """
     for folder in folders:
         with suppress(OSError):
@@ -96,7 +96,7 @@ def allow_traversal_of(*folders: Path) -> None:
 
 
 def unreachable(path: Path, owner: Owner) -> tuple[str, ...]:
-    """A sentence where ``owner`` cannot get below ``path``, since a directory on the way lets nobody through."""
+    """A sentence if ``owner`` cannot reach ``path``, because a directory above denies it."""
     if not owner.other or owner.uid == 0:
         return ()
     for folder in reversed((path, *path.absolute().parents)):

@@ -13,10 +13,10 @@ _location = msgspec.json.Decoder(Location)
 
 
 class PlatformEnvContext(msgspec.Struct, frozen=True):
-    """What is the same for all containers of a workload at a location.
+    """The inputs that all containers of a workload at a location share.
 
-    ``token`` is the workload's own, ``gvc_env`` are the variables of the GVC as written, in normal form. ``scheme`` is
-    how manifests spell ``platform``. ``api`` is the address of the API, "" where there is none.
+    ``token`` belongs to the workload; ``gvc_env`` are the variables of the GVC in normal form. ``scheme`` is how
+    manifests spell ``platform``. ``api`` is the address of the API, "" if there is none.
     """
 
     org: str
@@ -41,7 +41,7 @@ class PlatformEnvContext(msgspec.Struct, frozen=True):
 def built_in(around: PlatformEnvContext, image: str) -> dict[str, str]:
     """The built-in variables for a container of ``image``.
 
-    Where manifests spell ``platform`` otherwise, programs do so too: they find each under both names.
+    If manifests use another spelling of ``platform``, each variable is set under both names.
     """
     values = {
         "GLOBAL_ENDPOINT": f"{around.workload}-{around.alias}.{around.endpoint_domain}",
@@ -63,10 +63,10 @@ def built_in(around: PlatformEnvContext, image: str) -> dict[str, str]:
 
 
 def provider_and_region(location: str, body: bytes | None) -> tuple[str, str]:
-    """The two parts of ``<provider>-<region>`` for a location: what its manifest says, else what its name does.
+    """Provider and region of a location: from its manifest, otherwise from its name ``<provider>-<region>``.
 
-    ``body`` is the manifest in normal form, None where there is none. A location of one's own, such as ``local``, is of
-    the provider byok; where it says no region, that is its name.
+    ``body`` is the manifest in normal form, None without one. An own location, such as ``local``, has the provider
+    byok; without a region in its manifest, its name is the region.
     """
     said = _location.decode(body) if body is not None else Location()
     provider, _, region = location.partition("-")
@@ -78,5 +78,5 @@ def provider_and_region(location: str, body: bytes | None) -> tuple[str, str]:
 
 
 def namespace_of(org: str, gvc: str) -> str:
-    """The namespace of a GVC's containers: looks random, and is the same each time."""
+    """The namespace of a GVC's containers: looks random, and is always the same."""
     return make_alias(f"{org}/{gvc}", "namespace")

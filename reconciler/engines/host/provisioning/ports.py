@@ -1,4 +1,4 @@
-"""Ports of this host for the ports that replicas declare, since several of them share its addresses."""
+"""Assigns ports of this host to the declared ports of replicas, because several replicas share its addresses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reconciler.errors import EngineError
 from reconciler.model.platform import BLOCKED_PORTS
 
 FROM_HERE = range(20000, 32000)
-"""Below what Linux takes for outgoing connections (from 32768 on), so that none of those is in the way."""
+"""Below the range that Linux uses for outgoing connections (from 32768 on), so that none of those conflicts."""
 
 _ADDRESSES = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::"))
 
@@ -20,11 +20,10 @@ _ADDRESSES = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET, "127.0.0.1"), (socke
 def free_ports(
     declared: Sequence[int], taken: Collection[int], spread: str = "", among: range = FROM_HERE
 ) -> dict[int, int]:
-    """A free port of ``among`` for each declared one, none of which is ``taken`` or blocked.
+    """A free port of ``among`` for each declared one, none of them ``taken`` or blocked.
 
-    Nobody listens on them now; whether that stays so until the program does is not in our hands. ``spread`` (a
-    replica's name) says where to begin to look, so that what one replica leaves is not at once another's. Raises
-    EngineError, reason NoFreePort.
+    No program listens on them now; another one may before the container does. ``spread`` (a replica's name) determines
+    where the search starts, so that a released port is not reused at once. Raises EngineError, reason NoFreePort.
     """
     start = int.from_bytes(blake2b(spread.encode(), digest_size=4).digest(), "big") % max(len(among), 1)
     candidates = chain(among[start:], among[:start])
@@ -40,10 +39,10 @@ def free_ports(
 
 
 def bindable(port: int, *, new: bool = False) -> bool:
-    """Whether a program that starts now could listen on ``port``, on all addresses of this host or on localhost.
+    """Whether a program could listen on ``port`` now, on all addresses of this host or on localhost.
 
-    What is left of connections that have ended is in nobody's way who sets SO_REUSEADDR, as servers do; a ``new`` port
-    has not even that.
+    Remains of closed connections do not block a program that sets SO_REUSEADDR, as servers do; a ``new`` port must be
+    free even of those.
     """
     return all(_binds(family, address, port, new) for family, address in _ADDRESSES)
 
@@ -57,6 +56,6 @@ def _binds(family: socket.AddressFamily, address: str, port: int, new: bool) -> 
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address, port))
     except OSError as error:
-        # A host without IPv6 has nobody listening there either.
+        # A host without IPv6 has no IPv6 listener.
         return error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
     return True

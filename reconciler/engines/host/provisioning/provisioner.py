@@ -1,4 +1,4 @@
-"""What containers are given: ports, files and variables, put together for each start."""
+"""Puts together ports, files and variables for each start of a container."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from reconciler.model.kinds.workload import Container, declared_ports
 from reconciler.settings import HostSettings
 
 _ports_in_use: dict[int, tuple[Key, str]] = {}
-"""Ports of this host that replicas have, whatever location they are at: locations of one daemon share the host."""
+"""Ports of this host that replicas use, at all locations: the locations of one daemon share the host."""
 
 
 class Provisioner:
-    """Gives the containers of one location what they need.
+    """Provides the containers of one location with everything they need.
 
-    ``templates`` has those of all versions that still run, so that a container of an old one can be started again.
+    ``templates`` has the templates of all running versions, so that containers of an old version can restart.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Provisioner:
         self._templates = templates
 
     def prepare(self, supply: ReplicaTemplate) -> None:
-        """Let replicas of ``supply`` reach their files: a user of their own must pass the directories above them."""
+        """Let replicas of ``supply`` reach their files: another user must be able to traverse the directories above."""
         with suppress(EngineError):
             if not self._owner(supply).other:
                 return
@@ -53,7 +53,7 @@ class Provisioner:
             allow_traversal_of(root.parent.parent, root.parent, root)
 
     def reserve_ports(self, key: Key, replica: str, ports: Mapping[int, int]) -> None:
-        """Let the ports of a replica that is there already be nobody else's."""
+        """Reserve the ports of an existing replica."""
         for port in ports.values():
             _ports_in_use[port] = (key, replica)
 
@@ -66,7 +66,7 @@ class Provisioner:
         return found
 
     def reassign_ports(self, replica: Replica, container: str) -> dict[int, int]:
-        """The ports of ``replica``, with others for those of ``container`` that somebody else listens on by now."""
+        """The ports of ``replica``, with new ones for ports of ``container`` that another program listens on."""
         mine = next((each.wanted.ports for each in replica.containers if each.name == container), ())
         lost = [port for port in mine if port not in replica.ports or not bindable(replica.ports[port])]
         if not lost:
@@ -78,11 +78,11 @@ class Provisioner:
         return {**replica.ports, **found}
 
     def _port_seed(self, key: Key, name: str) -> str:
-        """Another one for each daemon: they would all try one port at a time for replicas of the same name."""
+        """A different seed for each daemon; otherwise all would try the same ports for replicas of the same name."""
         return f"{self._endpoints}/{key}/{name}"
 
     def launch(self, replica: Replica, container: str) -> ContainerStart:
-        """All that starts a container, its files made anew. Raises EngineError."""
+        """Everything to start a container, with new files. Raises EngineError."""
         supply, spec = self._made_from(replica, container)
         place = ContainerId(replica.key, replica.name, container)
         owner = self._owner(supply)
@@ -114,7 +114,7 @@ class Provisioner:
         )
 
     def limitations(self, supply: ReplicaTemplate) -> tuple[str, ...]:
-        """What cannot be given to the containers of a workload, a sentence each."""
+        """A sentence for each thing that the containers of a workload cannot get."""
         mounts = (told for container in supply.spec.containers for told in unsupported_mounts(container))
         unset = tuple(unset_variables(supply.spec, supply.env_context))
         try:
@@ -123,31 +123,31 @@ class Provisioner:
             return (*mounts, *unset, f"Nothing can be started: {error}.")
 
     def _owner(self, supply: ReplicaTemplate) -> Owner:
-        """Whose the files of the containers are. Raises EngineError, reason UserNotFound."""
+        """The owner of the containers' files. Raises EngineError, reason UserNotFound."""
         security = supply.spec.security_options
         return Owner(resolve_user(security.run_as_user, self._settings.default_user), security.filesystem_group_id)
 
     def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
-        """Remove what a crash has left of others than ``replicas``. Raises EngineError."""
+        """Remove what a crash left of replicas other than ``replicas``. Raises EngineError."""
         self._files.prune(replicas)
 
     def drop_volumes(self, volumeset: Key) -> None:
-        """Delete the volumes of a volume set and what is on them. Raises EngineError."""
+        """Delete the volumes of a volume set with their data. Raises EngineError."""
         self._files.drop(volumeset)
 
     async def release(self, replica: Replica) -> None:
-        """Remove what was made for a replica. Raises EngineError."""
+        """Remove the files of a replica and release its ports. Raises EngineError."""
         await asyncio.to_thread(self._files.clear, replica.key, replica.name)
         self.release_ports(replica)
 
     def release_ports(self, replica: Replica) -> None:
-        """Let the ports of a replica be free for others."""
+        """Release the ports of a replica."""
         for port in replica.ports.values():
             if _ports_in_use.get(port) == (replica.key, replica.name):
                 del _ports_in_use[port]
 
     def _made_from(self, replica: Replica, container: str) -> tuple[ReplicaTemplate, Container]:
-        """The supply of the replica's own version; of one that a former daemon made only the newest is known."""
+        """The template of the replica's version; after a restart of the daemon only the newest is known."""
         supply = self._templates.get(replica.key, replica.version, replica.config_hash)
         found = [each for each in supply.spec.containers if each.name == container] if supply is not None else []
         if supply is None or not found:

@@ -1,4 +1,4 @@
-"""Directories that workloads had for themselves, taken away: whatever is in them, nothing outside is touched."""
+"""Removes directories that workloads wrote to: whatever they contain, nothing outside is touched."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove(path: Path) -> None:
-    """Remove ``path`` and all that is in it; fine where it is not there.
+    """Remove ``path`` and its content, if it exists.
 
-    No symlink is followed. Directories may be as deep as they like, and closed to us as far as they are our own: each
-    is moved up to the first one and emptied there. Raises OSError.
+    Follows no symlink. Directories may be arbitrarily deep, and our own may lack permissions: each is moved to the top
+    directory and emptied there. Raises OSError.
     """
     try:
         os.unlink(path)
@@ -35,7 +35,7 @@ def remove(path: Path) -> None:
 
 
 def _empty(top: int) -> None:
-    """Remove what is in ``top``, an open directory."""
+    """Remove the content of ``top``, an open directory."""
     mark = token_hex(8)
     fresh = (f".removed-{mark}-{number}" for number in count())
     while names := os.listdir(top):
@@ -45,7 +45,7 @@ def _empty(top: int) -> None:
 
 
 def _lift(name: str, top: int, fresh: Iterator[str]) -> None:
-    """Remove the directory ``name`` in ``top``; those in it are moved up to ``top``, under ``fresh`` names."""
+    """Remove the directory ``name`` in ``top``; its subdirectories are moved to ``top`` under ``fresh`` names."""
     with _entered(name, top) as inner:
         for each in os.listdir(inner):
             if not _is_gone(each, inner):
@@ -55,7 +55,7 @@ def _lift(name: str, top: int, fresh: Iterator[str]) -> None:
 
 
 def _is_gone(name: str, parent: int) -> bool:
-    """Remove ``name`` where it is no directory; whether it was none."""
+    """Remove ``name`` unless it is a directory; return whether it was removed."""
     try:
         os.unlink(name, dir_fd=parent)
     except IsADirectoryError:
@@ -74,7 +74,7 @@ def _entered(name: str, parent: int | None) -> Iterator[int]:
 
 
 def _open_up(name: str, parent: int | None) -> None:
-    """Give the owner every right on a directory, which removing what is in it takes."""
+    """Give the owner all permissions on a directory, which removing its content requires."""
     found = os.open(name, _AS_IT_IS, dir_fd=parent)
     try:
         if os.fstat(found).st_mode & stat.S_IRWXU != stat.S_IRWXU:

@@ -1,4 +1,4 @@
-"""What a replica was started with besides its version, as one digest: variables of the GVC, secrets, restarts."""
+"""A hash of a replica's inputs besides its version: variables of the GVC, secrets, restarts."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def variables_of(container: Container, gvc: tuple[Variable, ...]) -> dict[str, str]:
-    """The variables of a container as written: its own, and before them those of its GVC where it inherits them.
+    """The variables of a container as written: those of its GVC, if it inherits them, and its own.
 
-    Its own win over the GVC's of the same name: docs/platform/workload.md#variables-of-the-gvc.
+    Its own variables override the GVC's of the same name: docs/platform/workload.md#variables-of-the-gvc.
     """
     inherited = {each.name: each.value for each in gvc} if container.inherit_env else {}
     return inherited | {each.name: each.value for each in container.env}
 
 
 def secrets_used(spec: Specification, gvc: tuple[Variable, ...]) -> tuple[Key, ...]:
-    """The secrets that the containers read or mount, each once, in order; ``gvc`` are the variables of the GVC."""
+    """The secrets that the containers read or mount, without duplicates, sorted; ``gvc`` are the GVC's variables."""
     values = [value for each in spec.containers for value in variables_of(each, gvc).values()]
     values += [volume.uri for each in spec.containers for volume in each.volumes]
     names = {text[len(SECRET_URI) :].partition(".")[0] for text in values if text.startswith(SECRET_URI)}
@@ -34,10 +34,10 @@ def secrets_used(spec: Specification, gvc: tuple[Variable, ...]) -> tuple[Key, .
 def config_hash(
     secret_key: bytes, spec: Specification, gvc: tuple[Variable, ...], secrets: Mapping[Key, str], restarts: int
 ) -> str:
-    """The hash that replicas of ``spec`` must carry: equal for equal inputs, also after a restart of the daemon.
+    """The hash that replicas of ``spec`` must have: equal for equal inputs, also after a restart of the daemon.
 
-    ``secrets`` maps those that are used to the digests of their records; ``restarts`` counts the restarts that were
-    asked for. It is keyed with the records' own key, so that nothing can be guessed from it.
+    ``secrets`` maps the secrets in use to the digests of their records; ``restarts`` counts the requested restarts. The
+    hash uses the key of the records, so that its inputs cannot be guessed.
     """
     inherited = [(each.name, each.value) for each in gvc] if any(c.inherit_env for c in spec.containers) else []
     told = [[str(key), digest] for key, digest in sorted(secrets.items())]

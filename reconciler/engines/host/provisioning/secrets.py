@@ -16,18 +16,18 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def parse_secret_uri(uri: str) -> tuple[Key, str]:
-    """``platform://secret/NAME[.KEY]`` as the secret's key and KEY, "" where the whole of it is meant."""
+    """The key of the secret and KEY in ``platform://secret/NAME[.KEY]``; "" without KEY."""
     name, _, part = uri.removeprefix(SECRET_URI).partition(".")
     return Key(Kind.SECRET, "", name), part
 
 
 def secret_keys(secret: SecretValue) -> list[str]:
-    """What a reference can name of a secret, sorted; nothing where it is one text."""
+    """The keys of a secret that a reference can name, sorted; empty for a plain text."""
     return Secret(type=secret.type, data=secret.content).key_names()
 
 
 def secret_part(key: Key, secret: SecretValue, name: str) -> bytes:
-    """The value under ``name``, decoded where the secret's encoding is base64 (docs/platform/fields.md#secret).
+    """The value under ``name``, decoded if the secret's encoding is base64 (docs/platform/fields.md#secret).
 
     Raises EngineError, reason SecretUnusable.
     """
@@ -45,7 +45,7 @@ def secret_part(key: Key, secret: SecretValue, name: str) -> bytes:
 
 
 def secret_whole(key: Key, secret: SecretValue) -> bytes:
-    """What a reference to the secret itself stands for: the payload, the one text, else its data as JSON.
+    """The value of a reference to the whole secret: the payload, the plain text, or the data as JSON.
 
     Raises EngineError, reason SecretUnusable.
     """
@@ -55,12 +55,12 @@ def secret_whole(key: Key, secret: SecretValue) -> bytes:
 
 
 def as_json(secret: SecretValue) -> bytes:
-    """The JSON of a secret: its data, or its text, which is JSON already."""
+    """The JSON of a secret: its data, or its text, which already is JSON."""
     return secret.content.encode() if isinstance(secret.content, str) else _encode(secret.content)
 
 
 def env_value(uri: str, reveal: SecretReader) -> str:
-    """What a variable holds whose value is ``uri`` (docs/platform/workload.md#secrets-as-variables).
+    """The value of a variable that refers to ``uri`` (docs/platform/workload.md#secrets-as-variables).
 
     Raises EngineError, reason SecretUnavailable or SecretUnusable.
     """
@@ -77,5 +77,5 @@ def env_value(uri: str, reveal: SecretReader) -> str:
 
 
 def unusable(message: str) -> EngineError:
-    """The error for a secret that cannot be given as it is asked for."""
+    """The error for a secret that cannot be used as requested."""
     return EngineError(message, reason="SecretUnusable", retry=False)

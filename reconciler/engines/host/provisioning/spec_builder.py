@@ -1,4 +1,4 @@
-"""What shall run, read out of a workload as it was applied: options of the location, probes, sizes and rollout."""
+"""Derives the specification to run from an applied workload: options of the location, probes, sizes and rollout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from reconciler.model.quantity import memory_bytes, millicores
 
 
 class AppliedWorkload(msgspec.Struct, frozen=True):
-    """A workload as a step or a record has it at a location, its body decoded; ``version`` is the workload's."""
+    """A workload in a step or record at a location, with its body decoded; ``version`` is that of the workload."""
 
     key: Key
     location: str
@@ -33,7 +33,7 @@ class AppliedWorkload(msgspec.Struct, frozen=True):
 
 
 def workload_spec(applied: AppliedWorkload, config_hash: str) -> WorkloadSpec:
-    """What shall run of a workload at its location, at its least number of replicas."""
+    """The specification of a workload at its location, with its least number of replicas."""
     spec = applied.spec
     options = options_at(spec, applied.location)
     at_least = WorkloadSpec(
@@ -56,20 +56,20 @@ def workload_spec(applied: AppliedWorkload, config_hash: str) -> WorkloadSpec:
 
 
 def at_scale(wanted: WorkloadSpec, spec: Specification, replicas: int) -> WorkloadSpec:
-    """``wanted``, which was made of ``spec``, with ``replicas``, and the rollout that follows from their number.
+    """``wanted``, made from ``spec``, with ``replicas`` and the rollout that follows from their number.
 
-    While the workload is suspended there are none, and a cron workload has executions instead.
+    A suspended workload has no replicas, and a cron workload has executions instead.
     """
     count = 0 if wanted.suspended or wanted.type is Type.CRON else replicas
     return msgspec.structs.replace(wanted, replicas=count, rollout=rollout_of(spec, count))
 
 
 def rollout_of(spec: Specification, replicas: int) -> Rollout:
-    """How a new version takes over while ``replicas`` are wanted (docs/platform/workload.md#rollout-options).
+    """How a new version replaces the old one for ``replicas`` (docs/platform/workload.md#rollout-options).
 
-    A share of the replicas is rounded up for the surge and down for the unavailable. Where no surge is allowed and the
-    share comes to none, one may be unavailable, or nothing could ever be replaced. A stateful workload has no surge: of
-    its replicas one at a time is replaced.
+    A percentage is rounded up for the surge and down for the unavailable. If both would be zero, one replica may be
+    unavailable, because otherwise nothing could be replaced. A stateful workload has no surge: its replicas are
+    replaced one at a time.
     """
     asked = spec.rollout_options
     parallel = asked.scaling_policy == "Parallel"
@@ -81,7 +81,7 @@ def rollout_of(spec: Specification, replicas: int) -> Rollout:
 
 
 def _count(asked: int | str, replicas: int, *, up: bool) -> int:
-    """``3``, ``"3"`` or ``"25%"`` of ``replicas`` as a number; a share is taken of one replica at least."""
+    """``3``, ``"3"`` or ``"25%"`` of ``replicas`` as a number; a percentage refers to at least one replica."""
     if isinstance(asked, int) or not asked.endswith("%"):
         return int(asked)
     share = int(asked[:-1]) * max(replicas, 1)
@@ -108,7 +108,7 @@ def _container(spec: Specification, container: Container) -> ContainerSpec:
 
 
 def _aimed(probe: Probe | None, ports: tuple[int, ...]) -> Probe | None:
-    """``probe`` with the port that it leaves to the container, which is the first one."""
+    """``probe`` with the container's first port if it names no port."""
     if probe is None or not ports:
         return probe
     forms = {name: getattr(probe, name) for name in ("http_get", "tcp_socket", "grpc")}

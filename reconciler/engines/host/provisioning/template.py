@@ -1,4 +1,4 @@
-"""All that the replicas of one workload are made from, taken from the records at one moment and kept in memory."""
+"""The inputs of one workload's replicas, read from the records at one moment and held in memory."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _gvc = msgspec.json.Decoder(Gvc)
 
 
 class ReplicaTemplate(msgspec.Struct, frozen=True):
-    """What shall run, at the least number of replicas, what it is started from, and what surrounds it.
+    """The specification with the least number of replicas, its source, and the platform's variables.
 
-    ``created`` is when this version of the workload was made, ISO 8601. It names secrets and never holds their values.
+    ``created`` is when this version of the workload was made, ISO 8601. It names secrets and never contains their
+    values.
     """
 
     desired: WorkloadSpec
@@ -36,7 +37,7 @@ class ReplicaTemplate(msgspec.Struct, frozen=True):
     created: str = ""
 
     def at_scale(self, replicas: int) -> WorkloadSpec:
-        """What shall run in so many replicas, unless it is suspended."""
+        """The specification with ``replicas``, unless the workload is suspended."""
         return self.desired if replicas == self.desired.replicas else at_scale(self.desired, self.spec, replicas)
 
     def __repr__(self) -> str:
@@ -44,7 +45,7 @@ class ReplicaTemplate(msgspec.Struct, frozen=True):
 
 
 class PlatformSettings(msgspec.Struct, frozen=True):
-    """What does not change while the settings do not."""
+    """Values that change only with the settings."""
 
     org: str
     location: str
@@ -53,7 +54,7 @@ class PlatformSettings(msgspec.Struct, frozen=True):
 
 
 class TemplateBuilder:
-    """Makes supplies for one location. It reads the records, so it is used only while nobody else does."""
+    """Builds templates for one location. It reads the records, so it must not run beside other users of them."""
 
     def __init__(
         self, binding: VolumeClaims, records: Records, tokens: Tokens, fixed: PlatformSettings, clock: Clock
@@ -65,7 +66,7 @@ class TemplateBuilder:
         self._clock = clock
 
     def of(self, key: Key, spec: Specification, version: int, digest: str) -> ReplicaTemplate:
-        """What a workload is made from now. Raises EngineError and RecordsError."""
+        """The current template of a workload. Raises EngineError and RecordsError."""
         fixed = self._fixed
         gvc = self._binding.record(Key(Kind.GVC, "", key.gvc), "")
         variables = _gvc.decode(gvc.body).spec.env if gvc is not None else ()
@@ -92,7 +93,7 @@ class TemplateBuilder:
         return ReplicaTemplate(workload_spec(applied, hashed), spec, around, self._created(key, version))
 
     def _created(self, key: Key, version: int) -> str:
-        """When ``version`` was made: as its deployment was recorded, else now."""
+        """When ``version`` was made: as recorded in its deployment, otherwise now."""
         record = self._binding.record(key)
         deployment = read_deployment(record.state) if record is not None else None
         versions = deployment.status.versions if deployment is not None else ()
@@ -105,16 +106,16 @@ class TemplateBuilder:
 
 
 class TemplateStore:
-    """The newest template of each workload, and those of the older versions that replicas still have."""
+    """The newest template of each workload, and those of older versions that replicas still use."""
 
     def __init__(self) -> None:
         self.newest: dict[Key, ReplicaTemplate] = {}
         self._templates: dict[Key, dict[tuple[int, str], ReplicaTemplate]] = {}
 
     def add(self, template: ReplicaTemplate, in_use: Collection[tuple[int, str]]) -> ReplicaTemplate:
-        """Make ``template`` the newest of its workload, and drop the older ones that are not ``in_use``.
+        """Make ``template`` the newest of its workload, and drop older ones that are not ``in_use``.
 
-        ``in_use`` holds version and ``config_hash`` of each replica. A version keeps the time at which it was made.
+        ``in_use`` contains version and ``config_hash`` of each replica. A version keeps its creation time.
         """
         desired = template.desired
         older = self._templates.get(desired.key, {})
@@ -126,21 +127,21 @@ class TemplateStore:
         return template
 
     def get(self, key: Key, version: int, config_hash: str) -> ReplicaTemplate | None:
-        """The template of replicas with ``version`` and ``config_hash``; None where it is not known."""
+        """The template for ``version`` and ``config_hash``; None if it is unknown."""
         return self._templates.get(key, {}).get((version, config_hash))
 
     def specification(self, record: Record) -> Specification:
-        """The spec that ``record`` has; its body is decoded only where the newest template was made of another."""
+        """The spec of ``record``; its body is decoded only if the newest template has another digest."""
         made = self.newest.get(record.key)
         if made is not None and made.desired.digest == record.digest:
             return made.spec
         return read_specification(record.body)
 
     def created(self, key: Key) -> dict[int, str]:
-        """When each known version of the workload was made, ISO 8601."""
+        """The creation time of each known version of the workload, ISO 8601."""
         return {each.desired.version: each.created for each in self._templates.get(key, {}).values()}
 
     def forget(self, key: Key) -> None:
-        """Nothing of the workload is left."""
+        """Forget a removed workload."""
         self.newest.pop(key, None)
         self._templates.pop(key, None)

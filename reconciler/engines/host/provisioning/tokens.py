@@ -1,4 +1,4 @@
-"""The token of each workload: made once, kept for its life, readable for the daemon alone."""
+"""The token of each workload: created once, valid for its lifetime, readable only for the daemon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Tokens:
         self._directory = directory
 
     def of(self, key: Key) -> str:
-        """The token of the workload ``key``, made where it has none. Raises EngineError."""
+        """The token of the workload ``key``, created if it has none. Raises EngineError."""
         path = self._path(key)
         with suppress(FileNotFoundError):
             try:
@@ -33,7 +33,7 @@ class Tokens:
         return token
 
     def forget(self, key: Key) -> None:
-        """Take the token of ``key`` away, so that a workload that is made anew gets another."""
+        """Delete the token of ``key``, so that a recreated workload gets a new one."""
         path = self._path(key)
         with suppress(OSError):
             path.unlink()

@@ -1,4 +1,4 @@
-"""``$(NAME)`` in a value becomes the value of NAME (docs/platform/workload.md#variables-within-variables)."""
+"""Replaces ``$(NAME)`` in a value with the value of NAME (docs/platform/workload.md#variables-within-variables)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Mapping, Sequence
 from reconciler.errors import EngineError
 
 MAX_VARIABLE_BYTES = 1 << 17
-"""Bytes of one variable with its name, from which on Linux starts no program."""
+"""The size in bytes of one variable with its name from which on Linux refuses to start a program."""
 
 _EMBEDDED = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 
 def expand_variables(written: Mapping[str, str], fixed: Mapping[str, str]) -> dict[str, str]:
-    """The values of ``written`` with the variables put in that they embed, from among themselves and ``fixed``.
+    """The values of ``written`` with references replaced by values from themselves and from ``fixed``.
 
-    ``$$`` is a dollar sign, so that ``$$(NAME)`` stays ``$(NAME)``. What nobody sets stays as it is written, and so
-    does what embeds itself, by whatever way. What was put in is not looked at again. Raises EngineError, reason
-    VariableTooLong, for a value that no program could be started with.
+    ``$$`` is a dollar sign, so ``$$(NAME)`` stays ``$(NAME)``. Unknown names stay as written, and so do circular
+    references. Inserted values are not expanded again. Raises EngineError, reason VariableTooLong, for a value that is
+    too long to start a program.
     """
     waits = {name: _names(value, written) for name, value in written.items()}
     wanted_by: dict[str, list[str]] = defaultdict(list)
@@ -40,10 +40,10 @@ def expand_variables(written: Mapping[str, str], fixed: Mapping[str, str]) -> di
 
 
 def expand_arguments(texts: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
-    """A command or arguments with the variables of the container put in, as Kubernetes does it.
+    """A command or arguments with the variables of the container inserted, as in Kubernetes.
 
-    ``$$`` is a dollar sign here too, and what nobody sets stays as it is written. Raises EngineError, reason
-    ArgumentTooLong, for one that no program could be started with.
+    ``$$`` is a dollar sign here too, and unknown names stay as written. Raises EngineError, reason ArgumentTooLong, for
+    an argument that is too long to start a program.
     """
     return tuple(_filled_argument(text, env) for text in texts)
 
@@ -57,7 +57,7 @@ def _filled_argument(text: str, env: Mapping[str, str]) -> str:
 
 
 def _names(value: str, written: Mapping[str, str]) -> set[str]:
-    """Which of ``written`` a value embeds."""
+    """The names in ``written`` that a value refers to."""
     return {name for name in _EMBEDDED.findall(value) if name in written} if "$(" in value else set()
 
 

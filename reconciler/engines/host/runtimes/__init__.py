@@ -1,1 +1,1 @@
-"""What starts and stops containers on this host, behind one protocol."""
+"""Runtimes, which start and stop containers on this host, behind one protocol."""

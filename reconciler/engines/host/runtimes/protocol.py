@@ -1,4 +1,4 @@
-"""What runs containers: a small protocol with one form for processes, one for the tests, and more to come."""
+"""The protocol of container runtimes, which the process runtime and the fake runtime of the tests implement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reconciler.model.key import Key
 
 
 class ContainerId(msgspec.Struct, frozen=True, order=True):
-    """One container of one replica of a workload: what runtimes, logs and usage are told apart by."""
+    """One container of one replica of a workload; identifies it in runtimes, logs and usage."""
 
     key: Key
     replica: str
@@ -24,7 +24,7 @@ class ContainerId(msgspec.Struct, frozen=True, order=True):
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """A directory or file on this host that a container sees at ``path``."""
+    """A directory or file of this host that a container sees at ``path``."""
 
     source: Path
     path: str
@@ -32,11 +32,11 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class ContainerStart(msgspec.Struct, frozen=True):
-    """All that is needed to start a container once. ``ports`` maps a declared port to the one that it is given.
+    """The inputs of one start of a container. ``ports`` maps a declared port to the assigned one.
 
-    ``env`` and the files behind ``mounts`` may hold secrets: neither is ever logged. ``cpu`` in millicores, ``memory``
-    in bytes, ``processes`` with their threads. ``version``, ``config_hash`` and ``index`` are the replica's: they and
-    ``ports`` come back from ``list``.
+    ``env`` and the files behind ``mounts`` may contain secrets: neither is ever logged. ``cpu`` is in millicores,
+    ``memory`` in bytes, ``processes`` includes threads. ``version``, ``config_hash`` and ``index`` are the replica's:
+    ``list`` returns them and ``ports``.
     """
 
     place: ContainerId
@@ -58,9 +58,9 @@ class ContainerStart(msgspec.Struct, frozen=True):
 
 
 class RunningContainer(msgspec.Struct, frozen=True):
-    """A container that the runtime knows at its location: running, or ended with ``code`` (None where nobody saw it).
+    """A container that the runtime knows: running, or ended with ``code`` (None if nothing recorded it).
 
-    ``started`` in seconds of the monotonic clock. ``ports`` maps a declared port to the one that it was given.
+    ``started`` is in seconds of the monotonic clock. ``ports`` maps a declared port to the assigned one.
     """
 
     place: ContainerId
@@ -75,7 +75,7 @@ class RunningContainer(msgspec.Struct, frozen=True):
 
 
 class ExecResult(msgspec.Struct, frozen=True):
-    """How a program inside a container ended; ``output`` is the end of what it wrote, at most 4 KiB."""
+    """How a program inside a container ended; ``output`` is the end of its output, at most 4 KiB."""
 
     code: int
     output: str
@@ -83,60 +83,60 @@ class ExecResult(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What a container has used: CPU seconds since its start, and bytes of memory now."""
+    """The usage of a container: CPU seconds since its start, and bytes of memory now."""
 
     cpu_seconds: float
     memory: int
 
 
 OnEnd = Callable[[ContainerId], None]
-"""Called in the event loop when a container that was started or adopted has ended; ``list`` says how."""
+"""Called in the event loop when a started or adopted container has ended; ``list`` returns the details."""
 
 
 class Runtime(Protocol):
-    """Runs the containers of one location. Every method is safe to repeat and raises EngineError to fail."""
+    """Runs the containers of one location. Every method may be repeated, and raises EngineError on failure."""
 
     name: str
 
     async def open(self, on_end: OnEnd) -> None:
-        """Begin to work: learn what there is, and watch it. To be called once, before all else."""
+        """Discover and watch what runs. Must be called once, before all other methods."""
 
     async def close(self) -> None:
-        """Stop watching; what runs goes on running."""
+        """Stop watching; containers keep running."""
 
     def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
-        """What this runtime cannot enforce of ``wanted``, a sentence each, in a fixed order."""
+        """A sentence for each part of ``wanted`` that this runtime cannot enforce, in a fixed order."""
 
     async def start(self, launch: ContainerStart) -> None:
-        """Start a container; fine where just this one runs already. Raises EngineError that says what is wrong."""
+        """Start a container, unless the same start already runs. Raises EngineError with the cause."""
 
     async def signal(self, place: ContainerId, number: int) -> None:
-        """Send SIGKILL to all that runs in the container, another signal to its main process; fine where none runs."""
+        """Send SIGKILL to all processes of the container, or another signal to its main process, if any runs."""
 
     async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """Run a program inside a running container, for at most ``timeout`` seconds."""
 
     async def stats(self) -> dict[ContainerId, Usage]:
-        """What each running container uses."""
+        """The usage of each running container."""
 
     async def list(self) -> list[RunningContainer]:
-        """Every container at this location that is ours, by its labels, whoever started it."""
+        """All our containers at this location, identified by their labels."""
 
     def output(self, place: ContainerId) -> Path:
-        """The file that holds what the container wrote; it grows, and may be missing as yet."""
+        """The output file of the container; it grows, and may not exist yet."""
 
     async def remove(self, key: Key, replica: str) -> None:
-        """Kill what is left of a replica, whatever became of it, and forget it."""
+        """Kill the remains of a replica in any state, and forget it."""
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
-        """Remove what a crash left of other replicas than ``replicas``; what cannot be removed stays."""
+        """Remove what a crash left of replicas other than ``replicas``; failures leave things as they are."""
 
 
 class RuntimeSnapshot(msgspec.Struct, frozen=True):
-    """What a runtime has at a location at one moment, read without the daemon.
+    """The state of a runtime at a location, read without the daemon.
 
-    ``usage`` is by container and run, since a container that was started again begins anew. ``ended`` were started and
-    run no more. ``boots`` are the boots of this machine of which something may run still.
+    ``usage`` is by container and run, since a restarted container starts at zero. ``ended`` containers were started and
+    do not run now. ``boots`` are the boot ids of this machine whose containers may still run.
     """
 
     usage: dict[tuple[ContainerId, str], Usage]
@@ -145,9 +145,9 @@ class RuntimeSnapshot(msgspec.Struct, frozen=True):
 
 
 class HostProblem(NamedTuple):
-    """What a runtime lacks on this host, and what to do about it; where that is ``fatal``, nothing can be started.
+    """What a runtime lacks on this host, and what to do about it; if ``fatal``, no container can start.
 
-    ``of_user``: the message goes on after the name of the user.
+    ``of_user``: the message continues after the name of the user.
     """
 
     message: str
@@ -157,9 +157,9 @@ class HostProblem(NamedTuple):
 
 
 class RuntimePlugin(Protocol):
-    """What the package of a runtime offers, as ``PLUGIN`` of its module ``plugin``.
+    """What the package of a runtime provides, as ``PLUGIN`` in its module ``plugin``.
 
-    The name of the package is that of the runtime in the settings.
+    The settings name a runtime by its package.
     """
 
     uses_images: bool
@@ -168,17 +168,17 @@ class RuntimePlugin(Protocol):
         """The runtime of one location, whose directory is ``root``."""
 
     def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
-        """What of ``wanted`` no host enforces, a sentence each: for plans, which know no host."""
+        """A sentence for each part of ``wanted`` that no host enforces: for plans, which know no host."""
 
     def snapshot(self, root: Path, location: str) -> RuntimeSnapshot:
-        """What there is at a location, beside a daemon or without one. Blocks for a while."""
+        """The state of a location, readable with or without a daemon. Blocks while it reads files."""
 
     def check_host(self, state: Path, proc: Path, own_user: bool) -> Iterator[HostProblem]:
-        """What is lacking here; some things only the daemon's user can tell (``own_user``: it asks itself)."""
+        """The problems of this host; some can only be found as the daemon's user (``own_user``)."""
 
 
 @cache
 def runtime_plugin(name: str) -> RuntimePlugin:
-    """The plugin of the runtime that the settings call ``name``; their schema lists those that there are."""
+    """The plugin of the runtime ``name``; the schema of the settings lists the available runtimes."""
     found: RuntimePlugin = import_module(f"{__package__}.{name}.plugin").PLUGIN
     return found
