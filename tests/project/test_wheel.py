@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.project.tree import ROOT
+from tests.support.once import made_once
 
 SHIPPED = """
 from reconciler.documents.schema.loader import SCHEMA_NAMES, load_schema, shipped
@@ -37,13 +38,16 @@ def outside(*command: object, cwd: Path) -> str:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin directory of an environment that holds nothing but the wheel and what it asks for."""
-    place = tmp_path_factory.mktemp("wheel")
+    return made_once(tmp_path_factory, "wheel", _install) / "venv/bin"
+
+
+def _install(place: Path) -> None:
+    """Build the wheel and install it in an environment of its own, both below ``place``."""
     outside(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", place / "dist", ROOT, cwd=place)
     venv.create(place / "venv", with_pip=False)
     (wheel,) = (place / "dist").glob("*.whl")
     python = place / "venv/bin/python"
     outside(sys.executable, "-m", "pip", "--quiet", "--python", python, "install", wheel, cwd=place)
-    return python.parent
 
 
 def test_the_command_answers_from_a_wheel(installed: Path, tmp_path: Path) -> None:

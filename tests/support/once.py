@@ -1,0 +1,27 @@
+"""What is dear to make and only read is made once a run of the tests, whatever the number of workers."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """The directory ``name``, filled by ``make`` in the worker that needs it first; the others wait for that."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        place = factory.mktemp(name)
+        make(place)
+        return place
+    place = factory.getbasetemp().parent / f"once-{name}"
+    with place.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        whole = place.with_suffix(".whole")
+        if not whole.exists():
+            place.mkdir()
+            make(place)
+            whole.touch()
+    return place
