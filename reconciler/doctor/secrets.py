@@ -83,7 +83,7 @@ def _opened(settings: Settings, records: Records, clock: Clock) -> Iterator[Chec
 
 def _fault(view: DesiredStateView, key: str) -> str:
     try:
-        view.resource(key)
+        view.bodies.resource(key)
     except SourceError as error:
         return str(error)
     return ""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from reconciler.manifests.desired_state import DesiredState, ResourceLocation
+from reconciler.manifests.desired_state import Positions, ResourceLocation
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.resource import pointer_parts
 from reconciler.printable import printable
@@ -51,11 +51,11 @@ class CrossFindings:
         self.any_full |= is_last
         self._found.append(_too_many(found) if is_last else found)
 
-    def placed(self, world: DesiredState) -> Iterator[tuple[Finding, int]]:
+    def placed(self, positions: Positions) -> Iterator[tuple[Finding, int]]:
         """Each finding with its line and column, and the line of the comment that silences it, 0 for none."""
         # In the order of the documents: a file is parsed anew for each place that lies before the last one.
         for found in sorted(self._found, key=lambda each: (each.site.path, each.site.blob, each.site.position)):
-            yield _placed(found, world)
+            yield _placed(found, positions)
 
 
 def _too_many(found: CrossFinding) -> CrossFinding:
@@ -64,8 +64,8 @@ def _too_many(found: CrossFinding) -> CrossFinding:
     return found._replace(rule="too-many-faults", message=message, suggestion="correct those above first")
 
 
-def _placed(found: CrossFinding, world: DesiredState) -> tuple[Finding, int]:
+def _placed(found: CrossFinding, positions: Positions) -> tuple[Finding, int]:
     site, pointer, rule, severity, message, suggestion, key = found
-    line, column = (0, 0) if pointer is None else world.position(site, pointer_parts(pointer))
-    comment = 0 if severity is Severity.ERROR else world.silenced_by(site, line, rule)
+    line, column = (0, 0) if pointer is None else positions.position(site, pointer_parts(pointer))
+    comment = 0 if severity is Severity.ERROR else positions.silenced_by(site, line, rule)
     return Finding(site.path, line, column, rule, severity, printable(message), printable(suggestion), key), comment

@@ -1,15 +1,18 @@
-"""What the checks between resources ask of the whole desired state."""
+"""What the checks between resources ask of the whole desired state: an index, bodies, and positions in files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from reconciler.manifests.rules.context import RuleContext
 from reconciler.model.finding import Pointer
+from reconciler.model.key import Kind
+from reconciler.model.query_match import QueryBudget
 from reconciler.model.resource import Reference, Resource
+
+View = TypeVar("View")
 
 
 class ResourceLocation(msgspec.Struct, frozen=True):
@@ -24,38 +27,85 @@ class ResourceLocation(msgspec.Struct, frozen=True):
     source: str = ""
 
 
-class DesiredState(RuleContext, Protocol):
-    """The whole desired state as it would be after the change, and what exists besides."""
+class DesiredIndex(Protocol):
+    """Which resources there are after the change, where, and what they refer to. No file is read for it.
+
+    ``process_locations`` are the locations whose containers are programs of the host, which uses no images.
+    """
+
+    process_locations: frozenset[str]
 
     def prefetch(self, keys: Iterable[str]) -> None:
-        """Be told which keys are asked about next, so that they can be read together."""
-
-    def exists(self, target: str) -> bool:
-        """Whether a link to ``target`` is satisfied."""
+        """Read together what is known of ``keys``, which are asked about next."""
 
     def is_first_load(self) -> bool:
         """Whether the change is all that is desired."""
 
-    def resource(self, key: str) -> Resource | None:
-        """A resource that this source asks for, with its body and questions."""
+    def exists(self, target: str) -> bool:
+        """Whether a link to ``target`` is satisfied."""
+
+    def references(self, key: str) -> Sequence[Reference]:
+        """What a resource refers to; empty where there is none."""
+
+    def references_before(self, key: str) -> Sequence[Reference]:
+        """What a resource referred to in the last good revision."""
 
     def referrers(self, target: str) -> Sequence[str]:
         """Keys of unchanged resources that refer to ``target``."""
 
-    def gvcs_with_location_query(self) -> Sequence[str]:
-        """Keys of all GVCs that find locations by a query."""
+    def users(self, key: str, kind: Kind) -> Sequence[str]:
+        """Keys of all resources of ``kind`` that refer to ``key``, in order."""
 
-    def references_before(self, key: str) -> Sequence[Reference]:
-        """What a resource referred to in the last good revision."""
+    def unresolved(self, kind: str) -> Sequence[tuple[str, ...] | None]:
+        """The keys that each faulty or external resource of ``kind`` links to; None where that is not known."""
 
     def site(self, key: str) -> ResourceLocation:
         """Where an existing resource is written."""
 
     def similar_keys(self, kind: str) -> Sequence[str]:
-        """Keys of ``kind`` that somebody who wrote another one may have meant."""
+        """Keys of ``kind`` that the author of another one may have meant."""
+
+
+class DesiredBodies(Protocol):
+    """The resources themselves. Only this part decodes."""
+
+    def resource(self, key: str) -> Resource | None:
+        """A resource that this source desires, with its body and questions."""
+
+    def typed(self, key: str, view: type[View]) -> View | None:
+        """The resource ``key`` in normal form, as ``view``; None where its body is not known here."""
+
+    def locations(self, gvc: str, budget: QueryBudget) -> tuple[str, ...] | None:
+        """Names of the locations of a GVC; empty where it is not known, None where its query exceeds the budget."""
+
+    def known_locations(self) -> tuple[str, ...]:
+        """Names of the locations that manifests declare or the settings bind, sorted."""
+
+    def gvcs_with_location_query(self) -> Sequence[str]:
+        """Keys of all GVCs that find locations by a query."""
+
+
+class Positions(Protocol):
+    """Where values are written, for findings."""
 
     def position(self, site: ResourceLocation, pointer: Pointer) -> tuple[int, int]:
         """Line and column of a value."""
 
     def silenced_by(self, site: ResourceLocation, line: int, rule: str) -> int:
         """The line of the comment that silences the warnings of a rule on a line; 0 for none."""
+
+
+class DesiredState(Protocol):
+    """The whole desired state as it would be after the change, and what exists besides."""
+
+    @property
+    def index(self) -> DesiredIndex:
+        """Which resources there are."""
+
+    @property
+    def bodies(self) -> DesiredBodies:
+        """What they contain."""
+
+    @property
+    def positions(self) -> Positions:
+        """Where that is written."""

@@ -66,7 +66,7 @@ def check(delta: ChangeSet, world: DesiredState, most: int = MOST_IN_FILE) -> li
     cross_check(delta, world, found)
     findings: set[Finding] = set()
     silencing: set[tuple[str, int]] = set()
-    for finding, comment in found.placed(world):
+    for finding, comment in found.placed(world.positions):
         if comment:
             silencing.add((finding.path, comment))
         else:
@@ -87,7 +87,7 @@ def _suspects(delta: ChangeSet, world: DesiredState) -> list[str]:
         for key, resource in delta.added.items()
         if (known := before.get(key)) is None or known.references != resource.references
     ]
-    if world.is_first_load():
+    if world.index.is_first_load():
         fresh = [(key, refs) for key, refs in fresh if Dependency.HEALTHY in [ref.bond for ref in refs]]
     return sorted(key for key, _ in fresh)
 
@@ -106,7 +106,7 @@ class _Links:
     def collect_missing(self, delta: ChangeSet) -> None:
         """Find links of changed resources that lead nowhere, and links of others to what is gone."""
         for batch in batches(delta.added.items(), LOOKUP_BATCH):
-            self.world.prefetch(reference.target for _, resource in batch for reference in resource.references)
+            self.world.index.prefetch(reference.target for _, resource in batch for reference in resource.references)
             for key, resource in batch:
                 self._check(key, resource.references)
         for loose in delta.partial_documents:
@@ -115,15 +115,15 @@ class _Links:
         for gone in delta.removed():
             if self._exists(gone):
                 continue
-            for key in self.world.referrers(gone):
-                if self.world.site(key).source:
+            for key in self.world.index.referrers(gone):
+                if self.world.index.site(key).source:
                     self._report_other_source(key, gone, delta.previous[gone].path)
                     continue
-                self._check(key, [ref for ref in self.world.references(key) if ref.target == gone])
+                self._check(key, [ref for ref in self.world.index.references(key) if ref.target == gone])
 
     def _report_other_source(self, key: str, gone: str, path: str) -> None:
         """Taking ``gone`` away is a fault of the file that held it: ``key`` is written in another source."""
-        site = self.world.site(key)
+        site = self.world.index.site(key)
         message = f"{gone} cannot go: {key} of source {site.source} ({site.path}) refers to it"
         hint = f"remove the link in source {site.source} first, or list {gone} under `external` in the settings"
         self.found.add(
@@ -132,7 +132,7 @@ class _Links:
 
     def _check(self, key: str, references: Iterable[Reference]) -> None:
         if not all(self._exists(reference.target) for reference in references):
-            self._report(key, references, self.world.site(key))
+            self._report(key, references, self.world.index.site(key))
 
     def _report(self, key: str, references: Iterable[Reference], site: ResourceLocation) -> None:
         if self.found.is_full(site.path, Severity.ERROR):
@@ -150,7 +150,7 @@ class _Links:
 
     def _exists(self, target: str) -> bool:
         if target not in self.answers:
-            self.answers[target] = self.world.exists(target)
+            self.answers[target] = self.world.index.exists(target)
         return self.answers[target]
 
     def _hint(self, target: str) -> str:
@@ -165,7 +165,7 @@ class _Links:
         kind = target.partition("/")[0]
         found = self.similar.get(kind)
         if found is None:
-            keys = self.world.similar_keys(kind) if kind in KINDS else ()
+            keys = self.world.index.similar_keys(kind) if kind in KINDS else ()
             found = self.similar[kind] = _Candidates(keys, sum(len(key.rpartition("/")[2]) for key in keys))
         self.letters_left -= found.letters + LETTERS_PER_GUESS
         return nearest(target, found.keys) if self.letters_left >= 0 else ""
@@ -192,7 +192,7 @@ def _cycles(keys: Iterable[str], world: DesiredState) -> Iterator[list[str]]:
     done: set[str] = set()
     for start in keys:
         for cycle in _search(start, world, done):
-            if any(not world.site(key).source for key in cycle):
+            if any(not world.index.site(key).source for key in cycle):
                 yield cycle
 
 
@@ -218,15 +218,15 @@ def _search(start: str, world: DesiredState, done: set[str]) -> Iterator[list[st
 
 
 def _targets(key: str, world: DesiredState) -> list[str]:
-    targets = {ref.target for ref in world.references(key) if ref.bond is not Dependency.NONE}
+    targets = {ref.target for ref in world.index.references(key) if ref.bond is not Dependency.NONE}
     return sorted(targets, reverse=True)
 
 
 def _circle(cycle: list[str], world: DesiredState, *, is_last: bool) -> CrossFinding:
     """The circle from its first key on that is written in this source, at the reference that leads into it."""
-    turn = cycle.index(min(key for key in cycle if not world.site(key).source))
+    turn = cycle.index(min(key for key in cycle if not world.index.site(key).source))
     turned = [*cycle[turn:-1], *cycle[: turn + 1]]
-    bound = (ref for ref in world.references(turned[0]) if ref.bond is not Dependency.NONE)
+    bound = (ref for ref in world.index.references(turned[0]) if ref.bond is not Dependency.NONE)
     reference = next(ref for ref in bound if ref.target == turned[1])
     shown = turned
     if len(turned) > MOST_IN_CIRCLE:
@@ -235,5 +235,5 @@ def _circle(cycle: list[str], world: DesiredState, *, is_last: bool) -> CrossFin
     message, hint = f"these depend on each other in a circle: {' → '.join(shown)}", "remove one of these links"
     if is_last:
         message, hint = f"there are more than {MOST_CIRCLES} circles; the rest is not listed", "remove those first"
-    site = world.site(turned[0])
+    site = world.index.site(turned[0])
     return CrossFinding(site, reference.pointer, "dependency-cycle", Severity.ERROR, message, hint, turned[0])

@@ -29,9 +29,9 @@ def check_host_secrets(view: DesiredStateView) -> HostSecretChanges:
     Raises SourceError where Git cannot be read.
     """
     found = HostSecretChanges([], [])
-    for entry in _host_backed_secrets(view) if view.host is not None else ():
+    for entry in _host_backed_secrets(view) if view.bodies.decoder.host is not None else ():
         try:
-            resource = view.resource(entry.key)
+            resource = view.bodies.resource(entry.key)
         except SourceError:
             found.lost.append(entry)
             continue
@@ -42,10 +42,11 @@ def check_host_secrets(view: DesiredStateView) -> HostSecretChanges:
 
 def _host_backed_secrets(view: DesiredStateView) -> Iterator[Entry]:
     """Secrets that may lead to the host. None of them is kept in the records, so these are the only ones to read."""
-    for key in view.records.secret_data.missing(view.source):
-        entry = view.records.desired.get(key)
+    records = view.index.records
+    for key in records.secret_data.missing(view.index.source):
+        entry = records.desired.get(key)
         if entry is not None:
-            raw = view.blobs.read(entry.blob)
+            raw = view.bodies.decoder.blobs.read(entry.blob)
             if any(mark in raw for mark in _MARKS):
                 yield entry
 

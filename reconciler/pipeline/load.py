@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -50,6 +51,13 @@ class LoadedRevision(msgspec.Struct, frozen=True):
         return not self.skipped and any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
+class Loaded(NamedTuple):
+    """A revision with the desired state as it would be after it."""
+
+    revision: LoadedRevision
+    view: DesiredStateView
+
+
 @contextmanager
 def gc_paused() -> Iterator[None]:
     """Without the garbage collector, which would look through every manifest again and again and find nothing."""
@@ -85,42 +93,43 @@ class Loader:
     def __init__(self, repository: Repository, view: DesiredStateView, *, skip_invalid: bool, keep_cache: bool) -> None:
         self.repository = repository
         self.view = view
-        self.records: Records = view.records
-        self.source = view.source
+        self.records: Records = view.index.records
+        self.source = view.index.source
+        self.decoder = view.bodies.decoder
         self.skip_invalid = skip_invalid
         put = self.records.documents.put_many if keep_cache else lambda _: None
         self.cache = Cache(self.records.documents.get_many, put)
 
-    def load(self, revision: Revision, *, whole: bool = False, without: frozenset[str] = frozenset()) -> LoadedRevision:
+    def load(self, revision: Revision, *, whole: bool = False, without: frozenset[str] = frozenset()) -> Loaded:
         """The difference between ``revision`` and the last good one, with every finding of it in place order.
 
         ``whole`` looks at every file again, so that warnings in unchanged ones are found too. Files ``without`` which
         to go on stay as they were, as those with errors do where these are skipped.
         """
-        selection = f"{self.repository.selection(revision.tree)} {decoder_fingerprint(self.view.dialect)}"
+        selection = f"{self.repository.selection(revision.tree)} {decoder_fingerprint(self.decoder.dialect)}"
         row = self.records.sources.get(self.source)
         whole = whole or row is None or row.selection != selection or not self.repository.holds(row.tree)
         comparison = self.repository.compare("" if whole or row is None else row.tree, revision.tree)
-        changes = self._against_index(comparison.changes) if whole else self._with_host(comparison.changes)
-        delta, findings = self._assembled(changes)
+        changes = (
+            self._against_index(comparison.changes) if whole else with_host_secret_files(self.view, comparison.changes)
+        )
+        view, findings = self._assembled(changes)
         findings = sorted({*comparison.findings, *findings})
         bad = {finding.path for finding in findings if finding.severity is Severity.ERROR} | without
         skipped: set[str] = set()
         while self.skip_invalid and bad - skipped:
             skipped |= bad
             sound = [change for change in changes if change.path not in skipped]
-            delta, more = self._assembled(sound, partial=True)
+            view, more = self._assembled(sound, partial=True)
             findings = sorted({*findings, *more})
             bad = {finding.path for finding in more if finding.severity is Severity.ERROR}
-        return LoadedRevision(revision, PARTIAL if skipped else selection, delta, findings, frozenset(skipped))
+        kind = PARTIAL if skipped else selection
+        return Loaded(LoadedRevision(revision, kind, view.index.changes, findings, frozenset(skipped)), view)
 
-    def _with_host(self, changes: Sequence[FileChange]) -> list[FileChange]:
-        """``changes``, with the files of secrets that stand on this host and have other values now."""
-        self.view.apply_change_set(ChangeSet())
-        return with_host_secret_files(self.view, changes)
-
-    def _assembled(self, changes: Sequence[FileChange], *, partial: bool = False) -> tuple[ChangeSet, list[Finding]]:
-        """The difference that ``changes`` make and what is wrong with it.
+    def _assembled(
+        self, changes: Sequence[FileChange], *, partial: bool = False
+    ) -> tuple[DesiredStateView, list[Finding]]:
+        """The desired state after ``changes`` and what is wrong with it.
 
         A ``partial`` list of changes takes nothing away: what is missing in it may be in the files that it lacks.
         """
@@ -128,15 +137,15 @@ class Loader:
         if partial:
             kept = {key: known for key, known in delta.previous.items() if key in delta.added}
             delta = msgspec.structs.replace(delta, previous=kept)
-        self.view.apply_change_set(delta)
-        return delta, [*delta.findings, *check(delta, self.view)]
+        view = self.view.with_changes(delta)
+        return view, [*delta.findings, *check(delta, view)]
 
     def _decoded(self, wanted: Sequence[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
-        view = self.view
+        decoder = self.decoder
         # Closed here where a consumer raises: nothing is to be written to the cache any more when the snapshot ends.
-        with closing(decode_all(wanted, view.blobs, self.cache, view.dialect)) as every:
+        with closing(decode_all(wanted, decoder.blobs, self.cache, decoder.dialect)) as every:
             for change, decoded in every:
-                yield change, view.with_host_secrets(decoded, change.after)
+                yield change, decoder.with_host_secrets(decoded, change.after)
 
     def _against_index(self, files: Sequence[FileChange]) -> list[FileChange]:
         """Every file of the tree and every file that the index knows, as one list of changes."""

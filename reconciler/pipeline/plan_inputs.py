@@ -11,6 +11,7 @@ from reconciler.drift.healing import drifts_to_heal
 from reconciler.manifests.change_set import keys_touched
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import PLACED, Key, Kind
+from reconciler.pipeline.desired_index import RecordsIndex
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.placement import GvcLocations
 from reconciler.planning.inputs import PlannerInput, PrunePolicy, Refusal
@@ -26,37 +27,38 @@ def planner_input(
 
     What drifted is looked at with them, where it is to be healed.
     """
-    drifts = drifts_to_heal(view.records, settings, view.source)
-    places = view.gvc_locations
-    touched = keys_touched(view.changes)
+    index = view.index
+    drifts = drifts_to_heal(index.records, settings, index.source)
+    places = view.bodies.gvc_locations
+    touched = keys_touched(index.changes)
     drifted = (str(found.key) for found in drifts)
     # In the order of files, which is near that of keys: sorting takes half as long, and what is near in memory is too.
     names = dict.fromkeys((*touched, *unsettled, *drifted, *_moved_members(view, touched, places)))
-    wanted = {name: touched[name] if name in touched else view.resource(name) for name in names}
+    wanted = {name: touched[name] if name in touched else view.bodies.resource(name) for name in names}
     keys = {
         name: stored_key(name, "desired") if resource is None else resource.key for name, resource in wanted.items()
     }
     desired = {resource.key: resource for resource in wanted.values() if resource is not None}
-    records = {keys[name]: found for name, found in view.records.applied.get_many(names).items()}
-    theirs = {key for key, found in records.items() if any(each.source != view.source for each in found)}
+    records = {keys[name]: found for name, found in index.records.applied.get_many(names).items()}
+    theirs = {key for key, found in records.items() if any(each.source != index.source for each in found)}
     gvcs = {key.gvc if key.gvc else key.name for key in keys.values() if key.kind in PLACED or key.kind is Kind.GVC}
     return PlannerInput(
-        source=view.source,
+        source=index.source,
         revision=revision,
         keys=[key for key in keys.values() if key not in theirs or key in desired],
         desired=desired,
         records=records,
         locations={gvc: places.of(gvc) for gvc in gvcs},
         engines=engines_of(settings),
-        inventory=view.records.applied.inventory(view.source),
+        inventory=index.records.applied.inventory(index.source),
         org=settings.org,
-        external=view.externals.external,
+        external=index.externals.external,
         policy=_policy(settings),
-        approved=view.records.approvals.valid(now),
-        suspended=frozenset(_suspended(view, keys)),
+        approved=index.records.approvals.valid(now),
+        suspended=frozenset(_suspended(index, keys)),
         drifts=drifts,
-        recent_deletes=_counted_deletes(view, now),
-        orphans={keys[name]: by for name, by in view.records.orphans.all().items() if name in keys},
+        recent_deletes=_counted_deletes(index, now),
+        orphans={keys[name]: by for name, by in index.records.orphans.all().items() if name in keys},
     )
 
 
@@ -73,13 +75,13 @@ def _policy(settings: Settings) -> PrunePolicy:
     )
 
 
-def _counted_deletes(view: DesiredStateView, now: float) -> dict[str, str]:
+def _counted_deletes(index: RecordsIndex, now: float) -> dict[str, str]:
     """The keys that the source deleted within the hour before ``now``, each with the time until which it counts."""
-    return {key: iso(math.ceil(at + HOUR)) for key, at in view.records.deletions.recent(view.source, now).items()}
+    return {key: iso(math.ceil(at + HOUR)) for key, at in index.records.deletions.recent(index.source, now).items()}
 
 
-def _suspended(view: DesiredStateView, keys: Mapping[str, Key]) -> Iterator[Key]:
-    return (keys[each.target] for each in view.records.suspensions.all() if each.target in keys)
+def _suspended(index: RecordsIndex, keys: Mapping[str, Key]) -> Iterator[Key]:
+    return (keys[each.target] for each in index.records.suspensions.all() if each.target in keys)
 
 
 def engines_of(settings: Settings) -> dict[str, str]:
@@ -91,16 +93,16 @@ def _moved_members(view: DesiredStateView, touched: Iterable[str], places: GvcLo
     """Members of GVCs whose locations are not those that their recorded bodies name."""
     gvcs = {name.partition("/")[2] for name in touched if name.startswith(f"{Kind.GVC}/")}
     if any(name.startswith(f"{Kind.LOCATION}/") for name in touched):
-        gvcs |= {record.key.name for record in view.records.applied.items(Kind.GVC)}
+        gvcs |= {record.key.name for record in view.index.records.applied.items(Kind.GVC)}
     for gvc in sorted(gvcs):
-        members = view.members(gvc)
-        if members and _placed_at(view, members) != set(places.of(gvc)):
+        members = view.index.members(gvc)
+        if members and _placed_at(view.index, members) != set(places.of(gvc)):
             yield from members
 
 
-def _placed_at(view: DesiredStateView, members: Iterable[str]) -> set[str]:
+def _placed_at(index: RecordsIndex, members: Iterable[str]) -> set[str]:
     """Locations at which the recorded members are."""
-    recorded = view.records.applied.get_many(key for key in members if not key.startswith(f"{Kind.IDENTITY}/"))
+    recorded = index.records.applied.get_many(key for key in members if not key.startswith(f"{Kind.IDENTITY}/"))
     return {record.location for records in recorded.values() for record in records if record.location}
 
 
@@ -109,12 +111,12 @@ def pending_keys_of(view: DesiredStateView, settings: Settings) -> frozenset[str
 
     Done once at start; from then on each run leaves what it could not settle.
     """
-    places = view.gvc_locations
+    places = view.bodies.gvc_locations
     engines = engines_of(settings)
     unsettled = set()
-    recorded = groupby(view.records.applied.scan(view.source), key=lambda row: row[0])
+    recorded = groupby(view.index.records.applied.scan(view.index.source), key=lambda row: row[0])
     name, rows = next(recorded, _END)
-    for key, digest in view.records.desired.scan(view.source):
+    for key, digest in view.index.records.desired.scan(view.index.source):
         while name and name < key:
             unsettled.add(name)
             name, rows = next(recorded, _END)
@@ -137,8 +139,8 @@ _END: tuple[str, Iterator[tuple[str, str, str, str]]] = ("", iter(()))
 
 def finding_of(view: DesiredStateView, refusal: Refusal) -> Finding:
     """``refusal`` with the place in Git of what it refuses."""
-    site = view.site(str(refusal.key))
+    site = view.index.site(str(refusal.key))
     parts = tuple(refusal.pointer.split("/")[1:])
-    line, column = view.position(site, parts)
+    line, column = view.positions.position(site, parts)
     return Finding(site.path, line, column, refusal.rule, Severity.ERROR, refusal.message, refusal.suggestion,
                    str(refusal.key))  # fmt: skip

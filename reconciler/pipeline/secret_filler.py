@@ -70,6 +70,6 @@ class SecretFiller:
                 self._store.report(key, f"{key} cannot be read: {error}")
 
     def _put(self, view: DesiredStateView, key: Key) -> None:
-        resource = view.resource(str(key))
+        resource = view.bodies.resource(str(key))
         if resource is not None and resource.fleeting:
             self._store.put(resource)

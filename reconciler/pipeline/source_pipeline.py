@@ -17,10 +17,19 @@ from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Kind
 from reconciler.model.revision import Revision
 from reconciler.pipeline import report
-from reconciler.pipeline.desired_view import BodyCache, DesiredStateView
+from reconciler.pipeline.desired_bodies import BlobDecoder, BodyCache
+from reconciler.pipeline.desired_view import DesiredStateView, desired_view
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.file_reader import Read, reader
-from reconciler.pipeline.load import LoadedRevision, Loader, blobs_of, decoder_fingerprint, gc_paused, index_revision
+from reconciler.pipeline.load import (
+    Loaded,
+    LoadedRevision,
+    Loader,
+    blobs_of,
+    decoder_fingerprint,
+    gc_paused,
+    index_revision,
+)
 from reconciler.pipeline.plan_inputs import finding_of, pending_keys_of, planner_input
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.revision_selector import RevisionSelector
@@ -164,10 +173,10 @@ class SourcePipeline:
     def _loaded_and_planned(
         self, loader: Loader, revision: Revision, state: SourceState, *, whole: bool
     ) -> PlannedRevision:
-        prepared = self._planned(loader, loader.load(revision, whole=whole), state)
+        prepared = self._planned(loader.load(revision, whole=whole), state)
         while self._skips and (without := _refused_files(prepared)):
             found, state = prepared.findings, prepared.state
-            prepared = self._planned(loader, loader.load(revision, whole=whole, without=without), state)
+            prepared = self._planned(loader.load(revision, whole=whole, without=without), state)
             prepared = msgspec.structs.replace(prepared, findings=sorted({*found, *prepared.findings}))
         return prepared
 
@@ -176,10 +185,8 @@ class SourcePipeline:
         # The file of the identity may have come, or be another one by now.
         ring = msgspec.structs.replace(keyring_of(self.settings), required=self.dialect.keyring.required)
         self.dialect = msgspec.structs.replace(self.dialect, keyring=ring)
-        blobs = blobs_of(self.source.repository)
-        view = DesiredStateView(self.name, self.records, blobs, self.dialect, self.externals, self.host)
-        view.bodies = self._bodies
-        return view
+        decoder = BlobDecoder(blobs_of(self.source.repository), self.dialect, self.host)
+        return desired_view(self.name, self.records, self.externals, decoder, self._bodies)
 
     def scope(
         self, view: DesiredStateView, loaded: LoadedRevision, pending_keys: frozenset[str] | None = None
@@ -188,11 +195,11 @@ class SourcePipeline:
         pending = pending_keys_of(view, self.settings) if pending_keys is None else pending_keys
         return planner_input(view, self.settings, str(loaded.revision), pending, self.clock.now())
 
-    def _planned(self, loader: Loader, loaded: LoadedRevision, state: SourceState) -> PlannedRevision:
+    def _planned(self, result: Loaded, state: SourceState) -> PlannedRevision:
+        loaded, view = result
         read = reader(self.source.repository, loaded.revision)
         if loaded.refused:
             return PlannedRevision(loaded, loaded.findings, None, read, state)
-        view = loader.view
         if state.pending_keys is None:
             state = state.with_pending(pending_keys_of(view, self.settings))
         plan, refusals = make_plan(self.scope(view, loaded, state.pending_keys))

@@ -11,7 +11,6 @@ from reconciler.clock import Clock
 from reconciler.documents.locator import locate
 from reconciler.documents.reader import read
 from reconciler.errors import SourceError
-from reconciler.manifests.decoder import decode
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.model.key import Key
 from reconciler.model.resource import GVC_PLACEHOLDER, Manifest, Resource
@@ -36,8 +35,7 @@ def blamed(line: SourcePipeline, prepared: PlannedRevision, wanted: bool | None)
     plan = prepared.plan
     if plan is None or wanted is False or (wanted is None and count(plan) > UNLIMITED_COMMITS):
         return prepared
-    view = line.view()
-    view.apply_change_set(prepared.loaded.change_set)
+    view = line.view().with_changes(prepared.loaded.change_set)
     search = BlameSearch(line, view, prepared.revision.commit)
     found: dict[tuple[StepId, str], Blame] = {}
     for step in plan.steps:
@@ -51,6 +49,7 @@ class BlameSearch:
     def __init__(self, line: SourcePipeline, view: DesiredStateView, tip: str) -> None:
         self._line = line
         self._view = view
+        self._decoder = view.bodies.decoder
         self._tip = tip
         self._clock: Clock = line.clock
         self._until = line.clock.monotonic() + TIMEOUT_SECONDS
@@ -65,7 +64,7 @@ class BlameSearch:
         entry = (
             self._line.records.desired.get(step.key)
             if step.action is Action.DELETE
-            else self._view.entry(str(step.key))
+            else self._view.index.entry(str(step.key))
         )
         if not open_paths or entry is None:
             return {}
@@ -108,7 +107,7 @@ class BlameSearch:
         try:
             if repository.size(blob) > MAX_FILE_BYTES:
                 return ()
-            return self._view.with_host_secrets(decode(repository.read(blob), self._view.dialect), blob).manifests
+            return self._decoder.with_host_secrets(self._decoder.decode(blob), blob).manifests
         except SourceError:
             return ()
 

@@ -90,13 +90,11 @@ def _base(line: SourcePipeline, before: str, head: str) -> PlannedRevision | Non
 
 
 def _view(line: SourcePipeline, prepared: PlannedRevision) -> DesiredStateView:
-    view = line.view()
-    view.apply_change_set(prepared.loaded.change_set)
-    return view
+    return line.view().with_changes(prepared.loaded.change_set)
 
 
 def _all_locations(line: SourcePipeline, prepared: PlannedRevision) -> set[str]:
-    places = _view(line, prepared).gvc_locations
+    places = _view(line, prepared).bodies.gvc_locations
     gvcs = (key.partition("/")[2] for key in prepared.loaded.change_set.added if key.startswith("gvc/"))
     return {place for gvc in gvcs for place in places.of(gvc)}
 

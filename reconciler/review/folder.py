@@ -24,7 +24,8 @@ from reconciler.manifests.normalize import ManifestContext
 from reconciler.manifests.rules.registry import CROSS_CHECKS
 from reconciler.model.finding import Finding
 from reconciler.model.revision import FileChange
-from reconciler.pipeline.desired_view import DesiredStateView
+from reconciler.pipeline.desired_bodies import BlobDecoder
+from reconciler.pipeline.desired_view import desired_view
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.file_reader import Read
 from reconciler.records.store import Records
@@ -188,13 +189,12 @@ class _Check:
         blobs = Blobs(lambda name: _size(base, name), lambda name: _read(base, name))
         compared = _compared(base, names)
         records = Records.open(None)
-        view = DesiredStateView("", records, blobs, self._dialect, self._around)
         decode = partial(self._decode, base, blobs, len(names) <= _MOST_KEPT)
         delta = assemble("", compared.changes, decode, records.desired)
         if self._around.settings_unknown:
             # Some warnings that a comment is for come only where the settings are known.
             delta = msgspec.structs.replace(delta, unused_comments=[])
-        view.apply_change_set(delta)
+        view = desired_view("", records, self._around, BlobDecoder(blobs, self._dialect)).with_changes(delta)
         findings = sorted([*compared.findings, *delta.findings, *reference_check.check(delta, view, most)])
         mine, read = sum(resource.path in only for resource in delta.added.values()), partial(_named, base)
         return FolderCheck(findings, delta.documents, len(delta.added), read, _below_root(base), base), mine

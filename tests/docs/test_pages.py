@@ -33,7 +33,7 @@ TELLERS = tuple(f"reconciler/{part}" for part in PARTS.split())
 NO_REASONS = {
     "Answer": "a type",
     "Form": "a type",
-    "Looked": "a type",
+    "View": "a type",
     "Complete": "the state of an execution",
     "Success": "the state of an execution",
     "True": "the state of an execution",

@@ -16,7 +16,8 @@ from reconciler.manifests.decoder import Decoded
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Finding, has_errors
 from reconciler.model.revision import FileChange
-from reconciler.pipeline.desired_view import DesiredStateView
+from reconciler.pipeline.desired_bodies import BlobDecoder
+from reconciler.pipeline.desired_view import desired_view
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
@@ -52,8 +53,7 @@ class World:
 
         changed = [change for change in changes if change.before != change.after]
         delta = assemble(SOURCE, changed, decoded, self._records.desired)
-        view = DesiredStateView(SOURCE, self._records, blobs, DIALECT, AROUND)
-        view.apply_change_set(delta)
+        view = desired_view(SOURCE, self._records, AROUND, BlobDecoder(blobs, DIALECT)).with_changes(delta)
         return delta, sorted([*delta.findings, *reference_check.check(delta, view)])
 
     def accept(self, files: Files, delta: ChangeSet) -> None:

@@ -222,9 +222,8 @@ def test_nothing_is_said_of_what_is_outside(tmp_path: Path) -> None:
 
 def asked(way: Way) -> list[str]:
     """Who is asked about what the branch holds now."""
-    view, prepared = way.line.view(), way.prepare()
-    view.apply_change_set(prepared.loaded.change_set)
-    return [key for key, _ in resources_to_check(prepared.loaded.change_set, view)]
+    changes = way.prepare().loaded.change_set
+    return [key for key, _ in resources_to_check(changes, way.line.view().with_changes(changes))]
 
 
 def test_a_policy_that_is_kept_elsewhere_may_permit_anything(tmp_path: Path) -> None:

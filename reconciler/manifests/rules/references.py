@@ -49,13 +49,13 @@ def place_of(gvc: str) -> str:
 
 def linked(world: RuleContext, subject: str, target: str, view: type[View]) -> View | None:
     """``target`` as ``subject`` refers to it; None where it is not known here or belongs to another org."""
-    found = world.typed(target, view)
+    found = world.bodies.typed(target, view)
     return found if found is not None and target in _targets(world, subject) else None
 
 
 def _targets(world: RuleContext, subject: str) -> Container[str]:
     """The keys that ``subject`` refers to."""
-    references = world.references(subject)
+    references = world.index.references(subject)
     if len(references) < _FEW:
         return [reference.target for reference in references]
     # A domain asks this for each of its routes.

@@ -96,7 +96,7 @@ def port(workload: Workload) -> Iterator[Flaw | Lookup]:
 def inherited_port(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """The GVC sets PORT, and the container that inherits it declares other ports."""
     values = _ports_of(question.target, world)
-    workload = world.typed(subject, Workload) if values else None
+    workload = world.bodies.typed(subject, Workload) if values else None
     if workload is None:
         return
     container = asking(question, workload)
@@ -108,7 +108,7 @@ def inherited_port(question: LookupRequest, subject: str, world: RuleContext) ->
 
 def _ports_of(gvc: str, world: RuleContext) -> list[str]:
     """What ``gvc`` sets PORT to, where it is known and does."""
-    found = world.typed(gvc, Gvc)
+    found = world.bodies.typed(gvc, Gvc)
     if found is None:
         return []
     return world.memoized(("PORT", gvc), lambda: [each.value for each in found.spec.env if each.name == "PORT"])

@@ -74,7 +74,7 @@ def unknown(view: Workload | Gvc) -> Iterator[Flaw | Lookup]:
 @cross_rule("env-unknown")
 def unknown_anywhere(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Neither the container that asks sets the name, nor its GVC."""
-    gvc, name = world.typed(question.target, Gvc), question.detail
+    gvc, name = world.bodies.typed(question.target, Gvc), question.detail
     if gvc is None:
         return
     env = gvc.spec.env
@@ -105,7 +105,7 @@ def cycles(view: Workload | Gvc) -> Iterator[Flaw | Lookup]:
 @cross_rule("env-cycle")
 def cycles_by_way_of_the_gvc(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """A variable of a container embeds one of the GVC's, which leads back to it."""
-    gvc, workload = world.typed(question.target, Gvc), world.typed(subject, Workload)
+    gvc, workload = world.bodies.typed(question.target, Gvc), world.bodies.typed(subject, Workload)
     if gvc is None or workload is None:
         return
     theirs = world.memoized(("links", question.target), lambda: _links(gvc.spec.env))

@@ -26,7 +26,7 @@ def queries(gvc: Gvc) -> Iterator[Lookup]:
 @shared_cross_rule("location-query-empty")
 def taken(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the query takes any of the locations that are known here."""
-    known = world.known_locations()
+    known = world.bodies.known_locations()
     if known and world.locations(question.target.partition("/")[2]) == ():
         yield f"no location fits this query, of {len(known)} that are known: {_some(known)}", "loosen its terms"
 

@@ -79,7 +79,7 @@ def _inherited(question: LookupRequest, subject: str, world: RuleContext) -> Ite
     Those that the container sets itself are left out.
     """
     refused = _refused(question.target, question.detail, world)
-    workload = world.typed(subject, Workload) if refused else None
+    workload = world.bodies.typed(subject, Workload) if refused else None
     if workload is None:
         return
     own = {variable.name for variable in asking(question, workload).env}
@@ -101,11 +101,11 @@ def _refused(gvc: str, identity: str, world: RuleContext) -> list[tuple[str, str
 
 def _not_granted(gvc: str, identity: str, world: RuleContext) -> frozenset[str]:
     """The secrets that variables of ``gvc`` read and that no policy lets ``identity`` reveal, where that is known."""
-    if world.typed(identity, Identity) is None:
+    if world.bodies.typed(identity, Identity) is None:
         return frozenset()
     read = {secret for _, secret in _secret_variables(gvc, world)}
     known = world.memoized(
-        ("known", gvc), lambda: frozenset(each for each in read if world.typed(each, Secret) is not None)
+        ("known", gvc), lambda: frozenset(each for each in read if world.bodies.typed(each, Secret) is not None)
     )
     grants = world.memoized(("grants", identity), lambda: _grants(identity, world))
     left = frozenset() if grants.everything else known.difference(*grants.named)
@@ -116,7 +116,7 @@ def _not_granted(gvc: str, identity: str, world: RuleContext) -> frozenset[str]:
 
 def _secret_variables(gvc: str, world: RuleContext) -> list[tuple[str, str]]:
     """Name and secret of the variables of ``gvc`` that read one, where it is known."""
-    found = world.typed(gvc, Gvc)
+    found = world.bodies.typed(gvc, Gvc)
     if found is None:
         return []
     return world.memoized(("secrets", gvc), lambda: [
@@ -139,7 +139,7 @@ class _Grants(NamedTuple):
 
 
 def _found(identity: str, secret: str, world: RuleContext) -> bool:
-    if world.typed(identity, Identity) is None or world.typed(secret, Secret) is None:
+    if world.bodies.typed(identity, Identity) is None or world.bodies.typed(secret, Secret) is None:
         return True
     grants = world.memoized(("grants", identity), lambda: _grants(identity, world))
     if grants.everything or any(secret in keys for keys in grants.named):
@@ -151,8 +151,8 @@ def _found(identity: str, secret: str, world: RuleContext) -> bool:
 
 def _grants(identity: str, world: RuleContext) -> _Grants:
     """What is granted, or may be: of a faulty policy only its links are known, and of another one perhaps nothing."""
-    known = [_grant(key, identity, world) for key in world.users(identity, Kind.POLICY)]
-    unknown = world.memoized(("unresolved", Kind.POLICY), lambda: _Unresolved(world.unresolved(Kind.POLICY)))
+    known = [_grant(key, identity, world) for key in world.index.users(identity, Kind.POLICY)]
+    unknown = world.memoized(("unresolved", Kind.POLICY), lambda: _Unresolved(world.index.unresolved(Kind.POLICY)))
     grants = [each for each in known if each is not None]
     named = (*(keys for each in grants for keys in each.named), *unknown.secrets_beside(identity))
     queries = tuple(key for each in grants for key in each.queries)
@@ -161,7 +161,7 @@ def _grants(identity: str, world: RuleContext) -> _Grants:
 
 def _grant(key: str, identity: str, world: RuleContext) -> _Grants | None:
     """What the policy ``key`` lets ``identity`` reveal, None for nothing."""
-    policy = world.typed(key, Policy)
+    policy = world.bodies.typed(key, Policy)
     if policy is None:
         return _Grants(True, (), ())
     if policy.target_kind != Kind.SECRET or _name_of(identity) not in _revealing(key, policy, world):
@@ -194,12 +194,12 @@ def _targets(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:
 
 def _takes(key: str, secret: str, world: RuleContext) -> bool:
     """Whether the query of the policy ``key`` takes ``secret``."""
-    return matches(_query(key, world), world.typed(secret, dict) or {})
+    return matches(_query(key, world), world.bodies.typed(secret, dict) or {})
 
 
 def _query(key: str, world: RuleContext) -> dict[str, Any]:
     """What the policy ``key`` asks about secrets."""
-    body: dict[str, Any] = world.typed(key, dict) or {}
+    body: dict[str, Any] = world.bodies.typed(key, dict) or {}
     query: dict[str, Any] = body.get("targetQuery", {})
     return query
 

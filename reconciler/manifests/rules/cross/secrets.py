@@ -62,7 +62,7 @@ def keys(resource: Workload | Gvc) -> Iterator[Lookup]:
 @shared_cross_rule("secret-key")
 def has_key(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the secret has the key, where the secret is known."""
-    secret = world.typed(question.target, Secret)
+    secret = world.bodies.typed(question.target, Secret)
     if secret is None:
         return
     names = world.memoized(("keys", question.target), lambda: dict.fromkeys(secret.key_names()))
@@ -94,7 +94,7 @@ def mounts_of_texts(workload: Workload) -> Iterator[Lookup]:
 @shared_cross_rule("secret-mount-path")
 def has_a_directory(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the secret is one text, where the secret is known."""
-    secret = world.typed(question.target, Secret)
+    secret = world.bodies.typed(question.target, Secret)
     if secret is not None and secret.type in TEXTS:
         name = question.detail.strip("/")
         yield (f"{question.target} is of type {secret.type}, which needs a path of at least two segments",

@@ -35,7 +35,7 @@ def own_identity(workload: Workload) -> Iterator[Lookup]:
 def same_gvc(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Both keys name their GVC; what leads to another org is in full form."""
     gvc, there = subject.split("/")[1], question.target.split("/")[1]
-    led = next((each.target for each in world.references(subject) if each.pointer == question.pointer), "")
+    led = next((each.target for each in world.index.references(subject) if each.pointer == question.pointer), "")
     if led.startswith("/org/"):
         yield (f"this identity belongs to the org {led.split('/')[2]}",
                f"link to an identity of {gvc}, as //identity/NAME")  # fmt: skip
@@ -84,7 +84,7 @@ def own_volumes(workload: Workload) -> Iterator[Lookup]:
 @cross_rule("volumeset-shared")
 def other_users(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """The other workloads that mount the set."""
-    others = (key for key in world.users(question.target, Kind.WORKLOAD) if key != subject)
+    others = (key for key in world.index.users(question.target, Kind.WORKLOAD) if key != subject)
     # Each of thousands that share a set asks this, so that none may go through all the others.
     mounting = list(islice((key for key in others if _mounts(world, key, question.target)), MOST_NAMED + 1))
     if mounting:
@@ -94,7 +94,7 @@ def other_users(question: LookupRequest, subject: str, world: RuleContext) -> It
 
 def _mounts(world: RuleContext, key: str, volumeset: str) -> bool:
     """Whether ``key`` refers to the set by a mount, and not only waits for it."""
-    return any(ref.target == volumeset and ref.pointer.endswith("/uri") for ref in world.references(key))
+    return any(ref.target == volumeset and ref.pointer.endswith("/uri") for ref in world.index.references(key))
 
 
 @rule("object-store-access", "docs/platform/workload.md#object-stores", Kind.WORKLOAD)
@@ -142,7 +142,7 @@ def tcp_ports(workload: Workload) -> Iterator[Lookup]:
 @cross_rule("tcp-outside")
 def reachable(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the GVC has a load balancer of its own and a domain leads there, where the GVC is known."""
-    gvc = world.typed(question.target, Gvc)
+    gvc = world.bodies.typed(question.target, Gvc)
     if gvc is None:
         return
     if not gvc.spec.load_balancer.dedicated:
@@ -154,11 +154,11 @@ def reachable(question: LookupRequest, subject: str, world: RuleContext) -> Iter
 
 
 def _any_unresolved_domain(world: RuleContext) -> bool:
-    return world.memoized(("unresolved", Kind.DOMAIN), lambda: bool(world.unresolved(Kind.DOMAIN)))
+    return world.memoized(("unresolved", Kind.DOMAIN), lambda: bool(world.index.unresolved(Kind.DOMAIN)))
 
 
 def _domains(world: RuleContext, *keys: str) -> bool:
-    return any(world.users(key, Kind.DOMAIN) for key in keys)
+    return any(world.index.users(key, Kind.DOMAIN) for key in keys)
 
 
 @warning("host-command", "docs/platform/workload.md#containers", Kind.WORKLOAD)
@@ -173,13 +173,13 @@ def own_commands(workload: Workload) -> Iterator[Lookup]:
             yield Lookup(("spec", "containers", number), f"gvc/{place_of(workload.gvc)}", container.name)
 
 
-@cross_rule("host-command", lambda _, world: not world.process_locations)
+@cross_rule("host-command", lambda _, world: not world.index.process_locations)
 def at_process_locations(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """The locations of its GVC that run programs of the host."""
     known = world.locations(question.target.partition("/")[2])
     places = world.memoized(
         ("process locations", question.target),
-        lambda: [place for place in known or () if place in world.process_locations],
+        lambda: [place for place in known or () if place in world.index.process_locations],
     )
     if places:
         yield (f"the container {question.detail} has no command, and at {first_of(places)} images are not used: "

@@ -1,0 +1,151 @@
+"""The bodies of desired resources: of changed ones as they were read, of others decoded again when one is needed."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from reconciler.decode.cache import Blobs, unpack
+from reconciler.errors import SourceError
+from reconciler.manifests.decoder import Decoded, decode
+from reconciler.manifests.gvc_resolution import resource_of
+from reconciler.manifests.normalize import ManifestContext
+from reconciler.model.finding import Severity
+from reconciler.model.key import Kind
+from reconciler.model.query_match import QueryBudget
+from reconciler.model.resource import Resource
+from reconciler.pipeline.desired_index import RecordsIndex
+from reconciler.pipeline.placement import GvcLocations
+from reconciler.records.sql import stored_key
+from reconciler.records.tables.desired import Entry
+from reconciler.secrets.host_files import HostSecretDirectory
+from reconciler.secrets.resolve import resolve_host_secrets
+
+View = TypeVar("View")
+
+BodyCache = dict[tuple[str, str, int], bytes]
+"""Bodies by key, blob and position in it; the values of secrets are not in it."""
+
+MAX_BODIES = 512
+"""Bodies of neighbours that are cached from run to run: most files change near where others did."""
+
+MAX_TYPED = 4096
+"""Resources cached as rules see them; most of the 100,000 of a first load are needed for their own questions only."""
+
+
+class BlobDecoder(msgspec.Struct, frozen=True):
+    """Decodes files of one source by their blob ids.
+
+    ``host`` is where secrets find the files of this host that they name; without it they stay as they are written.
+    """
+
+    blobs: Blobs
+    dialect: ManifestContext
+    host: HostSecretDirectory | None = None
+
+    def decode(self, blob: str) -> Decoded:
+        """The manifests of a file, as they are written. Raises SourceError."""
+        return decode(self.blobs.read(blob), self.dialect)
+
+    def with_host_secrets(self, decoded: Decoded, blob: str) -> Decoded:
+        """``decoded``, with the values of secrets that are files of this host."""
+        if self.host is None:
+            return decoded
+        return resolve_host_secrets(decoded, self.host, self.dialect.secret_key, lambda: self.blobs.read(blob))
+
+
+class DecodedBodies:
+    """Bodies of the resources of an index; satisfies ``DesiredBodies``. ``cache`` may serve many of them in turn."""
+
+    def __init__(self, index: RecordsIndex, decoder: BlobDecoder, cache: BodyCache | None = None) -> None:
+        self.index = index
+        self.decoder = decoder
+        self.cache: BodyCache = {} if cache is None else cache
+        self.gvc_locations = GvcLocations(self.body, index.location_manifests, index.externals.locations)
+        self._typed: dict[tuple[str, Any], Any] = {}
+
+    def resource(self, key: str) -> Resource | None:
+        """The desired resource ``key`` with its body; an unchanged one is decoded again from the cache or from Git.
+
+        None where this source does not desire it: what another one desires is that one's to apply. Raises SourceError
+        where it is a secret that can no longer be opened.
+        """
+        found = self.index.entry(key)
+        if not isinstance(found, Entry):
+            return found
+        if found.source != self.index.source:
+            return None
+        resource, _ = self._reload(found)
+        if resource is None:
+            raise SourceError(f"{key} can no longer be opened ({found.path}:{found.line}); see `reconciler validate`")
+        return resource
+
+    def body(self, key: str) -> dict[str, Any] | None:
+        """``related_body``, as a mapping."""
+        body = self.related_body(key)
+        return None if body is None else msgspec.json.decode(body, type=dict[str, Any])
+
+    def related_body(self, key: str) -> bytes | None:
+        """The body of ``key`` as others see it: as desired, or as recorded where another source's or retained."""
+        entry = self.index.entry(key)
+        if isinstance(entry, Resource):
+            return entry.body
+        ours = entry is not None and entry.source == self.index.source
+        body = self._reload_body(entry) if entry is not None and ours else None
+        if body is not None:
+            return body
+        records = self.index.records.applied.get(key)
+        if records and (ours or any(map(self.index.is_retained, records))):
+            return records[0].body
+        if entry is not None and self.index.prefetched.packed(entry.blob):
+            return self._reload_body(entry)  # another source's, not applied yet
+        return None
+
+    def typed(self, key: str, view: type[View]) -> View | None:
+        """The resource ``key`` in normal form through ``view``; None where its body is not known here."""
+        if (key, view) not in self._typed:
+            if len(self._typed) >= MAX_TYPED:
+                self._typed.clear()
+            body = self.related_body(key)
+            self._typed[key, view] = None if body is None else msgspec.json.decode(body, type=view)
+        return self._typed[key, view]  # type: ignore[no-any-return]
+
+    def locations(self, gvc: str, budget: QueryBudget) -> tuple[str, ...] | None:
+        """Every location of ``gvc``; none where the GVC is not known, None where its query exceeds ``budget``."""
+        return self.gvc_locations.of_few(gvc, budget)
+
+    def known_locations(self) -> tuple[str, ...]:
+        """Names of the locations that manifests declare or the settings bind."""
+        return self.gvc_locations.known()
+
+    def gvcs_with_location_query(self) -> list[str]:
+        """Keys of all GVCs that find locations by a query."""
+        bodies = ((key, self.body(key)) for key in sorted(self.index.keys_of_kind(Kind.GVC)))
+        return [key for key, body in bodies if body and "locationQuery" in body["spec"].get("staticPlacement", ())]
+
+    def _reload_body(self, entry: Entry) -> bytes | None:
+        at = (entry.key, entry.blob, entry.position)
+        if at not in self.cache:
+            resource, lasts = self._reload(entry)
+            if resource is None or not lasts:
+                return None if resource is None else resource.body
+            if len(self.cache) >= MAX_BODIES:
+                self.cache.clear()
+            self.cache[at] = resource.body
+        return self.cache[at]
+
+    def _reload(self, entry: Entry) -> tuple[Resource | None, bool]:
+        """The resource of ``entry``, None where it is a secret that can no longer be opened; and whether it lasts.
+
+        The value of a file of this host may be another one tomorrow, in the same blob.
+        """
+        packed = self.index.prefetched.packed(entry.blob)
+        written = unpack(packed) if packed else self.decoder.decode(entry.blob)
+        decoded = written if packed else self.decoder.with_host_secrets(written, entry.blob)
+        manifest = next((each for each in decoded.manifests if each.position == entry.position), None)
+        faulty = any(fault.severity is Severity.ERROR for fault in decoded.faults)
+        if manifest is None or (faulty and manifest.kind is Kind.SECRET):
+            return None, False
+        gvc = stored_key(entry.key, "desired").gvc
+        return resource_of(manifest, gvc, entry.path, entry.blob), decoded is written

@@ -1,0 +1,138 @@
+"""Which resources the next state of a source has, where they are written, and what they refer to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from reconciler.manifests.change_set import ChangeSet
+from reconciler.manifests.desired_state import ResourceLocation
+from reconciler.manifests.encrypted import UNNAMED_SECRET
+from reconciler.model.key import Kind
+from reconciler.model.platform import BUILT_IN_RESOURCES
+from reconciler.model.record import Record
+from reconciler.model.resource import Reference, Resource
+from reconciler.pipeline.externals import ExternalResources
+from reconciler.pipeline.prefetch import Prefetch
+from reconciler.planning.policy import retention_reason
+from reconciler.records.store import Records
+from reconciler.records.tables.desired import Entry
+
+
+class RecordsIndex:
+    """A change set laid over the records, for one source; satisfies ``DesiredIndex``. It opens no file.
+
+    It is made anew for each change set, and after the records changed.
+    """
+
+    def __init__(
+        self, source: str, records: Records, externals: ExternalResources, changes: ChangeSet | None = None
+    ) -> None:
+        """Without ``changes`` the desired state is the last good revision."""
+        self.source = source
+        self.records = records
+        self.externals = externals
+        self.process_locations = externals.process_locations
+        self.changes = ChangeSet() if changes is None else changes
+        self.removed = frozenset(self.changes.removed())
+        self.prefetched = Prefetch(records)
+        self._new_members: defaultdict[str, list[str]] = defaultdict(list)
+        self._new_users: defaultdict[str, list[str]] | None = None
+        self._users: dict[tuple[str, str], list[str]] = {}
+        for key, resource in self.changes.added.items():
+            self._new_members[resource.key.gvc].append(key)
+
+    def entry(self, key: str) -> Entry | Resource | None:
+        """Where and how ``key`` is desired; None where it is not."""
+        return self.changes.added.get(key) or (None if key in self.removed else self.prefetched.entry(key))
+
+    def prefetch(self, keys: Iterable[str]) -> None:
+        """Read together what the records have of ``keys``, which are asked about next."""
+        if not self.is_first_load():
+            self.prefetched.fetch({key for key in keys if key not in self.changes.added and key not in self.removed})
+
+    def is_first_load(self) -> bool:
+        """Whether the change set is all that is desired, of any source."""
+        return self.records.desired.empty()
+
+    def exists(self, target: str) -> bool:
+        """Whether a link to ``target`` is satisfied (docs/platform/fields.md#what-a-link-may-lead-to)."""
+        if any(
+            target in known
+            for known in (self.changes.added, self.changes.unresolved, self.externals.external, BUILT_IN_RESOURCES)
+        ):
+            return True
+        if target.startswith(f"{Kind.SECRET}/") and UNNAMED_SECRET in self.changes.unresolved:
+            return True
+        if target.startswith((f"{Kind.LOCATION}/", "/")) and self.externals.settings_unknown:
+            return True
+        if target.startswith(f"{Kind.LOCATION}/") and target.partition("/")[2] in self.externals.locations:
+            return True
+        if target not in self.removed and self.prefetched.entry(target) is not None:
+            return True
+        return any(map(self.is_retained, self.records.applied.get(target)))
+
+    def is_retained(self, record: Record) -> bool:
+        """Whether this source never deletes ``record``: another one owns it, or it is protected."""
+        return bool(record.source != self.source or self.externals.prune_disabled or retention_reason(record))
+
+    def referrers(self, target: str, kind: str = "") -> list[str]:
+        """Keys of unchanged resources (or of those of ``kind``) that refer to ``target``."""
+        added, gone = self.changes.added, self.removed
+        return [key for key in self.records.desired.referrers(target, kind) if key not in added and key not in gone]
+
+    def users(self, key: str, kind: Kind) -> list[str]:
+        """Keys of all resources of ``kind`` that refer to ``key``, in order."""
+        if self._new_users is None:
+            self._new_users = defaultdict(list)
+            for user, resource in self.changes.added.items():
+                for target in {reference.target for reference in resource.references}:
+                    self._new_users[target].append(user)
+        if (key, kind) not in self._users:
+            fresh = (user for user in self._new_users.get(key, ()) if user.startswith(f"{kind}/"))
+            self._users[key, kind] = sorted([*fresh, *self.referrers(key, kind)])
+        return self._users[key, kind]
+
+    def references(self, key: str) -> Sequence[Reference]:
+        """What ``key`` refers to."""
+        added = self.changes.added.get(key)
+        if added is not None:
+            return added.references
+        return () if key in self.removed else self.records.desired.references(key)
+
+    def references_before(self, key: str) -> Sequence[Reference]:
+        """What ``key`` referred to in the last good revision."""
+        return self.records.desired.references(key)
+
+    def unresolved(self, kind: str) -> list[tuple[str, ...] | None]:
+        """What each faulty or external resource of ``kind`` links to; None where that is not known."""
+        faulty = [mentions for key, mentions in self.changes.unresolved.items() if key.startswith(f"{kind}/")]
+        return [*faulty, *(None for key in self.externals.external if key.startswith(f"{kind}/"))]
+
+    def keys_of_kind(self, kind: Kind) -> set[str]:
+        """Keys of all resources of ``kind``, those that the change set takes away among them."""
+        keys = set(self.records.desired.keys_of_kind(kind))
+        return keys | {key for key in self.changes.added if key.startswith(f"{kind}/")}
+
+    def location_manifests(self) -> set[str]:
+        """Keys of the locations that manifests declare, or declared when they were applied."""
+        applied = {str(record.key) for record in self.records.applied.items(Kind.LOCATION)}
+        return self.keys_of_kind(Kind.LOCATION) | applied
+
+    def members(self, gvc: str) -> set[str]:
+        """Keys of what is, or is to be, in ``gvc``."""
+        known = self.records
+        return {*self._new_members.get(gvc, ()), *known.desired.keys_of_gvc(gvc), *known.applied.keys_of_gvc(gvc)}
+
+    def site(self, key: str) -> ResourceLocation:
+        """Where ``key``, which is desired, is written."""
+        found = self.entry(key)
+        assert found is not None, key
+        source = found.source if isinstance(found, Entry) and found.source != self.source else ""
+        return ResourceLocation(found.path, found.blob, found.position, source)
+
+    def similar_keys(self, kind: str) -> list[str]:
+        """Keys of ``kind``; of many, the first thousand."""
+        added = sorted(key for key in self.changes.added if key.startswith(f"{kind}/"))
+        known = self.records.desired.keys_of_kind(kind)
+        return [*added, *(key for key in known if key not in self.removed)][:1000]
