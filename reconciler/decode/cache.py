@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,6 +12,9 @@ from reconciler.manifests.decoder import Decoded
 from reconciler.model.key import Kind
 from reconciler.model.revision import FileChange
 from reconciler.sops.rules import RULES
+
+if TYPE_CHECKING:
+    from reconciler.source.repository import Repository
 
 pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Decoded).decode
@@ -38,6 +42,11 @@ class Blobs(msgspec.Struct, frozen=True):
 
     size: Callable[[str], int]
     read: Callable[[str], bytes]
+
+    @classmethod
+    def of(cls, repository: Repository) -> Blobs:
+        """The blobs of a repository."""
+        return cls(repository.size, repository.read)
 
 
 class Cache(msgspec.Struct, frozen=True):

@@ -42,13 +42,13 @@ class SavedPlan(msgspec.Struct, frozen=True):
             return ""
         now = msgspec.convert(document(plan)["steps"], list[Change])
         then, after = {step.name: step for step in self.steps}, {step.name: step for step in now}
-        told = [f"now also: {name}" for name in after.keys() - then.keys()]
-        told += [f"no longer: {name}" for name in then.keys() - after.keys()]
-        told += [f"with other changes: {name}" for name in then.keys() & after.keys() if then[name] != after[name]]
-        if not told and self.revision == plan.revision and all(map(_first, plan.steps)):
+        found = [f"now also: {name}" for name in after.keys() - then.keys()]
+        found += [f"no longer: {name}" for name in then.keys() - after.keys()]
+        found += [f"with other changes: {name}" for name in then.keys() & after.keys() if then[name] != after[name]]
+        if not found and self.revision == plan.revision and all(map(_first, plan.steps)):
             return ""
-        shown = "; ".join(sorted(told)[:MOST_NAMED]) or "values of secrets, or what is recorded, changed meanwhile"
-        more = f"; and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
+        shown = "; ".join(sorted(found)[:MOST_NAMED]) or "values of secrets, or what is recorded, changed meanwhile"
+        more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         return f"the plan is not the one that was saved: {shown}{more}; read it again: reconciler plan --out FILE"
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from reconciler.clock import Clock
+from reconciler.decode.cache import Blobs
+from reconciler.decode.fingerprint import decoder_fingerprint
 from reconciler.drift.healing import record_healed
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import SourceError
@@ -17,19 +19,11 @@ from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Kind
 from reconciler.model.revision import Revision
 from reconciler.pipeline import report
+from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.desired_bodies import BlobDecoder, BodyCache
 from reconciler.pipeline.desired_view import DesiredStateView, desired_view
 from reconciler.pipeline.externals import ExternalResources
-from reconciler.pipeline.file_reader import Read, reader
-from reconciler.pipeline.load import (
-    Loaded,
-    LoadedRevision,
-    Loader,
-    blobs_of,
-    decoder_fingerprint,
-    gc_paused,
-    index_revision,
-)
+from reconciler.pipeline.load import Loaded, LoadedRevision, Loader, gc_paused
 from reconciler.pipeline.plan_inputs import finding_of, pending_keys_of, planner_input
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.revision_selector import RevisionSelector
@@ -39,8 +33,9 @@ from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Plan
 from reconciler.planning.planner import budgeted_deletes, make_plan
 from reconciler.records.store import Records
-from reconciler.secrets.host_files import HostSecretDirectory, keyring_of, manifest_context
+from reconciler.secrets.host_files import HostSecretDirectory, manifest_context
 from reconciler.settings import Settings, SourceSettings
+from reconciler.source.file_reader import Read, reader
 from reconciler.source.source import Source, open_source
 from reconciler.status import waiting
 
@@ -182,10 +177,7 @@ class SourcePipeline:
 
     def view(self) -> DesiredStateView:
         """The desired state as it is indexed, ready to lay a difference over. Raises SourceNotFound."""
-        # The file of the identity may have come, or be another one by now.
-        ring = msgspec.structs.replace(keyring_of(self.settings), required=self.dialect.keyring.required)
-        self.dialect = msgspec.structs.replace(self.dialect, keyring=ring)
-        decoder = BlobDecoder(blobs_of(self.source.repository), self.dialect, self.host)
+        decoder = BlobDecoder(Blobs.of(self.source.repository), self.dialect, self.host)
         return desired_view(self.name, self.records, self.externals, decoder, self._bodies)
 
     def scope(

@@ -10,16 +10,16 @@ from reconciler.errors import SourceEmpty
 from reconciler.model.finding import Finding
 from reconciler.model.record import Health, Record
 from reconciler.model.revision import Revision
+from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.externals import ExternalResources
-from reconciler.pipeline.file_reader import Read
-from reconciler.pipeline.load import index_revision
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.planning.blame import Blames
 from reconciler.planning.plan import Plan
 from reconciler.records.store import Records
 from reconciler.review.blame import blamed
 from reconciler.settings import LocationSettings, Settings, SourceSettings
+from reconciler.source.file_reader import Read
 from reconciler.source.url import wanted_ref
 
 

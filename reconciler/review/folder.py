@@ -27,10 +27,10 @@ from reconciler.model.revision import FileChange
 from reconciler.pipeline.desired_bodies import BlobDecoder
 from reconciler.pipeline.desired_view import desired_view
 from reconciler.pipeline.externals import ExternalResources
-from reconciler.pipeline.file_reader import Read
 from reconciler.records.store import Records
 from reconciler.source.changes import TreeChanges, classify
 from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, FileFilter
+from reconciler.source.file_reader import Read
 from reconciler.source.tree_diff import Difference, Entry
 
 WORKSPACE = "GITHUB_WORKSPACE"

@@ -8,8 +8,8 @@ from pathlib import Path
 from reconciler.model.key import Kind
 from reconciler.pipeline.desired_index import RecordsIndex
 from reconciler.pipeline.externals import ExternalResources
-from tests.pipeline.way import BASE, Way
 from tests.project.tree import PACKAGE, modules
+from tests.support.pipeline import BASE, Way
 
 WEB = """kind: workload
 name: web

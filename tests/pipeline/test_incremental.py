@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler.clock import SystemClock
 from reconciler.decode import decode
 from reconciler.model.finding import Finding, Severity, has_errors
-from reconciler.pipeline.load import index_revision
+from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.records.store import Records
 from tests.pipeline.test_convergence import few

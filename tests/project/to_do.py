@@ -32,7 +32,7 @@ ROOMS_TO_DO: dict[str, int] = {
     #
     "operations": 3,
     #
-    "pipeline": 18,
+    "pipeline": 7,
     #
     "planning": 5,
     #

@@ -15,7 +15,7 @@ from reconciler.engines.protocol import Engine, Outcome
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.model.finding import Finding
 from reconciler.model.record import Record
-from reconciler.pipeline.load import index_revision
+from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.report import Report
 from reconciler.pipeline.source_pipeline import Accepted, PlannedRevision, SourcePipeline
 from reconciler.pipeline.source_state import SourceState

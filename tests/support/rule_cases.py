@@ -22,9 +22,9 @@ from reconciler.cli.output.findings import findings_text
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Finding
 from reconciler.pipeline.externals import ExternalResources
-from reconciler.pipeline.file_reader import Read
 from reconciler.review.folder import check_folder
 from reconciler.settings import LocationSettings, SecretSettings, SettingsError, load_settings
+from reconciler.source.file_reader import Read
 from tests.support.git import File, Submodule, Symlink
 from tests.support.pipeline import Way
 

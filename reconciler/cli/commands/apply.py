@@ -256,8 +256,8 @@ def _tell_unwritten(records: Records, reports: list[Report]) -> None:
 def _tell(settings: Settings, reports: list[Report]) -> int:
     from reconciler.cli.output.excerpt import Excerpts
     from reconciler.cli.output.findings import more, print_findings
-    from reconciler.pipeline.file_reader import reader_of
     from reconciler.pipeline.report import lines
+    from reconciler.source.file_reader import reader_of
 
     for report in reports:
         if report.findings:

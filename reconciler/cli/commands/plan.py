@@ -107,7 +107,7 @@ class PlannedSource(NamedTuple):
 def _prepared(settings: Settings, wanted: PlanOptions, failed: dict[str, ReconcilerError]) -> list[PlannedSource]:
     """What each source is about to become; why that of others cannot be known is printed, and in ``failed``."""
     from reconciler.clock import SystemClock
-    from reconciler.pipeline.load import index_revision
+    from reconciler.pipeline.accept import index_revision
     from reconciler.pipeline.source_pipeline import SourcePipeline
     from reconciler.queries.source_state import source_state
     from reconciler.review.blame import blamed

@@ -142,7 +142,7 @@ def _show_to_a_forge(checked: Sequence[FolderCheck], form: str) -> None:
     """The findings with their paths from the repository's root on."""
     from msgspec.structs import replace
 
-    from reconciler.pipeline.file_reader import repository_path
+    from reconciler.source.file_reader import repository_path
 
     found = [replace(each, path=repository_path(one.base, each.path)) for one in checked for each in one.findings]
     if form == "github":

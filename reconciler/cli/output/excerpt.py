@@ -11,7 +11,7 @@ from reconciler.documents.redaction import lines_of, visible_lines
 from reconciler.model.finding import Finding
 
 if TYPE_CHECKING:
-    from reconciler.pipeline.file_reader import Read
+    from reconciler.source.file_reader import Read
 
 WIDTH = 100
 """Columns of a line that are shown; of a longer one, those around the caret."""

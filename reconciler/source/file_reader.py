@@ -34,9 +34,9 @@ def reader(repository: Repository, revision: Revision) -> Read:
 
 def reader_of(settings: Settings, name: str, commit: str) -> Read:
     """Reads files as ``commit`` of the source ``name`` has them, without asking any remote for it."""
-    settled = next(source for source in settings.sources if source.name == name)
+    source = next(source for source in settings.sources if source.name == name)
     try:
-        repository = open_source(settled, Path(settings.state)).repository
+        repository = open_source(source, Path(settings.state)).repository
         return reader(repository, repository.resolve(commit))
     except ReconcilerError:
         return lambda _: b""

@@ -1,0 +1,63 @@
+"""A loaded revision becomes the last good one: its index, the seals of its secrets and the row of its source."""
+
+from __future__ import annotations
+
+from reconciler.manifests.change_set import ChangeSet
+from reconciler.model.resource import Resource
+from reconciler.pipeline.load import LoadedRevision
+from reconciler.records.store import Records
+from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.sources import SourceRow
+
+
+def index_revision(records: Records, loaded: LoadedRevision, source: str) -> None:
+    """Make ``loaded`` the last good revision: the index, the seals of its secrets and the row of its source.
+
+    What another source applied and asks for no more becomes this source's.
+    """
+    revision = loaded.revision
+    row = SourceRow(source, revision.ref, revision.commit, revision.tree, loaded.selection, revision.author,
+                    revision.subject, revision.time)  # fmt: skip
+    if not loaded.change_set.added and not loaded.change_set.previous and row == records.sources.get(source):
+        return
+    with records.transaction():
+        records.desired.replace(
+            source, loaded.change_set.removed(), (_entry(source, r) for r in _changed(loaded.change_set))
+        )
+        # Steps bring the status of changed resources along; one that only moved to another file has none.
+        records.status_queue.add_many(source, _moved(loaded.change_set))
+        for key in loaded.change_set.removed():
+            # What was never applied goes without a step, which would tell of it.
+            if not records.applied.exists(key):
+                records.status_queue.add_many(source, [key])
+                records.conditions.forget(key)
+        for key, owner in records.applied.adopt(source, _new(loaded.change_set)):
+            records.status_queue.add_many(source, [key])
+            records.status_queue.add_many(owner, [key])
+        for resource in loaded.change_set.added.values():
+            if resource.seal and not resource.fleeting:
+                records.secret_data.put(resource.key, resource.digest, resource.seal)
+        records.sources.put(row)
+
+
+def _changed(delta: ChangeSet) -> list[Resource]:
+    """Resources whose row in the index has to be written; after a reload of everything, that may be none."""
+    return [resource for key, resource in delta.added.items() if _row(delta.previous.get(key)) != _row(resource)]
+
+
+def _new(delta: ChangeSet) -> list[str]:
+    return [key for key in delta.added if key not in delta.previous]
+
+
+def _moved(delta: ChangeSet) -> list[str]:
+    pairs = ((key, delta.previous.get(key), resource) for key, resource in delta.added.items())
+    return [key for key, known, now in pairs if known and known.digest == now.digest and known.path != now.path]
+
+
+def _row(known: object) -> tuple[object, ...]:
+    return tuple(getattr(known, name, None) for name in ("digest", "path", "line", "blob", "position"))
+
+
+def _entry(source: str, resource: Resource) -> Entry:
+    return Entry(str(resource.key), source, resource.path, resource.position, resource.line, resource.blob,
+                 resource.digest, resource.references)  # fmt: skip
