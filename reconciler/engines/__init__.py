@@ -1,1 +1,1 @@
-"""Plan in, Outcomes out; the only package that changes the world."""
+"""Engines: they perform the steps of a plan and return outcomes; only this package changes the real world."""

@@ -1,4 +1,4 @@
-"""What an engine is made with."""
+"""The inputs of an engine."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from reconciler.settings import Settings
 
 
 class EngineContext(msgspec.Struct, frozen=True):
-    """What the engine of one location (``""``: of resources without a place) is made with.
+    """The inputs of the engine for one location (``""`` for resources without a location).
 
-    One that is ``decommissioning`` ends what it ran there: the location is another engine's now.
+    A ``decommissioning`` engine ends what it ran there, because the location now has another engine.
     """
 
     records: Records

@@ -1,4 +1,4 @@
-"""Deployments in the shape of docs/platform/workload.md#deployments, and one of which nothing runs: pure."""
+"""Deployments in the shape of docs/platform/workload.md#deployments, and recorded ones that do not run: pure."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What one location adds to the status of the workload itself."""
+    """The part of the workload's own status that comes from one location."""
 
     canonical_endpoint: str
     endpoint: str
@@ -84,7 +84,7 @@ _decoder = msgspec.json.Decoder(Deployment)
 
 
 def read_deployment(state: bytes) -> Deployment | None:
-    """The deployment that ``state`` describes; None where it describes none."""
+    """The deployment in ``state``; None if it contains none."""
     try:
         return _decoder.decode(state)
     except msgspec.DecodeError:
@@ -94,9 +94,9 @@ def read_deployment(state: bytes) -> Deployment | None:
 def build_deployment(
     key: Key, version: int, spec: Specification, place: DeploymentTarget, created: str, past: Deployment | None
 ) -> Deployment:
-    """``key`` as it is recorded at ``place`` in ``version``, with all replicas it asks for and none of them ready.
+    """The recorded deployment of ``key`` at ``place`` in ``version``, with all its replicas and none of them ready.
 
-    Of ``past`` stay the executions, and when this version was made.
+    Keeps from ``past`` the executions and the creation time of this version.
     """
     replicas = replicas_at(spec, place.location)
     served = spec.type != "cron" and any(map(declared_ports, spec.containers))
@@ -116,7 +116,7 @@ def build_deployment(
 
 
 def add_execution(deployment: Deployment, key: Key, at: str, limit: int) -> tuple[Deployment, Execution]:
-    """``deployment`` after one more successful execution at ``at``, of which the last ``limit`` are kept."""
+    """``deployment`` with one more successful execution at ``at``; the last ``limit`` executions remain."""
     past = deployment.status.job_executions
     number = int(past[-1].name.rpartition("-")[2]) + 1 if past else 1
     complete = {"type": "Complete", "status": "True", "message": "", "reason": "", "lastTransitionTime": at}

@@ -1,4 +1,4 @@
-"""The alias of a GVC: thirteen lower-case letters and digits, made once and kept (docs/platform/fields.md#gvc)."""
+"""The alias of a GVC: thirteen lower-case letters and digits, created once (docs/platform/fields.md#gvc)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LENGTH = 13
 
 
 def make_alias(org: str, gvc: str) -> str:
-    """The alias of a GVC that has none yet; the same for the same names, so that a repeated step makes it again."""
+    """The alias of a new GVC; equal for equal names, so that a repeated step creates the same one."""
     number = int.from_bytes(hashlib.sha256(f"{org}/{gvc}".encode()).digest(), "big")
     text = ""
     for _ in range(_LENGTH):

@@ -1,4 +1,4 @@
-"""What every engine is: observe, perform, command; and the Outcome of a step."""
+"""The protocol of every engine (observe, perform, command) and the outcome of a step."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from reconciler.model.record import Health
 from reconciler.planning.plan import Step, StepId
 
 SecretReader = Callable[[Key], SecretValue]
-"""The data of a secret as it was applied last, for any engine: no Git, no network, in any thread.
+"""The data of a secret as it was last applied, for any engine: no Git, no network, in any thread.
 
-It raises EngineError, reason SecretUnavailable, whose message never shows what is in the secret.
+It raises EngineError, reason SecretUnavailable; the message never contains secret data.
 """
 
 
 class Result(StrEnum):
-    """How a step ended: waiting means that nothing is wrong and something else has to happen first."""
+    """How a step ended: ``waiting`` means that nothing is wrong, but something else must happen first."""
 
     APPLIED = "applied"
     FAILED = "failed"
@@ -30,12 +30,11 @@ class Result(StrEnum):
 
 
 class Observation(msgspec.Struct, frozen=True, gc=False):
-    """What an engine sees of one resource at its location.
+    """The state of one resource at its location, as an engine observes it.
 
     ``state`` is JSON in the shapes of docs/platform/workload.md#deployments and docs/platform/volumeset.md#status.
-
-    ``digest`` and ``version`` are those of the step that made it, as far as it is still so. Where they are not, and the
-    engine can tell how it is, ``body`` says it as JSON in normal form.
+    ``digest`` and ``version`` are those of the step that made the resource, as long as it is unchanged. If it has
+    changed and the engine can read its state, ``body`` contains that as JSON in normal form.
     """
 
     key: Key
@@ -49,9 +48,9 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """The end of one step. ``seen`` is the resource (None after a delete), ``also`` what else changed with it.
+    """The end of one step. ``seen`` is the resource (None after a delete); ``also`` are other changed resources.
 
-    Of a step that waits, ``seen`` is what has changed already, such as the health of what is ending.
+    For a waiting step, ``seen`` contains what has changed already, such as the health of an ending resource.
     """
 
     id: StepId
@@ -64,11 +63,11 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
 
 class Engine(Protocol):
-    """One location's way of making things so. ``perform`` must be safe to repeat; it raises EngineError to fail.
+    """Applies desired state at one location. ``perform`` must be safe to repeat; it raises EngineError on failure.
 
-    ``parallel`` steps are performed at once. An engine that is ``immediate`` never waits in ``perform``: its steps need
-    no task of their own and do not count against the limit on work in flight. Where it ``can_drift``, what is there can
-    change without a step; one whose world is the record need not be observed for that.
+    At most ``parallel`` steps run at once. An ``immediate`` engine never waits in ``perform``: its steps need no task
+    of their own, and do not count against the limit of steps in flight. If it ``can_drift``, resources can change
+    without a step; other engines need not be observed for drift.
     """
 
     name: str
@@ -77,17 +76,17 @@ class Engine(Protocol):
     can_drift: bool
 
     async def observe(self) -> list[Observation]:
-        """What exists at the location; changes nothing."""
+        """The resources at the location; changes nothing."""
 
     async def perform(self, step: Step) -> Outcome:
-        """Carry ``step`` out, however often it is asked to; raises EngineError."""
+        """Perform ``step``; may be repeated; raises EngineError."""
 
     async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-        """An imperative command, such as docs/platform/volumeset.md#commands; raises EngineError."""
+        """Run an imperative command, such as docs/platform/volumeset.md#commands; raises EngineError."""
 
 
 class EngineEvent(msgspec.Struct, frozen=True):
-    """Something that happened at a location and no step asked for; it becomes an event of the resource."""
+    """An event at a location that no step caused; it becomes an event of the resource."""
 
     key: Key
     kind: Literal["Normal", "Warning"]
@@ -97,26 +96,26 @@ class EngineEvent(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class SupportsLifecycle(Protocol):
-    """An engine that works on between steps, from ``open`` to ``close``; what it runs goes on without it.
+    """An engine that works between steps, from ``open`` to ``close``; what it runs continues without it.
 
-    All of these are called while nobody else reads the records.
+    All methods are called while nothing else reads the records.
     """
 
     async def open(self) -> None:
-        """Begin to work, on from what is recorded and what there is; nothing happens where it has begun already."""
+        """Start to work, from the records and the existing state; does nothing if already open."""
 
     async def close(self) -> None:
-        """End working; harmless twice."""
+        """Stop working; may be repeated."""
 
     def refresh(self) -> None:
-        """Look again at what is recorded without a place: GVCs, locations and secrets may have changed."""
+        """Reload records without a location: GVCs, locations and secrets may have changed."""
 
     def news(self) -> list[EngineEvent]:
-        """What happened since this was asked last, oldest first."""
+        """The events since the last call, oldest first."""
 
 
 class ReplicaCounts(msgspec.Struct, frozen=True):
-    """Replicas that run and that are wanted, of the newest versions; ``busy`` while more is about to be done."""
+    """Running and wanted replicas of the newest versions; ``busy`` while more actions are due."""
 
     running: int = 0
     wanted: int = 0
@@ -125,15 +124,15 @@ class ReplicaCounts(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class SupportsReplicas(Protocol):
-    """An engine that goes on with its replicas after a step was performed."""
+    """An engine whose replicas still change after a step is performed."""
 
     def replica_counts(self) -> ReplicaCounts:
-        """How far it is; all zero where it has not begun to work."""
+        """The current counts; all zero if the engine is not open."""
 
 
 @runtime_checkable
 class SupportsWatch(Protocol):
-    """An engine that notices by itself when its location changes, so that drift need not wait for the next look."""
+    """An engine that detects changes at its location by itself, so that drift is found before the next check."""
 
     def changes(self) -> AsyncIterator[None]:
         """Yields whenever something at the location may have changed, by a step or without one."""

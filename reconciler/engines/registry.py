@@ -1,4 +1,4 @@
-"""Engines by the name that settings give them."""
+"""The engines by their names in the settings."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ ENGINES: Mapping[str, MakeEngine] = {"recorded": _recorded, "host": _host}
 
 
 def decommissioned_engines(settings: Settings, records: Records, clock: Clock, reveal: SecretReader) -> list[Engine]:
-    """Engines that let go of what they ran at locations which are another engine's now (design: Records).
+    """Engines that end what they ran at locations that now have another engine.
 
-    A location that the settings no longer name keeps what runs there: nobody asked for an end to it.
+    At a location that the settings no longer name, everything keeps running: its end was not requested.
     """
     root = settings.state / "host"
     places = sorted(path.name for path in root.iterdir()) if root.is_dir() else []
@@ -45,7 +45,7 @@ def decommissioned_engines(settings: Settings, records: Records, clock: Clock, r
 def engines_for(
     settings: Settings, records: Records, clock: Clock, reveal: SecretReader, known: Mapping[str, MakeEngine] = ENGINES
 ) -> dict[str, Engine]:
-    """One engine for each location that the settings bind, and the recorded one for what has no place.
+    """One engine for each location in the settings, and the recorded engine for resources without a location.
 
     Raises UsageError for an engine that does not exist.
     """

@@ -1,4 +1,4 @@
-"""Which volumes belong to which workload, worked out from what is recorded: the same for every engine."""
+"""Derives from the records which volumes belong to which workload, in the same way for every engine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class VolumeClaims:
         self._org = org
 
     def state(self, step: Step, past: Record | None) -> bytes:
-        """What a volume set is once ``step`` is done; ``past`` is what it goes on from."""
+        """The state of a volume set after ``step``; ``past`` is its earlier record."""
         recorded = self.record(step.key)
         there = read_volumes(recorded.state) if recorded else None
         state = (read_volumes(past.state) if past else None) or VolumeSetState(self._location)
@@ -43,7 +43,7 @@ class VolumeClaims:
     def affected_volumesets(self, step: Step, spec: Specification | None, past: Record | None) -> Iterator[Observation]:
         """The volume sets that change with the workload of ``step``: bound to its replicas, or released.
 
-        ``spec`` is what the step asks for, None for a delete; ``past`` is what the location had before.
+        ``spec`` is the step's desired spec, None for a delete; ``past`` is the earlier record at the location.
         """
         after = mounted_volumesets(spec) if spec is not None else ()
         before = _mounts(past.body) if past else ()
@@ -58,12 +58,12 @@ class VolumeClaims:
                 yield _seen(record, changed)
 
     def record(self, key: Key, location: str | None = None) -> Record | None:
-        """What is recorded of ``key`` at ``location`` (None: this one)."""
+        """The record of ``key`` at ``location`` (None: this one)."""
         at = self._location if location is None else location
         return next((record for record in self._records.applied.get(key) if record.location == at), None)
 
     def _user(self, volumeset: Key, known: str) -> Record | None:
-        """The workload that uses ``volumeset`` here already: the one it knows, else one that refers to it."""
+        """The workload that uses ``volumeset`` here: the known one, or else one that refers to it."""
         candidates = [known.rpartition("/")[2]] if known else []
         for text in self._records.desired.referrers(volumeset):
             key = stored_key(text, "referrers")

@@ -14,7 +14,7 @@ MOST_CAPACITY = 16384
 
 
 class Lifecycle(StrEnum):
-    """What a volume is up to: bound to a replica, kept without one, or with its data deleted, for example."""
+    """The state of a volume: bound to a replica, retained without one, or with its data deleted, for example."""
 
     CREATING = "creating"
     UNUSED = "unused"
@@ -25,7 +25,7 @@ class Lifecycle(StrEnum):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A snapshot of a volume; times are ISO 8601, UTC, ``expires`` empty for one that is kept."""
+    """A snapshot of a volume; times are ISO 8601, UTC; ``expires`` is empty for a permanent one."""
 
     name: str
     created: str
@@ -45,7 +45,7 @@ class Volume(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class VolumeSetState(msgspec.Struct, frozen=True, rename="camel"):
-    """A volume set at the location ``name``; ``used_by_workload`` is a link, empty where nothing uses it."""
+    """A volume set at the location ``name``; ``used_by_workload`` is a link, empty if no workload uses it."""
 
     name: str
     volumes: tuple[Volume, ...] = ()
@@ -56,7 +56,7 @@ _decoder = msgspec.json.Decoder(VolumeSetState)
 
 
 def read_volumes(state: bytes) -> VolumeSetState | None:
-    """The volume set that ``state`` describes; None where it describes none."""
+    """The volume set in ``state``; None if it contains none."""
     try:
         return _decoder.decode(state)
     except msgspec.DecodeError:
@@ -64,9 +64,9 @@ def read_volumes(state: bytes) -> VolumeSetState | None:
 
 
 def bind(state: VolumeSetState, workload: str, replicas: int, capacity: float) -> VolumeSetState:
-    """``state`` with a volume for each of ``replicas`` of ``workload``; volumes beyond them stay, unbound.
+    """``state`` with a volume for each of ``replicas`` of ``workload``; further volumes remain, unbound.
 
-    Every volume holds at least ``capacity``: one that a command or autoscaling grew beyond it keeps its size.
+    Every volume has at least ``capacity``; a volume that a command or autoscaling expanded beyond it keeps its size.
     """
     there = {volume.index: _kept(volume, replicas, capacity) for volume in state.volumes}
     for index in range(replicas):
@@ -76,7 +76,7 @@ def bind(state: VolumeSetState, workload: str, replicas: int, capacity: float) -
 
 
 def release(state: VolumeSetState, capacity: float) -> VolumeSetState:
-    """``state`` with no workload: its volumes and what is on them stay."""
+    """``state`` without a workload: its volumes and their data remain."""
     return bind(state, "", 0, capacity)
 
 
@@ -91,7 +91,7 @@ def _kept(volume: Volume, replicas: int, capacity: float) -> Volume:
 
 
 def on_volume(state: VolumeSetState, index: int, change: Callable[[Volume], Volume]) -> VolumeSetState:
-    """``state`` with one volume changed. Raises EngineError where there is no such volume."""
+    """``state`` with one volume changed. Raises EngineError if there is no such volume."""
     if all(volume.index != index for volume in state.volumes):
         indexes = ", ".join(str(volume.index) for volume in state.volumes) or "none"
         raise rejected(f"there is no volume {index} at {state.name}; there are: {indexes}", "VolumeNotFound")
@@ -100,7 +100,7 @@ def on_volume(state: VolumeSetState, index: int, change: Callable[[Volume], Volu
 
 
 def expand(volume: Volume, size: float) -> Volume:
-    """``volume`` grown to ``size`` (docs/platform/volumeset.md#growth). Raises EngineError for any other size."""
+    """``volume`` expanded to ``size`` (docs/platform/volumeset.md#growth). Raises EngineError for any other size."""
     if volume.current_size >= size:
         raise rejected(f"volume {volume.index} has {volume.current_size:g} GB; newStorageCapacity must be larger")
     if size > MOST_CAPACITY:
@@ -116,7 +116,7 @@ def clear(volume: Volume, capacity: float) -> Volume:
 
 
 def add_snapshot(volume: Volume, snapshot: Snapshot) -> Volume:
-    """``volume`` with one more snapshot. Raises EngineError where the name is taken."""
+    """``volume`` with one more snapshot. Raises EngineError if the name exists."""
     if any(one.name == snapshot.name for one in volume.volume_snapshots):
         raise rejected(f"volume {volume.index} has a snapshot {snapshot.name} already", "SnapshotExists")
     taken = msgspec.structs.replace(snapshot, size=_with_data(volume).current_size)
@@ -124,21 +124,21 @@ def add_snapshot(volume: Volume, snapshot: Snapshot) -> Volume:
 
 
 def without_snapshot(volume: Volume, name: str) -> Volume:
-    """``volume`` without the snapshot ``name``. Raises EngineError where there is none."""
+    """``volume`` without the snapshot ``name``. Raises EngineError if there is none."""
     gone = _snapshot(volume, name)
     kept = tuple(one for one in volume.volume_snapshots if one is not gone)
     return msgspec.structs.replace(volume, volume_snapshots=kept)
 
 
 def restore_snapshot(volume: Volume, name: str) -> Volume:
-    """``volume`` as it was at the snapshot ``name``, never smaller than now. Raises EngineError where there is none."""
+    """``volume`` as it was at the snapshot ``name``, never smaller than now. Raises EngineError if there is none."""
     snapshot = _snapshot(volume, name)
     lifecycle = Lifecycle.UNBOUND if volume.lifecycle is Lifecycle.DELETED else volume.lifecycle
     return msgspec.structs.replace(volume, lifecycle=lifecycle, current_size=max(volume.current_size, snapshot.size))
 
 
 def rejected(message: str, reason: str = "InvalidCommand") -> EngineError:
-    """A command that can never work as asked."""
+    """The error for a command that can never succeed as requested."""
     return EngineError(message, reason=reason, retry=False)
 
 

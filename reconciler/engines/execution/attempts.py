@@ -1,4 +1,4 @@
-"""One step performed by its engine, as often as the retry policy allows; a bug in an engine stays its own trouble."""
+"""Performs one step by its engine, with retries; contains the bugs of an engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Attempts:
         self._rng = rng
 
     def try_immediately(self, engine: Engine, step: Step) -> Outcome | EngineError:
-        """The first try by a prompt engine, without a task; an error that another try may mend is returned.
+        """The first try by an immediate engine, without a task; an error that a retry may fix is returned.
 
         Raises RecordsError, which ends the run.
         """
@@ -47,9 +47,9 @@ class Attempts:
     async def try_with_retries(
         self, engine: Engine, step: Step, leaving: Callable[[], bool], error: EngineError | None = None
     ) -> Outcome:
-        """Try until it works, cannot work, the tries are used up, or ``leaving`` says that there is no time for more.
+        """Try until the step succeeds, cannot succeed, has used up its tries, or ``leaving`` ends the retries.
 
-        ``error`` is how the first try ended where that was made already. Raises RecordsError, which ends the run.
+        ``error`` is the error of a first try that was already made. Raises RecordsError, which ends the run.
         """
         tries = 0
         while True:

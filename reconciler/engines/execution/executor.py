@@ -1,4 +1,4 @@
-"""Takes the steps of a plan in dependency order, in parallel where the order allows, and records how each ended."""
+"""Executes the steps of a plan in dependency order, in parallel if possible, and records their outcomes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def _never() -> bool:
 
 
 class Executor:
-    """Performs plans. It obeys them and adds nothing; a failure holds back only what waits for it.
+    """Executes plans exactly as they are; a failed step blocks only the steps that wait for it.
 
-    ``engines`` are by location, ``""`` is the one for resources without a place. ``parallel`` bounds the steps in
-    flight at engines that wait, over all locations. A step is performed only after its journal row is durable, and
-    its outcome is committed together with the record and the end of that row: whatever stops the program in between,
+    ``engines`` are by location; ``""`` is the one for resources without a location. ``parallel`` limits the steps in
+    flight at engines that wait, over all locations. A step is performed only after its journal row is durable, and its
+    outcome is committed together with the record and the end of that row: whatever stops the program in between,
     ``replay`` performs the step once more. Use it from one event loop, one call at a time.
     """
 
@@ -43,12 +43,12 @@ class Executor:
         self._context = ExecutionContext(engines, recorder, attempts, parallel)
 
     async def run(self, plan: Plan, run: int, preempted: Callable[[], bool]) -> list[Outcome]:
-        """Carry ``plan`` out as run number ``run``; one outcome for each of its steps, in their order.
+        """Execute ``plan`` as run number ``run``; returns one outcome for each of its steps, in their order.
 
-        What an earlier run left in the journal is performed first: left there, it would one day be replayed over
-        newer work. Once ``preempted()`` says so nothing new begins, what is in flight ends, and the rest waits. Raises
-        RecordsError where the records cannot be written, after what was in flight has ended; what was performed and
-        not recorded stays in the journal for ``replay``. Raises ValueError for a plan that is out of order.
+        Steps that an earlier run left in the journal are performed first; otherwise a later replay would overwrite
+        newer work. Once ``preempted()`` is true, no new step begins, the steps in flight end, and the rest waits.
+        Raises RecordsError if the records cannot be written, after the steps in flight have ended; steps that were
+        performed and not recorded stay in the journal for ``replay``. Raises ValueError for a plan in the wrong order.
         """
         await self._resume(preempted)
         self._context.recorder.look_for_room()
@@ -58,16 +58,16 @@ class Executor:
         return await course.run()
 
     async def replay(self, preempted: Callable[[], bool] = _never) -> list[Outcome]:
-        """Perform again what is journaled without an outcome; one outcome for each such key and location.
+        """Repeat the steps in the journal that have no outcome; returns one outcome for each such key and location.
 
-        To be called at the start and after a run that ended in RecordsError, before the next plan is made, so that
-        the plan sees records that are true. Raises RecordsError.
+        Must be called at the start and after a run that ended in RecordsError, before the next plan is made, so that
+        the plan is based on correct records. Raises RecordsError.
         """
         return await self._resume(preempted)
 
     async def _resume(self, preempted: Callable[[], bool]) -> list[Outcome]:
-        # Of several rows of one key at one location the newest says all: a step names what shall be there in full.
-        # Steps in flight together never wait for each other, so no order is needed.
+        # Of several rows for one key at one location only the newest counts: a step contains the whole desired state.
+        # Steps in flight together never wait for each other, so they need no order.
         jobs: dict[StepId, StepRun] = {}
         rows: dict[StepId, list[int]] = {}
         for row, job in self._context.recorder.open_jobs():
@@ -79,6 +79,6 @@ class Executor:
 
 
 def _bare(job: StepRun) -> StepRun:
-    """``job`` with a step that waits for nothing: it was begun, so all it waited for was there."""
+    """``job`` with a step that waits for nothing: it had begun, so its dependencies were met."""
     step = msgspec.structs.replace(job.step, waits_for=(), needs_healthy=(), hold=Hold.NONE)
     return msgspec.structs.replace(job, step=step)

@@ -1,4 +1,4 @@
-"""The words for how steps end: reasons for conditions, messages for people. Paths are named, values never."""
+"""The texts for outcomes of steps: reasons for conditions, messages for people. They name paths, never values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN_PATHS = 3
 
 
 def applied_message(step: Step) -> str:
-    """What was done, for the event."""
+    """The message of the event for an applied step."""
     done = APPLIED_REASON[step.action].lower()
     place = f" at {step.location}" if step.location else ""
     if step.action is Action.DELETE:
@@ -41,17 +41,17 @@ def applied_message(step: Step) -> str:
 
 
 def failed(step_id: StepId, error: EngineError) -> Outcome:
-    """The outcome of a step that its engine refused or failed."""
+    """The outcome of a step that its engine rejected or failed."""
     return Outcome(step_id, Result.FAILED, error.reason, str(error), retry=error.retry)
 
 
 def engine_bug(step_id: StepId, engine: str, bug: InternalError) -> Outcome:
-    """The outcome of a step whose engine met a bug."""
+    """The outcome of a step whose engine has a bug."""
     return Outcome(step_id, Result.FAILED, bug.reason, f"the engine {engine} met {bug}")
 
 
 def held(step: Step, digest: str) -> Outcome:
-    """The outcome of a step that somebody has to approve first, or has suspended."""
+    """The outcome of a step that is suspended or requires an approval."""
     if step.hold is Hold.SUSPENDED:
         message = f"suspended; nothing is done about it until: reconciler resume {step.key}"
         return Outcome(step.id, Result.WAITING, "Suspended", message)
@@ -68,22 +68,22 @@ def blocked(step: Step, cause: Step, result: Result) -> Outcome:
 
 
 def not_healthy(step: Step, key: str) -> Outcome:
-    """The outcome of a step that needs ``key`` to be Healthy before it begins."""
+    """The outcome of a step that requires ``key`` to be Healthy first."""
     return Outcome(step.id, Result.WAITING, "DependencyNotHealthy", f"waits until {key} is Healthy")
 
 
 def not_bound(step: Step) -> Outcome:
-    """The outcome of a step at a location that the settings bind to no engine."""
+    """The outcome of a step at a location for which the settings name no engine."""
     message = f"the settings bind no engine to the location {step.location}; add it under `locations`"
     return Outcome(step.id, Result.WAITING, "LocationNotBound", message)
 
 
 def disk_full(step: Step) -> Outcome:
-    """The outcome of a step that would need room which there is not."""
+    """The outcome of a step that needs disk space when there is none."""
     message = "not begun: the disk of the state directory is full, and only deletes are carried out; make room there"
     return Outcome(step.id, Result.WAITING, "DiskFull", message)
 
 
 def preempted(step: Step) -> Outcome:
-    """The outcome of a step that was not begun because something newer is to be done first."""
+    """The outcome of a step that has not begun because newer work goes first."""
     return Outcome(step.id, Result.WAITING, "Preempted", "not begun: the run ended early to make way")

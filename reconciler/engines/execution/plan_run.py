@@ -1,4 +1,4 @@
-"""One run of the executor: what is ready is journaled, performed, and recorded, in groups that share a transaction."""
+"""One run of the executor: journals, performs and records ready steps, in groups that share a transaction."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from reconciler.planning.plan import Action
 from reconciler.tasks import cancel_and_wait
 
 BATCH = 256
-"""Steps journaled in one transaction at most: enough to share the cost of a commit, few enough to end soon."""
+"""The most steps that one transaction journals: enough to share the cost of a commit, few enough to end soon."""
 
 
 class ExecutionContext(msgspec.Struct, frozen=True):
-    """What a course works with; the same for all courses of an executor. ``parallel`` bounds the tasks in flight."""
+    """The context of a plan run; the same for all runs of an executor. ``parallel`` limits the tasks in flight."""
 
     engines: Mapping[str, Engine]
     recorder: Recorder
@@ -31,7 +31,7 @@ class ExecutionContext(msgspec.Struct, frozen=True):
 
 
 class PlanRun:
-    """Takes jobs from ready to recorded. ``rows`` are journal rows that jobs have already, by position (a replay)."""
+    """Takes jobs from ready to recorded. ``rows`` are the existing journal rows of jobs, by position (a replay)."""
 
     def __init__(
         self,
@@ -52,19 +52,19 @@ class PlanRun:
         self._busy: Counter[str] = Counter()
 
     def hold(self, digest: str) -> None:
-        """Let the held steps wait; ``digest`` is what approves them."""
+        """Let the held steps wait; ``digest`` identifies the plan for an approval."""
         for position in self._order.held:
             self._record_outcome(position, messages.held(self._jobs[position].step, digest))
 
     async def run(self) -> list[Outcome]:
-        """One outcome for each job, in their order. Raises RecordsError once nothing is in flight any more."""
+        """Returns one outcome for each job, in their order. Raises RecordsError once no step is in flight."""
         try:
             while True:
                 began = self._commit()
                 if not (began or self._tasks or self._fresh):
                     return self._ended()
-                # Between the commit and the first step is the one place where others get a turn: from there to the
-                # next commit a prompt engine's answers cannot be overtaken by a command.
+                # Other tasks run only here, between the commit and the first step. From the first step to the next
+                # commit no command can overtake the results of an immediate engine.
                 await asyncio.sleep(0)
                 self._launch(began)
                 await self._collect()
@@ -80,7 +80,7 @@ class PlanRun:
         return self._stopped or self._preempted()
 
     def _commit(self) -> list[int]:
-        """Record what ended and journal what begins next, whole or not at all."""
+        """Record ended steps and journal the next ones, in one transaction."""
         ready = any(self._order.ready.values()) and not self._should_stop()
         if not (ready or self._fresh):
             return []
@@ -114,7 +114,7 @@ class PlanRun:
         while ready and len(began) < room:
             position = ready.popleft()
             step = self._jobs[position].step
-            # What a crash or a full disk has left in the journal is finished: it is begun already.
+            # Steps in the journal have already begun, so they are finished even on a full disk.
             if position not in self._rows and self._context.recorder.disk_full and step.action is not Action.DELETE:
                 self._record_outcome(position, messages.disk_full(step))
                 continue

@@ -1,4 +1,4 @@
-"""From outcomes to records: what was applied, what failed and when to try again, events, and whose status changed."""
+"""Turns outcomes into records: applied resources, failures with their retry times, events, and changed statuses."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from reconciler.records.tables.events import Event
 from reconciler.records.tables.journal import JournalRow
 
 REPEATS_BETWEEN_EVENTS = 10
-"""Of a step that fails the same way again and again, every tenth failure is an event."""
+"""Of a step that repeatedly fails in the same way, every tenth failure is an event."""
 
 
 class StepRun(msgspec.Struct, frozen=True, gc=False):
-    """A step with what its record needs to know beside it; this is what the journal keeps."""
+    """A step with the other inputs of its record; the journal stores this value."""
 
     source: str
     revision: str
@@ -38,7 +38,7 @@ _unpack = msgspec.msgpack.Decoder(StepRun).decode
 
 
 class _RecordBatch(msgspec.Struct):
-    """Everything that one transaction writes, collected so that each table is written once."""
+    """All writes of one transaction, collected so that each table is written once."""
 
     records: list[Record] = []
     removed: list[tuple[str, str]] = []
@@ -50,7 +50,7 @@ class _RecordBatch(msgspec.Struct):
 
 
 class Recorder:
-    """The executor's hand in the records. Every method raises RecordsError; none commits by itself."""
+    """Writes the outcomes of the executor. Every method raises RecordsError; none commits by itself."""
 
     def __init__(self, records: Records, clock: Clock, retry: RetryPolicy, rng: random.Random) -> None:
         self._records = records
@@ -60,15 +60,15 @@ class Recorder:
 
     @property
     def disk_full(self) -> bool:
-        """Whether the disk of the records is full, so that only deletes are worth a begin."""
+        """Whether the disk of the records is full, so that only deletes may begin."""
         return self._records.reserve.full
 
     def look_for_room(self) -> None:
-        """Find out anew whether the disk is full, and hold room on it where there is enough."""
+        """Check again whether the disk is full, and reserve space on it if there is enough."""
         self._records.reserve.restore()
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All of what is written within it, or nothing."""
+        """A transaction for all writes within it."""
         return self._records.transaction()
 
     def begin(self, jobs: Sequence[StepRun]) -> list[int]:
@@ -79,7 +79,7 @@ class Recorder:
         return self._records.journal.begin(jobs[0].run, items)
 
     def end(self, rows: Sequence[int]) -> None:
-        """Take ``rows`` out of the journal, in the transaction that records their outcomes."""
+        """Remove ``rows`` from the journal, in the transaction that records their outcomes."""
         if rows:
             self._records.journal.end(rows)
 
@@ -91,7 +91,7 @@ class Recorder:
     def unhealthy(self, keys: Sequence[Key]) -> Key | None:
         """The first of ``keys`` that has no record, or is neither Healthy nor Recorded at all of its locations.
 
-        What is placed nowhere here runs on another host, if at all, and cannot be waited for.
+        A resource without a location on this host may run on another one, and cannot be waited for.
         """
         for key in keys:
             records = self._records.applied.get(key)
@@ -101,7 +101,7 @@ class Recorder:
         return None
 
     def write(self, ended: Sequence[tuple[StepRun, Outcome]]) -> None:
-        """Record how jobs ended."""
+        """Record the outcomes of jobs."""
         sheet = _RecordBatch()
         now = self._clock.now()
         for job, outcome in ended:
@@ -112,7 +112,7 @@ class Recorder:
             elif outcome.result is Result.FAILED:
                 self._failed(sheet, job, outcome, now)
             elif outcome.seen is not None:
-                # Whoever waits for a delete that has begun reads it here.
+                # Commands that wait for a running delete read its progress here.
                 sheet.seen.append(outcome.seen)
         self._flush(sheet)
 
@@ -123,7 +123,7 @@ class Recorder:
         else:
             sheet.records.append(record_of(job, outcome.seen, now))
             if step.location and step.key.kind in PLACED:
-                # The resource has found a place: what was recorded of it without one is nobody's any more.
+                # The resource now has a location, so its record without one is obsolete.
                 sheet.removed.append((key, ""))
         for seen in outcome.also:
             sheet.seen.append(seen)
@@ -164,7 +164,7 @@ class Recorder:
 
 
 def record_of(job: StepRun, seen: Observation, now: float) -> Record:
-    """The record of an applied step: the desired side from the step, the rest as the engine saw it."""
+    """The record of an applied step: the desired state from the step, the rest from the engine's observation."""
     step = job.step
     return Record(
         key=step.key,

@@ -1,4 +1,4 @@
-"""How long to wait before the next try: exponential, bounded, with full jitter."""
+"""The wait before the next try: exponential, bounded, with full jitter."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def longest_wait(policy: RetryPolicy, failures: int) -> float:
 
 
 def wait_after(policy: RetryPolicy, failures: int, rng: random.Random) -> float:
-    """Seconds to wait after ``failures`` failed tries: anywhere below the bound, so that many do not return at once."""
+    """Seconds to wait after ``failures`` failed tries: random below the bound, so that retries do not coincide."""
     return rng.uniform(0.0, longest_wait(policy, failures))

@@ -1,4 +1,4 @@
-"""Which steps of a plan may begin: every step that it waits for is applied. Pure bookkeeping, nothing is performed."""
+"""Determines which steps of a plan may begin: those whose dependencies are all applied. Pure bookkeeping."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reconciler.planning.plan import Hold, Step
 
 
 class Blocked(msgspec.Struct, frozen=True, order=True):
-    """A step that cannot begin in this run, and the step that is to blame; both by their position in the plan."""
+    """A step that cannot begin in this run, and the step that causes this; both by their position in the plan."""
 
     position: int
     cause: int
@@ -20,10 +20,10 @@ class Blocked(msgspec.Struct, frozen=True, order=True):
 
 
 class StepScheduler:
-    """The steps of one plan by position, the ones that may begin in ``ready`` by location, in the plan's order.
+    """The steps of one plan by position; ``ready`` contains those that may begin, by location, in the plan's order.
 
-    A step that the plan does not hold counts as done. Raises ValueError for a plan that breaks its promise to name
-    every step after those it waits for (design: Plan).
+    A dependency that is not in the plan counts as done. Raises ValueError for a plan in which a step precedes one of
+    its dependencies.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -44,10 +44,10 @@ class StepScheduler:
                 self._release(position)
 
     def complete(self, position: int, result: Result) -> list[Blocked]:
-        """Note how a step ended. Releases the steps that waited for it alone; returns those that now cannot begin.
+        """Record how a step ended; release the steps that now may begin, and return those that now cannot.
 
-        A step is decided when the last of what it waits for is settled, so the answer does not depend on timing: a
-        failure outranks a wait, and of equals the first in the plan is to blame.
+        A step is decided when its last dependency has ended, so the result does not depend on timing. A failure has
+        precedence over a wait; among equals, the first in the plan is the cause.
         """
         blocked: list[Blocked] = []
         settled = [(position, result)]

@@ -1,1 +1,1 @@
-"""The engine whose world is the record."""
+"""The recorded engine, which only records resources and runs nothing."""

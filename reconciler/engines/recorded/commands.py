@@ -1,4 +1,4 @@
-"""The imperative commands on cron workloads and volumes: their arguments, read strictly, and their effect."""
+"""The imperative commands on cron workloads and volumes: strict parsing of their arguments, and their effects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EnvVar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ContainerOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one container does differently in one execution."""
+    """The overrides of one container for one execution."""
 
     name: str
     command: str | None = None
@@ -47,7 +47,7 @@ class _OnVolume(_Command, frozen=True, rename="camel", forbid_unknown_fields=Tru
 
 
 class ExpandVolume(_OnVolume, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Make a volume larger, in GB (docs/platform/volumeset.md#commands)."""
+    """Expand a volume, in GB (docs/platform/volumeset.md#commands)."""
 
     new_storage_capacity: float
 
@@ -71,7 +71,7 @@ class DeleteVolumeSnapshot(_OnVolume, frozen=True, rename="camel", forbid_unknow
 
 
 class RestoreVolume(_OnVolume, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Put a volume back to a snapshot (docs/platform/volumeset.md#commands)."""
+    """Restore a volume from a snapshot (docs/platform/volumeset.md#commands)."""
 
     snapshot_name: str
 
@@ -90,7 +90,7 @@ VOLUME_COMMANDS: dict[str, type[VolumeCommand]] = {
 
 
 def parse_volume_command(name: str, spec: dict[str, Any]) -> VolumeCommand:
-    """A command on a volume set. Raises EngineError for an unknown name and for a spec that does not fit it."""
+    """Parse a command on a volume set. Raises EngineError for an unknown name or an invalid spec."""
     form = VOLUME_COMMANDS.get(name)
     if form is None:
         raise volumes.rejected(f"a volume set has no command {name}; there are: {', '.join(VOLUME_COMMANDS)}")
@@ -98,7 +98,7 @@ def parse_volume_command(name: str, spec: dict[str, Any]) -> VolumeCommand:
 
 
 def parse_run(name: str, spec: dict[str, Any]) -> RunCronWorkload:
-    """A command on a workload. Raises EngineError for an unknown name and for a spec that does not fit it."""
+    """Parse a command on a workload. Raises EngineError for an unknown name or an invalid spec."""
     if name != "runCronWorkload":
         raise volumes.rejected(f"a workload has no command {name}; there is: runCronWorkload")
     return _parse(name, spec, RunCronWorkload)
@@ -107,7 +107,7 @@ def parse_run(name: str, spec: dict[str, Any]) -> RunCronWorkload:
 def run_cron(
     deployment: Deployment, key: Key, spec: Specification, ask: RunCronWorkload, at: str
 ) -> tuple[Deployment, Execution]:
-    """One execution on demand, suspended or not (docs/platform/workload.md#runs-on-demand). Raises EngineError."""
+    """Add one execution on demand, suspended or not (docs/platform/workload.md#runs-on-demand). Raises EngineError."""
     if spec.type != "cron" or spec.job is None:
         raise volumes.rejected(f"{key} is a {spec.type} workload; only a cron workload can be run on demand")
     known = {container.name for container in spec.containers}

@@ -1,4 +1,4 @@
-"""The engine whose world is the record: nothing runs, and everything is recorded as it would be."""
+"""The recorded engine: it runs nothing, and records everything as if it ran."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RecordedEngine:
-    """The reference that every other engine is tested against (design: Engines).
+    """The reference that every other engine is tested against.
 
-    Deployments, versions, volumes, snapshots and executions are computed from the step and from what is recorded of
-    its GVC and of the volume sets that it mounts. The executor writes what ``perform`` returns; a ``command`` writes
-    by itself. ``endpoint_domain`` ends the endpoints of workloads.
+    Deployments, versions, volumes, snapshots and executions are computed from the step and from the records of its GVC
+    and of the volume sets that it mounts. The executor writes the result of ``perform``; a ``command`` writes by
+    itself. ``endpoint_domain`` is the suffix of workload endpoints.
     """
 
     name = "recorded"
@@ -46,7 +46,7 @@ class RecordedEngine:
         self._binding = VolumeClaims(records, location, org)
 
     async def observe(self) -> list[Observation]:
-        """What is recorded at the location."""
+        """The recorded resources of the location."""
         return [
             Observation(
                 record.key, record.location, record.health, record.state, record.digest, record.version, record.alias
@@ -56,7 +56,7 @@ class RecordedEngine:
         ]
 
     async def perform(self, step: Step) -> Outcome:
-        """Compute what there is once ``step`` is done; changes nothing and never waits. Raises EngineError."""
+        """Compute the state after ``step``; changes nothing and never waits. Raises EngineError."""
         past = self._binding.record(step.key)
         deployed = step.key.kind is Kind.WORKLOAD and bool(step.location)
         spec = read_specification(step.body) if deployed and step.action is not Action.DELETE else None
@@ -68,9 +68,9 @@ class RecordedEngine:
         return Outcome(step.id, Result.APPLIED, seen=self._seen(step, spec, past), also=also)
 
     async def command(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-        """Carry out ``runCronWorkload`` or a command on volumes, and record it.
+        """Perform ``runCronWorkload`` or a command on volumes, and record it.
 
-        Returns what the command made or changed. Raises EngineError where it cannot be done as asked.
+        Returns what the command created or changed. Raises EngineError if it is impossible.
         """
         with self._records.transaction():
             if key.kind is Kind.WORKLOAD:
@@ -133,6 +133,6 @@ class RecordedEngine:
 
 
 def _plain(value: msgspec.Struct) -> dict[str, Any]:
-    """``value`` as it reads in JSON."""
+    """``value`` as plain JSON data."""
     plain: dict[str, Any] = msgspec.json.decode(_encode(value))
     return plain

@@ -137,7 +137,7 @@ class Files:
         return tuple(mounts)
 
     def _secrets(self, place: ContainerId, secrets: list[SecretMount], owner: Owner) -> Path:
-        """Write the secrets of a container, each under its position, and return where; nothing is made for none."""
+        """Write the secrets of a container, each under its position, and return the directory; no secrets, no files."""
         if not secrets:
             return self._on_disk
         with self._lock:

@@ -108,5 +108,5 @@ def _secret(uri: str, path: str, reveal: SecretReader, scheme: str) -> SecretMou
 
 
 def _folder(name: str, path: str) -> str:
-    """A name for what is shared by the same scratch volume at the same path (docs/platform/workload.md#volumes)."""
+    """A directory name, equal for the same scratch volume at the same path (docs/platform/workload.md#volumes)."""
     return f"{name}-{blake2b(path.encode(), digest_size=4).hexdigest()}"

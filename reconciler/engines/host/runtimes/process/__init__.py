@@ -1,1 +1,1 @@
-"""The process runtime: containers are programs of this host, each below a wrapper that records how it ended."""
+"""The process runtime: containers are programs of this host, each below a wrapper that records its exit code."""

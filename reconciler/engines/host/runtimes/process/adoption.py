@@ -22,7 +22,7 @@ _PAUSE = 0.002
 
 
 class Discovery(msgspec.Struct, frozen=True):
-    """Containers that run, those that have ended, and the markers of processes that belong to neither."""
+    """Running containers, ended ones, and the markers of processes that belong to neither."""
 
     alive: tuple[StartRecord, ...]
     over: tuple[StartRecord, ...]
@@ -30,7 +30,7 @@ class Discovery(msgspec.Struct, frozen=True):
 
 
 def discover(folders: StateDirectory, marking: ProcessLabels, clock: Clock) -> Discovery:
-    """What there is of the location, by the records and by the markers of processes. Blocks."""
+    """Find the containers of the location, by the records and by the markers of processes. Blocks."""
     boot = procfs.boot_id()
     alive: list[StartRecord] = []
     over: list[StartRecord] = []
@@ -55,9 +55,9 @@ def discover(folders: StateDirectory, marking: ProcessLabels, clock: Clock) -> D
 
 
 def is_start_alive(marking: ProcessLabels, begun: StartRecord, boot: str) -> bool:
-    """Whether what was started still runs.
+    """Whether the started container still runs.
 
-    The number of the boot does not decide alone: in a container of systemd, a service and whoever looks on read two.
+    The boot id alone does not decide: in a systemd container, a service and other processes read different ones.
     """
     text = marking.text(begun.place)
     if begun.boot == boot:
@@ -66,7 +66,7 @@ def is_start_alive(marking: ProcessLabels, begun: StartRecord, boot: str) -> boo
 
 
 def running_of(begun: StartRecord, folders: StateDirectory, killed: bool = False) -> RunningContainer:
-    """How a container ended; ``killed``: by us, whatever its memory had to do with it before."""
+    """How a container ended; ``killed`` by us means that it did not run out of memory."""
     code = folders.code(begun.place)
     reason = "Completed" if code.number == 0 else "Error"
     if code.failed:
@@ -87,14 +87,14 @@ def running_of(begun: StartRecord, folders: StateDirectory, killed: bool = False
 
 
 def signal_program(begun: StartRecord, number: int) -> None:
-    """Send a signal to the program that the wrapper runs; blocks while it is about to begin it, for a second at most.
+    """Send a signal to the program of the wrapper; waits up to a second if the program is about to begin.
 
-    Before it has begun, the signal would go to what is still a part of the wrapper, and be lost.
+    Before that, the signal would reach a part of the wrapper and be lost.
     """
     deadline = time.monotonic() + _PATIENCE
     while lives(begun.pid, begun.start):
         found = [each for pid in procfs.children(begun.pid) if (each := procfs.look(pid)) is not None]
-        # Later children of the wrapper are what its program has orphaned.
+        # Later children of the wrapper are orphans of its program.
         program = min(found, key=lambda each: each.start, default=None)
         begun_it = program is not None and procfs.command_line(program.pid) and not is_wrapper(program.pid, begun.place)
         if begun_it or time.monotonic() > deadline:

@@ -1,9 +1,9 @@
-"""Finds where on this host control groups can be made: version 2, version 1, or both side by side.
+"""Finds where this host allows control groups: version 2, version 1, or both side by side.
 
-A container never leaves the limits that somebody has put on the daemon. Under version 1 its groups lie below the
-daemon's own. Under version 2 no group with processes may have limited ones below it, and a service manager could not
-start the daemon again in a group that we have divided; so they lie below the nearest group above the daemon that is
-divided already and that we may write to, and only if nothing on the way there is limited.
+A container never escapes the limits of the daemon itself. Under version 1 its groups are below the daemon's own. Under
+version 2 a group with processes must not have limited groups below it, and a service manager could not restart the
+daemon in a group that has children with controllers. So the groups are below the nearest ancestor of the daemon's group
+that already delegates controllers and is writable, and only if no group on the way has limits.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import msgspec
 from reconciler.engines.host.runtimes.process import cgroups
 
 PREFIX = "reconciler-"
-"""What the groups below which containers have theirs begin with."""
+"""The prefix of the groups that contain the containers' groups."""
 NEEDED = ("cpu", "memory")
 _PIDS = "pids"
 _USEFUL = ("cpuacct", "freezer", _PIDS)
 
 
 class Mounted(msgspec.Struct, frozen=True):
-    """A hierarchy as this host has it: where the daemon's own group lies, and where the hierarchy begins."""
+    """A mounted hierarchy: its top directory, the daemon's own group, and its controllers."""
 
     top: Path
     own: Path
@@ -34,7 +34,7 @@ class Mounted(msgspec.Struct, frozen=True):
 
 
 class CgroupTree(msgspec.Struct, frozen=True):
-    """Where groups can be made: one directory under version 2, one for each controller under version 1.
+    """Where groups can be created: one directory under version 2, one for each controller under version 1.
 
     ``pids``: the number of processes can be limited too.
     """
@@ -44,7 +44,7 @@ class CgroupTree(msgspec.Struct, frozen=True):
     pids: bool = False
 
     def make(self, name: str, limits: cgroups.Limits) -> tuple[str, ...]:
-        """Groups of one container with its limits. Raises OSError."""
+        """Create the groups of one container with its limits. Raises OSError."""
         for base in self.bases:
             base.mkdir(exist_ok=True)
             if self.unified:
@@ -57,7 +57,7 @@ class CgroupTree(msgspec.Struct, frozen=True):
         return tuple(map(str, groups))
 
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """What there is, whoever made it, by the name of the container."""
+        """All existing groups, whoever created them, by the name of the container."""
         found: dict[str, list[str]] = {}
         for base in self.bases:
             for group in base.iterdir() if base.is_dir() else ():
@@ -66,18 +66,18 @@ class CgroupTree(msgspec.Struct, frozen=True):
         return {name: tuple(groups) for name, groups in found.items()}
 
     def release(self) -> None:
-        """Remove what containers' groups lie below, where there are none."""
+        """Remove the directories of containers' groups if they are empty."""
         for base in self.bases:
             cgroups.removed(base)
 
 
 def name_for(root: Path) -> str:
-    """What the groups of the location in that directory lie below."""
+    """The name of the group that contains the groups of the location in that directory."""
     return f"{PREFIX}{blake2b(bytes(root), digest_size=6).hexdigest()}"
 
 
 def mounts(proc: Path = Path("/proc")) -> list[Mounted]:
-    """The hierarchies that this host has mounted."""
+    """The mounted hierarchies of this host."""
     try:
         own = _own(proc / "self/cgroup")
         lines = (proc / "self/mountinfo").read_text(encoding="utf-8").splitlines()
@@ -87,7 +87,7 @@ def mounts(proc: Path = Path("/proc")) -> list[Mounted]:
 
 
 def find(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
-    """Where groups can be made below one called ``name``; None where nowhere. Tries it by making one."""
+    """Where groups can be created below one called ``name``; None if nowhere. Tries it by creating one."""
     for hierarchy in (_unified(name, found), _divided(name, found)):
         if hierarchy is not None and _works(hierarchy):
             return hierarchy
@@ -95,7 +95,7 @@ def find(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
 
 
 def groups_of(pid: int) -> tuple[str, ...]:
-    """The groups that were made for the container of ``pid``, as far as they can be told by their names."""
+    """The groups of the container of ``pid``, as far as their names identify them."""
     found = []
     try:
         own = _own(Path(f"/proc/{pid}/cgroup"))
@@ -145,7 +145,7 @@ def _unified(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
 
 def _divided_above(mounted: Mounted) -> Path | None:
     if mounted.own == mounted.top:
-        # Only the very first group has no type, and only it may have both processes and limited groups.
+        # Only the root group has no type, and only it may have both processes and limited groups.
         return mounted.top if not (mounted.top / "cgroup.type").exists() else None
     group = mounted.own
     while group != mounted.top and not _limited(group):

@@ -1,4 +1,4 @@
-"""Control groups of containers: their limits, who is in them and what that uses, and their end."""
+"""Control groups of containers: their limits, members, usage and removal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATIENCE = 1.0
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Millicores, bytes of memory, and processes and threads."""
+    """Millicores, bytes of memory, and the number of processes and threads."""
 
     cpu: int
     memory: int
@@ -46,19 +46,19 @@ def limit(group: Path, limits: Limits) -> None:
 
 
 def join(groups: Sequence[str], pid: int) -> None:
-    """Put a process into the groups. Raises OSError."""
+    """Move a process into the groups. Raises OSError."""
     for group in groups:
         write(Path(group, "cgroup.procs"), str(pid))
 
 
 def members(groups: Sequence[str]) -> set[int]:
-    """The processes in the groups, as far as they can be seen from here."""
+    """The processes in the groups, as far as they are visible from here."""
     found = {int(pid) for group in groups for pid in told(group, "cgroup.procs").split()}
     return found - {0, os.getpid()}
 
 
 def kill(groups: Sequence[str]) -> None:
-    """Send SIGKILL to all in the groups, those that are just being made too as far as this host can."""
+    """Send SIGKILL to all processes in the groups, as far as possible including those that are just being created."""
     frozen = [group for group in groups if _try_write(group, "freezer.state", "FROZEN")]
     if any(_try_write(group, "cgroup.kill", "1") for group in groups):
         return
@@ -69,13 +69,13 @@ def kill(groups: Sequence[str]) -> None:
 
 
 def thaw(groups: Sequence[str]) -> None:
-    """Let go on what a daemon that died while it killed has left frozen."""
+    """Thaw groups that a daemon left frozen because it died while it killed."""
     for group in groups:
         _try_write(group, "freezer.state", "THAWED")
 
 
 def usage(groups: Sequence[str]) -> tuple[float, int] | None:
-    """CPU seconds since the start and bytes of memory without the file cache that can go; None where not known."""
+    """CPU seconds since the start, and bytes of memory without reclaimable file cache; None if unknown."""
     seconds = memory = None
     for group in groups:
         try:
@@ -94,15 +94,15 @@ def usage(groups: Sequence[str]) -> tuple[float, int] | None:
 
 
 def out_of_memory(groups: Sequence[str]) -> bool:
-    """Whether the kernel has killed something in the groups because their memory was used up."""
+    """Whether the kernel has killed a process in the groups because their memory was exhausted."""
     texts = (told(group, file) for group in groups for file in ("memory.events", "memory.oom_control"))
     return any(_numbers(text).get("oom_kill", 0) > 0 for text in texts)
 
 
 def remove(groups: Sequence[str], kept: Collection[Path] = ()) -> None:
-    """Remove the groups of a container that is over. The kernel may need a moment to see that.
+    """Remove the groups of an ended container. The kernel may need a moment before that works.
 
-    What they lie below goes too, unless it is among ``kept``: a daemon may begin in another group than the last.
+    Their parent group is removed too, unless it is in ``kept``: a new daemon may start in another group.
     """
     for group in map(Path, groups):
         deadline = time.monotonic() + _PATIENCE
@@ -113,7 +113,7 @@ def remove(groups: Sequence[str], kept: Collection[Path] = ()) -> None:
 
 
 def removed(group: Path) -> bool:
-    """Remove a group; whether it is gone: it is not while anything is in it."""
+    """Remove a group; return whether it is gone, which it cannot be while it has members."""
     try:
         group.rmdir()
     except FileNotFoundError:
@@ -124,13 +124,13 @@ def removed(group: Path) -> bool:
 
 
 def write(path: Path, text: str) -> None:
-    """Give the kernel a value. Raises OSError."""
+    """Write a value to the kernel. Raises OSError."""
     with path.open("w", encoding="ascii") as file:
         file.write(text)
 
 
 def told(group: str, file: str) -> str:
-    """What the kernel says in a file of a group; "" where it says nothing."""
+    """The content of a file of a group; "" if it cannot be read."""
     try:
         return procfs.read(f"{group}/{file}").decode(errors="replace")
     except OSError:
@@ -153,7 +153,7 @@ def _try_write(group: str, file: str, text: str) -> bool:
 
 @cache
 def _files(base: str) -> frozenset[str]:
-    # Groups side by side have the same files.
+    # Sibling groups have the same files.
     return frozenset(os.listdir(base))
 
 

@@ -1,4 +1,4 @@
-"""What processes of containers get beside their program: no way to new rights, and a limit of processes."""
+"""Restrictions of container processes: they gain no privileges, and their number is limited."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def deny_new_privileges() -> None:
-    """Let no process that this thread starts from now on gain rights, by setuid programs for example.
+    """Prevent processes that this thread starts from now on from gaining privileges, for example by setuid programs.
 
-    The daemon starts none that has to. A child inherits it from its thread, so nothing runs between fork and exec:
-    Python there could wait for ever for a lock that another thread of the daemon held.
+    The daemon itself starts none that must. A child inherits the setting from its thread, so no Python code runs
+    between fork and exec, where it could wait forever for a lock of another thread.
     """
     _libc.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
@@ -30,10 +30,9 @@ def deny_new_privileges() -> None:
 def start_wrapper(
     shell: str, title: str, env: dict[str, str], directory: str, user: User, outputs: tuple[int, int]
 ) -> subprocess.Popen[bytes]:
-    """A shell called ``title`` in a session of its own that waits at its stdin. Raises OSError.
+    """Start a shell called ``title`` in a new session, which waits for its stdin. Raises OSError.
 
-    It is a subreaper: what is orphaned below it becomes its own child, whatever it did to hide. Blocks until it is the
-    shell.
+    It is a subreaper: all orphans below it become its own children. Blocks until the shell runs.
     """
     report, reporting = os.pipe2(os.O_CLOEXEC)
     with open(report, "rb") as reports, open(os.memfd_create("environment"), "w+b") as environment:
@@ -62,17 +61,17 @@ def start_wrapper(
 
 
 def _identity(user: User) -> tuple[str, str, str]:
-    """User, group and further groups as the launcher takes them."""
+    """User, group and further groups as arguments of the launcher."""
     own = user.number is None
     return "" if own else str(user.number), "" if own else str(user.group), ",".join(map(str, user.groups))
 
 
 @cache
 def nproc_limit() -> int:
-    """Processes of one user: half of what this host lets the daemon's user have.
+    """The limit of processes of one user: half of what this host allows the daemon's user.
 
-    The kernel counts a user's processes together. So this is no limit of one container, but containers that fork
-    without end stop before the daemon is without any itself.
+    The kernel counts all processes of a user together, so this limits no single container. But containers that fork
+    without end stop before the daemon itself runs out of processes.
     """
     known = [each for each in resource.getrlimit(resource.RLIMIT_NPROC) if each != resource.RLIM_INFINITY]
     known += [_number(Path("/proc/sys/kernel", name)) for name in ("threads-max", "pid_max")]

@@ -22,14 +22,14 @@ from reconciler.engines.host.runtimes.protocol import ExecResult
 from reconciler.errors import EngineError
 
 KEPT = 4096
-"""Bytes of output that are kept: the last ones."""
+"""The number of bytes of output that are returned: the last ones."""
 _GATE = (
     'IFS= read -r most && { ulimit -p "$most" || ulimit -u "$most"; } 2>/dev/null; [ "$most" ] && exec "$@" </dev/null'
 )
-"""Waits for the limit of processes, which dash sets by -p and bash by -u, and becomes the program; ends at EOF."""
+"""Waits for the limit of processes, which dash sets by -p and bash by -u, and executes the program; ends at EOF."""
 _BLOCK = 1 << 16
 _REST = 0.2
-"""Seconds to wait for the end of the output after the program's own, since others may hold it open."""
+"""Seconds to wait for more output after the program has ended, since other processes may have it open."""
 _KILLED_WITHIN = 5.0
 """Seconds to wait for the end of a killed program: one that hangs in the kernel may never end."""
 _MOMENTS, _MOMENT = 1000, 0.001
@@ -37,7 +37,7 @@ NOT_FOUND, NOT_PERMITTED, KILLED = 127, 126, 137
 
 
 class ExecUser(msgspec.Struct, frozen=True):
-    """Who a process is: its effective user, group and further groups."""
+    """The identity of a process: its effective user, group and further groups."""
 
     user: int
     group: int
@@ -70,7 +70,7 @@ _Child = tuple[subprocess.Popen[bytes], IO[bytes]]
 
 
 def _discard(child: subprocess.Popen[bytes], ends: ExitWatcher) -> None:
-    """Kill what still runs, and reap it when it has ended. The event loop does not wait for that."""
+    """Kill the program if it still runs, and reap it when it has ended, without blocking the event loop."""
     if child.poll() is None:
         _kill(child.pid)
         ends.watch(child.pid, child.poll)
@@ -94,7 +94,7 @@ def _give_up(ends: ExitWatcher, starting: asyncio.Future[_Child]) -> None:
 
 
 class _Tail:
-    """Reads a pipe to its end and keeps the last of it."""
+    """Reads a pipe to its end and keeps the last bytes."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe = pipe
@@ -141,7 +141,7 @@ async def _ended(pid: int, timeout: float, ends: ExitWatcher) -> bool:
 
 
 def _kill(pid: int) -> None:
-    # Nobody has waited for it yet, so the number is still its own.
+    # The process is not reaped yet, so its number still belongs to it.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
@@ -150,7 +150,7 @@ def _started(begun: StartRecord, argv: Sequence[str]) -> _Child:
     environment = _environment_of(begun)
     pairs = (pair.partition(b"=") for pair in environment.split(b"\0") if pair)
     whom = _whom(begun.pid) if os.geteuid() == 0 else None
-    # In a shell that waits until its limits are set, so that nothing of the program happens outside them.
+    # The shell waits until the limits are set, so the program never runs without them.
     gate = [os.readlink(f"/proc/{begun.pid}/exe"), "-c", _GATE, "exec"]
     reading, writing = os.pipe2(os.O_CLOEXEC)
     output = os.fdopen(reading, "rb", buffering=0)
@@ -178,7 +178,7 @@ def _started(begun: StartRecord, argv: Sequence[str]) -> _Child:
 
 
 def _environment_of(begun: StartRecord) -> bytes:
-    # Right after its start, the wrapper is not yet what it is going to be.
+    # Right after its start, the wrapper process does not have its final environment yet.
     for _ in range(_MOMENTS):
         environment = procfs.environment(begun.pid)
         if environment and procfs.command_line(begun.pid):

@@ -1,4 +1,4 @@
-"""Finds the program that a container asks for, and says what is wrong with it before anything is started."""
+"""Finds the program of a container, and reports problems with it before anything is started."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from reconciler.engines.host.runtimes.protocol import ContainerStart
 from reconciler.errors import EngineError
 
 USUAL = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where programs are looked for by a container without PATH."""
+"""The search path for a container without PATH."""
 
 
 class User(msgspec.Struct, frozen=True):
-    """Whom a container runs as; ``number`` is None where it is the daemon's own user."""
+    """The identity of a container; ``number`` is None for the daemon's own user."""
 
     number: int | None
     group: int
     groups: tuple[int, ...]
 
     def may(self, path: Path, bit: int) -> bool:
-        """Whether the user may do to ``path`` what ``bit`` (of 0o7) says, by the path's owner, group and mode."""
+        """Whether the user has the permission ``bit`` (of 0o7) on ``path``, by the path's owner, group and mode."""
         if self.number is None:
             return os.access(path, bit)
         if self.number == 0:
@@ -37,14 +37,14 @@ class User(msgspec.Struct, frozen=True):
         return bool(seen.st_mode & bit)
 
     def may_enter(self, path: Path) -> bool:
-        """Whether the user gets to ``path`` through all directories above it."""
+        """Whether the user can reach ``path`` through all directories above it."""
         return all(self.may(parent, os.X_OK) for parent in path.resolve().parents)
 
 
 def user_of(launch: ContainerStart) -> User:
-    """Whom ``launch`` runs as: only root can run it as somebody else.
+    """The user that runs ``launch``: only root can run it as another user.
 
-    The group that owns its volumes comes in addition (docs/platform/workload.md#users-and-groups); 0 is nobody's wish.
+    The group that owns its volumes is added (docs/platform/workload.md#users-and-groups); 0 means none.
     """
     more = (launch.group,) if launch.group else ()
     if os.geteuid() != 0:
@@ -59,7 +59,7 @@ def user_of(launch: ContainerStart) -> User:
 
 
 def directory_of(launch: ContainerStart, user: User) -> str:
-    """Where ``launch`` runs: the root directory unless it says so. Raises EngineError."""
+    """The working directory of ``launch``; the root directory by default. Raises EngineError."""
     path = Path(launch.directory or "/")
     if not os.path.isdir(path):
         raise EngineError(f"the working directory {path} is not there", reason="DirectoryNotFound")
@@ -69,7 +69,7 @@ def directory_of(launch: ContainerStart, user: User) -> str:
 
 
 def program_of(launch: ContainerStart, user: User, directory: str) -> str:
-    """The path of the program of ``launch``; it has a slash in it. Raises EngineError."""
+    """The path of the program of ``launch``; it contains a slash. Raises EngineError."""
     if not launch.command:
         raise EngineError(
             f"container {launch.place.container} has no command; only a runtime of images knows what its image runs",

@@ -1,4 +1,4 @@
-"""Tells when a process ends, without asking again and again where the kernel can tell."""
+"""Reports the end of processes; polls only those for which the kernel offers no notification."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable
 from reconciler.engines.host.runtimes.process import procfs
 
 POLL = 1.0
-"""Seconds between two looks at processes that the kernel tells nothing about."""
+"""Seconds between two checks of processes without notification by the kernel."""
 
 
 class ExitWatcher:
-    """Calls back in the event loop, once, when a watched process is over (a zombie is). Ours or another's child."""
+    """Calls back once in the event loop when a watched process, a child or not, has ended; a zombie has ended."""
 
     def __init__(self) -> None:
         self._descriptors: dict[int, int] = {}
@@ -22,7 +22,7 @@ class ExitWatcher:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, pid: int, call: Callable[[], object]) -> None:
-        """Call when ``pid`` is over, at the next turn of the loop where it is so already."""
+        """Call ``call`` when ``pid`` has ended; in the next iteration of the loop if it already has."""
         loop = asyncio.get_running_loop()
         try:
             descriptor = os.pidfd_open(pid)
@@ -37,7 +37,7 @@ class ExitWatcher:
             loop.add_reader(descriptor, self._over, pid, call)
 
     def forget(self, pid: int) -> None:
-        """Never call for ``pid``."""
+        """Cancel the callback for ``pid``."""
         self._polled.pop(pid, None)
         descriptor = self._descriptors.pop(pid, None)
         if descriptor is not None:
@@ -45,7 +45,7 @@ class ExitWatcher:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Never call again."""
+        """Cancel all callbacks."""
         for pid in [*self._descriptors, *self._polled]:
             self.forget(pid)
         if self._timer is not None:
@@ -64,12 +64,12 @@ class ExitWatcher:
 
 
 def lives(pid: int, start: int) -> bool:
-    """Whether this process, and no later one of its number, is alive."""
+    """Whether this process, and no later one with the same number, is alive."""
     now = procfs.look(pid)
     return now is not None and now.alive and now.start == start
 
 
 def reap(pid: int) -> None:
-    """Let go of a child that is over; nothing where it is not ours or goes on."""
+    """Reap an ended child; does nothing if it is not our child or still runs."""
     with contextlib.suppress(ChildProcessError):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)

@@ -1,4 +1,4 @@
-"""Kills all that runs in containers, however it has hidden: looks again until a look finds nothing."""
+"""Kills all processes of containers, even hidden ones: scans repeatedly until a scan finds nothing."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.errors import EngineError
 
 PATIENCE = 10.0
-"""Seconds after which what SIGKILL does not end is given up."""
+"""Seconds after which processes that survive SIGKILL are given up."""
 _PAUSE = 0.002
 _LOOKS = 200
-"""Looks in a row at those who have appeared since the last; on a calm host the second finds nobody."""
+"""The most scans in a row for new processes; on a quiet host the second one finds none."""
 _MOMENTS, _MOMENT = 50, 0.001
-"""Looks that somebody gets who is just becoming another program, and seconds between them."""
+"""The number of scans that a process in the middle of an exec is given, and the seconds between them."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What to kill: all whose marker is ``marker``, or begins with it where it ends in a slash; none where it is "".
+    """Processes to kill: those with ``marker``, or with that prefix if it ends in a slash; none for "".
 
-    Besides all in the sessions of ``wrappers`` (numbers and start times) and in ``groups``, and what descends from any.
-    A session is known by its wrapper only, so it counts while nobody has let go of the wrapper's number.
+    Also all in the sessions of ``wrappers`` (numbers and start times) and in ``groups``, and all descendants. The
+    wrapper identifies a session, so the session counts only while the wrapper's number is not reused.
     """
 
     marker: str
@@ -46,7 +46,7 @@ class _Asked(msgspec.Struct):
 
 
 class ProcessKiller:
-    """Kills for many at once: each look at all processes serves whoever asked before it began."""
+    """Kills for many callers at once: each scan of all processes serves the callers that came before it began."""
 
     def __init__(self, marking: ProcessLabels) -> None:
         self._marking = marking
@@ -54,7 +54,7 @@ class ProcessKiller:
         self._task: asyncio.Task[None] | None = None
 
     async def kill(self, target: Target) -> None:
-        """Return when nothing of ``target`` is alive. Raises EngineError where SIGKILL does not end it."""
+        """Return when no process of ``target`` is alive. Raises EngineError if SIGKILL does not end one."""
         done = asyncio.get_running_loop().create_future()
         self._waiting[done] = _Asked(target, time.monotonic() + PATIENCE)
         if self._task is None or self._task.done():
@@ -94,11 +94,11 @@ class ProcessKiller:
 
 
 def kill_once(marking: ProcessLabels, targets: Mapping[Target, frozenset[Mark]]) -> dict[Target, frozenset[Mark]]:
-    """Send SIGKILL to all that belongs to the targets now; returns whom it was sent to. Blocks.
+    """Send SIGKILL to all processes of the targets; return the processes that it was sent to. Blocks.
 
-    To each target belong those whom it was sent to last time, as long as they live: who is about to die has no
-    environment any more. What forks and leaves would always be one step ahead of a single look: so whoever has appeared
-    meanwhile is looked at too, until a list of all processes has nobody new in it.
+    Living processes of the last scan belong to the target again, because a dying process has no environment. A process
+    that forks and exits would always be ahead of a single scan. So new processes are scanned too, until a list of all
+    processes contains no new one.
     """
     for target in targets:
         cgroups.kill(target.groups)
@@ -128,7 +128,7 @@ def kill_once(marking: ProcessLabels, targets: Mapping[Target, frozenset[Mark]])
 
 
 def _end_wrappers(wrappers: Collection[Mark]) -> None:
-    """Wrappers go last: as long as they live, whoever loses its parent becomes their child, and is found below them."""
+    """Kill the wrappers last: while they live, orphans become their children and are found below them."""
     for pid, start in wrappers:
         if (now := procfs.look(pid)) is not None and now.start == start:
             procfs.signal_exactly(now, signal.SIGKILL)
@@ -142,7 +142,7 @@ def _session(target: Target, procs: dict[int, procfs.Proc]) -> set[int]:
 def _marked(
     marking: ProcessLabels, procs: dict[int, procfs.Proc], targets: Collection[Target]
 ) -> tuple[dict[str, set[int]], set[int]]:
-    # By marker; and those of whom it cannot be told at this moment.
+    # Processes by marker, and those whose marker is unknown at this moment.
     wanted = {target.marker for target in targets} - {""}
     found: dict[str, set[int]] = {}
     unsure = set()
@@ -158,7 +158,7 @@ def _marked(
 
 
 def is_ours(marking: ProcessLabels, pid: int, start: int, marker: str) -> bool:
-    """Whether the process of this number is still the one that was started with ``marker``, as far as can be seen."""
+    """Whether the process is still the one that was started with ``marker``, as far as that is visible."""
     if not lives(pid, start):
         return False
     environment = procfs.environment(pid)

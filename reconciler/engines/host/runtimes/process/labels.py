@@ -1,4 +1,4 @@
-"""The marker that every process of a container carries in its environment: whose it is, and of which version."""
+"""The marker in the environment of every container process: its container and version."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ CONTAINER = "RECONCILER_CONTAINER"
 REPLICA = "RECONCILER_REPLICA"
 """VERSION/INDEX/STAMP."""
 PORTS = "RECONCILER_PORTS"
-"""DECLARED:GIVEN for each port, with commas between them."""
+"""DECLARED:ASSIGNED for each port, separated by commas."""
 ROOT = "RECONCILER_ROOT"
 """The directory of the location, since a second daemon on this host may have a location of the same name."""
 
-# A program may write into its environment what it likes, and names become paths.
+# A program may write anything into its environment, and these names become paths.
 _NAME = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]*")
 _PORT_PAIR = re.compile(r"([0-9]{1,5}):([0-9]{1,5})(?=,|$)")
 _COUNT = re.compile(r"-?[0-9]{1,9}").fullmatch
@@ -31,7 +31,7 @@ _ROOT = ROOT.encode() + b"="
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """What a process says about itself."""
+    """The parsed marker of a process."""
 
     place: ContainerId
     version: int
@@ -47,7 +47,7 @@ class ProcessLabels(msgspec.Struct, frozen=True):
     location: str
 
     def variables(self, launch: ContainerStart) -> dict[str, str]:
-        """What a container carries."""
+        """The marker variables of a container."""
         return {
             CONTAINER: self.text(launch.place),
             REPLICA: f"{launch.version}/{launch.index}/{launch.config_hash}",
@@ -60,18 +60,18 @@ class ProcessLabels(msgspec.Struct, frozen=True):
         return f"{self.prefix(place.key, place.replica)}{place.container}"
 
     def prefix(self, key: Key, replica: str) -> str:
-        """What the markers of all containers of a replica begin with."""
+        """The prefix of the markers of all containers of a replica."""
         return f"{self.location}/{key.gvc}/{key.name}/{replica}/"
 
     def text_in(self, environment: bytes) -> str:
-        """The first part of the marker in an environment; "" where there is none of this location and root."""
+        """The first part of the marker in an environment; "" without one of this location and root."""
         found = _value(environment, _CONTAINER)
         if not found.startswith(f"{self.location}/") or _value(environment, _ROOT) != str(self.root):
             return ""
         return found
 
     def marker_in(self, environment: bytes) -> Marker | None:
-        """The whole marker in an environment; None where there is none of this location and root."""
+        """The whole marker in an environment; None without one of this location and root."""
         parts = self.text_in(environment).split("/")
         version, _, rest = _value(environment, _REPLICA).partition("/")
         index, _, config_hash = rest.partition("/")

@@ -1,11 +1,11 @@
-"""Becomes the wrapper of a container: a program of its own, run by its path and without imports of this package.
+"""Becomes the wrapper of a container: a separate program, run by its path, without imports of this package.
 
-A process that is to be the subreaper of a container has to ask for that itself. The daemon has several threads, and a
-child of it that ran Python between fork and exec could wait for ever for a lock that another thread held.
+The subreaper of a container must request that role itself. The daemon has several threads, and Python code between fork
+and exec could wait forever for a lock of another thread.
 
-Arguments: two descriptors, for the report and with the environment (``NAME=VALUE`` separated by NUL); the limit of
-processes; user and group, empty where it stays who it is; further groups, which only root can set; the shell and its
-name. The report is the errno of what went wrong, and is closed empty where the shell runs.
+Arguments: two descriptors, for the report and for the environment (``NAME=VALUE`` separated by NUL); the limit of
+processes; user and group, empty to stay the same; further groups, which only root can set; the shell and its name. The
+report is the errno of a failure, and is closed empty once the shell runs.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ def main(report: int, words: list[str]) -> None:
         os.setgid(int(group))
         os.setuid(int(user))
     kernel.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    # Last, since the kernel refuses a user who has that many processes already, if the limit is there before.
+    # Last, because under this limit the kernel refuses a change to a user who already has that many processes.
     resource.setrlimit(resource.RLIMIT_NPROC, (int(processes), int(processes)))
     os.set_inheritable(report, False)
     os.execve(shell, [title], {name: value for name, _, value in pairs})

@@ -1,4 +1,4 @@
-"""What processes of this host cannot be given, a sentence each."""
+"""The limitations of containers that are processes of this host, a sentence each."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.kinds.workload import metric_of
 
 COUNTED = ("rps", "latency", "concurrency")
-"""What the number of replicas can follow that only those know who see the requests."""
+"""Scaling metrics that require a view of the requests."""
 
 
 class HostRights(msgspec.Struct, frozen=True):
-    """What the daemon may do on this host: be root, limit CPU and memory, and limit the processes of a container.
+    """The rights of the daemon on this host: root, limits for CPU and memory, a process limit for each container.
 
-    ``processes`` is what all containers of a user may have together in the latter's place.
+    ``processes`` is the limit for all containers of a user together, which applies without ``pids``.
     """
 
     root: bool

@@ -1,4 +1,4 @@
-"""What the process runtime offers by its name in the settings."""
+"""The plugin of the process runtime, which the settings select by name."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from reconciler.engines.host.runtimes.protocol import HostProblem, Runtime, Runt
 from reconciler.engines.host.spec import WorkloadSpec
 
 ABLE = HostRights(root=True, limited=True, pids=True)
-"""All that a daemon may be allowed on a host."""
+"""All rights that a daemon may have on a host."""
 SHELL = Path("/bin/sh")
 
 
 class ProcessPlugin:
-    """Containers as processes (see RuntimePlugin for what each method does)."""
+    """Containers as processes (see RuntimePlugin for the methods)."""
 
     uses_images = False
 
@@ -34,15 +34,15 @@ class ProcessPlugin:
         return ProcessRuntime(root, location, clock)
 
     def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
-        """What processes cannot be given even by a daemon that may do everything."""
+        """What processes lack even with a daemon that has all rights."""
         return limitations(wanted, ABLE)
 
     def snapshot(self, root: Path, location: str) -> RuntimeSnapshot:
-        """What runs now, by the records of what was started; what uses how much is read from the kernel."""
+        """The running containers, by the records of their starts; their usage comes from the kernel."""
         boot, labels = boot_id(), ProcessLabels(root, location)
         started = list(StateDirectory(root / "run").every())
         running = [begun for begun in started if is_start_alive(labels, begun, boot)]
-        # Those of another boot are over, unless something of it lives.
+        # Containers of another boot have ended, unless one of their processes lives.
         boots = {boot, *(begun.boot for begun in running)}
         ended = {begun.place for begun in started if begun.boot in boots} - {begun.place for begun in running}
         used, pids = usage(labels, running), {begun.place: begun.pid for begun in running}
@@ -50,7 +50,7 @@ class ProcessPlugin:
         return RuntimeSnapshot(by_run, frozenset(ended), frozenset(boots))
 
     def check_host(self, state: Path, proc: Path, own_user: bool) -> Iterator[HostProblem]:
-        """A shell and /proc have to be there; control groups should be."""
+        """A shell and /proc are required; control groups are recommended."""
         if not os.access(SHELL, os.X_OK):
             message = f"{SHELL} cannot be run, and starts every container"
             yield HostProblem(message, "install a shell, such as dash", fatal=True)

@@ -1,4 +1,4 @@
-"""What /proc says about the processes of this host."""
+"""Reads /proc for the processes of this host."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _TICK = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _BLOCK = 1 << 16
 _NEITHER = 0x4 | 0x200000
-"""Flags of the kernel's own threads, and of who is about to end: neither has an environment."""
+"""Flags of kernel threads and of exiting processes: neither has an environment."""
 _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
-"""What the kernel answers about a process that is over or another user's; anything else says nothing about it."""
+"""Errors for a process that has ended or belongs to another user; other errors have other causes."""
 
 
 class Proc(msgspec.Struct, frozen=True, gc=False):
-    """One process; ``start`` in clock ticks since the boot tells it from a later one of the same number.
+    """One process; ``start`` in clock ticks since the boot distinguishes it from a later one of the same number.
 
-    ``cpu_seconds`` is what it and its children that were waited for have used, ``memory`` its resident bytes.
-    ``speaks``: it has an environment, unless it is just becoming another program.
+    ``cpu_seconds`` includes its reaped children; ``memory`` is its resident bytes. ``speaks``: it has an environment,
+    unless it is in the middle of an exec.
     """
 
     pid: int
@@ -36,7 +36,7 @@ class Proc(msgspec.Struct, frozen=True, gc=False):
 
 
 def read(path: str) -> bytes:
-    """The whole of a small file of the kernel. Raises OSError."""
+    """Read a small kernel file completely. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []
@@ -48,7 +48,7 @@ def read(path: str) -> bytes:
 
 
 def look(pid: int) -> Proc | None:
-    """The process of that number, dead or alive; None where there is none. A zombie is dead."""
+    """The process of that number, dead or alive; None if there is none. A zombie is dead."""
     try:
         stat = read(f"/proc/{pid}/stat")
     except _GONE:
@@ -67,18 +67,18 @@ def look(pid: int) -> Proc | None:
 
 
 def numbers() -> set[int]:
-    """The numbers of all processes that can be seen, without this one."""
+    """The numbers of all visible processes except this one."""
     return {int(name) for name in os.listdir("/proc") if name.isdigit()} - {os.getpid()}
 
 
 def everyone() -> dict[int, Proc]:
-    """All processes that can be seen, without the dead and without this one."""
+    """All visible living processes except this one."""
     found = (look(pid) for pid in numbers())
     return {proc.pid: proc for proc in found if proc is not None and proc.alive}
 
 
 def environment(pid: int) -> bytes | None:
-    """What it was started with, as the kernel gives it; None where nobody may know."""
+    """The environment at its start, from the kernel; None if it cannot be read."""
     try:
         return read(f"/proc/{pid}/environ")
     except _GONE:
@@ -86,7 +86,7 @@ def environment(pid: int) -> bytes | None:
 
 
 def command_line(pid: int) -> list[bytes]:
-    """Its arguments; [] where it is gone."""
+    """The arguments of a process; [] if it has ended."""
     try:
         return read(f"/proc/{pid}/cmdline").split(b"\0")[:-1]
     except _GONE:
@@ -94,12 +94,12 @@ def command_line(pid: int) -> list[bytes]:
 
 
 def between(each: Proc, environment: bytes | None) -> bool:
-    """Whether it is just becoming another program: for that moment it has neither environment nor arguments."""
+    """Whether it is in the middle of an exec: at that moment it has neither environment nor arguments."""
     return environment == b"" and each.alive and each.speaks and not command_line(each.pid)
 
 
 def children(pid: int) -> list[int]:
-    """The processes that ``pid`` has started and that are still its own."""
+    """The current children of ``pid``."""
     try:
         return [int(child) for child in read(f"/proc/{pid}/task/{pid}/children").split()]
     except OSError:
@@ -107,7 +107,7 @@ def children(pid: int) -> list[int]:
 
 
 def below(procs: dict[int, Proc], roots: set[int]) -> set[int]:
-    """``roots`` and all that descends from them."""
+    """``roots`` and all their descendants."""
     kids: dict[int, list[int]] = {}
     for proc in procs.values():
         kids.setdefault(proc.parent, []).append(proc.pid)
@@ -122,7 +122,7 @@ def below(procs: dict[int, Proc], roots: set[int]) -> set[int]:
 
 
 def signal_exactly(proc: Proc, number: int) -> None:
-    """Send a signal to this process and to no later one of its number; nothing where it is gone or another's."""
+    """Send a signal to this process and to no later one of its number; does nothing if it has ended or is another's."""
     try:
         descriptor = os.pidfd_open(proc.pid)
     except ProcessLookupError:
@@ -145,10 +145,10 @@ def signal_exactly(proc: Proc, number: int) -> None:
 
 
 def boot_id() -> str:
-    """Which start of the machine this is."""
+    """The boot id of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def age(proc: Proc) -> float:
-    """Seconds since it began."""
+    """Seconds since the process started."""
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - proc.start * _TICK)

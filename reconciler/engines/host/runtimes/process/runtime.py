@@ -1,4 +1,4 @@
-"""The runtime itself: starts, finds again, watches and ends containers as processes of this host."""
+"""The process runtime: starts, rediscovers, watches and ends containers as processes of this host."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class _Tracked(msgspec.Struct, frozen=True):
 
 
 class ProcessRuntime:
-    """Containers as processes, for one location (see Runtime for what each method does).
+    """Containers as processes, for one location (see Runtime for the methods).
 
-    ``root`` is the directory of the location on this host. ``limited``: set limits where this host lets us.
+    ``root`` is the directory of the location on this host. ``limited``: set limits if this host permits it.
     """
 
     name = "process"
@@ -67,7 +67,7 @@ class ProcessRuntime:
         self._on_end: OnEnd | None = None
 
     async def open(self, on_end: OnEnd) -> None:
-        """Find what runs, by what was recorded and by what processes say; end what has lost its wrapper."""
+        """Find running containers by records and process markers; end those that have lost their wrapper."""
         self._on_end = on_end
         if self._limited:
             name = name_for(self._marking.root)
@@ -82,7 +82,7 @@ class ProcessRuntime:
         groups = self._limits.groups() if self._limits else {}
         forgotten = [groups[name] for name in sorted(groups.keys() - known)]
         lost += [Target("", groups=each) for each in forgotten]
-        # Where one cannot be ended, removing its replica will say so.
+        # If one cannot be ended, the removal of its replica reports it.
         await asyncio.gather(*map(self._sweeper.kill, lost), return_exceptions=True)
         for each in forgotten:
             await asyncio.to_thread(cgroups.remove, each)
@@ -90,7 +90,7 @@ class ProcessRuntime:
             self._tracked[begun.place] = _Tracked(begun, running_of(begun, self._folders))
 
     async def close(self) -> None:
-        """Stop watching; what runs goes on running."""
+        """Stop watching; containers keep running."""
         self._on_end = None
         self._ends.close()
         await wait_at_most(self._tasks, "the process runtime")
@@ -98,7 +98,7 @@ class ProcessRuntime:
             self._limits.release()
 
     def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
-        """What processes cannot be given, a sentence each."""
+        """The limitations of processes, a sentence each."""
         limits = self._limits
         pids = limits is not None and limits.pids
         rights = HostRights(os.geteuid() == 0, limits is not None, pids, nproc_limit())
@@ -109,7 +109,7 @@ class ProcessRuntime:
         await asyncio.shield(self._task(self._start(launch)))
 
     async def signal(self, place: ContainerId, number: int) -> None:
-        """SIGKILL for all of a container, and to be sure that it worked; another signal for its program."""
+        """Send SIGKILL to all processes of a container and verify their end; send another signal to its program."""
         async with self._locks[place]:
             known = self._tracked.get(place)
             if known is None or not known.running.alive:
@@ -130,20 +130,20 @@ class ProcessRuntime:
         return await execute(known.begun, argv, timeout, self._ends)
 
     async def stats(self) -> dict[ContainerId, Usage]:
-        """What each running container uses."""
+        """The usage of each running container."""
         alive = [known.begun for known in self._tracked.values() if known.running.alive]
         return await asyncio.to_thread(usage.usage, self._marking, alive)
 
     async def list(self) -> list[RunningContainer]:
-        """Every container that was started and not removed."""
+        """All containers that were started and not removed."""
         return [known.running for _, known in sorted(self._tracked.items())]
 
     def output(self, place: ContainerId) -> Path:
-        """Where the container writes to."""
+        """The output file of the container."""
         return self._folders.output(place)
 
     async def remove(self, key: Key, replica: str) -> None:
-        """Kill what is left of a replica and delete its directory. Raises EngineError where something stays alive."""
+        """Kill the remains of a replica and delete its directory. Raises EngineError if a process stays alive."""
         names = {place.container for place in self._tracked if (place.key, place.replica) == (key, replica)}
         names.update(self._folders.containers(key, replica))
         places = [ContainerId(key, replica, name) for name in sorted(names)]
@@ -155,7 +155,7 @@ class ProcessRuntime:
             self._locks.pop(place, None)
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
-        """Remove the directories of other replicas than ``replicas``; the next start tries again where one stays."""
+        """Remove the directories of replicas other than ``replicas``; the next start of the daemon retries failures."""
         for key, replica in await asyncio.to_thread(self._folders.replicas):
             if (key, replica) not in replicas:
                 with contextlib.suppress(EngineError):
@@ -213,7 +213,7 @@ class ProcessRuntime:
             known = self._tracked.get(begun.place)
             if known is None or known.begun is not begun:
                 return
-            # Its number, and with it the number of its session, is free for others only once it is reaped.
+            # The numbers of the process and its session can be reused only after it is reaped.
             with contextlib.suppress(EngineError):
                 await self._sweeper.kill(self._target(begun))
             exit_watch.reap(begun.pid)

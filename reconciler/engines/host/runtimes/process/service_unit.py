@@ -1,7 +1,7 @@
-"""Puts containers into a service of systemd of their own, so that a restart of the daemon's leaves them alone.
+"""Moves containers into a systemd service of their own, so that a restart of the daemon does not affect them.
 
-systemd moves a process of the daemon's user into a service that is delegated to this user, whatever its control groups
-look like. The daemon could not do that itself: the group that both services lie in is systemd's.
+systemd moves a process of the daemon's user into a service that is delegated to this user, for any layout of control
+groups. The daemon could not do that itself: the parent group of both services belongs to systemd.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from functools import cache
 from reconciler.logs import log
 
 ENV_REPLICAS_UNIT = "RECONCILER_REPLICAS_UNIT"
-"""Names the service; the unit of the daemon sets it."""
+"""Contains the name of the service; the unit of the daemon sets it."""
 _PATIENCE = 5
 _CALL = "org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager AttachProcessesToUnit ssau"
 
 
 def move_to_service(pid: int) -> None:
-    """Move a process into the service that containers have, if there is one. Blocks for some milliseconds.
+    """Move a process into the containers' service, if there is one. Blocks for some milliseconds.
 
-    Where that fails the process stays where it is: nothing but the words of systemd at a restart comes of it.
+    On failure the process stays where it is; the only effect is a message of systemd at a restart.
     """
     unit = os.environ.get(ENV_REPLICAS_UNIT, "")
     if not unit:
@@ -49,5 +49,5 @@ def move_to_service(pid: int) -> None:
 
 @cache
 def _warn(unit: str, why: str) -> None:
-    """Once for each reason."""
+    """Log each reason once."""
     log().warning("replicas", unit=unit, message=f"containers stay in the daemon's own service: {why}")

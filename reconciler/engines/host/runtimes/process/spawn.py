@@ -1,4 +1,4 @@
-"""Starts the wrapper of a container, which waits until all is written down, and tells it to go."""
+"""Starts the wrapper of a container, which waits until its start is recorded before it runs the program."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStar
 from reconciler.errors import EngineError
 
 _LONGEST_ARGUMENT = 1 << 17
-"""Bytes of one argument, from which on Linux starts no program."""
+"""The size in bytes of one argument from which on Linux refuses to start a program."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _TOO_MANY = frozenset({errno.EAGAIN, errno.ENOMEM})
 
 
 @cache
 def script() -> str:
-    """The wrapper's text, for a shell."""
+    """The shell script of the wrapper."""
     return files(__package__).joinpath("wrapper.sh").read_text(encoding="utf-8")
 
 
 def title(place: ContainerId) -> str:
-    """What the wrapper of a container is called in the list of processes."""
+    """The title of a container's wrapper in the process list."""
     return f"reconciler: {place.key.gvc}/{place.key.name}/{place.replica}/{place.container}"
 
 
 def is_wrapper(pid: int, place: ContainerId) -> bool:
-    """Whether the process is the wrapper of that container, by its title: nothing else is called so."""
+    """Whether the process is the wrapper of that container, by its title, which no other process has."""
     return procfs.command_line(pid) == [title(place).encode()]
 
 
@@ -54,9 +54,9 @@ def group_name(place: ContainerId) -> str:
 def spawn(
     launch: ContainerStart, at: float, folders: StateDirectory, marking: ProcessLabels, limits: CgroupTree | None
 ) -> StartRecord:
-    """Start a container ``at`` this time of the monotonic clock; blocks for some milliseconds. Raises EngineError.
+    """Start a container; ``at`` is the monotonic time. Blocks for some milliseconds. Raises EngineError.
 
-    The program begins only after its start is recorded: a daemon that dies before leaves nothing behind.
+    The program begins only after its start is recorded, so a daemon that dies before leaves nothing behind.
     """
     user = user_of(launch)
     directory = directory_of(launch, user)
@@ -91,7 +91,7 @@ def _go(wrapper: subprocess.Popen[bytes], begun: StartRecord, folders: StateDire
     except OSError:
         wrapper.communicate()
         raise
-    # Its end is watched by its number: it may as well have begun in another life of the daemon.
+    # Its end is watched by its number, because an earlier daemon may have started it.
     wrapper.returncode = 0
 
 
@@ -104,12 +104,12 @@ def _let_go(wrapper: subprocess.Popen[bytes], text: bytes) -> None:
 
 
 def _script_for(argv: list[str]) -> bytes:
-    # In braces, a shell runs nothing of it before it has read the last of them.
+    # Because of the braces, a shell runs nothing before it has read the whole script.
     return os.fsencode(f"{{\nset -- {' '.join(map(shlex.quote, argv))}\n{script()}}}\n")
 
 
 def _check_size(argv: list[str], env: dict[str, str]) -> None:
-    """Raises what starting a program with that much would raise: its wrapper alone has less to take."""
+    """Raise the error that starting a program of this size would raise; the wrapper itself needs less."""
     texts = [os.fsencode(each) for each in (*argv, *env, *env.values())]
     if any(b"\0" in each for each in texts):
         raise ValueError("embedded null byte")
@@ -124,7 +124,7 @@ def _environment(launch: ContainerStart, marking: ProcessLabels) -> dict[str, st
 
 
 def _shell(launch: ContainerStart) -> str:
-    # dash drops variables whose names are none in a shell, such as `a.b`; bash hands them on.
+    # dash drops variables whose names are invalid in a shell, such as `a.b`; bash passes them on.
     odd = sorted(name for name in launch.env if not (name.isascii() and name.isidentifier()))
     if not odd:
         return "/bin/sh"

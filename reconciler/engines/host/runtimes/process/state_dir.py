@@ -1,6 +1,6 @@
-"""The directory of each container on disk: what was started, what it writes, and how it ended.
+"""The directory of each container on disk: its start record, its output and its exit code.
 
-Nothing here is synced: what a power cut takes away is about processes that it has ended too. Nothing is secret.
+Nothing here is synced: a power cut also ends the processes that the files describe. Nothing is secret.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from reconciler.private_files import make_directory
 _RECORD, _CODE, _OUTPUT = "record.json", "code", "output"
 _FRESH = f"{_RECORD}.new"
 _NEVER = "never"
-"""What stands in the file of the code until the wrapper has its script, and so keeps room for it on a full disk."""
+"""Content of the code file until the wrapper has its script; it also reserves room for the code on a full disk."""
 _BEGAN = "-"
-"""What the wrapper writes first."""
+"""The first character that the wrapper writes."""
 
 
 class StartRecord(msgspec.Struct, frozen=True):
-    """A start of a container: the wrapper's number, start time in ticks and boot, and what was started.
+    """A start of a container: the wrapper's process number, start time in ticks and boot, and the container.
 
-    ``started`` in seconds of the monotonic clock. ``groups`` are its directories in the cgroup file systems.
+    ``started`` is in seconds of the monotonic clock. ``groups`` are its directories in the cgroup file systems.
     """
 
     place: ContainerId
@@ -45,7 +45,7 @@ class StartRecord(msgspec.Struct, frozen=True):
 
 
 class Code(msgspec.Struct, frozen=True):
-    """What a wrapper has recorded: the exit code, None where nobody saw it; ``failed``: the program never began."""
+    """The recorded exit code, None if there is none; ``failed``: the program never started."""
 
     number: int | None
     failed: bool = False
@@ -68,15 +68,15 @@ class StateDirectory(msgspec.Struct, frozen=True):
         return self.top / key.gvc / key.name / replica
 
     def output(self, place: ContainerId) -> Path:
-        """What the container has written."""
+        """The output file of the container."""
         return self.of(place) / _OUTPUT
 
     def prepare(self, place: ContainerId) -> tuple[int, int]:
-        """Make room for a start; returns files for the output and the code, to be closed. Raises OSError."""
+        """Prepare a start; returns open files for the output and the code, which the caller closes. Raises OSError."""
         folder = self.of(place)
         make_directory(folder)
         with suppress(FileNotFoundError):
-            # The file of the last start becomes that of the next one: on a full disk there is no room for another.
+            # Reuse the file of the last start: a full disk has no room for another one.
             (folder / _RECORD).rename(folder / _FRESH)
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
         code = os.open(folder / _CODE, flags, 0o600)
@@ -90,7 +90,7 @@ class StateDirectory(msgspec.Struct, frozen=True):
             raise
 
     def write(self, begun: StartRecord) -> None:
-        """Record a start, whole or not at all. Raises OSError."""
+        """Record a start, completely or not at all. Raises OSError."""
         folder = self.of(begun.place)
         content = msgspec.json.encode(begun)
         with open(os.open(folder / _FRESH, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb", buffering=0) as file:
@@ -99,7 +99,7 @@ class StateDirectory(msgspec.Struct, frozen=True):
         (folder / _FRESH).replace(folder / _RECORD)
 
     def every(self) -> Iterator[StartRecord]:
-        """All starts that are recorded; what cannot be read was never followed by a program."""
+        """All recorded starts; an unreadable record belongs to no program that ever ran."""
         for path in sorted(self.top.glob(f"*/*/*/*/{_RECORD}")):
             try:
                 begun = _decoder.decode(current_start_record(path.read_bytes()))
@@ -108,7 +108,7 @@ class StateDirectory(msgspec.Struct, frozen=True):
             yield begun
 
     def began(self, place: ContainerId) -> bool:
-        """Whether the wrapper of the last start has got its script."""
+        """Whether the wrapper of the last start has received its script."""
         return self._written(place) != _NEVER
 
     def containers(self, key: Key, replica: str) -> list[str]:
@@ -134,7 +134,7 @@ class StateDirectory(msgspec.Struct, frozen=True):
             return ""
 
     def write_code(self, place: ContainerId, code: int) -> None:
-        """Record how a container ended that could not do it itself; nothing where there is no room."""
+        """Record the exit code of a container whose wrapper could not; does nothing on a full disk."""
         try:
             with (self.of(place) / _CODE).open("r+b") as file:
                 file.write(f"{_BEGAN}{code:<4}".encode())
@@ -142,7 +142,7 @@ class StateDirectory(msgspec.Struct, frozen=True):
             return
 
     def remove(self, key: Key, replica: str) -> None:
-        """Forget a replica, and its workload and GVC where nothing else of them is left. Raises OSError."""
+        """Delete a replica, and its workload and GVC directories if they are empty. Raises OSError."""
         folder = self.replica(key, replica)
         if folder.exists():
             shutil.rmtree(folder)

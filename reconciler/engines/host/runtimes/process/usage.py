@@ -1,4 +1,4 @@
-"""What containers use: from their control groups where they have some, else summed over their processes."""
+"""Usage of containers: from their control groups if they have some, otherwise summed over their processes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
 
 
 def usage(marking: ProcessLabels, running: Iterable[StartRecord]) -> dict[ContainerId, Usage]:
-    """What each container uses; ``running`` are alive. Blocks for as long as it takes to read some files of each.
+    """The usage of each container; ``running`` are alive. Blocks while it reads some files for each.
 
-    Memory that processes share counts for each of them where there are no control groups, and the CPU time of those
-    that ended unnoticed by their parents is lost.
+    Without control groups, memory that processes share counts for each of them, and the CPU time of unreaped children
+    of ended processes is lost.
     """
     found: dict[ContainerId, Usage] = {}
     rest: list[StartRecord] = []
