@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import hashlib
 import os
 import socket
+import struct
 import sys
 import time
 from pathlib import Path
@@ -18,6 +21,9 @@ from reconciler.errors import LockedError, StateLostError, UsageError
 from reconciler.private_files import make_directory, open_regular, set_locked
 
 _PATIENCE = 2.0
+_POLL = 0.05
+_CREDENTIALS = struct.Struct("iII")
+"""Process, user and group, as the kernel gives them."""
 _Identity = tuple[int, int]
 
 
@@ -38,14 +44,14 @@ class StateLock:
 
     It lasts for as long as this process lives, or until ``release``. The kernel keeps it, so it ends with the process
     however that ends; the file stays and means nothing by itself. The directory is locked so that nobody gets in where
-    the file was deleted. A name in the abstract namespace of sockets would outlive the directory too, but any user of
-    the host could take it first.
+    the file was deleted, and a name outside of it so that nobody begins anew where all of it was: see ``_take_name``.
     """
 
     def __init__(self, state: Path) -> None:
         self._state = state
         self._directory: int | None = None
         self._file: int | None = None
+        self._name: int | None = None
 
     def acquire(self, command: str = "") -> None:
         """Take the lock for ``command`` (default: this process's command line).
@@ -53,6 +59,20 @@ class StateLock:
         Raises LockedError naming the holder, UsageError where the state directory cannot be written, or the file is a
         link.
         """
+        try:
+            make_directory(self._state.parent)
+            name = _take_name(self._state)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        try:
+            self._acquire(command)
+        except BaseException:
+            if name is not None:
+                os.close(name)
+            raise
+        self._name = name
+
+    def _acquire(self, command: str) -> None:
         try:
             make_directory(self._state)
             directory = os.open(self._state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -82,8 +102,7 @@ class StateLock:
             return file
         found = _read(file)
         os.close(file)
-        who = str(found) if found else "a process that has not said who it is"
-        raise LockedError(f"the state directory {self._state} is in use by {who}; stop it or use another `state:`")
+        raise _in_use(self._state, found)
 
     def _unwritable(self, error: OSError) -> UsageError:
         return UsageError(f"the state directory {self._state} cannot be written: {error.strerror}")
@@ -109,7 +128,9 @@ class StateLock:
                 # Closing alone would leave it to a child that is just being started and still shares the open file.
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
                 os.close(descriptor)
-        self._file = self._directory = None
+        if self._name is not None:
+            os.close(self._name)
+        self._file = self._directory = self._name = None
         set_locked(self._state, False)
 
     def __enter__(self) -> Self:
@@ -118,6 +139,65 @@ class StateLock:
 
     def __exit__(self, *exception: object) -> None:
         self.release()
+
+
+def abstract_name(state: Path) -> bytes:
+    """The address for the directory ``state``, whether it is there or not. Raises OSError where none is above it."""
+    place = os.path.realpath(state)
+    above = os.stat(os.path.dirname(place))
+    last = hashlib.blake2b(os.fsencode(os.path.basename(place)), digest_size=16).hexdigest()
+    return f"\0reconciler/{os.geteuid()}/{above.st_dev:x}/{above.st_ino:x}/{last}".encode()
+
+
+def _take_name(state: Path) -> int | None:
+    """Take the name of the directory ``state`` among abstract sockets, which stays where that is deleted; a descriptor.
+
+    The name holds the user, the directory above and the last part of the path, so that only who means the same place
+    meets it. Any user of the host can take it first. The kernel says whose process listens there: that of another user,
+    or of a container that shares nothing but the network, does not count, and None is returned, as where there are no
+    such names. Then a second process is found out by ``StateLock.check`` alone, within a second. Raises LockedError
+    where a process of this user has the name, and has it still after a moment: it may be about to end.
+    """
+    address = abstract_name(state)
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        name = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            name.bind(address)
+            name.listen()
+            return name.detach()
+        except OSError as error:
+            name.close()
+            pid = _listening(address) if error.errno == errno.EADDRINUSE else 0
+        found = holder(state) if pid else None
+        if not pid:
+            return None
+        if found is not None:
+            raise _in_use(state, found)
+        if time.monotonic() > deadline:
+            raise LockedError(
+                f"pid {pid} still works on the state directory that was at {state} before it was deleted or replaced; "
+                "wait until it has ended, or stop it"
+            )
+        time.sleep(_POLL)
+
+
+def _listening(address: bytes) -> int:
+    """The process that listens at ``address``, where it is one of this user that can be seen from here; else 0."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.setblocking(False)
+        try:
+            asking.connect(address)
+            found = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        except OSError:
+            return 0
+    pid, user, _ = _CREDENTIALS.unpack(found)
+    return int(pid) if user == os.geteuid() else 0
+
+
+def _in_use(state: Path, found: Holder | None) -> LockedError:
+    who = str(found) if found else "a process that has not said who it is"
+    return LockedError(f"the state directory {state} is in use by {who}; stop it or use another `state:`")
 
 
 def holder(state: Path) -> Holder | None:

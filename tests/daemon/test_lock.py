@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from reconciler.daemon.lock import StateLock, holder
+from reconciler.daemon.lock import StateLock, abstract_name, holder
 from reconciler.errors import LockedError, StateLostError, UsageError
 from reconciler.private_files import make_directory
+from tests.support.programs import OWNER, only_root
 
 HOLD = """
 import sys, time
@@ -163,9 +168,92 @@ def test_the_lock_is_compared_with_what_is_there(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
             make_directory(state / "host" / "here")
         assert not state.exists(), "nothing is made below what is gone"
-        with StateLock(state) as second:
-            second.check()
-            with pytest.raises(StateLostError):
-                lock.check()
+        state.mkdir()
+        (state / "lock").touch()
+        with pytest.raises(StateLostError):
+            lock.check()
     lock.check()
     make_directory(state / "host")
+
+
+def test_nobody_begins_anew_while_a_process_works_on_what_was_deleted(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    other = hold_in_another_process(state)
+    try:
+        shutil.rmtree(state)
+        with pytest.raises(
+            LockedError, match=rf"pid {other.pid} still works on the state directory that was at {state}"
+        ):
+            StateLock(state).acquire()
+        assert not state.exists()
+    finally:
+        other.kill()
+        other.communicate()
+    with StateLock(state) as lock:
+        lock.check()
+
+
+def test_a_process_that_is_about_to_end_is_waited_for(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    first = StateLock(state)
+    first.acquire()
+    state.rename(tmp_path / "moved")
+    with ThreadPoolExecutor(1) as pool:
+        second = StateLock(state)
+        begun = pool.submit(second.acquire)
+        first.release()
+        begun.result()
+    assert holder(state) is not None
+    second.release()
+    assert holder(tmp_path / "moved") is None
+
+
+def test_directories_beside_each_other_and_below_each_other_are_held_apart(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    with StateLock(tmp_path / "a"), StateLock(tmp_path / "b"), StateLock(tmp_path / "a" / "b"):
+        with pytest.raises(LockedError, match=f"is in use by pid {os.getpid()}"):
+            StateLock(tmp_path / "link" / "a").acquire()
+        assert len({abstract_name(tmp_path / name) for name in ("a", "b", "a/b", "link/a")}) == 3
+
+
+SQUAT = """
+import os, socket, sys
+os.setresuid(*[int(sys.argv[2])] * 3)
+name = socket.socket(socket.AF_UNIX)
+name.bind(bytes.fromhex(sys.argv[1]))
+name.listen()
+print("taken", flush=True)
+sys.stdin.read()
+"""
+
+
+@only_root("only root can start a process of another user")
+def test_another_user_who_takes_the_name_keeps_nobody_out(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", SQUAT, abstract_name(tmp_path / "state").hex(), str(OWNER)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "taken\n"
+        with StateLock(tmp_path / "state"):
+            assert holder(tmp_path / "state") is not None
+        other.kill()
+
+
+def test_a_name_where_nobody_listens_keeps_nobody_out(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as name:
+        name.bind(abstract_name(tmp_path))
+        with StateLock(tmp_path):
+            assert holder(tmp_path) is not None
+
+
+def test_a_name_that_answers_nobody_keeps_nobody_out(tmp_path: Path) -> None:
+    address = abstract_name(tmp_path)
+    with socket.socket(socket.AF_UNIX) as name, ExitStack() as waiting:
+        name.bind(address)
+        name.listen(0)
+        with suppress(BlockingIOError):
+            while True:
+                asking = waiting.enter_context(socket.socket(socket.AF_UNIX))
+                asking.setblocking(False)
+                asking.connect(address)
+        with StateLock(tmp_path):
+            assert holder(tmp_path) is not None

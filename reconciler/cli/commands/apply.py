@@ -55,7 +55,7 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
 
     from reconciler.cli.options import read_records
     from reconciler.cli.output.wait_display import shown, unwell_lines
-    from reconciler.daemon.lock import StateLock
+    from reconciler.daemon.lock import StateLock, holder
 
     settings = read_settings(settings_file)
     plans = _reviewed(settings, plan_file)
@@ -67,6 +67,8 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     try:
         lock.acquire("reconciler apply")
     except LockedError:
+        if holder(settings.state) is None:
+            raise  # it works on a state directory that is no longer there
         with shown(settings, wait):
             reports = _ask(settings, wait, deadline, plans)
     else:
