@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from reconciler.model.kinds.secret import SecretValue
     from reconciler.settings import Settings
 
-LOOK = 0.5
+POLL_SECONDS = 0.5
 """Seconds between looks at which replicas answer."""
 
 SETTINGS = """\
@@ -127,7 +127,7 @@ def guide(directory: Path, colour: bool) -> str:
     return "\n".join(lines)
 
 
-async def announce(state: Path, say: Callable[[str], None]) -> None:
+async def announce(state: Path, show: Callable[[str], None]) -> None:
     """Say which addresses answer, whenever others do; goes on until it is cancelled."""
     known: dict[str, list[str]] = {}
     while True:
@@ -135,9 +135,9 @@ async def announce(state: Path, say: Callable[[str], None]) -> None:
         for name in sorted(known.keys() | now.keys()):
             addresses = now.get(name, [])
             if addresses != known.get(name, []):
-                say(f"  {name}: {' '.join(addresses) or 'nothing answers just now'}")
+                show(f"  {name}: {' '.join(addresses) or 'nothing answers just now'}")
         known = now
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def answering(state: Path) -> dict[str, list[str]]:
@@ -151,7 +151,7 @@ def answering(state: Path) -> dict[str, list[str]]:
     return found
 
 
-async def follow(settings: Settings, say: Callable[[str], None]) -> None:
+async def follow(settings: Settings, show: Callable[[str], None]) -> None:
     """The daemon, and beside it the addresses that answer; what it has started ends with it.
 
     Raises LockedError where another one follows this trial already: what runs is its own then.
@@ -162,7 +162,7 @@ async def follow(settings: Settings, say: Callable[[str], None]) -> None:
     await asyncio.sleep(0)  # by now it minds signals
     # Who closes the terminal is done with the trial; to the daemon that signal only says to look again.
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)
-    announcing = asyncio.create_task(announce(settings.state, say))
+    announcing = asyncio.create_task(announce(settings.state, show))
     await asyncio.wait([serving])
     announcing.cancel()
     if not isinstance(serving.exception(), LockedError):

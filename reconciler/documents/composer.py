@@ -24,12 +24,40 @@ from reconciler.documents.events import (
 )
 from reconciler.documents.fault_sink import Sink
 from reconciler.documents.limits import Limits
-from reconciler.documents.merge_keys import MERGE, Merges
-from reconciler.documents.scalars import MERGE_KEY, NUMERIC, WORDS, Problem, literal, plain
-from reconciler.documents.tags import collection, tagged
+from reconciler.documents.scalars import MERGE_KEY, NUMERIC, WORDS, Problem, collection, literal, plain, tagged
 from reconciler.documents.types import UNREADABLE
 from reconciler.model.finding import Fault
 from reconciler.printable import is_name, may_hide
+
+# Holds the place of `<<` in a mapping until the mapping is complete; no key of a document can equal it.
+MERGE = object()
+
+
+class Merges:
+    """The mappings being filled that have a merge key, the innermost last."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._waiting: list[tuple[dict[Any, Any], Event]] = []
+
+    def open(self, event: Event, into: dict[Any, Any]) -> None:
+        """Note a merge key in ``into``."""
+        self._waiting.append((into, event))
+
+    def close(self, value: Any) -> None:
+        """Merge what is to be merged into ``value``, now complete: its own keys win, then the earlier mapping."""
+        if not self._waiting or self._waiting[-1][0] is not value:
+            return
+        into, event = self._waiting.pop()
+        sources = into.pop(MERGE)
+        for source in sources if type(sources) is list else [sources]:
+            if type(source) is not dict:
+                message = "<< merges mappings, and this is something else"
+                self._sink.add("merge-key", event, message, 'give it a mapping or an alias of one, or write "<<"')
+                return
+            for key, member in source.items():
+                into.setdefault(key, member)
+
 
 # What the next node is to the container being filled: an item of a list, the key of a pair or, where it is
 # neither of these two, the value of that key.
@@ -111,7 +139,7 @@ class Composer:
         self._nodes = 1
         self._repeats: list[tuple[dict[Any, Any], str]] = []
         self._lines: dict[tuple[int, str], int] = {}
-        self._kept: list[Any] = []
+        self._alive: list[Any] = []
 
     def _compose(self, event: Any) -> tuple[Any, Any]:
         # A first load spends its time here: names are local, and what is rare is elsewhere.
@@ -234,7 +262,7 @@ class Composer:
             self._merges.open(event, filled)
         if self._key_lines:
             self._lines.setdefault((id(filled), value), event.start_mark.line + 1)
-            self._kept.append(filled)
+            self._alive.append(filled)
         return value
 
     def _repeated(self, event: Event, key: Any, filled: dict[Any, Any]) -> None:

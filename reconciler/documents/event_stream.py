@@ -6,7 +6,7 @@ from typing import Any
 
 from yaml import YAMLError
 
-from reconciler.documents.encoding import check_encoding
+from reconciler.documents.encoding import check_encoding, fix_json_surrogates
 from reconciler.documents.events import (
     AliasEvent,
     CParser,
@@ -19,7 +19,6 @@ from reconciler.documents.events import (
     is_empty,
 )
 from reconciler.documents.fault_sink import LimitReached
-from reconciler.documents.json_compat import fix_json_surrogates
 from reconciler.documents.limits import LIMITS, Limits
 
 ENDS = (YAMLError, LimitReached)

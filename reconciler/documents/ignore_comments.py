@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from reconciler.documents.line_column import count_breaks, start_of_line
+from reconciler.documents.positions import count_breaks, start_of_line
 
 MARK = b"reconciler:"
 """Without these bytes a file has no such comment, and nothing looks for one."""

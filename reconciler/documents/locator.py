@@ -1,11 +1,98 @@
-"""The places of the values of a file: a second, slower parse, for when something is wrong."""
+"""Positions of the values of a file: a second, slower parse, for when something is wrong."""
 
 from __future__ import annotations
 
-from reconciler.documents.event_stream import EventStream
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from reconciler.documents.event_stream import ENDS, EventStream
+from reconciler.documents.events import (
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    is_empty,
+)
+from reconciler.documents.fault_sink import place
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.position_walk import walk
-from reconciler.documents.positions import Positions
+from reconciler.documents.positions import Pointer, Position, Positions
+from reconciler.documents.scalars import NUMERIC, WORDS
+
+
+def walk(stream: EventStream, skipped: int, places: Positions) -> bool:
+    """Note the places of the document after ``skipped`` more; False where it is not there or cannot be read whole."""
+    with suppress(*ENDS):
+        for _ in range(skipped):
+            stream.document()
+        root = stream.document()
+        if root is not None:
+            _walk(stream.next, root, places)
+            return True
+    return False
+
+
+class _Open(msgspec.Struct):
+    """A container being walked: the number of its next item, or the key whose value comes next."""
+
+    pointer: Pointer
+    is_list: bool
+    count: int = 0
+    key: str | None = None
+    key_place: Position | None = None
+
+
+def _walk(get: Callable[[], Any], event: Any, places: Positions) -> None:
+    stack: list[_Open] = []
+    while True:
+        kind = type(event)
+        if kind is MappingEndEvent or kind is SequenceEndEvent:
+            stack.pop()
+        else:
+            pointer = _step(stack[-1], event, places) if stack else _root_pointer(event, places)
+            if kind is MappingStartEvent or kind is SequenceStartEvent:
+                stack.append(_Open(pointer, kind is SequenceStartEvent))
+        if not stack:
+            return
+        event = get()
+
+
+def _root_pointer(event: Any, places: Positions) -> Pointer:
+    places.add((), place(event), None)
+    return ()
+
+
+def _written(event: Any) -> str | None:
+    """The text of a plain scalar that may be no text."""
+    if type(event) is not ScalarEvent or event.style or event.tag:
+        return None
+    text: str = event.value
+    return text if text in WORDS or text[0] in NUMERIC else None
+
+
+def _step(parent: _Open, event: Any, places: Positions) -> Pointer:
+    """The pointer of the next node of ``parent``, noted unless the node is a key."""
+    here, written = place(event), _written(event)
+    if parent.is_list:
+        pointer: Pointer = (*parent.pointer, parent.count)
+        parent.count += 1
+        places.add(pointer, here, None, written)
+        return pointer
+    if parent.key is None:
+        parent.key = event.value if type(event) is ScalarEvent else ""
+        parent.key_place = here
+        return (*parent.pointer, parent.key)
+    pointer = (*parent.pointer, parent.key)
+    if parent.key_place and here[0] != parent.key_place[0] and is_empty(event):
+        # `? key` and no value: the parser puts it before whatever comes next, which may be the end of the file.
+        here = parent.key_place
+    places.add(pointer, here, parent.key_place, written)
+    parent.key = None
+    return pointer
+
 
 _ENDED = 1 << 62
 """More documents than there are: a parser at its end answers no more, so that whatever is asked next begins anew."""

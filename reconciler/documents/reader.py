@@ -8,11 +8,10 @@ from msgspec.structs import replace
 from yaml import YAMLError
 
 from reconciler.documents.composer import Composer, NeedKeyPositions
-from reconciler.documents.encoding import check_encoding
+from reconciler.documents.encoding import check_encoding, fix_json_surrogates
 from reconciler.documents.fault_sink import LimitReached
-from reconciler.documents.json_compat import fix_json_surrogates
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.line_column import position
+from reconciler.documents.positions import position
 from reconciler.documents.syntax_errors import explain
 from reconciler.documents.types import Document, Reading
 from reconciler.model.finding import Fault
@@ -79,5 +78,5 @@ def _in_order(faults: list[Fault], raw: bytes) -> list[Fault]:
     text = raw.decode("utf-8-sig")
     end = position(text, len(text))
     placed = (((fault.line, fault.column), fault) for fault in faults)
-    kept = (fault if at <= end else replace(fault, line=end[0], column=end[1]) for at, fault in placed)
-    return sorted(kept, key=lambda fault: (fault.line, fault.column))
+    bounded = (fault if at <= end else replace(fault, line=end[0], column=end[1]) for at, fault in placed)
+    return sorted(bounded, key=lambda fault: (fault.line, fault.column))

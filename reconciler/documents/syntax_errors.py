@@ -6,7 +6,7 @@ import re
 
 from yaml import Mark, MarkedYAMLError, YAMLError
 
-from reconciler.documents.line_column import position, start_of_line
+from reconciler.documents.positions import position, start_of_line
 from reconciler.model.finding import Fault
 
 # Keyed by the parser's own words; {begin} is the line where what it was reading begins.

@@ -57,7 +57,7 @@ class Filter(msgspec.Struct, frozen=True):
     value: str
     pattern: re.Pattern[str] | None = None
 
-    def kept(self, lines: Sequence[bytes]) -> Sequence[bytes]:
+    def filter_lines(self, lines: Sequence[bytes]) -> Sequence[bytes]:
         """Those of ``lines`` that pass."""
         wanted = self.op.startswith("|")
         if self.pattern is None:
@@ -81,10 +81,10 @@ class LogQuery(msgspec.Struct, frozen=True):
         """Whether any line of ``text`` can be wanted: False is certain, and found out without looking at lines."""
         return all(as_bytes(each.value) in text for each in self.filters if each.op == "|=")
 
-    def kept(self, lines: Sequence[bytes]) -> Sequence[bytes]:
+    def filter_lines(self, lines: Sequence[bytes]) -> Sequence[bytes]:
         """The wanted ones of ``lines``."""
         for each in self.filters:
-            lines = each.kept(lines)
+            lines = each.filter_lines(lines)
         return lines
 
 

@@ -194,12 +194,12 @@ class _Assembly:
                 return
         resource = resource_of(manifest, gvc, path, blob)
         key = str(resource.key)
-        if key in self.change_set.added or self._declared_elsewhere(key) is not None:
+        if key in self.change_set.added or self._other_declaration(key) is not None:
             self.clashes[key].append(_Claim(path, manifest.line, resource))
             return
         self.change_set.added[key] = resource
 
-    def _declared_elsewhere(self, key: str) -> IndexedResource | None:
+    def _other_declaration(self, key: str) -> IndexedResource | None:
         """What is known of a declaration of ``key`` in a file that has not changed, or in another source."""
         if self.first or key in self.change_set.previous:
             return None
@@ -210,7 +210,7 @@ class _Assembly:
 
     def _report_duplicate(self, key: str, claims: list[_Claim]) -> None:
         """Every claim but the first names the first; that of another source comes before all."""
-        known, placed = self._declared_elsewhere(key), self.change_set.added.pop(key, None)
+        known, placed = self._other_declaration(key), self.change_set.added.pop(key, None)
         where = ""
         if placed is not None:
             claims.append(_Claim(placed.path, placed.line, placed))

@@ -42,7 +42,7 @@ class _Check:
         self.mild = {rule.id for rule in (*own, *rules().values()) if rule.severity is not Severity.ERROR}
         self.among_neighbours = self.mild & cross_check_rules()
         # Whether these warn depends on the host and its settings, not on the file alone.
-        self.elsewhere = {rule.id for rule in SECRET_RULES} - ({PLAIN_TEXT} if secrets else set())
+        self.host_dependent = {rule.id for rule in SECRET_RULES} - ({PLAIN_TEXT} if secrets else set())
         self.pending: list[UnusedComment] = []
 
     def faults(self, comment: Comment) -> Iterator[Fault]:
@@ -52,7 +52,7 @@ class _Check:
             near = closest(comment.rule[:60], self.mild) or "RULE"
             name = comment.rule if comment.rule in self.mild else near
             yield _fault(comment, message, f"write `# reconciler: ignore {name} REASON`")
-        elif comment.line in self.used or not self.whole or comment.rule in self.elsewhere:
+        elif comment.line in self.used or not self.whole or comment.rule in self.host_dependent:
             return
         elif comment.rule in self.among_neighbours:
             self.pending.append(UnusedComment(comment.line, comment.column, comment.rule))

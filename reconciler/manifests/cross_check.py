@@ -40,9 +40,9 @@ def cross_check(delta: ChangeSet, world: DesiredState, findings: CrossFindings) 
     """Add to ``findings`` what is wrong between what changed, what refers to it, and what the rules look at besides."""
     context = RuleContext(world.index, world.bodies)
     # Most of what there is to ask is asked by thousands alike: 0.2 s less of 100,000 workloads.
-    settled = cache(lambda questions: all(trivially_passes(question, context) for question in questions))
+    all_pass = cache(lambda questions: all(trivially_passes(question, context) for question in questions))
     for key, site, questions in _expected(delta, world):
-        for question in () if settled(questions) else questions:
+        for question in () if all_pass(questions) else questions:
             _answer(question, key, site, context, findings)
 
 

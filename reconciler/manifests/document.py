@@ -105,7 +105,7 @@ class DocumentDecoder:
         breaches = [] if check.valid(value) else seen(check.breaches(value), hidden)
         if not breaches:
             return self._formed(kind, value, self._judged(kind, value, [InvalidValue(at) for at in hidden]))
-        self._tell(kind, value, breaches, [InvalidValue(at) for at in hidden])
+        self._report_breaches(kind, value, breaches, [InvalidValue(at) for at in hidden])
         return None
 
     def collect_partial(self) -> None:
@@ -123,9 +123,9 @@ class DocumentDecoder:
             "" if InvalidValue(("gvc",), ("string",)) in missed else named_key(kind, without_invalid(value, missed))
         )
         breaches = checker(str(kind)).breaches(value, lambda at: within(at, places))
-        self._tell(kind, value, breaches, missed)
+        self._report_breaches(kind, value, breaches, missed)
 
-    def _tell(
+    def _report_breaches(
         self, kind: Kind, value: dict[str, Any], breaches: list[SchemaError], missed: Sequence[InvalidValue] = ()
     ) -> None:
         """Say where ``value`` does not fit its schema, and look through what is whole of it.
@@ -135,8 +135,8 @@ class DocumentDecoder:
         torn = [*missed, *(invalid_of(breach) for breach in breaches)]
         rest = without_invalid(value, torn)
         self.key = self._key_text(kind, rest)
-        told = checker(str(kind)).phrased(breaches, self.site.places(self.document)) if breaches else []
-        self.faults.extend(msgspec.structs.replace(fault, key=self.key) for fault in told)
+        phrased = checker(str(kind)).phrased(breaches, self.site.places(self.document)) if breaches else []
+        self.faults.extend(msgspec.structs.replace(fault, key=self.key) for fault in phrased)
         if len(breaches) >= MOST:
             # There may be more, so that it is not known what is whole.
             return
@@ -144,12 +144,12 @@ class DocumentDecoder:
         former = Normalizer(self.dialect, self._gvc(kind, rest))
         if kind is not Kind.SECRET:
             former.normalize(shape_of(str(kind)), rest)
-        said = {each.at for each in torn}
-        self._report(former, kind, rest, said)
+        reported = {each.at for each in torn}
+        self._report(former, kind, rest, reported)
         self.partial_references = tuple(
-            sorted({each for each in former.references if pointer_parts(each.pointer) not in said})
+            sorted({each for each in former.references if pointer_parts(each.pointer) not in reported})
         )
-        self.links_known = not any(map(_may_hide_links, said))
+        self.links_known = not any(map(_may_hide_links, reported))
 
     def _disclosed(self, opened: DecryptedDocument) -> bool:
         """Whether enough of an encrypted document is known to look at it; tells what is wrong with its encryption."""
@@ -236,12 +236,12 @@ class DocumentDecoder:
         return Manifest(kind, gvc, value["name"], written, references, self.document.index, self.document.line, seal,
                         former.unsorted, mixed, questions, self.opened is not None)  # fmt: skip
 
-    def _report(self, former: Normalizer, kind: Kind, value: dict[str, Any], told: Container[Pointer] = ()) -> None:
-        """The faults that the normal form and the settings find in ``value``, but at the places ``told``."""
+    def _report(self, former: Normalizer, kind: Kind, value: dict[str, Any], reported: Container[Pointer] = ()) -> None:
+        """The faults that the normal form and the settings find in ``value``, but at the places ``reported``."""
         self._dependencies(value, former)
         for trouble in (*dialect_problems(kind, value, self.dialect), *former.troubles):
             pointer = pointer_parts(trouble.pointer)
-            if pointer not in told:
+            if pointer not in reported:
                 self.key = self._key_text(kind, value)
                 self._fault(trouble.rule, pointer, trouble.message, trouble.suggestion, trouble.severity)
 

@@ -76,7 +76,7 @@ def _compile(schema: dict[str, Any]) -> FieldSchema:
     shape.properties = {name: _compile(child) for part in parts for name, child in part.get("properties", {}).items()}
     shape.active = tuple((name, child) for name, child in shape.properties.items() if not child.plain)
     shape.fill = {
-        name: _settled(shape.properties[name], child["default"])
+        name: _normal_default(shape.properties[name], child["default"])
         for name, child in schema.get("properties", {}).items()
         if "default" in child
     }
@@ -90,10 +90,11 @@ def _compile(schema: dict[str, Any]) -> FieldSchema:
     return shape
 
 
-def _settled(shape: FieldSchema, default: Any) -> Any:
+def _normal_default(shape: FieldSchema, default: Any) -> Any:
     """A default in normal form; no schema has a link in one."""
     if isinstance(default, dict):
-        return {**shape.fill, **{name: _settled(shape.properties[name], member) for name, member in default.items()}}
+        members = {name: _normal_default(shape.properties[name], member) for name, member in default.items()}
+        return {**shape.fill, **members}
     return sorted(default) if shape.is_set else default
 
 

@@ -28,7 +28,7 @@ def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
     digest = blake2b(body, digest_size=16).hexdigest()
     questions = _all_asked_in_gvc(manifest.questions, gvc)
     return Resource(key, digest, body, references, path, manifest.line, manifest.position, blob, manifest.seal,
-                    questions, manifest.fleeting)  # fmt: skip
+                    questions, manifest.transient)  # fmt: skip
 
 
 @lru_cache(maxsize=256)

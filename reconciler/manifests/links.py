@@ -10,7 +10,7 @@ from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.kinds.table import TABLE
 from reconciler.model.platform import PLATFORM_URI, SECRET_URI, VOLUMESET_URI
 
-NOT_LOOKED_UP = frozenset(kind for kind, traits in TABLE.items() if not traits.listed)
+UNCHECKED_KINDS = frozenset(kind for kind, traits in TABLE.items() if not traits.listed)
 """Kinds whose existence nobody here can check (docs/platform/fields.md#what-a-link-may-lead-to)."""
 
 

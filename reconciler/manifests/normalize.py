@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from reconciler.manifests.field_schema import FieldSchema
-from reconciler.manifests.links import NOT_LOOKED_UP, LinkError, parse_link, uri_target
+from reconciler.manifests.links import UNCHECKED_KINDS, LinkError, parse_link, uri_target
 from reconciler.model.finding import Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.platform import MOUNT_SCHEMES, PLATFORM_URI, SPELLING, VARIABLE_PREFIX
@@ -130,7 +130,7 @@ class Normalizer:
             self.troubles.append(
                 NormalizeProblem(pointer, f"links to a {link.kind} where a link to a {wanted} is wanted")
             )
-        if link.kind not in NOT_LOOKED_UP:
+        if link.kind not in UNCHECKED_KINDS:
             depends = shape.depends and link.kind not in shape.peers
             self.references.append(Reference(link.target, pointer, Dependency.ORDER if depends else Dependency.NONE))
         return link.full

@@ -58,7 +58,7 @@ class Manifest(msgspec.Struct, frozen=True, gc=False):
     ``body`` is the normal form as canonical JSON: defaults filled, links full, order-free lists sorted. ``gvc`` is
     ``GVC_PLACEHOLDER`` where the directory decides. ``seal`` holds the data of a secret, which ``body`` shows masked.
     ``unsorted`` says that filling in the GVC can change the order of links in ``body``, ``mixed`` that of references.
-    ``fleeting`` says that ``seal`` was encrypted or stands on the host, so that it is never written down.
+    ``transient`` says that ``seal`` was encrypted or stands on the host, so that it is never written down.
     """
 
     kind: Kind
@@ -72,13 +72,13 @@ class Manifest(msgspec.Struct, frozen=True, gc=False):
     unsorted: bool = False
     mixed: bool = False
     questions: tuple[LookupRequest, ...] = ()
-    fleeting: bool = False
+    transient: bool = False
 
 
 class Resource(msgspec.Struct, frozen=True, gc=False):
     """A manifest with its place in a revision and its GVC known. ``digest`` covers ``body``.
 
-    ``seal`` is not to be written down where it is ``fleeting``.
+    ``seal`` is not to be written down where it is ``transient``.
     """
 
     key: Key
@@ -91,4 +91,4 @@ class Resource(msgspec.Struct, frozen=True, gc=False):
     blob: str
     seal: bytes = b""
     questions: tuple[LookupRequest, ...] = ()
-    fleeting: bool = False
+    transient: bool = False

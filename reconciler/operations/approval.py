@@ -66,9 +66,9 @@ def _held_today(settings: Settings, records: Records, prefix: str) -> list[str]:
             continue
         if plan is None:
             continue
-        if any(each.startswith(prefix) for each in (plan.digest, plan.held)):
-            found.append(plan.held and f"{source.name}/{plan.held}")
-        waiting += [plan.held] if plan.held else []
+        if any(each.startswith(prefix) for each in (plan.digest, plan.hold_digest)):
+            found.append(plan.hold_digest and f"{source.name}/{plan.hold_digest}")
+        waiting += [plan.hold_digest] if plan.hold_digest else []
     if found:
         return found
     now = f"what waits now is {' and '.join(waiting)}" if waiting else "nothing waits now"

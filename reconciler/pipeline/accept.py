@@ -35,7 +35,7 @@ def index_revision(records: Records, loaded: LoadedRevision, source: str) -> Non
             records.status_queue.add_many(source, [key])
             records.status_queue.add_many(owner, [key])
         for resource in loaded.change_set.added.values():
-            if resource.seal and not resource.fleeting:
+            if resource.seal and not resource.transient:
                 records.secret_data.put(resource.key, resource.digest, resource.seal)
         records.sources.put(row)
 

@@ -56,7 +56,7 @@ class Report(msgspec.Struct, frozen=True):
 
 def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], findings: list[Finding]) -> Report:
     """The report of a plan that was carried out, with one outcome a step."""
-    return Report(source, revision, _outcome(outcomes), _counts(plan, outcomes), plan.digest, plan.held,
+    return Report(source, revision, _outcome(outcomes), _counts(plan, outcomes), plan.digest, plan.hold_digest,
                   steps=sum(one.result is Result.APPLIED for one in outcomes), message=sentence(plan),
                   left_out=_summed(findings) if has_errors(findings) else "", findings=findings,
                   troubles=_troubles(outcomes))  # fmt: skip

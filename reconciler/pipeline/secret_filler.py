@@ -37,7 +37,7 @@ class SecretFiller:
     def accept(self, changes: ChangeSet) -> None:
         """Put the secrets of a revision that was accepted, which were opened already to read it."""
         for resource in changes.added.values():
-            if resource.fleeting and resource.seal:
+            if resource.transient and resource.seal:
                 self._store.put(resource)
         self.retry()
 
@@ -71,5 +71,5 @@ class SecretFiller:
 
     def _put(self, view: DesiredStateView, key: Key) -> None:
         resource = view.bodies.resource(str(key))
-        if resource is not None and resource.fleeting:
+        if resource is not None and resource.transient:
             self._store.put(resource)

@@ -51,7 +51,7 @@ class SourceConditions:
             why = INVALID_REVISION if refused else INVALID_FILES
             self.append_events(_invalid(self._clock.now(), name, why, prepared, ended))
         fresh = self.set(name, REACHABLE, _readiness(ended))
-        if prepared.plan is not None and prepared.plan.held and READY in fresh:
+        if prepared.plan is not None and prepared.plan.hold_digest and READY in fresh:
             self.append_events([_waiting(self._clock.now(), name, prepared.plan)])
 
     def unreadable(self, name: str, error: SourceError, reason: str) -> None:
@@ -163,5 +163,5 @@ def _warning(at: float, key: str, reason: str, message: str) -> Event:
 
 def _waiting(at: float, name: str, plan: Plan) -> Event:
     count = sum(step.hold.approvable for step in plan.steps)
-    message = f"{count} step{'s wait' if count > 1 else ' waits'}; let go with: reconciler approve {plan.held}"
+    message = f"{count} step{'s wait' if count > 1 else ' waits'}; let go with: reconciler approve {plan.hold_digest}"
     return Event(at, 0, source_target(name), "", "Normal", "ApprovalRequired", message)

@@ -212,10 +212,10 @@ class SourcePipeline:
             self._forget_failures(plan)
             index_revision(self.records, prepared.loaded, self.name)
             self.revisions.accept(prepared.revision)
-            if plan.held:
-                for digest in (plan.digest, plan.held):
-                    self.records.approvals.remember_plan(digest, f"{self.name}/{plan.held}")
-            self.records.approvals.carry(self.name, plan.held, plan.let_go)
+            if plan.hold_digest:
+                for digest in (plan.digest, plan.hold_digest):
+                    self.records.approvals.remember_plan(digest, f"{self.name}/{plan.hold_digest}")
+            self.records.approvals.carry(self.name, plan.hold_digest, plan.approved_digests)
             # Counted before the first is journaled, so that a crash loses none; one that is tried again counts once.
             if any(step.action is Action.DELETE for step in plan.steps):
                 self.records.deletions.add(plan.source, budgeted_deletes(plan), self.clock.now())
@@ -252,14 +252,14 @@ class SourcePipeline:
         run = await asyncio.to_thread(self.start_run, prepared, reason, accepted)
         outcomes = await executor.run(plan, run, preempted) if plan.steps else []
         ended = report.of_plan(self.name, revision, plan, outcomes, prepared.findings)
-        if plan.steps or plan.kept:
+        if plan.steps or plan.retained:
             self._record_results(run, plan, outcomes, ended)
         return RunResult(ended, prepared.state.after_steps(plan, outcomes))
 
     def _record_results(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report) -> None:
         # Only an approval that is used up has to outlive a power cut; the rest is told again by the next run.
-        with self.records.transaction() if plan.let_go else self.records.repeatable():
-            news = waiting.save_wait_reasons(self.records, outcomes, plan.kept, self.clock.now())
+        with self.records.transaction() if plan.approved_digests else self.records.repeatable():
+            news = waiting.save_wait_reasons(self.records, outcomes, plan.retained, self.clock.now())
             self.records.status_queue.add_many(self.name, news)
             record_healed(self.records, plan, outcomes, run, self.clock.now())
             if run:
@@ -272,7 +272,7 @@ class SourcePipeline:
                 self.records.conditions.forget(str(key))
             if gone:
                 self.records.restarts.sweep()
-            for digest in plan.let_go if ended.good else ():
+            for digest in plan.approved_digests if ended.good else ():
                 self.records.approvals.consume(f"{self.name}/{digest}")
 
 

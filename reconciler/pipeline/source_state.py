@@ -77,7 +77,7 @@ class SourceState(msgspec.Struct, frozen=True):
         open_keys = {str(one.id.key) for one in outcomes if one.result is not Result.APPLIED}
         return msgspec.structs.replace(
             self,
-            pending_keys=frozenset(open_keys.union(str(retained.key) for retained in plan.kept)),
+            pending_keys=frozenset(open_keys.union(str(retained.key) for retained in plan.retained)),
             must_repoll=any(one.reason in POLL_AGAIN_REASONS for one in outcomes),
             hold_ends=_hold_ends(plan),
             crashes=CrashBackoff(),
@@ -95,7 +95,7 @@ class SourceState(msgspec.Struct, frozen=True):
 
 
 def _planned(plan: Plan) -> set[str]:
-    return {str(retained.key) for retained in plan.kept} | {str(step.key) for step in plan.steps}
+    return {str(retained.key) for retained in plan.retained} | {str(step.key) for step in plan.steps}
 
 
 def _hold_ends(plan: Plan) -> str:

@@ -118,19 +118,19 @@ class Rename(msgspec.Struct, frozen=True, order=True):
 class Plan(msgspec.Struct, frozen=True):
     """All steps in an order that respects every dependency.
 
-    ``digest`` covers the steps and not the commit; ``held`` is the digest of the steps that wait for approval
-    alone (empty where none does) and is what an approval is recorded under; ``approved`` is the approval that has
-    let steps of this plan go, empty where none was needed, and ``let_go`` the digest of each of these steps alone.
+    ``digest`` covers the steps, not the commit. ``hold_digest`` covers only the steps that wait for approval, "" where
+    none does; an approval is recorded under it. ``approved`` is the approval that released steps of this plan, "" where
+    none was needed; ``approved_digests`` has one digest for each of these steps.
     """
 
     source: str
     revision: str
     steps: tuple[Step, ...]
     digest: str
-    held: str = ""
+    hold_digest: str = ""
     approved: str = ""
-    let_go: tuple[str, ...] = ()
-    kept: tuple[RetainedResource, ...] = ()
+    approved_digests: tuple[str, ...] = ()
+    retained: tuple[RetainedResource, ...] = ()
     renames: tuple[Rename, ...] = ()
 
 
@@ -139,13 +139,13 @@ def causes_of_waiting(steps: Iterable[Step]) -> dict[StepId, Step]:
 
     ``steps`` are in the order of a plan.
     """
-    held: dict[StepId, Step] = {}
+    on_hold: dict[StepId, Step] = {}
     causes: dict[StepId, Step] = {}
     for step in steps:
         if step.hold is not Hold.NONE:
-            held[step.id] = step
+            on_hold[step.id] = step
             continue
-        cause = next((found for each in step.waits_for if (found := held.get(each) or causes.get(each))), None)
+        cause = next((found for each in step.waits_for if (found := on_hold.get(each) or causes.get(each))), None)
         if cause is not None:
             causes[step.id] = cause
     return causes

@@ -22,8 +22,8 @@ def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
     refused = {refusal.key for refusal in refusals}
     steps = [part for part in found if isinstance(part, Step) and part.key not in refused]
     deletes = [step for step in steps if step.action is Action.DELETE]
-    kept = retained(scope, deletes) if deletes else {}
-    steps = [step for step in steps if step.action is not Action.DELETE or step.key not in kept]
+    stays = retained(scope, deletes) if deletes else {}
+    steps = [step for step in steps if step.action is not Action.DELETE or step.key not in stays]
     renames = renames_in(steps, scope.records)
     steps = with_holds(scope, steps, renames)
     final = order_steps(scope, steps)
@@ -40,10 +40,10 @@ def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
         revision=scope.revision,
         steps=final,
         digest=digest_of(final),
-        held="" if approved else hold_digest,
+        hold_digest="" if approved else hold_digest,
         approved=approved,
-        let_go=alone if approved else (),
-        kept=tuple(RetainedResource(key, reason) for key, reason in sorted(kept.items())),
+        approved_digests=alone if approved else (),
+        retained=tuple(RetainedResource(key, reason) for key, reason in sorted(stays.items())),
         renames=renames,
     )
     return plan, refusals
@@ -55,7 +55,7 @@ def _approved_steps(step: Step) -> Step:
 
 def budgeted_deletes(plan: Plan) -> list[Key]:
     """Keys that ``plan`` deletes and that count against the hourly budget: not those that an operator approved."""
-    approved = frozenset(plan.let_go)
+    approved = frozenset(plan.approved_digests)
     deletes = (step for step in plan.steps if step.action is Action.DELETE)
     return sorted({step.key for step in deletes if step.hold is Hold.NONE and digest_of([step]) not in approved})
 

@@ -33,23 +33,23 @@ def retention_reason(record: Record) -> str:
 def retained(scope: PlannerInput, deletes: Iterable[Step]) -> dict[Key, str]:
     """The keys among ``deletes`` that stay, each with its reason; what they refer to stays with them."""
     going = {step.key for step in deletes}
-    kept: dict[Key, str] = {}
+    reasons: dict[Key, str] = {}
     fresh = []
     for key in sorted(going):
         reason = "" if scope.policy.enabled else "pruning is switched off"
         reason = reason or next(filter(None, map(retention_reason, scope.records.get(key, ()))), "")
         reason = reason or (f"{scope.orphans[key]} made it an orphan" if key in scope.orphans else "")
         if reason:
-            kept[key] = reason
+            reasons[key] = reason
             fresh.append(key)
     while fresh:
         key = fresh.pop()
         targets = {target for record in scope.records[key] for target in recorded_targets(record, scope.org)}
-        for needed in sorted(going - kept.keys()):
+        for needed in sorted(going - reasons.keys()):
             if str(needed) in targets:
-                kept[needed] = f"{key} stays and needs it"
+                reasons[needed] = f"{key} stays and needs it"
                 fresh.append(needed)
-    return kept
+    return reasons
 
 
 def with_holds(scope: PlannerInput, steps: list[Step], renames: tuple[Rename, ...]) -> list[Step]:

@@ -21,9 +21,9 @@ def document(plan: Plan, blames: Blames | None = None) -> dict[str, Any]:
         "source": plan.source,
         "revision": plan.revision,
         "digest": plan.digest,
-        "held": plan.held,
+        "held": plan.hold_digest,
         "steps": [_step(step, causes.get(step.id), blames) for step in plan.steps],
-        "kept": [{"key": str(kept.key), "reason": kept.reason} for kept in plan.kept],
+        "kept": [{"key": str(kept.key), "reason": kept.reason} for kept in plan.retained],
         "renames": [{"before": str(rename.before), "after": str(rename.after)} for rename in plan.renames],
         "summary": summary(plan),
     }

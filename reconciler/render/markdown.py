@@ -39,9 +39,9 @@ def markdown(plan: Plan, blames: Blames | None = None, since: str = "") -> str:
         lines += list(_details(members[:MOST_GROUPS], blames))
     renamed = ((code_span(str(rename.before)), code_span(str(rename.after))) for rename in plan.renames)
     lines += [f"\n- Renamed: {before} → {after}" for before, after in renamed]
-    lines += [f"\n- Kept: {code_span(str(kept.key))} ({kept.reason})" for kept in plan.kept]
-    if plan.held:
-        lines += ["", f"What waits is let go by {code_span(f'reconciler approve {plan.held}')}."]
+    lines += [f"\n- Kept: {code_span(str(kept.key))} ({kept.reason})" for kept in plan.retained]
+    if plan.hold_digest:
+        lines += ["", f"What waits is let go by {code_span(f'reconciler approve {plan.hold_digest}')}."]
     if plan.steps:
         lines += ["", f"<sub>digest {code_span(plan.digest)}</sub>"]
     return "\n".join(lines) + "\n"

@@ -40,8 +40,8 @@ def text(plan: Plan, *, colour: bool = False, blames: Blames | None = None, sinc
         lines.append("")
     lines.extend(_asides(plan))
     lines.append(f"Plan: {sentence(plan)}." + (f"  digest {plan.digest}" if plan.steps else ""))
-    if plan.held:
-        lines.append(f"Let what waits go with: reconciler approve {plan.held}")
+    if plan.hold_digest:
+        lines.append(f"Let what waits go with: reconciler approve {plan.hold_digest}")
     return "\n".join(lines) + "\n"
 
 
@@ -82,9 +82,9 @@ def _change(change: FieldChange, width: int, by: str, paint: _Paint) -> Iterator
 def _asides(plan: Plan) -> Iterator[str]:
     for rename in plan.renames:
         yield f"Renamed: {rename.before} → {rename.after} (the rest is equal; it is deleted and made anew)"
-    for kept in plan.kept:
+    for kept in plan.retained:
         yield f"Kept: {kept.key} is not in Git any more; {kept.reason}"
-    if plan.renames or plan.kept:
+    if plan.renames or plan.retained:
         yield ""
 
 

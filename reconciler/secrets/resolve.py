@@ -70,6 +70,6 @@ def _filled(manifest: Manifest, host: HostSecretDirectory, key: bytes) -> tuple[
             faults.append((flaw.at, Fault(rule.id, flaw.message, suggestion=flaw.suggestion, severity=rule.severity)))
     body["data"] = masked(content["data"], key)
     filled = msgspec.structs.replace(
-        manifest, body=_encode(body), seal=encode_secret_data(content["data"]), fleeting=True
+        manifest, body=_encode(body), seal=encode_secret_data(content["data"]), transient=True
     )
     return filled, faults

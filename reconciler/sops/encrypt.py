@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from reconciler.documents.json_compat import fix_json_surrogates
+from reconciler.documents.encoding import fix_json_surrogates
 from reconciler.documents.reader import read
 from reconciler.documents.types import Document, Reading
 from reconciler.documents.writer import after_key, written

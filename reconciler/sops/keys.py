@@ -49,8 +49,8 @@ def data_key(metadata: Metadata, keyring: Keyring) -> bytes:
         raise NoUsableKey("the key is split among several groups, all of which would have to be opened",
                        "encrypt it anew for one group of age recipients")  # fmt: skip
     if not metadata.keys:
-        told = f"only for {', '.join(metadata.others)}" if metadata.others else "for nobody"
-        raise NoUsableKey(f"this is encrypted {told}, not for an age recipient", "add an age recipient with sops")
+        whom = f"only for {', '.join(metadata.others)}" if metadata.others else "for nobody"
+        raise NoUsableKey(f"this is encrypted {whom}, not for an age recipient", "add an age recipient with sops")
     if not keyring.identities:
         raise NoUsableKey(keyring.absence or "there is no identity to open this with",
                        "name the file with the age identity under `secrets.identity` in the settings")  # fmt: skip

@@ -20,7 +20,7 @@ _OTHER_KEYS = {"kms": "AWS KMS", "gcp_kms": "GCP KMS", "hckms": "Huawei KMS", "a
                "hc_vault": "Vault", "pgp": "PGP"}  # fmt: skip
 _FRACTION = re.compile(r"(:[0-9]{2})\.[0-9]+")
 _LONGEST_PATTERN = 1_000
-KEPT = 1_000
+CACHED_PATTERNS = 1_000
 """Patterns, and names under one, that are remembered."""
 
 MOST_KEYS = 100
@@ -126,7 +126,7 @@ def _wrapped(listed: Any) -> tuple[Wrapped, ...]:
     return found
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED_PATTERNS)
 def covering(rule: str, pattern: str) -> Covers:
     """What decides whether values below a path of keys are encrypted. Raises FormatError where the pattern is none."""
     wanted = rule.startswith("encrypted")
@@ -146,7 +146,7 @@ def _matching(rule: str, pattern: str) -> Callable[[str], bool]:
         check = jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=jsonschema_rs.RegexOptions())
     except ValueError:
         raise FormatError(rule, f"`{rule}` is not a regular expression") from None
-    return lru_cache(KEPT)(check.is_valid)
+    return lru_cache(CACHED_PATTERNS)(check.is_valid)
 
 
 def path_of(pointer: Sequence[str | int]) -> Path:

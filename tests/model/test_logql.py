@@ -41,7 +41,7 @@ def test_a_query_takes_what_it_says_or_says_where_it_is_wrong(case: dict[str, An
         return
     query = parse(case["query"])
     taken = [name for name, values in STREAMS.items() if query.selects(dict(zip(LABELS, values, strict=True)))]
-    lines = [line.decode() for line in query.kept([line.encode() for line in LINES])]
+    lines = [line.decode() for line in query.filter_lines([line.encode() for line in LINES])]
     assert taken == case.get("streams", [name for name in STREAMS if name.startswith("shop/")])
     assert lines == case.get("lines", LINES)
 
@@ -58,20 +58,20 @@ def test_a_quoted_text_is_found_as_it_stands(text: str, around: bytes) -> None:
     query = parse(f'{{gvc="{quoted}"}} |= "{quoted}"')
     assert query.selects({"gvc": text})
     line = around + text.encode() + around
-    assert query.kept([line]) == [line]
+    assert query.filter_lines([line]) == [line]
     assert query.concerns(b"first\n" + line)
 
 
 @given(st.lists(st.sampled_from([b"a", b"b", b"ab", b"", b"\r"]), max_size=5))
 def test_a_block_that_is_passed_over_holds_no_wanted_line(lines: list[bytes]) -> None:
     query = parse('{gvc="x"} |= "a" |~ "."')
-    assert query.concerns(b"\n".join(lines)) or list(query.kept(lines)) == []
+    assert query.concerns(b"\n".join(lines)) or list(query.filter_lines(lines)) == []
     assert parse('{gvc="x"} != "a"').concerns(b"a")
 
 
 def test_bytes_that_are_no_text_can_be_asked_for() -> None:
     typed = b'{gvc="x"} |= "\xff" |~ ".\xfe"'.decode("utf-8", "surrogateescape")
-    assert parse(typed).kept([b"a\xffb\xfe", b"ab\xfe"]) == [b"a\xffb\xfe"]
+    assert parse(typed).filter_lines([b"a\xffb\xfe", b"ab\xfe"]) == [b"a\xffb\xfe"]
 
 
 def test_half_a_character_is_no_query() -> None:

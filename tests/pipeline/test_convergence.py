@@ -55,8 +55,8 @@ def settle(way: Way) -> None:
     """Approve whatever waits, apply, and see that nothing is left."""
     plan = way.plan()
     assert out_of_order(plan) == []
-    if plan.held:
-        way.approve(plan.held)
+    if plan.hold_digest:
+        way.approve(plan.hold_digest)
     way.applied()
     assert misplaced(way, plan) == []
     assert way.plan().steps == ()
@@ -98,7 +98,7 @@ def test_a_failure_leaves_undone_only_what_waits_for_it(
     way.engines = dict(engines)
     settle(way)
     way.commit(files_of(after, 0), whole=True)
-    way.approve(way.plan().held)
+    way.approve(way.plan().hold_digest)
     plan = way.plan()
     refused = {step.id for step in plan.steps if chance.random() < 0.2}
     for place, engine in engines.items():

@@ -276,14 +276,14 @@ def test_a_source_that_was_rolled_back_is_healed_towards_its_pin(tmp_path: Path)
 
 def test_where_every_step_is_approved_a_heal_is_too(tmp_path: Path) -> None:
     way = Meddled(tmp_path, approval="always")
-    way.approve(way.plan().held)
+    way.approve(way.plan().hold_digest)
     way.applied()
     way.another_image()
     assert way.check() == {"main"}
     assert way.apply().outcome == "waiting"
     assert way.check() == set(), "it waits for somebody and not for another run"
     assert way.held() == ["Ready False ApprovalRequired", "Reconciling True ApprovalRequired"]
-    way.approve(way.plan().held)
+    way.approve(way.plan().hold_digest)
     way.applied()
     assert way.check() == set()
 

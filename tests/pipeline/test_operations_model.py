@@ -239,8 +239,8 @@ class Operating(RuleBasedStateMachine):
             plan = self.runner.lines["main"].plan_revision().plan
         except SourceError:
             return
-        if plan is not None and plan.held:
-            self.records.approvals.approve(f"main/{plan.held}", "ada")
+        if plan is not None and plan.hold_digest:
+            self.records.approvals.approve(f"main/{plan.hold_digest}", "ada")
             self.approved = True
 
     # What is held against the model.

@@ -90,7 +90,7 @@ def test_what_moves_to_another_source_is_that_ones_and_is_not_deleted(tmp_path: 
     for line in (a.line, a.fresh_line()):
         a.line = line
         plan = a.plan()
-        assert (plan.steps, plan.kept) == ((), ())
+        assert (plan.steps, plan.retained) == ((), ())
     b.commit({"s.yaml": GIVEN})
     b.applied()
     b.commit({"s.yaml": None})

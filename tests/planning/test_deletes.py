@@ -99,7 +99,7 @@ def test_small_deletes_one_after_the_other_are_bounded_within_an_hour(tmp_path: 
     assert {step["hold_until"] for step in document(plan)["steps"]} == {first}
     assert way.apply().outcome == "waiting"
     message = next(iter(way.outcomes.values())).message
-    assert f"(the budget is free again at {first}): reconciler approve {plan.held}" in message
+    assert f"(the budget is free again at {first}): reconciler approve {plan.hold_digest}" in message
 
 
 def test_what_waits_for_the_hour_goes_by_itself_when_it_is_over(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_approved_deletes_are_no_part_of_the_budget_of_the_hour(tmp_path: Path) 
     way = Way(tmp_path, many(0))
     way.applied()
     way.commit(many(30))
-    way.approve(way.plan().held)
+    way.approve(way.plan().hold_digest)
     way.applied()
     way.commit(many(34))
     way.applied()
@@ -185,7 +185,7 @@ def test_a_kind_has_a_budget_of_its_own_besides(tmp_path: Path) -> None:
         "identity": "",
         "workload": "prune-budget",
     }
-    way.approve(plan.held)
+    way.approve(plan.hold_digest)
     assert set(holds(way.plan()).values()) == {""}
 
 
@@ -200,7 +200,7 @@ def test_one_delete_over_the_budget_makes_all_wait_and_nothing_else(tmp_path: Pa
     assert way.apply().outcome == "waiting"
     assert "identity/shop/new" in way.recorded()
     assert "identity/shop/i0" in way.recorded()
-    way.approve(plan.held)
+    way.approve(plan.hold_digest)
     way.applied()
     assert not {f"identity/shop/i{number}" for number in range(3)} & way.recorded().keys()
 
@@ -217,13 +217,13 @@ def test_an_approval_is_for_these_deletes_whatever_else_is_committed(tmp_path: P
     way.applied()
     way.commit(shop(*(identity(f"i{number}") for number in range(2, 5))))
     plan = way.plan()
-    assert plan.held
-    way.approve(plan.held)
+    assert plan.hold_digest
+    way.approve(plan.hold_digest)
     way.commit(shop(*(identity(f"i{number}") for number in range(2, 5)), identity("unrelated")))
     again = way.plan()
-    assert (again.held, again.approved) == ("", plan.held)
+    assert (again.hold_digest, again.approved) == ("", plan.hold_digest)
     way.commit(shop(*(identity(f"i{number}") for number in range(3, 5)), identity("unrelated")))
-    assert way.plan().held not in ("", plan.held)
+    assert way.plan().hold_digest not in ("", plan.hold_digest)
 
 
 def test_an_approval_is_used_up(tmp_path: Path) -> None:
@@ -231,13 +231,13 @@ def test_an_approval_is_used_up(tmp_path: Path) -> None:
     way = Way(tmp_path, files)
     way.applied()
     way.commit(fewer)
-    held = way.plan().held
+    held = way.plan().hold_digest
     way.approve(held)
     way.applied()
     way.commit(files)
     way.applied()
     way.commit(fewer)
-    assert way.plan().held == held
+    assert way.plan().hold_digest == held
 
 
 def test_an_approval_that_was_never_used_ends_with_the_plan_it_was_for(tmp_path: Path) -> None:
@@ -245,12 +245,12 @@ def test_an_approval_that_was_never_used_ends_with_the_plan_it_was_for(tmp_path:
     way = Way(tmp_path, files)
     way.applied()
     way.commit(fewer)
-    held = way.plan().held
+    held = way.plan().hold_digest
     way.approve(held)
     way.commit(files)
     way.applied()
     way.commit(fewer)
-    assert way.plan().held == held
+    assert way.plan().hold_digest == held
 
 
 def test_an_approval_given_while_a_run_begins_is_not_lost(tmp_path: Path) -> None:
@@ -259,17 +259,17 @@ def test_an_approval_given_while_a_run_begins_is_not_lost(tmp_path: Path) -> Non
     way.commit(shop(identity("a")))
     prepared = way.prepare()
     assert prepared.plan is not None
-    way.approve(prepared.plan.held)
+    way.approve(prepared.plan.hold_digest)
     way.line.start_run(prepared, "test")
     way.line = way.fresh_line()
-    assert way.plan().approved == prepared.plan.held
+    assert way.plan().approved == prepared.plan.hold_digest
 
 
 def test_a_run_of_one_source_leaves_approvals_of_another_alone(tmp_path: Path) -> None:
     way = Way(tmp_path, shop(identity("a"), identity("b"), identity("c")))
     way.applied()
     way.commit(shop(identity("a")))
-    held = way.plan().held
+    held = way.plan().hold_digest
     way.approve(held)
     Way(
         tmp_path, {"i.yaml": "kind: secret\nname: s\ntype: dictionary\ndata: {a: b}\n"}, records=way.records, name="two"
@@ -282,7 +282,7 @@ def test_what_waits_goes_once_it_is_approved_though_no_commit_comes(tmp_path: Pa
     way.applied()
     way.commit(shop(identity("a")))
     assert way.apply().outcome == "waiting"
-    way.approve(way.plan().held)
+    way.approve(way.plan().hold_digest)
     way.line = way.fresh_line()
     way.applied()
     assert way.recorded().keys() == {"gvc/shop", "identity/shop/a"}
@@ -297,8 +297,8 @@ def test_a_tag_keeps_what_left_git_and_all_that_it_needs(tags: str, tmp_path: Pa
     way.commit(dict.fromkeys(files))
     plan = way.plan()
     assert holds(plan).keys() == {"identity/shop/other", "workload/shop/web@here", "workload/shop/web@there"}
-    assert {str(kept.key) for kept in plan.kept} == {"gvc/shop", "identity/shop/api", "workload/shop/api"}
-    reasons = {str(kept.key): kept.reason for kept in plan.kept}
+    assert {str(kept.key) for kept in plan.retained} == {"gvc/shop", "identity/shop/api", "workload/shop/api"}
+    reasons = {str(kept.key): kept.reason for kept in plan.retained}
     assert reasons["workload/shop/api"].startswith(f"the tag {tags[1:].partition(':')[0]}")
     assert reasons["identity/shop/api"] == "workload/shop/api stays and needs it"
 
@@ -310,7 +310,7 @@ def test_a_protected_resource_stays_at_a_location_that_its_gvc_leaves(tmp_path: 
     way.commit({"shop/gvc.yaml": fewer})
     plan = way.plan()
     assert holds(plan) == {"workload/shop/b@there": ""}
-    assert [str(kept.key) for kept in plan.kept] == ["workload/shop/a"]
+    assert [str(kept.key) for kept in plan.retained] == ["workload/shop/a"]
 
 
 def test_nothing_goes_where_pruning_is_switched_off(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_nothing_goes_where_pruning_is_switched_off(tmp_path: Path) -> None:
     way.commit(shop(identity("b")))
     plan = way.plan()
     assert holds(plan) == {}
-    assert [(str(kept.key), kept.reason) for kept in plan.kept] == [("identity/shop/a", "pruning is switched off")]
+    assert [(str(kept.key), kept.reason) for kept in plan.retained] == [("identity/shop/a", "pruning is switched off")]
 
 
 def test_what_is_kept_is_told_again_by_every_plan(tmp_path: Path) -> None:
@@ -327,9 +327,9 @@ def test_what_is_kept_is_told_again_by_every_plan(tmp_path: Path) -> None:
     way.applied()
     way.commit(shop(identity("b")))
     way.applied()
-    assert [str(kept.key) for kept in way.plan().kept] == ["identity/shop/a"]
+    assert [str(kept.key) for kept in way.plan().retained] == ["identity/shop/a"]
     way.line = way.fresh_line()
-    assert [str(kept.key) for kept in way.plan().kept] == ["identity/shop/a"]
+    assert [str(kept.key) for kept in way.plan().retained] == ["identity/shop/a"]
 
 
 def test_what_every_org_has_is_changed_and_never_deleted(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_what_every_org_has_is_changed_and_never_deleted(tmp_path: Path) -> None
     way.commit({"org.yaml": None})
     plan = way.plan()
     assert holds(plan) == {"group/ops": ""}
-    reasons = [(str(kept.key), kept.reason) for kept in plan.kept]
+    reasons = [(str(kept.key), kept.reason) for kept in plan.retained]
     assert reasons == [("group/viewers", "it is built in"), ("policy/viewers-gvc", "it is built in")]
 
 
@@ -370,7 +370,7 @@ def test_a_renamed_resource_is_shown_as_one(tmp_path: Path) -> None:
     assert [(str(rename.before), str(rename.after)) for rename in plan.renames] == [
         ("workload/shop/old", "workload/shop/new")
     ]
-    assert not plan.held
+    assert not plan.hold_digest
 
 
 def test_a_renamed_volume_set_waits_with_all_that_wants_it(tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_a_renamed_volume_set_waits_with_all_that_wants_it(tmp_path: Path) -> No
     assert way.apply().outcome == "waiting"
     mounted = {place: record.body for place, record in way.recorded().items() if "db" in place}
     assert all(b"volumeset/old" in body for body in mounted.values())
-    way.approve(plan.held)
+    way.approve(plan.hold_digest)
     way.applied()
     assert "volumeset/shop/old@here" not in way.recorded()
 
@@ -406,7 +406,7 @@ def test_a_replacement_waits_and_is_done_once_it_is_approved(tmp_path: Path) -> 
     plan = way.plan()
     assert way.apply().outcome == "waiting"
     assert {record.version for record in way.recorded().values()} == {1}
-    way.approve(plan.held)
+    way.approve(plan.hold_digest)
     way.applied()
     assert way.recorded()["workload/shop/a@here"].version == 2
     assert way.plan().steps == ()
@@ -435,7 +435,7 @@ def test_a_gvc_goes_last_once_its_volumes_may_go(tmp_path: Path) -> None:
         assert {"gvc/shop", "volumeset/shop/data@here"} < way.recorded().keys()
         assert not any("workload" in place for place in way.recorded())
         way.line = way.fresh_line()
-    way.approve(way.plan().held)
+    way.approve(way.plan().hold_digest)
     way.applied()
     assert way.recorded().keys() == {"gvc/z"}
 
@@ -444,7 +444,7 @@ def test_where_nothing_is_pruned_a_link_to_what_left_git_still_leads_somewhere(t
     way = Way(tmp_path, shop(identity("me"), workload("web", spec=USES_ME)), prune=PruneSettings(enabled=False))
     way.applied()
     way.commit(shop(workload("web", spec=USES_ME)))
-    assert [str(kept.key) for kept in way.plan().kept] == ["identity/shop/me"]
+    assert [str(kept.key) for kept in way.plan().retained] == ["identity/shop/me"]
 
 
 USES_ME = "identityLink: //identity/me, containers: [{name: main, image: nginx:1}]"
@@ -463,7 +463,7 @@ def test_what_is_in_a_kept_gvc_stays_where_it_is(tmp_path: Path, tag: str) -> No
     way.applied()
     way.commit({"gvc.yaml": None})
     plan = way.plan()
-    assert (plan.steps, [str(kept.key) for kept in plan.kept]) == ((), ["gvc/shop"])
+    assert (plan.steps, [str(kept.key) for kept in plan.retained]) == ((), ["gvc/shop"])
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -10,11 +10,7 @@ ROOMS_TO_DO: dict[str, int] = {
     #
     "daemon": 6,
     #
-    "demo": 3,
-    #
     "doctor": 5,
-    #
-    "documents": 8,
     #
     "drift": 3,
     #
@@ -24,17 +20,9 @@ ROOMS_TO_DO: dict[str, int] = {
     #
     "engines/host": 42,
     #
-    "logql": 2,
-    #
-    "manifests": 15,
-    #
-    "model": 2,
-    #
     "operations": 3,
     #
     "pipeline": 7,
-    #
-    "planning": 5,
     #
     "records": 13,
     #
@@ -45,8 +33,6 @@ ROOMS_TO_DO: dict[str, int] = {
     "secrets": 1,
     #
     "settings": 1,
-    #
-    "sops": 2,
     #
     "source": 8,
     #
@@ -61,10 +47,6 @@ MERGES_TO_DO: set[str] = {
     "reconciler/convert/kubernetes/rollout.py",
     #
     "reconciler/daemon/timers.py",
-    #
-    "reconciler/decode/worker.py",
-    #
-    "reconciler/documents/merge_keys.py",
     #
     "reconciler/engines/host/provisioning/default_user.py",
     #
@@ -82,8 +64,6 @@ MERGES_TO_DO: set[str] = {
 
 FOLDERS_TO_DO: dict[str, int] = {
     "reconciler/convert/kubernetes": 21,
-    #
-    "reconciler/documents": 24,
     #
     "reconciler/engines/host": 21,
 }

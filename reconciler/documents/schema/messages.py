@@ -33,7 +33,7 @@ _SIZES = {
 }
 _AMOUNT = re.compile("([0-9]+) *(?:s|secs?|seconds?|g|gb|gi|gib)", re.IGNORECASE | re.ASCII)
 """Whole numbers are seconds or gigabytes where they have a unit at all."""
-_ELSEWHERE = frozenset({"gvc", "spec", "metadata", "apiVersion"})
+_FIELDS_OF_OTHERS = frozenset({"gvc", "spec", "metadata", "apiVersion"})
 """Fields that manifests have, though not those of secrets."""
 
 Advice = tuple[str, str, str]
@@ -70,8 +70,8 @@ def _fault(breach: SchemaError, secret: bool, places: Positions) -> Fault:
     general, message, suggestion = _PHRASES[breach.keyword](breach, secret)
     if breach.keyword == "additionalProperties" or breach.naming:
         line, column = places.key(breach.path)
-    elif general in ("exactly-one", "exclusive") and (given := _given(breach)):
-        line, column = places.key((*breach.path, given[-1]))
+    elif general in ("exactly-one", "exclusive") and (present := _present(breach)):
+        line, column = places.key((*breach.path, present[-1]))
     else:
         line, column = places.value(breach.path)
     return Fault(_rule(breach) or general, message, line, column, suggestion or _noted(breach, "x-hint"))
@@ -212,9 +212,9 @@ def _choice(breach: SchemaError, _: bool) -> Advice:
     fields = [f"`{branch['required'][0]}`" for branch in breach.asked]
     amount = "exactly one" if breach.keyword == "oneOf" else "at least one"
     listed = ", ".join(fields[:-1]) + " and " + fields[-1]
-    given = [f"`{name}`" for name in _given(breach)]
-    message = f"{amount} of {listed} must be given, here is {' and '.join(given) or 'none'}"
-    return "exactly-one", message, "keep one of them" if given else ""
+    present = [f"`{name}`" for name in _present(breach)]
+    message = f"{amount} of {listed} must be given, here is {' and '.join(present) or 'none'}"
+    return "exactly-one", message, "keep one of them" if present else ""
 
 
 _PHRASES: dict[str, Callable[[SchemaError, bool], Advice]] = {
@@ -235,7 +235,7 @@ PHRASED = frozenset(_PHRASES)
 """Keywords that have words; a schema that uses another one must bring them here."""
 
 
-def _given(breach: SchemaError) -> list[str]:
+def _present(breach: SchemaError) -> list[str]:
     """The fields of an either-or that are there, in the order of the document."""
     asked = breach.asked
     names = asked["required"] if isinstance(asked, dict) else [branch["required"][0] for branch in asked]
@@ -249,7 +249,7 @@ def _secret(schema: dict[str, Any], path: Pointer) -> bool:
 
 def _slipped(breach: SchemaError) -> bool:
     """Whether a breach is about a field or a text that a lost indentation can have made of a secret's value."""
-    unknown = breach.keyword == "additionalProperties" and breach.field not in _ELSEWHERE
+    unknown = breach.keyword == "additionalProperties" and breach.field not in _FIELDS_OF_OTHERS
     return unknown or (isinstance(breach.value, str) and len(breach.value.split()) > 1)
 
 

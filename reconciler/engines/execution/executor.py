@@ -54,7 +54,7 @@ class Executor:
         self._context.recorder.look_for_room()
         jobs = [StepRun(plan.source, plan.revision, run, step) for step in plan.steps]
         course = PlanRun(self._context, jobs, {}, preempted)
-        course.hold(plan.held)
+        course.hold(plan.hold_digest)
         return await course.run()
 
     async def replay(self, preempted: Callable[[], bool] = _never) -> list[Outcome]:

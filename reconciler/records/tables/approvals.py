@@ -12,7 +12,7 @@ KEEP = 1000
 
 
 class Approvals:
-    """An approval is recorded as ``SOURCE/DIGEST``, by the digest of the held steps alone (``Plan.held``).
+    """An approval is recorded as ``SOURCE/DIGEST``, by the digest of the held steps alone (``Plan.hold_digest``).
 
     It lasts until a run of the source begins with it, or finds that other steps wait, or none.
     """

@@ -28,18 +28,18 @@ def one_target(domain: Domain) -> Iterator[Flaw]:
     With none of them requests have nowhere to go; with two nothing says which one takes them.
     """
     first = next(routes(domain), None)
-    given = [
+    targets = [
         at
         for at, there in zip(_TARGETS, (domain.spec.gvc_link, domain.spec.workload_link, first), strict=True)
         if there
     ]
-    if not given:
+    if not targets:
         hint = "give it a gvcLink, a workloadLink, or routes in a port"
         yield Flaw(_TARGETS[0], "this domain leads nowhere", hint, _TARGETS)
-    for at in given[1:]:
+    for at in targets[1:]:
         extra = first[0] if at == _TARGETS[2] and first else at
-        yield Flaw(extra, f"the domain leads somewhere else already, by {given[0][-1]}",
-                   "keep one of gvcLink, workloadLink and routes", tuple(given))  # fmt: skip
+        yield Flaw(extra, f"the domain leads somewhere else already, by {targets[0][-1]}",
+                   "keep one of gvcLink, workloadLink and routes", tuple(targets))  # fmt: skip
 
 
 @rule("domain-port-duplicate", "docs/platform/fields.md#domain", Kind.DOMAIN)

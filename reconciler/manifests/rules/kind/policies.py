@@ -27,12 +27,12 @@ def permissions(policy: Policy) -> Iterator[Flaw]:
     if kind is None:
         return
     known = TABLE[kind].permissions
-    told = 0
+    reported = 0
     for number, binding in enumerate(policy.bindings):
         for index, name in enumerate(binding.permissions):
             if name not in known:
-                told += 1
-                hint = nearest(name, known, "it has") if told <= MOST_GUESSES else ""
+                reported += 1
+                hint = nearest(name, known, "it has") if reported <= MOST_GUESSES else ""
                 yield Flaw(("bindings", number, "permissions", index),
                            f"kind {kind} has no permission {quoted(name)}",
                            hint, (("targetKind",),))  # fmt: skip

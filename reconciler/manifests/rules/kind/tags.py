@@ -24,7 +24,7 @@ _TAKEN = {
 """What a tag has to say to be heard; of the rest every text counts."""
 _KNOWN = ("reconciler/allow-replace", "reconciler/depends-on", "reconciler/ignore", "reconciler/prune")
 MOST = 20
-"""Tags of one document that are told of; there may be 50."""
+"""Tags of one document that are reported; there may be 50."""
 
 
 @warning("tag-without-effect", "docs/manifests.md#tags", *Kind)
@@ -35,16 +35,16 @@ def unheard(resource: Envelope) -> Iterator[Flaw]:
     Another value, or a tag beginning with `reconciler/` that nobody knows, changes nothing: who relies on it finds that
     out when the resource is gone.
     """
-    told = 0
+    reported = 0
     for tag, text in resource.tags.items():
-        if not tag.startswith((_OWN, PROTECTED_TAG)) or told == MOST:
+        if not tag.startswith((_OWN, PROTECTED_TAG)) or reported == MOST:
             continue
         taken = _TAKEN.get(tag)
         if taken is not None and str(text) not in taken:
-            told += 1
+            reported += 1
             yield Flaw(("tags", tag), f"{quoted(str(text))} has no effect here", f"write {_either(taken, str(text))}")
         elif taken is None and tag.startswith(_OWN) and tag not in _KNOWN:
-            told += 1
+            reported += 1
             near = closest(tag[:60], _KNOWN)
             hint = f"did you mean `{near}`?" if near else f"tags of this kind are {', '.join(_KNOWN)}"
             yield Flaw(("tags", tag), f"nobody reads the tag {quoted(tag)}", hint, on_key=True)
