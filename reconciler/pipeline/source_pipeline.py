@@ -33,7 +33,7 @@ from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Plan
 from reconciler.planning.planner import budgeted_deletes, make_plan
 from reconciler.records.store import Records
-from reconciler.secrets.host_files import HostSecretDirectory, manifest_context
+from reconciler.secrets.host_files import HostSecretDirectory, keyring_of, manifest_context
 from reconciler.settings import Settings, SourceSettings
 from reconciler.source.file_reader import Read, reader
 from reconciler.source.source import Source, open_source
@@ -177,6 +177,9 @@ class SourcePipeline:
 
     def view(self) -> DesiredStateView:
         """The desired state as it is indexed, ready to lay a difference over. Raises SourceNotFound."""
+        # The file of the identity may have come, or be another one by now.
+        ring = msgspec.structs.replace(keyring_of(self.settings), required=self.dialect.keyring.required)
+        self.dialect = msgspec.structs.replace(self.dialect, keyring=ring)
         decoder = BlobDecoder(Blobs.of(self.source.repository), self.dialect, self.host)
         return desired_view(self.name, self.records, self.externals, decoder, self._bodies)
 
