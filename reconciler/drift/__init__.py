@@ -1,1 +1,1 @@
-"""Differences between what is recorded and what is observed: detected, noted, healed."""
+"""Drift, the differences between recorded and observed resources: detection, records and healing."""

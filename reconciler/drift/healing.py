@@ -1,4 +1,4 @@
-"""Between what drifted and the plan that brings it back: what to heal, and what has been healed."""
+"""Connects drift with plans: what a plan must heal, and what it has healed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reconciler.settings import Settings
 
 
 def drifts_to_heal(records: Records, settings: Settings, source: str) -> dict[StepId, Drift]:
-    """What the next plan of ``source`` brings back; what may differ since the last look is left out."""
+    """The drifts that the next plan of ``source`` must heal; differences that the settings now ignore are left out."""
     if not settings.drift.heal:
         return {}
     found = (_drift(row) for row in records.drifts.all(source) if not row.fought)
@@ -24,7 +24,7 @@ def drifts_to_heal(records: Records, settings: Settings, source: str) -> dict[St
 
 
 def record_healed(records: Records, plan: Plan, outcomes: Iterable[Outcome], run: int, now: float) -> None:
-    """Note in the records what of ``plan`` healed; whatever was applied differs no more."""
+    """Record which drifts ``plan`` has healed; an applied resource no longer differs."""
     known = {(row.key, row.location) for row in records.drifts.all(plan.source)}
     if not known:
         return

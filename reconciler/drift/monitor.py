@@ -1,4 +1,4 @@
-"""What changed behind our back: found by looking at the locations, and kept in the records for the next plan."""
+"""Detects changes made outside of reconciler by observing the locations, and records them for the next plan."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from reconciler.records.tables.events import Event
 from reconciler.settings import Settings
 
 OBSERVE_TIMEOUT_SECONDS = 60.0
-"""Seconds that an engine may take to say what there is."""
+"""Seconds that an engine may take to observe its location."""
 
 
 MAX_EVENTS = 100
-"""Events of one look; of the rest only the number."""
+"""The most events of one scan; of the rest only the number is reported."""
 
 
 class DriftScan(msgspec.Struct, frozen=True):
-    """What a look at the locations found, each with the source that owns it (``""``: nobody).
+    """The drifts found by a scan, each with the source that owns it (``""``: none).
 
-    ``seen`` are the locations that could be looked at, ``unseen`` the others, each with the reason; ``answers`` is what
-    each of them showed.
+    ``seen`` are the observed locations, ``unreachable`` the others, each with the reason; ``answers`` contains what
+    each location returned.
     """
 
     drifts: list[tuple[Drift, str]]
@@ -51,7 +51,7 @@ class DriftScan(msgspec.Struct, frozen=True):
 
 
 async def scan(settings: Settings, records: Records, engines: Mapping[str, Engine]) -> DriftScan:
-    """Ask every engine at whose location things can change what there is; changes nothing. Raises RecordsError."""
+    """Observe every location whose resources can drift; changes nothing. Raises RecordsError."""
     places = [place for place, engine in engines.items() if engine.can_drift]
     answers = await asyncio.gather(*(_observed(engines[place]) for place in places))
     found: list[tuple[Drift, str]] = []
@@ -72,7 +72,7 @@ async def scan(settings: Settings, records: Records, engines: Mapping[str, Engin
 
 
 def rows_of(records: Records, found: DriftScan, now: float) -> list[DriftRow]:
-    """What was ``found``, with what the records know of it already."""
+    """``found`` as rows, with what is already recorded about each drift."""
     known = {(row.key, row.location): row for row in records.drifts.all()}
     return [_row(drift, source, known.get((str(drift.key), drift.location)), now) for drift, source in found.drifts]
 
@@ -83,7 +83,7 @@ def _row(drift: Drift, source: str, old: DriftRow | None, now: float) -> DriftRo
 
 
 async def _observed(engine: Engine) -> list[Observation] | str:
-    """What there is, or why that cannot be said: then nothing is concluded from it."""
+    """The observed resources, or the reason of a failure, after which the location counts as unknown."""
     try:
         async with asyncio.timeout(OBSERVE_TIMEOUT_SECONDS):
             return await engine.observe()
@@ -115,7 +115,7 @@ def _compared(settings: Settings, records: Records, place: str, seen: Iterable[O
 def _drifted(
     records: Records, place: str, suspects: Mapping[str, Observation | None], ignores: Sequence[Ignore]
 ) -> Iterator[tuple[Drift, str]]:
-    """Differences in what was applied as Git wants it; a change that is still on its way is no drift."""
+    """Drifts of resources that are applied as Git wants them; a change in progress is no drift."""
     for key, found in records.applied.get_many(suspects).items():
         record = next(each for each in found if each.location == place)
         wanted = records.desired.get(key)
@@ -134,9 +134,9 @@ def _observed_state(seen: Observation | None) -> ObservedState | None:
 def _unmanaged(
     settings: Settings, records: Records, seen: Iterable[Observation], ignores: Sequence[Ignore]
 ) -> Iterator[tuple[Drift, str]]:
-    """What is ours by its label, and neither recorded nor in Git, which can be said once every source was read.
+    """Unexpected resources: with our label, but neither recorded nor in Git. Requires that all sources have been read.
 
-    Records that were lost must not make a stranger of everything, so these are told and never deleted.
+    After a loss of the records every resource would look unexpected, so these are reported and never deleted.
     """
     if {source.name for source in settings.sources} - set(records.sources.names()):
         return
@@ -150,7 +150,7 @@ def _unmanaged(
 
 
 class DriftMonitor:
-    """Keeps what was found at the last look. Every method raises RecordsError."""
+    """Records the drifts of the last scan. Every method raises RecordsError."""
 
     def __init__(self, settings: Settings, records: Records, clock: Clock, engines: Mapping[str, Engine]) -> None:
         self._settings = settings
@@ -158,13 +158,13 @@ class DriftMonitor:
         self._clock = clock
         self.engines = engines
         self.unreachable: dict[str, str] = {}
-        """Locations that could not be looked at the last time, each with the reason."""
+        """Locations that the last scan could not observe, each with the reason."""
         self.health_changed = False
-        """Whether anything was well or unwell otherwise at the last look than before."""
+        """Whether the last scan found any change of health."""
         self._notes = ObservationRecorder(records, settings, clock)
 
     async def check(self) -> set[str]:
-        """Look at every location and keep what differs; the names of the sources that have something to heal."""
+        """Scan all locations and record the drifts; returns the names of the sources that have something to heal."""
         found = await scan(self._settings, self._records, self.engines)
         self._append_location_events(found)
         self.unreachable = found.unreachable
@@ -204,7 +204,7 @@ class DriftMonitor:
         return to_heal
 
     def _append_location_events(self, found: DriftScan) -> None:
-        """Tell of locations that cannot be looked at, and of those that can again."""
+        """Append events for locations that became unreachable, and for those that are reachable again."""
         now = self._clock.now()
         lost = [(place, why) for place, why in found.unreachable.items() if place not in self.unreachable]
         events = [Event(now, 0, f"location/{place}", "", "Warning", "LocationUnreachable", why) for place, why in lost]
@@ -216,7 +216,7 @@ class DriftMonitor:
             self._append_events(events, now)
 
     def _judged(self, drift: Drift, row: DriftRow, now: float) -> DriftRow:
-        """``row``, as fought over where it was healed too often."""
+        """``row``, marked as fought if it was healed too often."""
         if row.fought or not row.source or not self._settings.drift.heal:
             return row
         [record] = [each for each in self._records.applied.get(drift.key) if each.location == drift.location]
@@ -231,7 +231,7 @@ class DriftMonitor:
             yield _event("DriftConflict", f"{often}; it is left alone until: reconciler retry {row.key}", row, now)
 
     def _append_events(self, events: list[Event], now: float) -> None:
-        """The first of ``events``, and how many more there are: a lost location is thousands of them."""
+        """Append the first of ``events`` and the number of the rest: a lost location causes thousands."""
         more = len(events) - MAX_EVENTS
         told = events[:MAX_EVENTS]
         if more > 0:
@@ -241,7 +241,7 @@ class DriftMonitor:
             self._records.events.trim(self._settings.events.keep)
 
     def _worth_a_run(self, row: DriftRow, old: DriftRow | None) -> bool:
-        """Whether a run can heal it now: not where somebody has to speak first, or a failure is owed another try."""
+        """Whether a run can heal it now: not if it waits for an approval, or if a failed step waits for its retry."""
         if not row.source or row.fought or not self._settings.drift.heal:
             return False
         waits = self._settings.approval == "always" and row == old

@@ -1,4 +1,4 @@
-"""What engines show between two steps: how resources are, taken into the records, and what happened, as events."""
+"""Takes observations between two steps into the records: health and state of resources, and events of engines."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _HEALTH_NEWS = {
     Health.HEALTHY: ("Normal", "Healthy", "healthy"),
     Health.UNHEALTHY: ("Warning", "Unhealthy", "not healthy"),
 }
-"""Health of which the beginning is an event."""
+"""Health values whose beginning is an event."""
 
 
 class ObservationRecorder:
-    """Keeps the records as the locations are. What an engine has shown before costs nothing."""
+    """Updates the records from observations. A repeated observation costs nothing."""
 
     def __init__(self, records: Records, settings: Settings, clock: Clock) -> None:
         self._records = records
@@ -30,9 +30,9 @@ class ObservationRecorder:
         self._known: dict[str, dict[str, Observation]] = {}
 
     def record(self, answers: Mapping[str, Sequence[Observation]], engines: Mapping[str, Engine]) -> bool:
-        """Write down what is otherwise than before; whether anything is well or unwell now, or gone, that was not.
+        """Record changed observations; returns whether any resource changed its health or is gone.
 
-        Only news cost a flush to the disk: how resources are is seen again after a power cut. Raises RecordsError.
+        Only events require a sync to disk: health is observed again after a power cut. Raises RecordsError.
         """
         gone = any(self._gone(place, seen) for place, seen in answers.items())
         news = [(place, each) for place in answers for each in self._news(engines[place])]
@@ -58,7 +58,7 @@ class ObservationRecorder:
         return bool(self._known.get(place, {}).keys() - {str(each.key) for each in answer})
 
     def _fresh(self, place: str, answer: Sequence[Observation]) -> list[Observation]:
-        """What has not been shown just so before; a resource without a record as yet is asked about again."""
+        """New or changed observations; those of resources without a record yet count as new every time."""
         known = self._known.get(place, {})
         fresh = [each for each in answer if known.get(str(each.key)) != each]
         there = {str(each.key): each for each in answer}
@@ -76,7 +76,7 @@ class ObservationRecorder:
 
 
 def _is_of(record: Record, seen: Observation) -> bool:
-    """Whether ``seen`` says something new of just what was applied; an engine that tells no state leaves it alone."""
+    """Whether ``seen`` differs from the record of the same version; an engine without state changes nothing."""
     same = (record.location, record.digest, record.version) == (seen.location, seen.digest, seen.version)
     return same and (record.health, record.state) != (seen.health, seen.state) and seen.state != b"{}"
 

@@ -94,5 +94,5 @@ def _seen(record: Record, state: VolumeSetState) -> Observation:
 
 
 def _mounts(body: bytes) -> tuple[str, ...]:
-    """The volume sets that a workload mounts; most mount none, which is seen without reading the body."""
+    """The volume sets that a workload mounts; most mount none, which is detected without decoding the body."""
     return mounted_volumesets(read_specification(body)) if _MOUNT in body else ()

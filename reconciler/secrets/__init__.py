@@ -1,1 +1,1 @@
-"""Secrets that lie in files on this host."""
+"""Secrets: values in files of this host, and the store that engines read."""

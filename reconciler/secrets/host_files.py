@@ -1,4 +1,4 @@
-"""Secrets that stand on this host: age identities, files that manifests lead to, and systemd's credentials."""
+"""Secrets on this host: age identities, files that manifests refer to, and systemd credentials."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from reconciler.sops.keys import Keyring, KeyringError, identities_of
 from reconciler.sops.rules import FILE_MISSING, FILE_UNSAFE
 
 MAX_FILE_BYTES = 1 << 20
-"""Bytes of a file that are read as a secret."""
+"""The largest size in bytes of a file with a secret."""
 
 CREDENTIALS = "CREDENTIALS_DIRECTORY"
-"""Names the directory in which systemd puts the credentials of a service."""
+"""The variable with the directory in which systemd puts the credentials of a service."""
 
 _NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.@]*")
 
 
 class HostSecretError(Exception):
-    """A file cannot be used as a secret: ``rule`` says which sort of fault, the message never what it holds."""
+    """A file cannot be used as a secret: ``rule`` is the kind of fault; the message never contains file content."""
 
     def __init__(self, rule: str, message: str, suggestion: str) -> None:
         super().__init__(message)
@@ -34,9 +34,9 @@ class HostSecretError(Exception):
 
 
 class HostSecretDirectory(msgspec.Struct, frozen=True):
-    """Where the manifests of ``source`` may lead to: files below ``directory``, and ``allowed`` names of credentials.
+    """The files that manifests of ``source`` may refer to: below ``directory``, and credentials in ``allowed``.
 
-    None as ``directory`` stands for none, as ``allowed`` for every name. ``credentials`` is systemd's directory.
+    ``directory`` is None for no files; ``allowed`` is None for all names. ``credentials`` is the directory of systemd.
     """
 
     source: str
@@ -46,10 +46,10 @@ class HostSecretDirectory(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, settings: Settings, source: SourceSettings) -> HostSecretDirectory:
-        """What ``settings`` and the environment give to ``source``.
+        """The permissions of ``source`` from ``settings`` and the environment.
 
-        The only source may use ``secrets.directory`` and every credential. Where there are several, each may use what
-        its own settings name and nothing else, so that no source can name what belongs to another.
+        A single source may use ``secrets.directory`` and every credential. With several sources, each may use only what
+        its own settings name, so that no source can use what belongs to another.
         """
         own = source.secrets
         single = len(settings.sources) == 1
@@ -58,7 +58,7 @@ class HostSecretDirectory(msgspec.Struct, frozen=True):
         return cls(source.name, directory, os.environ.get(CREDENTIALS, ""), allowed)
 
     def text(self, place: HostPlace) -> str:
-        """The text that stands at ``place``; a single line without its line break. Raises HostSecretError."""
+        """The text at ``place``; a single line is returned without its line break. Raises HostSecretError."""
         path = self._credential(place.name) if place.sort == CREDENTIAL else self._file(place.name)
         text = read_private_file(path, place.name)
         return text[:-1] if text.endswith("\n") and text.count("\n") == 1 else text
@@ -93,9 +93,9 @@ class HostSecretDirectory(msgspec.Struct, frozen=True):
 
 
 def read_private_file(path: Path, name: str) -> str:
-    """What a file holds that nobody may read but root, this process's user and its group.
+    """The content of a file that only root, this process's user and its group may read.
 
-    Raises HostFault, which calls it ``name``.
+    Raises HostSecretError, whose message calls the file ``name``.
     """
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
@@ -119,7 +119,7 @@ def read_private_file(path: Path, name: str) -> str:
 
 
 def keyring_of(settings: Settings) -> Keyring:
-    """The identities that the settings name, to open secrets with that have to be opened."""
+    """The identities in the settings, which decrypt encrypted secrets."""
     path = settings.secrets.identity
     if path is None:
         return Keyring(absence="the settings name no identity to open this with", required=True)
@@ -134,7 +134,7 @@ def keyring_of(settings: Settings) -> Keyring:
 
 
 def manifest_context(settings: Settings, secret_key: bytes) -> ManifestContext:
-    """How manifests are written that ``settings`` speak of, with what opens their secrets."""
+    """The context for decoding manifests under ``settings``, including the identities that decrypt their secrets."""
     return ManifestContext(settings.org, settings.scheme, secret_key, keyring_of(settings), settings.secrets.policy)
 
 

@@ -1,4 +1,4 @@
-"""Manifests of secrets whose values stand on this host: their values put in, in memory."""
+"""Inserts values from this host into manifests of secrets, in memory."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def resolve_host_secrets(decoded: Decoded, host: HostSecretDirectory, key: bytes, read: Callable[[], bytes]) -> Decoded:
-    """``decoded`` with the values that its secrets leave to ``host``, masked with ``key`` where they are shown.
+    """``decoded`` with the values that its secrets take from ``host``; shown values are masked with ``key``.
 
-    What cannot be had, or breaks a rule, is a fault; ``read`` gives the bytes of the file for its place.
+    A value that is unavailable or breaks a rule is a fault; ``read`` returns the bytes of the file for its position.
     """
     if not any(_reads_host(manifest) for manifest in decoded.manifests):
         return decoded

@@ -1,4 +1,4 @@
-"""The data of applied secrets, as engines read it: from the records, or from memory where it is never written down."""
+"""The data of applied secrets, which engines read: from the records, or from memory if it is never stored."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class _Form(msgspec.Struct, frozen=True):
 
 
 class SecretStore:
-    """Secrets as they were applied last. ``read`` is the port of engines; data that is never written down is ``put``.
+    """Secrets as they were last applied. Engines use ``read``; data that is never stored is added with ``put``.
 
-    Every method may be called in any thread: records in a file are read over one connection of the store's own.
-    Records in memory are shared, and then nobody else may be using them.
+    Every method may be called in any thread: records in a file are read over a separate connection of the store.
+    Records in memory are shared, so nothing else may use them at the same time.
     """
 
     def __init__(self, records: Records, settings: Settings) -> None:
@@ -33,13 +33,14 @@ class SecretStore:
         self._sources = frozenset(source.name for source in settings.sources)
         self._lock = Lock()
         self._values: dict[Key, dict[str, SecretValue]] = {}
-        """By digest, in the order in which they were put: the newest may not be applied yet."""
+        """By digest, in the order of ``put``: the newest value may not be applied yet."""
         self._errors: dict[Key, str] = {}
 
     def read(self, key: Key) -> SecretValue:
-        """The data of the secret ``key`` as it was applied last.
+        """The data of the secret ``key`` as it was last applied.
 
-        Raises EngineError, reason SecretUnavailable, where it is not applied, or was not opened as it was applied.
+        Raises EngineError, reason SecretUnavailable, if the secret is not applied or its applied value was not
+        decrypted.
         """
         with self._lock:
             try:
@@ -49,7 +50,7 @@ class SecretStore:
                 raise _unavailable(f"{key} cannot be read: {error}") from None
 
     def put(self, resource: Resource) -> None:
-        """Hold the data of a secret that is never written down, until another value of it is applied."""
+        """Hold the data of a secret that is never stored, until another value of it is applied."""
         value = _value(resource.body, resource.seal)
         with self._lock:
             values = self._values.setdefault(resource.key, {})
@@ -58,22 +59,22 @@ class SecretStore:
             self._errors.pop(resource.key, None)
 
     def holds(self, key: Key, digest: str) -> bool:
-        """Whether the data of ``key`` with ``digest`` was put here."""
+        """Whether the store has the data of ``key`` with ``digest``."""
         with self._lock:
             return digest in self._values.get(key, ())
 
     def report(self, key: Key, error: str) -> None:
-        """Note why the data of ``key`` could not be put; ``read`` says so."""
+        """Record why the data of ``key`` is missing; ``read`` reports it."""
         with self._lock:
             self._errors[key] = error
 
     def unopened(self) -> list[Key]:
-        """The secrets that were reported, and not put since."""
+        """The secrets that were reported and not put since."""
         with self._lock:
             return sorted(self._errors)
 
     def forget_old(self, keys: Iterable[Key]) -> None:
-        """Drop the data of ``keys`` that is applied no more. Raises RecordsError."""
+        """Drop the data of ``keys`` that is no longer applied. Raises RecordsError."""
         with self._lock:
             records = self._connected()
             for key in keys:
@@ -85,7 +86,7 @@ class SecretStore:
                     self._errors.pop(key, None)
 
     def close(self) -> None:
-        """Forget all data, and close the connection; harmless twice."""
+        """Forget all data and close the connection; may be repeated."""
         with self._lock:
             self._values.clear()
             self._disconnect()
@@ -113,7 +114,7 @@ class SecretStore:
         return self._errors.get(key, f"{key} has another value than was applied ({place}); the next run applies it")
 
     def _drop_older(self, key: Key, digest: str) -> None:
-        """Drop what was put before the value that is applied: memory holds nothing that is applied no more."""
+        """Drop values older than the applied one: memory contains no outdated secret."""
         values = self._values.get(key, {})
         for other in list(values) if digest in values else ():
             if other == digest:

@@ -1,4 +1,4 @@
-"""The operator's one YAML file (design: Settings)."""
+"""The settings: one YAML file of the operator."""
 
 from reconciler.settings.loader import (
     DEFAULT_PATH,

@@ -1,4 +1,4 @@
-"""The file of the settings: read like a manifest, checked by its schema, turned into types."""
+"""Loads the settings file: parses it like a manifest, checks it against its schema, and converts it to types."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ RULES = (
         "docs/settings.md#settings",
     ),
 )
-"""What can be wrong with settings besides their fields."""
+"""Rules for the settings as a whole, beyond single fields."""
 
 
 SettingsFault = tuple[str, str, Pointer, str]
-"""A rule, what is wrong, at which value, and what to do."""
+"""Rule, message, position of the value, and suggestion."""
 
 
 class SettingsError(UsageError):
-    """The settings have faults: ``findings`` with their places in ``raw``, the bytes of the file at ``path``."""
+    """The settings have faults: ``findings`` refer to positions in ``raw``, the bytes of the file at ``path``."""
 
     def __init__(self, path: Path, raw: bytes, faults: Sequence[Fault]) -> None:
         self.path = path
@@ -63,15 +63,15 @@ class SettingsError(UsageError):
 
 
 def settings_path(option: str | None) -> Path:
-    """The settings file: what ``--settings`` says, else RECONCILER_SETTINGS, else the usual place."""
+    """The path of the settings file: from ``--settings``, otherwise from RECONCILER_SETTINGS, otherwise the default."""
     return Path(option or os.environ.get(ENVIRONMENT) or DEFAULT_PATH)
 
 
 def load_settings(path: Path) -> Settings:
     """Read the settings at ``path``; relative paths in them start at the directory of the file.
 
-    Raises SettingsError that names every fault as ``FILE:LINE:COLUMN: message (suggestion)``, and UsageError where
-    there is nothing to read.
+    Raises SettingsError that lists every fault as ``FILE:LINE:COLUMN: message (suggestion)``, and UsageError if there
+    is no readable file.
     """
     try:
         raw = read_within(path)
@@ -148,7 +148,7 @@ def _repeated_names(sources: list[dict[str, Any]]) -> Iterator[SettingsFault]:
 
 
 def _shared_branches(sources: list[dict[str, Any]], base: Path) -> Iterator[SettingsFault]:
-    """Status branches that two sources of one repository would write in turn, or that one of them follows."""
+    """Status branches that two sources of one repository share, or that one of them follows."""
     followed = {
         (_repository(source["url"], base), source.get("branch") or "main"): source["name"]
         for source in sources
@@ -172,7 +172,7 @@ def _shared_branches(sources: list[dict[str, Any]], base: Path) -> Iterator[Sett
 
 
 def _nested_directories(sources: list[dict[str, Any]], base: Path) -> Iterator[SettingsFault]:
-    """Directories for secrets that lie within one of another source; several sources may name the same."""
+    """Directories for secrets that are inside one of another source; several sources may name the same directory."""
     named = [(position, source.get("secrets", {}).get("directory")) for position, source in enumerate(sources)]
     found = [(position, (base / name).resolve()) for position, name in named if name]
     for position, inner in found:
@@ -184,7 +184,7 @@ def _nested_directories(sources: list[dict[str, Any]], base: Path) -> Iterator[S
 
 
 def _repository(url: str, base: Path) -> str:
-    """The same text for the usual ways to write one repository."""
+    """A normalized repository URL, equal for the usual spellings of one repository."""
     local = url.removeprefix("file://") if url.startswith("file://") else url if is_local(url) else None
     if local is None:
         return url.rstrip("/").removesuffix(".git")

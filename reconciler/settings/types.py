@@ -1,4 +1,4 @@
-"""What settings can say, as types; defaults are those of the schema."""
+"""The settings as types; the defaults are those of the schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reconciler.model.drift_policy import DriftPolicy
 
 
 class Credentials(msgspec.Struct, frozen=True, rename="camel"):
-    """How to log in to a repository; files, never the secrets themselves."""
+    """How to log in to a repository: files that contain secrets, never the secrets themselves."""
 
     username: str = ""
     token_file: Path | None = None
@@ -21,7 +21,7 @@ class Credentials(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class VerifySettings(msgspec.Struct, frozen=True, rename="camel"):
-    """What has to be signed, and the files that say by whom."""
+    """What must be signed, and the files with the trusted signers."""
 
     signed: Literal["commit", "history", "tag"] = "commit"
     allowed_signers: Path | None = None
@@ -30,7 +30,7 @@ class VerifySettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StatusSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """How what was done is written back; ``interval`` in seconds."""
+    """How status is written back to Git; ``interval`` in seconds."""
 
     branch: str = "reconciler/status"
     interval: float = 30.0
@@ -38,7 +38,7 @@ class StatusSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SourceSecretSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """What the secrets of one source may lead to on this host; None where the settings leave it to the default."""
+    """What the secrets of one source may use on this host; None for the default."""
 
     directory: Path | None = None
     credentials: tuple[str, ...] | None = None
@@ -72,14 +72,14 @@ class SourceSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LocationSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """Which engine works at a location; ``runtime`` is what runs containers where that is ``host``."""
+    """The engine of a location; ``runtime`` is the container runtime of the engine ``host``."""
 
     engine: str
     runtime: str = "process"
 
 
 class HostSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """How the host engine treats this machine; ``log_budget`` in MiB a location, ``log_retention`` in seconds."""
+    """How the host engine uses this machine; ``log_budget`` in MiB per location, ``log_retention`` in seconds."""
 
     termination_scale: float = 1.0
     log_budget: int = 1024
@@ -99,7 +99,7 @@ class RetrySettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PruneSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """Whether and how much a run, and all runs of an hour, may delete by themselves."""
+    """Whether and how much one run, and all runs of an hour, may delete without an approval."""
 
     enabled: bool = True
     count: int = 10
@@ -110,7 +110,7 @@ class PruneSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SecretSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """What opens encrypted secrets, what plain ones are, and the directory for files of the only source."""
+    """The identity for encrypted secrets, the policy for plain ones, and the file directory of a single source."""
 
     identity: Path | None = None
     policy: Literal["any", "encrypted-only"] = "any"
@@ -118,20 +118,20 @@ class SecretSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class EventSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """How many events are kept."""
+    """The number of retained events."""
 
     keep: int = 10_000
 
 
 class LogSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """How the log looks."""
+    """The format and level of the log."""
 
     format: Literal["auto", "console", "json"] = "auto"
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel"):
-    """Everything that an operator decides. ``stale`` and ``approval_lasts`` in seconds."""
+    """All settings of an operator. ``stale`` and ``approval_lasts`` in seconds."""
 
     org: str
     sources: tuple[SourceSettings, ...]

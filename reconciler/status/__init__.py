@@ -1,1 +1,1 @@
-"""Outcomes in; conditions, health, status files and events out."""
+"""Derives conditions, health, status files and events from the outcomes of runs."""

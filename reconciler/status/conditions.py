@@ -1,4 +1,4 @@
-"""Outcomes and errors in, conditions out: the one place that decides what counts as ready, at work or stuck."""
+"""Derives conditions from outcomes and errors; only this module decides what is ready, in progress or stalled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MESSAGE_LENGTH = 500
 
 
 class Condition(msgspec.Struct, frozen=True, gc=False):
-    """One statement about a resource or a source: whether it holds, why in one CamelCase word, and why for people."""
+    """A condition of a resource or source: whether it holds, a CamelCase reason, and a message for people."""
 
     type: str
     status: bool
@@ -38,9 +38,9 @@ class Condition(msgspec.Struct, frozen=True, gc=False):
 
 
 class WaitReason(msgspec.Struct, frozen=True, gc=False):
-    """Why nothing is done about a resource though Git and the record differ: approval, a dependency, protection.
+    """Why a resource stays different from Git: it waits for an approval or a dependency, or it is protected.
 
-    ``kept`` means that this is how it stays: the resource is no longer in Git and is not deleted either.
+    ``kept`` means that it stays this way: the resource is no longer in Git, and is not deleted.
     """
 
     reason: str
@@ -49,9 +49,9 @@ class WaitReason(msgspec.Struct, frozen=True, gc=False):
 
 
 class DriftState(msgspec.Struct, frozen=True, gc=False):
-    """A resource is otherwise at its locations than applied; ``places`` says how, ``fought`` and ``healed`` what comes.
+    """A resource differs from what was applied at its locations; ``places`` describes how.
 
-    ``fought``: it was brought back too often and is left alone. ``healed``: it will be brought back.
+    ``fought``: it was healed too often, and is not healed again. ``healed``: it will be healed.
     """
 
     places: str
@@ -60,11 +60,11 @@ class DriftState(msgspec.Struct, frozen=True, gc=False):
 
 
 class ResourceFacts(msgspec.Struct, frozen=True, gc=False):
-    """All that is known about one resource.
+    """Everything that is known about one resource.
 
-    ``digest`` is the desired one, empty where Git does not ask for the resource (any more). ``unbound`` are the
-    locations of its GVC that this host does not serve, ``members`` the health of what a GVC contains, and
-    ``suspended`` says who wants nothing done about it. A failure counts as final after ``attempts`` tries (0: never).
+    ``digest`` is the desired one, empty if the resource is not in Git. ``unbound`` are the locations of its GVC that
+    this host does not serve. ``members`` is the health of a GVC's resources. ``suspended`` names who suspended it. A
+    failure is final after ``attempts`` tries (0: never).
     """
 
     key: Key
@@ -82,24 +82,23 @@ class ResourceFacts(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def exists(self) -> bool:
-        """Whether there is anything to tell: it is wanted, or still there."""
+        """Whether the resource is desired or still recorded."""
         return bool(self.digest or self.records)
 
     @property
     def health(self) -> Health:
-        """The worst of its locations, and of its members."""
+        """The worst health of its locations and members."""
         return worst((*(record.health for record in self.records), *self.members))
 
 
 def conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
-    """What holds about a resource: Ready always, the other types only where they have news.
+    """The conditions of a resource: always Ready, and other types only if they apply.
 
     Ready: every record has the desired digest and is Healthy or Recorded. Reconciling: more will happen without
-    anybody doing anything. Stalled: it will not mend itself. Placed is False where locations of the GVC are bound by
-    no engine here (docs/platform/fields.md#what-a-link-may-lead-to). NotEnforced: an engine cannot hold it to all that
-    it asks for.
-    ClockJumped: the clock was set where it runs. Messages carry no times, and no counts but of replicas on their way,
-    so that an unchanged state stays unchanged.
+    intervention. Stalled: it needs intervention. Placed is False if locations of the GVC have no engine here
+    (docs/platform/fields.md#what-a-link-may-lead-to). NotEnforced: an engine cannot enforce everything that the
+    resource specifies. ClockJumped: the clock was set on its host. Messages contain no times, and no counts except of
+    replicas during a rollout, so that an unchanged state keeps its message.
     """
     if not facts.exists:
         return ()
@@ -118,17 +117,17 @@ def conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
 
 
 def ready(facts: ResourceFacts) -> bool:
-    """Whether the resource is as Git wants it and well."""
+    """Whether the resource is applied as in Git, and healthy."""
     return any(condition.type == READY and condition.status for condition in conditions(facts))
 
 
 def condition_from_error(kind: str, fault: ReconcilerError) -> Condition:
-    """The condition ``kind`` that does not hold because of ``fault``."""
+    """The condition ``kind``, with the status False because of ``fault``."""
     return Condition(kind, False, fault.reason, truncate(str(fault)))
 
 
 def truncate(text: str) -> str:
-    """``text`` on one line and at most 500 characters."""
+    """``text`` on one line, with at most 500 characters."""
     line = " ".join(text.split())
     return line if len(line) <= _MESSAGE_LENGTH else line[: _MESSAGE_LENGTH - 1] + "…"
 
@@ -177,7 +176,7 @@ def _wanted(facts: ResourceFacts) -> tuple[Condition, ...]:
 
 
 def _by_health(facts: ResourceFacts) -> tuple[Condition, ...]:
-    """Ready as the engines see it, once the digests agree."""
+    """Ready by the health that engines report, once the digests are equal."""
     own = worst(record.health for record in facts.records)
     places = [record.location for record in facts.records if record.health is own]
     if own is Health.HEALTHY:
@@ -207,7 +206,7 @@ def _of_engines(records: tuple[Record, ...]) -> tuple[Condition, ...]:
 
 
 def _held(records: tuple[Record, ...], kind: str) -> tuple[Condition, ...]:
-    """The condition ``kind`` as engines tell it; a place each, or all where they agree."""
+    """The condition ``kind`` from the engines; messages are listed with their locations."""
     places: dict[str, list[str]] = {}
     for record in records:
         for message in engine_condition_messages(record.state, kind):

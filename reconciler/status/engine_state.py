@@ -1,4 +1,4 @@
-"""What the state of a record says about a deployment, read for as little as most of them need."""
+"""Reads conditions and messages from the engine state of a record, and decodes as little as possible."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def message_of(state: bytes) -> str:
 
 
 def engine_condition_messages(state: bytes, kind: str) -> list[str]:
-    """What an engine says in its condition ``kind``; most states are not even decoded for that."""
+    """The messages of the engine's condition ``kind``; most states need no decoding for this."""
     if f'"{kind}"'.encode() not in state:
         return []
     return [each.message for each in _status(state).conditions if each.type == kind]

@@ -1,4 +1,4 @@
-"""All that the records say about a resource, gathered for its conditions."""
+"""Gathers everything that the records contain about a resource, as input for its conditions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from reconciler.status.waiting import orphaned_by_settings, suspended_by, wait_r
 
 
 class FactsReader:
-    """Facts by key; what resources share (the locations of their GVC, whether anything failed) is read once.
+    """Facts by key; shared data (the locations of a GVC, whether anything failed) is read once.
 
-    With ``source`` only what that source asks for and owns is seen. Meant for one reading: make another for the next.
+    With ``source``, only what that source wants and owns is visible. Valid for one reading; create another one for the
+    next.
     """
 
     def __init__(self, records: Records, settings: Settings, source: str = "") -> None:
@@ -43,15 +44,15 @@ class FactsReader:
         self._applied: dict[str, tuple[Record, ...]] = {}
 
     def expect(self, keys: Iterable[Key]) -> None:
-        """Read together what ``facts`` will be asked about next, in place of what was expected before."""
+        """Prefetch the records for the next calls of ``facts``; replaces the previous prefetch."""
         self._expected = frozenset(map(str, keys))
         self._entries = self._records.desired.get_many(self._expected)
         self._applied = self._records.applied.get_many(self._expected, bodies=False)
 
     def facts(self, key: Key, members: tuple[Health, ...] | None = None) -> ResourceFacts:
-        """What is known of ``key``; ``exists`` is False where nothing is.
+        """The facts on ``key``; ``exists`` is False if there are none.
 
-        ``members`` are the healths of what a GVC contains where the caller knows them; else they are looked up.
+        ``members`` is the health of a GVC's resources if the caller knows it; otherwise it is looked up.
         """
         entry, records = self._entry(key), self._owned(key)
         digest = entry.digest if entry is not None else ""
@@ -98,7 +99,7 @@ class FactsReader:
         return wait_reason(self._records, key) if held else None
 
     def left(self, gvc: str, location: str) -> bool:
-        """Whether ``gvc`` has ``location`` no more, so that what is there is to go."""
+        """Whether ``gvc`` no longer has ``location``, so that resources there are to be deleted."""
         places = self._places_of(gvc) if location else None
         return places is not None and location not in places
 
@@ -121,7 +122,7 @@ class FactsReader:
         return any(place in bound and bound[place].engine == "recorded" for place in self._places_of(gvc) or ())
 
     def _places_of(self, gvc: str) -> tuple[str, ...] | None:
-        """Every location of ``gvc`` as it was applied; None where it was not."""
+        """Every location of ``gvc`` as applied; None if it is not applied."""
         if gvc not in self._places:
             found = [_body(record) for record in self._records.applied.get(Key(Kind.GVC, "", gvc))]
             self._places[gvc] = locations_of(found[0], lambda: self._locations) if found else None

@@ -1,4 +1,4 @@
-"""The two files of the status branch about all of a source: ``reconciler.yaml`` and a README for people."""
+"""The two files of the status branch about a whole source: ``reconciler.yaml`` and a README for people."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Overview(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """Recorded resources."""
+        """The number of recorded resources."""
         return sum(self.counts.values())
 
     @property
     def health(self) -> Health:
-        """The worst of all resources; a source without any is Healthy."""
+        """The worst health of all resources; a source without any is Healthy."""
         return worst({health for (_, health), count in self.counts.items() if count} or {Health.HEALTHY})
 
 
@@ -64,13 +64,13 @@ def run_file(overview: Overview) -> bytes:
 
 
 def unready_in(file: bytes | None) -> int | None:
-    """The number of resources that are not ready according to a ``reconciler.yaml``; None where it does not say."""
+    """The number of unready resources in a ``reconciler.yaml``; None if it contains none."""
     found = _NOT_READY.search(file or b"")
     return int(found[1]) if found else None
 
 
 def readme(overview: Overview) -> bytes:
-    """``README.md``: counts by kind and health, and at most 100 resources that are not ready, each with its reason."""
+    """``README.md``: counts by kind and health, and at most 100 unready resources, each with its reason."""
     revision = code_span(without_controls(overview.revision)) or "no revision yet"
     total = f"{overview.total} resource{'' if overview.total == 1 else 's'}"
     lines = [
@@ -91,7 +91,7 @@ def readme(overview: Overview) -> bytes:
 
 
 def _worth_telling(condition: Condition) -> bool:
-    """Whether something is out of the ordinary: some conditions are so when they hold, the others when they do not."""
+    """Whether a condition is abnormal: some types are when they are True, others when they are False."""
     return condition.status is condition.type.endswith(_ABNORMAL)
 
 
@@ -115,5 +115,5 @@ def _list(overview: Overview) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """``text`` as Markdown shows it, so that no message can make links, markup or another row."""
+    """``text`` escaped for Markdown, so that no message can create links, markup or another row."""
     return _MARKUP.sub(r"\\\1", printable(without_controls(" ".join(text.split()))))

@@ -1,4 +1,4 @@
-"""Whether anything is still on its way, and what: `reconciler apply --wait` waits for that."""
+"""Tells what is still in progress; `reconciler apply --wait` waits for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORDS = {
 
 
 class UnhealthyResource(msgspec.Struct, frozen=True):
-    """A resource that is not as it should be, at one location (``""``: of those that have none), and why."""
+    """A resource that is not as desired at one location (``""``: none), and why."""
 
     key: Key
     location: str
@@ -33,9 +33,10 @@ class UnhealthyResource(msgspec.Struct, frozen=True):
 
 
 def recheck_at(records: Records) -> float | None:
-    """When to look again at what time alone can mend (seconds since the epoch; 0: soon); None where there is none.
+    """When to check again what time alone can mend (seconds since the epoch; 0: soon); None if there is nothing.
 
-    That is a failed step owed another try, and whatever is not healthy. What has no place on this host never is.
+    That is a failed step that waits for its retry, and every unhealthy resource. A resource without a location on this
+    host never is.
     """
     due = records.failures.next_attempt()
     if due is not None:
@@ -44,7 +45,7 @@ def recheck_at(records: Records) -> float | None:
 
 
 def unhealthy_resources(records: Records) -> Iterator[UnhealthyResource]:
-    """What ``recheck_at`` goes by: failed steps that are owed another try, then what is not healthy, each by key."""
+    """The reasons for ``recheck_at``: failed steps that wait for their retry, then unhealthy resources, each by key."""
     failed = set()
     for failure in records.failures.all() if records.failures.count() else ():
         if failure.retry:

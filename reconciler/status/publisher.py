@@ -1,4 +1,4 @@
-"""From the records to the status branch: what changed, at once the first time and then once per interval."""
+"""Writes changed status from the records to the status branch: at once the first time, then once per interval."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from reconciler.status.readiness import ReadinessIndex
 from reconciler.status.render import resource_file, status_path
 
 TOGETHER = 250
-"""Resources whose facts are read together."""
+"""The number of resources whose facts are read together."""
 
 _OWN = frozenset({STATUS_PUSHED, STATUS_STALE})
 
 
 class StatusPublisher:
-    """Writes the status of one source. Keys stay pending in the records until their files have arrived.
+    """Writes the status of one source. Keys stay pending in the records until their files are written.
 
-    For one thread at a time. Methods raise RecordsError; whatever Git has against a write is a condition of the
-    source (StatusPushed, and StatusStale once it has lasted for ``stale``) and is tried again.
+    For one thread at a time. Methods raise RecordsError. A Git error becomes a condition of the source (StatusPushed,
+    and StatusStale once it has lasted for ``stale``), and the write is retried.
     """
 
     def __init__(self, records: Records, source: Source, settings: Settings, clock: Clock) -> None:
@@ -55,7 +55,7 @@ class StatusPublisher:
         self._tried: float | None = None
 
     def next_due(self) -> float | None:
-        """Seconds until ``flush`` has something to do (0: now), None where all is written."""
+        """Seconds until ``flush`` has something to do (0: now), None if everything is written."""
         if not self._records.status_queue.count(self._source.name) and self._overview() == self._published:
             return None
         if self._tried is None:
@@ -63,7 +63,7 @@ class StatusPublisher:
         return max(0.0, self._tried + self._source.settings.status.interval - self._clock.monotonic())
 
     def flush(self, force: bool = False) -> bool:
-        """Write what changed, if it is time or ``force`` says so; returns whether anything was written."""
+        """Write what changed, if it is due or ``force`` is set; returns whether anything was written."""
         due = self.next_due()
         if due is None or (due > 0 and not force):
             return False
@@ -98,7 +98,7 @@ class StatusPublisher:
             whole = _with(overview, standing.unready, listed)
             yield from ((RUN_FILE, run_file(whole)), (README_FILE, readme(whole)))
 
-        # Of many, the first are written while the last are made.
+        # With many files, the first are written while the last are rendered.
         changes = LazyFiles(files()) if len(keys) > FEW else dict(files())
         self._target.write(changes, self._message(overview, keys), int(self._clock.now()))
         self._owed.clear()
@@ -109,9 +109,9 @@ class StatusPublisher:
             self._arrived()
 
     def _files(self, keys: set[Key], gathering: FactsReader, standing: ReadinessIndex) -> Iterator[File]:
-        """Status files. A GVC is as healthy as its members, so it follows where theirs changes.
+        """Status files. The health of a GVC depends on its members, so its file follows when theirs changes.
 
-        What the last process wrote is not known until this one has written, so until then it follows in any case.
+        It is unknown what the last process wrote, so until the first write it follows in any case.
         """
         self._owed |= {key for key in keys if key.kind is Kind.GVC}
         for batch in batches(sorted(keys - self._owed), TOGETHER):
@@ -127,7 +127,7 @@ class StatusPublisher:
             standing.add(facts)
 
     def _standing_now(self, gathering: FactsReader, everything: bool) -> ReadinessIndex:
-        """What is known of how resources stand."""
+        """The current readiness of all resources."""
         if self._readiness is not None:
             return self._readiness
         assert self._target is not None
@@ -143,10 +143,10 @@ class StatusPublisher:
         return desired.union(key for key, *_ in self._records.applied.scan(name))
 
     def _overview(self) -> Overview:
-        """The source as a whole, without the resources that are not ready.
+        """The source as a whole, without the list of unready resources.
 
-        What becomes of writing the status is no part of it: who reads the branch knows, and a failure could not be
-        told there anyway.
+        It omits the conditions of writing the status: a reader of the branch can see that it was written, and a failed
+        write could not report itself there.
         """
         name = self._source.name
         row = self._records.sources.get(name)

@@ -1,4 +1,4 @@
-"""Which resources of a source are not ready, and what ails the members of its GVCs: kept along, so never counted."""
+"""Tracks the unready resources of a source and the unhealthy members of its GVCs, so that they need no recount."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reconciler.status.rollup import worst
 
 
 class ReadinessIndex:
-    """Grows with what is wrong, not with what there is."""
+    """Its size depends on the number of problems, not of resources."""
 
     def __init__(self) -> None:
         self._unready: set[str] = set()
@@ -23,7 +23,7 @@ class ReadinessIndex:
 
     @classmethod
     def of_records(cls, records: Records, source: str, gathering: FactsReader) -> ReadinessIndex:
-        """As the records have it now; reads the index of everything, so it is for the start only."""
+        """Build the index from the records; reads the index of all resources, so use it only at the start."""
         standing = cls()
         standing._unready.update(str(failure.key) for failure in records.failures.all(source))
         standing._unready.update(row.key for row in records.drifts.all(source))
@@ -38,11 +38,11 @@ class ReadinessIndex:
 
     @property
     def unready(self) -> int:
-        """How many resources are not ready."""
+        """The number of unready resources."""
         return len(self._unready)
 
     def first(self, count: int) -> list[Key]:
-        """The first ``count`` of them, in order of their text."""
+        """The first ``count`` unready resources, sorted by their text."""
         return [stored_key(key, "applied") for key in heapq.nsmallest(count, self._unready)]
 
     def members(self, gvc: str) -> tuple[Health, ...]:
@@ -50,7 +50,7 @@ class ReadinessIndex:
         return tuple(self._ailing.get(gvc, {}).values())
 
     def add(self, facts: ResourceFacts) -> bool:
-        """Take in how a resource is; returns whether the health of its GVC can be another for it."""
+        """Add the state of a resource; returns whether the health of its GVC may have changed."""
         key = str(facts.key)
         if not facts.exists or ready(facts):
             self._unready.discard(key)
@@ -71,13 +71,14 @@ class ReadinessIndex:
 
 
 def _behind(records: Records, source: str, gathering: FactsReader) -> Iterator[str]:
-    """Keys whose record differs from what Git asks for, or is missing."""
+    """Keys whose record is missing or differs from Git."""
     desired = dict(records.desired.scan(source))
     seen = set()
     for key, location, digest, _ in records.applied.scan(source):
         wanted = desired.get(key)
         seen.add(key)
-        # No longer wanted may mean kept, and a placed kind without a place may lack a location: neither is plain.
+        # A resource that is no longer in Git may be retained, and one of a placed kind may lack a location. Both need
+        # their facts.
         if wanted is None or (not location and stored_key(key, "applied").kind in PLACED):
             if not ready(gathering.facts(stored_key(key, "applied"))):
                 yield key

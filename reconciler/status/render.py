@@ -1,4 +1,4 @@
-"""The status file of one resource: its path on the status branch and its bytes."""
+"""The status file of one resource: its path on the status branch and its content."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ _decode_state = msgspec.json.Decoder(_State).decode
 
 
 def status_path(key: Key) -> str:
-    """Where the status of ``key`` lies: ``shop/workload/api.yaml``, ``_org/gvc/shop.yaml``."""
+    """The path of the status file of ``key``: ``shop/workload/api.yaml``, ``_org/gvc/shop.yaml``."""
     return f"{_safe(key.gvc) if key.gvc else ORG_DIRECTORY}/{key.kind}/{_safe(key.name)}.yaml"
 
 
 def resource_file(facts: ResourceFacts, found: tuple[Condition, ...] | None = None) -> bytes:
-    """The status of one resource as YAML (schemas/status.json), the same bytes for the same facts.
+    """The status of one resource as YAML (schemas/status.json), with equal bytes for equal facts.
 
-    Holds no time, run or duration: the Git commit has them. Nothing of a resource's body is shown, so no secret is.
-    ``found`` are its conditions where the caller has them already.
+    It contains no time, run or duration: the Git commit has them. It shows nothing of a resource's body, and so no
+    secret. ``found`` are its conditions, if the caller has them.
     """
     records = sorted(facts.records, key=_by_location)
     lines = [f"key: {word(str(facts.key))}", f"source: {word(facts.source)}"]
@@ -103,7 +103,7 @@ def _location(record: Record) -> str:
 
 
 def _deployment(status: _Deployment) -> str:
-    """Replicas of the version that shall serve; containers of one replica start together, so the fewest count."""
+    """Replicas of the expected version. Containers of one replica start together, so the smallest count applies."""
     counts = [
         container.resources
         for version in status.versions
@@ -118,7 +118,7 @@ def _deployment(status: _Deployment) -> str:
 
 
 def _safe(name: str) -> str:
-    """``name`` as one path segment; names are checked long before, so this changes none that could be applied."""
+    """``name`` as one path segment; names of applied resources are already safe and stay unchanged."""
     return _UNSAFE.sub(lambda sign: "".join(f"%{byte:02X}" for byte in sign[0].encode()), name)
 
 

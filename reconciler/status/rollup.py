@@ -1,4 +1,4 @@
-"""Health rolled up: the worst of what there is (docs/platform/workload.md#health)."""
+"""Aggregates health: the worst of all parts (docs/platform/workload.md#health)."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ _RANK = {health: rank for rank, health in enumerate(WORST_FIRST)}
 
 
 def worst(healths: Iterable[Health]) -> Health:
-    """The health of a whole, given that of its parts; Unknown where there is no part to ask."""
+    """The health of a whole from that of its parts; Unknown without parts."""
     return min(healths, key=_RANK.__getitem__, default=Health.UNKNOWN)

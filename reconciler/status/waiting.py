@@ -1,4 +1,4 @@
-"""Why nothing happens: reasons to wait, kept in the records for all that shows them, and what operators hold back."""
+"""Wait reasons: recorded for all displays, together with what operators suspend or pin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reconciler.records.tables.suspensions import Suspension
 from reconciler.status.conditions import WaitReason, truncate
 
 WAITING = "Waiting"
-"""Type of the condition in the records; its scope is the key."""
+"""The condition type in the records; its scope is the key."""
 
 RETAINED = "Retained"
 ORPHANED = "Orphaned"
@@ -24,9 +24,9 @@ PREEMPTED = "Preempted"
 def save_wait_reasons(
     records: Records, outcomes: Iterable[Outcome], kept: Iterable[RetainedResource], at: float
 ) -> list[Key]:
-    """Note why the resources of a run wait or stay; returns those of which it was not known, or for another reason.
+    """Record why resources of a run wait or stay; returns those with a new or changed reason.
 
-    What was applied waits no longer. A step that only made way for a newer revision waits for nothing.
+    Applied resources no longer wait. A step that only made way for a newer revision has no wait reason.
     """
     outcomes = list(outcomes)
     waits = {each.key: (RETAINED, f"no longer in Git, and not deleted: {each.reason}") for each in kept}
@@ -46,7 +46,7 @@ def save_wait_reasons(
 
 
 def wait_reason(records: Records, key: Key) -> WaitReason | None:
-    """What ``key`` was said to wait for last; ask only where Git and the record differ."""
+    """The last recorded wait reason of ``key``; ask only if Git and the record differ."""
     for condition in records.conditions.get(str(key)):
         if condition.type == WAITING and condition.status:
             return WaitReason(condition.reason, condition.message, kept=condition.reason == RETAINED)
@@ -54,16 +54,16 @@ def wait_reason(records: Records, key: Key) -> WaitReason | None:
 
 
 def orphaned_by_settings(source: str, key: Key) -> WaitReason:
-    """Why nothing is done about ``key``: its ``source`` is not in the settings any more."""
+    """The wait reason for ``key``, whose ``source`` is no longer in the settings."""
     adopt = f"reconciler adopt {key} --source NAME"
     message = f"its source {source} is not in the settings any more, so it stays as it is, until: {adopt}"
     return WaitReason(ORPHANED, message, kept=True)
 
 
 def mark_status_dirty(records: Records, target: str) -> None:
-    """Have the status of a resource written anew, since what an operator holds back has changed; a source has its own.
+    """Queue the status of a resource for rewriting after an operator's hold changed; a source has its own status.
 
-    ``target`` is as suspensions name it.
+    ``target`` is named as in suspensions.
     """
     entry = records.desired.get(target)
     owned = () if target.startswith("source/") else records.applied.get(target)

@@ -1,4 +1,4 @@
-"""Text fit for the status files: scalars as YAML that any reader takes for text, and nothing unprintable."""
+"""Text for the status files: scalars that every YAML reader parses as text, and only printable characters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AMBIGUOUS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "nu
 
 @lru_cache(maxsize=8192)
 def word(text: str) -> str:
-    """``text`` unquoted where no YAML reader could take it for anything but text."""
+    """``text`` without quotes if every YAML reader parses it as text."""
     if _PLAIN.fullmatch(text) and text.lower() not in _AMBIGUOUS:
         return text
     return quoted(text)
@@ -27,5 +27,5 @@ def quoted(text: str) -> str:
 
 
 def without_controls(text: str) -> str:
-    """``text`` on one line; a control character, which no YAML of ours may hold, becomes a question mark."""
+    """``text`` on one line, with control characters, which our YAML must not contain, replaced by question marks."""
     return _CONTROL.sub("?", text.replace("\n", " "))

@@ -8,7 +8,7 @@ import msgspec
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """Waits begin at ``base`` seconds, double up to ``cap`` seconds; ``attempts`` are made of a step within one run."""
+    """Waits begin at ``base`` seconds and double up to ``cap`` seconds; a run makes at most ``attempts`` per step."""
 
     base: float = 1.0
     cap: float = 600.0

@@ -118,7 +118,7 @@ def run_cron(
 
 
 def on_volumes(state: VolumeSetState, ask: VolumeCommand, capacity: float, at: str) -> VolumeSetState:
-    """``state`` after ``ask``; ``capacity`` is the volume set's own, in GB. Raises EngineError where it cannot be."""
+    """``state`` after ``ask``; ``capacity`` is that of the volume set, in GB. Raises EngineError if impossible."""
     index = ask.volume_index
     match ask:
         case ExpandVolume(new_storage_capacity=size):

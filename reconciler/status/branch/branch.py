@@ -1,4 +1,4 @@
-"""The status branch: commits made of objects, moved by compare-and-swap, with a history that stays short."""
+"""The status branch: built from Git objects, moved by compare-and-swap, with a bounded history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reconciler.status.branch.owner import file_access_of
 from reconciler.status.branch.trees import Changes, write_tree
 
 HISTORY = 1_000
-"""Commits after which the branch begins anew with the same files."""
+"""Commits after which the history of the branch restarts with the same files."""
 
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _TRAILER = "Reconciler-Commits"
@@ -34,14 +34,14 @@ def commit_status(path: Path, branch: str, changes: Changes, message: str, at: i
 
 
 class StatusBranch:
-    """One branch of a repository on this machine, bare or not, that is written without any work tree.
+    """One branch of a repository on this machine, bare or not, that is written without a work tree.
 
-    As with Git's own defaults objects are not flushed to disk one by one: after a power cut the last commits of the
-    branch can be gone, and what they told is in the records.
+    As in Git's defaults, objects are not synced one by one: a power cut may lose the last commits of the branch, and
+    the records still contain their facts.
     """
 
     def __init__(self, path: Path, name: str) -> None:
-        """Raises SourceError where there is no repository at ``path``, or ``name`` cannot be a branch."""
+        """Raises SourceError if there is no repository at ``path``, or if ``name`` is no valid branch name."""
         self.name = name
         self.ref = f"refs/heads/{name}"
         if not pygit2.reference_is_valid_name(self.ref):
@@ -53,19 +53,19 @@ class StatusBranch:
 
     @property
     def gitdir(self) -> Path:
-        """Where the repository keeps its refs and objects."""
+        """The Git directory, with the refs and objects of the repository."""
         return Path(self._git.path)
 
     def tip(self) -> str:
-        """Id of the newest commit, empty where the branch is not there."""
+        """Id of the newest commit, empty if the branch does not exist."""
         return self._at(self.ref)
 
     def commit(self, changes: Changes, message: str, at: int) -> str:
-        """Commit ``changes`` (content by path, None to take away) on top of whatever is there; the tip's id.
+        """Commit ``changes`` (content by path, None to delete) on top of the current tip; returns the new tip's id.
 
-        ``message`` is one line, ``at`` the time in seconds since the epoch. Files of others stay. Where the files
-        are as wanted already nothing is committed. Another writer who was faster is built upon. Raises SourceError
-        where the branch is checked out, damaged or cannot be written.
+        ``message`` is one line, ``at`` the time in seconds since the epoch. Other files stay. If the files are already
+        as wanted, there is no commit. If another writer was faster, the commit is based on theirs. Raises SourceError
+        if the branch is checked out, damaged or not writable.
         """
         self._refuse_checked_out()
         for attempt in range(_TRIES):
@@ -82,7 +82,7 @@ class StatusBranch:
         )
 
     def reset(self, commit: str) -> None:
-        """Let the branch be at ``commit``, whatever it was before; empty takes it away. Raises SourceError."""
+        """Set the branch to ``commit``, whatever it was before; empty deletes it. Raises SourceError."""
         try:
             with self._file_access():
                 if commit:
@@ -93,7 +93,7 @@ class StatusBranch:
             raise self._broken(fault) from None
 
     def read(self, path: str) -> bytes | None:
-        """Content of the file ``path`` at the tip; None where there is none."""
+        """Content of the file ``path`` at the tip; None if there is none."""
         tip = self.tip()
         try:
             found = self._git[tip].peel(pygit2.Tree)[path] if tip else None
@@ -125,7 +125,7 @@ class StatusBranch:
             return str(self._git.write(ObjectType.COMMIT, commit.encode()))  # libgit2 would read the tree once more
 
     def _count(self, commit: pygit2.Commit) -> int:
-        """Length of the history, told by the newest commit of ours; only commits of others are walked over."""
+        """Length of the history, as recorded in our newest commit; only newer commits by others are walked."""
         for above in range(HISTORY):
             told = _COUNT.search(commit.message)
             if told is not None:
@@ -139,7 +139,7 @@ class StatusBranch:
         return HISTORY
 
     def _moved(self, old: str, new: str) -> bool:
-        """Whether the branch went from ``old`` to ``new``; not where another writer moved or locked it."""
+        """Whether the branch moved from ``old`` to ``new``; False if another writer moved or locked it."""
         with self._file_access():
             if not old:
                 return self._created(new)
@@ -153,7 +153,7 @@ class StatusBranch:
             return True
 
     def _created(self, new: str) -> bool:
-        """Create the branch under the lock of its ref, so that of two writers only one does."""
+        """Create the branch under the lock of its ref, so that only one of two writers does."""
         try:
             with self._git.transaction() as transaction:
                 transaction.lock_ref(self.ref)
@@ -169,7 +169,7 @@ class StatusBranch:
         return True
 
     def _name_taken_by(self) -> str:
-        """A ref which keeps this branch from existing: one is a file where the other needs a directory."""
+        """A ref that prevents this branch, because one is a file where the other needs a directory."""
         return next((ref for ref in self._git.references if _in_the_way(ref, self.ref)), "")
 
     def _file_access(self) -> AbstractContextManager[None]:
@@ -201,7 +201,7 @@ def _in_the_way(ref: str, wanted: str) -> bool:
 
 
 def prepare_bare(path: Path) -> Path:
-    """A bare repository at ``path``, made where there is none; for status that must not go into its source."""
+    """A bare repository at ``path``, created if missing; for status that must not go into its source."""
     if not (path / "HEAD").exists():
         try:
             make_directory(path)

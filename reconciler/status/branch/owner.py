@@ -1,4 +1,4 @@
-"""Writing into a repository of another user: root does it as that user, or symlinks there would lead root anywhere."""
+"""Writes into another user's repository as that user, since symlinks there could lead root to any file."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from reconciler.errors import SourceError
 
 _QUERY = 0xFFFFFFFF
-"""No user's id: the kernel changes nothing and answers with the present one."""
+"""An invalid user id: the kernel changes nothing and returns the current one."""
 
 
 def owner_of(repository: Path) -> tuple[int, int] | None:
-    """User and group to write into ``repository`` as, where this process is root and another user owns it.
+    """User and group for writes into ``repository``, if this process is root and another user owns it.
 
-    None where this process writes as it is. Raises SourceError where there is no such directory.
+    Otherwise None: this process writes as itself. Raises SourceError if the directory does not exist.
     """
     if os.geteuid() != 0:
         return None
@@ -30,9 +30,9 @@ def owner_of(repository: Path) -> tuple[int, int] | None:
 
 @contextmanager
 def file_access_of(repository: Path) -> Iterator[None]:
-    """Within the block this thread reads and writes files as the owner of ``repository``, where this process is root.
+    """In this context a root process accesses files, in this thread only, as the owner of ``repository``.
 
-    Other threads stay root, and so do records and sockets that are open. Raises SourceError where the kernel refuses.
+    Other threads stay root, and so do open records and sockets. Raises SourceError if the kernel refuses.
     """
     owner = owner_of(repository)
     if owner is None:
@@ -42,7 +42,7 @@ def file_access_of(repository: Path) -> Iterator[None]:
     user, group = owner
     before = os.getegid()
     try:
-        # The group first: without the rights of root it cannot be changed any more.
+        # The group first: without root's rights it could not be changed afterwards.
         libc.setfsgid(group)
         libc.setfsuid(user)
         if libc.setfsuid(ctypes.c_uint(_QUERY)) != user:

@@ -1,4 +1,4 @@
-"""Where the status branch of a source lives, and how a commit gets there."""
+"""The location of a source's status branch, and how commits get there."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _PAUSE = 0.2
 
 
 class Target:
-    """A branch on this machine: in the source itself, or in a repository of our own where that is not to be written."""
+    """A branch on this machine: in the source itself, or in a repository of our own if the source is not written."""
 
     def __init__(self, branch: StatusBranch) -> None:
         self._branch = branch
 
     def missing(self) -> bool:
-        """Whether there is no branch yet, or none any more, so that everything has to be written."""
+        """Whether the branch does not exist, so that all files must be written."""
         return not self._branch.tip()
 
     def read(self, path: str) -> bytes | None:
-        """Content of a file of the branch as it was written last."""
+        """Content of a file of the branch as it was last written."""
         return self._branch.read(path)
 
     def write(self, changes: Changes, message: str, at: int) -> None:
@@ -40,10 +40,10 @@ class Target:
 
 
 class RemoteTarget(Target):
-    """A branch of a remote: committed in the mirror, then pushed with a lease on what the remote had.
+    """A branch of a remote: committed in the mirror, then pushed with a lease on the remote's last state.
 
-    What was committed here and never arrived is forgotten when this begins, or when another writer was faster: the
-    caller keeps its changes until ``write`` returns, and brings them again.
+    Commits that were not pushed are discarded at the start, and when another writer was faster. The caller retains its
+    changes until ``write`` returns, and passes them again.
     """
 
     def __init__(self, branch: StatusBranch, mirror: Mirror, pause: Callable[[float], None] = time.sleep) -> None:
@@ -53,11 +53,11 @@ class RemoteTarget(Target):
         self._base: str | None = None
 
     def missing(self) -> bool:
-        """Whether the remote has no such branch. Raises SourceError where it cannot be asked the first time."""
+        """Whether the remote has no such branch. Raises SourceError if the first query of the remote fails."""
         return not self._known()
 
     def write(self, changes: Changes, message: str, at: int) -> None:
-        """Commit and push ``changes``, on top of what others pushed meanwhile. Raises SourceError."""
+        """Commit and push ``changes`` on top of other pushes. Raises SourceError."""
         had_branch = bool(self._known())
         for attempt in range(_TRIES):
             tip = self._branch.commit(changes, message, at)
@@ -81,7 +81,7 @@ class RemoteTarget(Target):
         return self._base or ""
 
     def _follow(self) -> None:
-        """Begin again from what the remote has."""
+        """Restart from the state of the remote."""
         self._base = None
         base = self._mirror.fetch_ref(self._branch.ref)
         self._branch.reset(base)
@@ -89,7 +89,7 @@ class RemoteTarget(Target):
 
 
 def open_target(source: Source, state: Path) -> Target:
-    """Where the status of ``source`` goes; ``state`` is the state directory. Raises SourceError."""
+    """The target for the status of ``source``; ``state`` is the state directory. Raises SourceError."""
     settings = source.settings
     name = settings.status.branch
     if name == settings.branch:

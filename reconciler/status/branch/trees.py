@@ -1,4 +1,4 @@
-"""Changes to files applied to a Git tree, by objects alone: no index, no work tree."""
+"""Applies file changes to a Git tree with objects only: no index, no work tree."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from reconciler.source.git_command import borrowed_objects
 from reconciler.status.branch.owner import file_access_of, owner_of
 
 File = tuple[str, bytes | None]
-"""A path and its content; None takes the file away."""
+"""A path and its content; None deletes the file."""
 
 Nested = dict[str, "bytes | Nested | None"]
 
 FEW = 200
-"""Up to so many files are written as loose objects; more go through one pack."""
+"""Up to this many files are written as loose objects; more go into one pack."""
 
 _PIPE = subprocess.PIPE
 _IMPORT_REF = "refs/reconciler/import"
 
 
 class LazyFiles:
-    """Many files that are made while the first of them are written already; who asks again gets the same."""
+    """Many files, rendered while the first of them are already written; a second pass returns the same files."""
 
     def __init__(self, files: Iterator[File]) -> None:
         self._files = files
@@ -35,7 +35,7 @@ class LazyFiles:
         self._failed: Exception | None = None
 
     def items(self) -> Iterator[File]:
-        """Every file, those that were made before first. Raises what making them raises, and nothing that Git does."""
+        """Every file, those rendered before first. Raises the errors of rendering, and never those of Git."""
         yield from self._made
         if self._failed is not None:
             raise self._failed
@@ -58,8 +58,8 @@ Changes = Mapping[str, bytes | None] | LazyFiles
 def write_tree(git: pygit2.Repository, tree: pygit2.Tree | None, changes: Changes) -> pygit2.Oid:
     """Id of ``tree`` (None: empty) with ``changes`` applied; all other entries stay as they are.
 
-    A file in the way of a directory gives way to it and the reverse; to take away a path that is a directory, or is
-    not there, changes nothing. Raises SourceError where Git refuses.
+    A file that conflicts with a directory is replaced by it, and the reverse. The deletion of a directory or of a
+    missing path changes nothing. Raises SourceError if Git refuses.
     """
     if isinstance(changes, LazyFiles) or len(changes) > FEW:
         return _imported(git, tree, changes)
@@ -85,7 +85,7 @@ def _nested(changes: Changes) -> Nested:
 
 
 def _applied(git: pygit2.Repository, tree: pygit2.Tree | None, node: Nested) -> pygit2.Oid | None:
-    """The new tree's id, or None where nothing is left in it."""
+    """The new tree's id, or None if it is empty."""
     builder = git.TreeBuilder() if tree is None else git.TreeBuilder(tree)
     for name, change in node.items():
         entry = builder.get(name)
@@ -115,12 +115,12 @@ def _imported(git: pygit2.Repository, tree: pygit2.Tree | None, changes: Changes
         importer = _start_import(environment, owner_of(repository))
         with importer:
             assert importer.stdin is not None
-            # A fast-import that stops early shows it by its exit status; before the end of its input it says nothing.
+            # A fast-import that stops early reports that by its exit status, and nothing before the end of its input.
             try:
                 with suppress(BrokenPipeError):
                     importer.stdin.writelines(_stream(tree, changes))
             except BaseException:
-                # Let it end as if that were all: cut off it would leave half a pack behind.
+                # Let it end normally: a killed fast-import would leave half a pack behind.
                 importer.communicate(b"done\n")
                 raise
             answer, complaint = importer.communicate()
@@ -149,7 +149,7 @@ def _start_import(environment: dict[str, str], owner: tuple[int, int] | None) ->
 
 
 def _stream(tree: pygit2.Tree | None, changes: Changes) -> Iterator[bytes]:
-    """A commit that is never shown: only its tree is wanted, and fast-import answers with that."""
+    """A temporary commit: only its tree is needed, which fast-import returns."""
     yield b"feature done\nreset %b\ncommit %b\n" % ((_IMPORT_REF.encode(),) * 2)
     yield b"committer reconciler <reconciler@localhost> 0 +0000\ndata 0\n"
     if tree is not None:

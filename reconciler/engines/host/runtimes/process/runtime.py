@@ -105,7 +105,7 @@ class ProcessRuntime:
         return tuple(limitations(wanted, rights))
 
     async def start(self, launch: ContainerStart) -> None:
-        """Start a container. Raises EngineError: what is missing on this host, or that another one runs there."""
+        """Start a container. Raises EngineError if this host lacks something, or if another version runs there."""
         await asyncio.shield(self._task(self._start(launch)))
 
     async def signal(self, place: ContainerId, number: int) -> None:
