@@ -21,6 +21,7 @@ import click
 from reconciler.cli import cli
 from reconciler.cli.options import coloured, load, paint, print_error
 from reconciler.errors import EngineError, LockedError, ReconcilerError, UsageError
+from reconciler.reasons import Reason
 
 if TYPE_CHECKING:
     from reconciler.engines.host.runtimes.protocol import Runtime
@@ -195,7 +196,7 @@ async def end_all(runtime: Runtime) -> None:
 
 
 def _unopened(key: Key) -> SecretValue:
-    raise EngineError(f"{key} is of no use any more", reason="SecretUnavailable", retry=False)
+    raise EngineError(f"{key} is of no use any more", reason=Reason.SECRET_UNAVAILABLE, retry=False)
 
 
 def farewell(directory: Path) -> str:

@@ -22,35 +22,37 @@ ReconcilerError
 
 from __future__ import annotations
 
+from reconciler.reasons import Reason
+
 
 class ReconcilerError(Exception):
-    """An expected failure: ``reason`` is one CamelCase word for conditions, ``str()`` is for people."""
+    """An expected failure: ``reason`` is for conditions and programs, ``str()`` is for people."""
 
-    reason = "Failed"
+    reason: Reason = Reason.FAILED
 
 
 class UsageError(ReconcilerError):
     """The command line or the settings ask for something that cannot be."""
 
-    reason = "InvalidSettings"
+    reason = Reason.INVALID_SETTINGS
 
 
 class RefusedError(ReconcilerError):
     """A rule says no; the message says which and what would help."""
 
-    reason = "Refused"
+    reason = Reason.REFUSED
 
 
 class NotFoundError(RefusedError):
     """What somebody names does not exist; the message has the nearest name, or those that there are."""
 
-    reason = "NotFound"
+    reason = Reason.NOT_FOUND
 
 
 class LockedError(ReconcilerError):
     """Another process holds the state directory."""
 
-    reason = "Locked"
+    reason = Reason.LOCKED
 
 
 class StateLostError(UsageError):
@@ -59,25 +61,25 @@ class StateLostError(UsageError):
     Starting again would begin with nothing, so it has the exit code after which the service manager does not.
     """
 
-    reason = "StateLost"
+    reason = Reason.STATE_LOST
 
 
 class RecordsError(ReconcilerError):
     """The records cannot be opened or written, or were made by a newer program."""
 
-    reason = "RecordsUnavailable"
+    reason = Reason.RECORDS_UNAVAILABLE
 
 
 class DiskFull(RecordsError):
     """No room is left where the records are; what was committed before is safe."""
 
-    reason = "DiskFull"
+    reason = Reason.DISK_FULL
 
 
 class CorruptRowError(RecordsError):
     """The row ``name`` (a key, or a number) of ``table`` is none that a reconciler wrote."""
 
-    reason = "RecordsCorrupt"
+    reason = Reason.RECORDS_CORRUPT
 
     def __init__(self, table: str, name: object) -> None:
         super().__init__(
@@ -89,51 +91,51 @@ class CorruptRowError(RecordsError):
 class SourceError(ReconcilerError):
     """Git cannot give what was asked for; what is applied stays applied."""
 
-    reason = "SourceFailed"
+    reason = Reason.SOURCE_FAILED
 
 
 class SourceUnreachable(SourceError):
     """The remote does not answer, refuses the credentials, or takes too long."""
 
-    reason = "SourceUnreachable"
+    reason = Reason.SOURCE_UNREACHABLE
 
 
 class SourceNotFound(SourceError):
     """The repository, branch, tag, commit or path is not there (any more)."""
 
-    reason = "SourceNotFound"
+    reason = Reason.SOURCE_NOT_FOUND
 
 
 class SourceEmpty(SourceError):
     """The path of the source holds no manifest; read as a mistake, never as "delete everything"."""
 
-    reason = "SourceEmpty"
+    reason = Reason.SOURCE_EMPTY
 
 
 class SourceRewritten(SourceError):
     """The branch moved to a commit that does not contain the last one; followed only with ``allowRewrite``."""
 
-    reason = "SourceRewritten"
+    reason = Reason.SOURCE_REWRITTEN
 
 
 class PushConflict(SourceError):
     """Somebody else moved the remote's ref first: fetch it, build on it, push again."""
 
-    reason = "PushConflict"
+    reason = Reason.PUSH_CONFLICT
 
 
 class SourceUnverified(SourceError):
     """The commit or tag is not signed, or not by whom the settings trust; nothing of it is read."""
 
-    reason = "SourceUnverified"
+    reason = Reason.SOURCE_UNVERIFIED
 
 
 class EngineError(ReconcilerError):
     """A location refused or failed a step."""
 
-    reason = "EngineFailed"
+    reason = Reason.ENGINE_FAILED
 
-    def __init__(self, message: str, *, reason: str = "EngineFailed", retry: bool = True) -> None:
+    def __init__(self, message: str, *, reason: Reason = Reason.ENGINE_FAILED, retry: bool = True) -> None:
         super().__init__(message)
         self.reason = reason
         self.retry = retry
@@ -145,7 +147,7 @@ class InternalError(ReconcilerError):
     The text of the exception is nowhere in it: it may hold anything, secrets too.
     """
 
-    reason = "InternalError"
+    reason = Reason.INTERNAL_ERROR
 
     def __init__(self, kind: str, place: str, trace: str = "") -> None:
         super().__init__(f"{kind} at {place}; this is a bug in the reconciler: please report it")

@@ -28,6 +28,7 @@ _TO_TERMINAL = re.compile(
 """With the sequences that colours and live tables are made of left alone."""
 _COMMAND = re.compile(r"^(\s*)::(?!(?:error|warning|notice) (?:file|title)=)|##(?=\[|vso\[)", re.MULTILINE)
 """What a runner of workflows takes for a command in the log of a job; our own annotations are meant to be some."""
+_MESSAGE_LENGTH = 500
 _RUNNERS = ("CI", "GITHUB_ACTIONS", "TF_BUILD")
 
 _KEY = re.compile(rf"[\x00-\x08\x0b-\x1f\u200c\u200d{UNSAFE}]")
@@ -41,6 +42,12 @@ _KEY_BYTES = re.compile(
 def printable(text: str) -> str:
     """``text`` on one line, with escapes for what cannot be shown."""
     return text if text.isprintable() else _LINE.sub(_escaped, text)
+
+
+def truncated(text: str) -> str:
+    """``text`` on one line and at most 500 characters, as events and conditions carry it."""
+    line = " ".join(text.split())
+    return line if len(line) <= _MESSAGE_LENGTH else line[: _MESSAGE_LENGTH - 1] + "…"
 
 
 def printable_lines(text: str) -> str:

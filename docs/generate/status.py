@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from docs.generate import reasons
+from collections.abc import Iterator
+
+from docs.generate.log_lines import LINES
 from docs.generate.tables import default, fields, says, table, takes
 from reconciler.documents.schema.loader import load_schema
+from reconciler.reasons import ConditionType, Reason, Use
 
 HEAD = """\
 # Status
@@ -52,21 +55,33 @@ def _files() -> list[str]:
 
 def _reasons() -> list[str]:
     three = ("Reason", "What it means", "What to do")
-    of_resources = [(f"`{name}`", *told) for name, told in reasons.RESOURCES.items()]
-    of_sources = [(f"`{name}`", *told) for name, told in reasons.SOURCES.items()]
+    two = ("Reason", "What it means")
     parts = [
-        ("Conditions", _pairs(("Type", "What it says"), reasons.TYPES)),
-        ("Reasons in the conditions of a resource", table(three, of_resources)),
-        ("Reasons in the conditions of a source", table(three, of_sources)),
-        ("Events", _pairs(("Reason", "What happened"), reasons.EVENTS)),
-        ("What stops a workload on this host", _pairs(("Reason", "What it means"), reasons.HOST)),
-        ("Why a container ended", _pairs(("Reason", "What it means"), reasons.CONTAINERS)),
-        ("Why a replica ends", _pairs(("Reason", "What it means"), reasons.REPLICAS)),
-        ("Other reasons", _pairs(("Reason", "What it means"), reasons.ELSEWHERE)),
-        ("The log", _pairs(("Line", "When, and with which facts"), reasons.LOG)),
+        ("Conditions", table(("Type", "What it means"), ((f"`{each}`", each.meaning) for each in ConditionType))),
+        ("Reasons in the conditions of a resource", table(three, _texts(Use.RESOURCE))),
+        ("Reasons in the conditions of a source", table(three, _texts(Use.SOURCE))),
+        ("Events", table(("Reason", "Type", "What happened"), _texts(Use.EVENT))),
+        ("What stops a workload on this host", table(two, _texts(Use.WORKLOAD))),
+        ("Why a container ended", table(two, _texts(Use.CONTAINER))),
+        ("Why a replica ends", table(two, _texts(Use.REPLICA))),
+        ("Other reasons", table(two, _texts(Use.OTHER))),
+        (
+            "The log",
+            table(("Line", "When, and with which facts"), ((f"`{line}`", says) for line, says in LINES.items())),
+        ),
     ]
     return [f"## {title}\n\n{text}" for title, text in parts]
 
 
-def _pairs(heading: tuple[str, str], told: dict[str, str]) -> str:
-    return table(heading, ((f"`{name}`", says) for name, says in told.items()))
+def _texts(use: Use) -> Iterator[tuple[str, ...]]:
+    """A row for each reason that has the use."""
+    for reason in Reason:
+        text = reason.texts.get(use)
+        if text is None:
+            continue
+        if use is Use.EVENT:
+            yield f"`{reason}`", text.type, text.meaning
+        elif text.advice:
+            yield f"`{reason}`", text.meaning, text.advice
+        else:
+            yield f"`{reason}`", text.meaning

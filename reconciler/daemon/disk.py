@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
 
-from reconciler.clock import Clock, Timers
+from reconciler.clock import Timers
 from reconciler.daemon.wake import WakeQueue
 from reconciler.logs import log
 from reconciler.pipeline.runner import Runner
-from reconciler.records.tables.events import Event
-from reconciler.status.conditions import DISK_FULL, Condition
+from reconciler.reasons import ConditionType, Reason
+from reconciler.records.tables.events import NewEvent
+from reconciler.records.tables.suspensions import source_target
+from reconciler.status.conditions import condition
 
 DISK = "/disk"
 """Woken in the place of a source (whose name has no slash) to look whether there is room."""
@@ -25,9 +26,8 @@ AT_ONCE = 0.05
 class DiskMonitor:
     """Wakes by ``wakes``: itself for another ``check``, and every source when there is room again."""
 
-    def __init__(self, runner: Runner, clock: Clock, timers: Timers, wakes: WakeQueue) -> None:
+    def __init__(self, runner: Runner, timers: Timers, wakes: WakeQueue) -> None:
         self._runner = runner
-        self._clock = clock
         self._timers = timers
         self._wakes = wakes
         self._reported: bool | None = None
@@ -60,21 +60,23 @@ class DiskMonitor:
         )
         log().error("disk", full=True, message=message)
         for name in self._runner.lines:
-            self._runner.conditions.set(name, Condition(DISK_FULL, True, DISK_FULL, message))
-        self._append("Warning", DISK_FULL, message)
+            self._runner.conditions.set(name, condition(ConditionType.DISK_FULL, True, Reason.DISK_FULL, message))
+        self._append(Reason.DISK_FULL, message)
 
     def _report_room(self) -> None:
         records = self._runner.records
-        known = [name for name in self._runner.lines if any(e.type == DISK_FULL for e in records.conditions.get(name))]
+        known = [
+            name
+            for name in self._runner.lines
+            if any(e.type == ConditionType.DISK_FULL for e in records.conditions.get(name))
+        ]
         for name in known:
-            records.conditions.drop(name, DISK_FULL)
+            records.conditions.drop(name, ConditionType.DISK_FULL)
         if known:
             message = f"the disk of {self._runner.settings.state} has room again"
             log().info("disk", full=False, message=message)
-            self._append("Normal", "DiskRecovered", message)
+            self._append(Reason.DISK_RECOVERED, message)
 
-    def _append(self, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        now = self._clock.now()
-        self._runner.conditions.append_events(
-            Event(now, 0, f"source/{name}", "", kind, reason, message) for name in self._runner.lines
-        )
+    def _append(self, reason: Reason, message: str) -> None:
+        events = [NewEvent(source_target(name), reason, message) for name in self._runner.lines]
+        self._runner.conditions.append_events(events)

@@ -67,7 +67,7 @@ class Daemon:
         self.watchdog = Watchdog(notifier, clock, notifier.watchdog_seconds + slowest)
         self.wakes = WakeQueue()
         views = {name: line.view for name, line in runner.lines.items()}
-        self._host = HostSecretMonitor(runner.records, clock, views, runner.secret_filler)
+        self._host = HostSecretMonitor(runner.records, views, runner.secret_filler)
         self.stop = asyncio.Event()
         self._replay = True
         self._run_log = RunLog(clock)
@@ -76,7 +76,7 @@ class Daemon:
         self._fetch = BackgroundFetch()
         self._watching: list[asyncio.Task[None]] = []
         self._settling: asyncio.Task[None] | None = None
-        self._disk = DiskMonitor(runner, clock, timers, self.wakes)
+        self._disk = DiskMonitor(runner, timers, self.wakes)
 
     async def run(self, reason: str = "start") -> None:
         """Work until ``stop`` is set (the step in flight ends, or stays journaled) or ``over`` says so between rounds.

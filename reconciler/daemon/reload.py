@@ -7,16 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from reconciler.bugs import internal_error
-from reconciler.clock import Clock
 from reconciler.documents.limits import read_within
 from reconciler.errors import ReconcilerError, RecordsError, UsageError
 from reconciler.logs import log
 from reconciler.pipeline.runner import Runner
+from reconciler.printable import truncated
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.conditions import HOST
-from reconciler.records.tables.events import Event
 from reconciler.settings import Settings, load_settings
-from reconciler.status.conditions import SETTINGS_LOADED, truncate
+from reconciler.status.conditions import condition
 
 SETTINGS_POLL_SECONDS = 1.0
 """Seconds between looks at the file. One that is the same in two looks is no longer being written."""
@@ -27,14 +27,13 @@ _CREDENTIALS = re.compile(r"://[^/@\s'\"`]+@")
 class Reload:
     """What the file said when it was judged last. ``due`` only reads the file; the rest is for between two runs."""
 
-    def __init__(self, file: Path, settings: Settings, records: Records, clock: Clock) -> None:
+    def __init__(self, file: Path, settings: Settings, records: Records) -> None:
         self._file = file
         self._settings = settings
         self._records = records
-        self._clock = clock
         self._last_tried: bytes | None = b""  # so that a change since ``settings`` were read is not missed
         self._last_read = self._content()
-        self._set_condition(True, "Loaded", "")
+        self._set_condition(True, Reason.LOADED)
 
     def due(self) -> bool:
         """Whether the file has changed since it was judged, and was the same when this was asked before."""
@@ -56,12 +55,12 @@ class Reload:
                 )
             runner = make(settings) if settings != self._settings else None
         except ReconcilerError as error:
-            self._refuse(_CREDENTIALS.sub("://", truncate(str(error))), again)
+            self._refuse(_CREDENTIALS.sub("://", truncated(str(error))), again)
             return None
         except Exception as error:  # noqa: BLE001 - the former settings go on
             self._refuse(str(internal_error(error, "settings")), again)
             return None
-        mended = self._set_condition(True, "Loaded", "")
+        mended = self._set_condition(True, Reason.LOADED)
         if runner is not None:
             self._settings = settings
         if runner is not None or mended:
@@ -69,21 +68,21 @@ class Reload:
         return runner
 
     def _refuse(self, message: str, again: bool) -> None:
-        told = self._set_condition(False, "InvalidSettings", message)
-        if told or not again:
+        is_new = self._set_condition(False, Reason.INVALID_SETTINGS, message)
+        if is_new or not again:
             log().warning("settings", loaded=False, message=message)
 
-    def _set_condition(self, good: bool, reason: str, message: str) -> bool:
-        """Note how the settings stand; whether that is news. Full records keep nobody from working."""
-        now = self._clock.now()
+    def _set_condition(self, good: bool, reason: Reason, message: str = "") -> bool:
+        """Record whether the settings are in use; whether that is news. A full disk of the records hinders nothing."""
+        kind = ConditionType.SETTINGS_LOADED
         try:
             with self._records.transaction():
                 known = self._records.conditions.get(HOST)
-                if good and not any(each.type == SETTINGS_LOADED and not each.status for each in known):
+                if good and not any(each.type == kind and not each.status for each in known):
                     return False
-                changed = self._records.conditions.set(HOST, SETTINGS_LOADED, good, reason, message, now)
+                changed = self._records.conditions.set(HOST, condition(kind, good, reason, message))
                 if changed and not good:
-                    self._records.events.add_many([Event(now, 0, "", "", "Warning", "SettingsRefused", message)])
+                    self._records.events.append("", Reason.SETTINGS_REFUSED, message)
                 return changed
         except RecordsError:
             return True

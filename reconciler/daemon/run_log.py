@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reconciler.clock import Clock
-from reconciler.errors import InternalError
 from reconciler.logs import log
 from reconciler.pipeline.report import Report
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
-from reconciler.status.conditions import STATUS_PUSHED
 
 _BAD = frozenset({"refused", "unreadable", "failed"})
 
@@ -42,7 +41,7 @@ class RunLog:
             self._told[report.source] = now
         level = "debug" if repeated else "warning" if bad else "info"
         facts = {"reason": reason, "outcome": report.outcome, "revision": report.revision, **report.counts}
-        if report.outcome in ("refused", "unreadable") or report.reason == InternalError.reason:
+        if report.outcome in ("refused", "unreadable") or report.reason == Reason.INTERNAL_ERROR:
             facts["message"] = report.message
         if report.left_out:
             facts["skipped"] = report.left_out
@@ -59,7 +58,7 @@ class RunLog:
 
     def status(self, records: Records, name: str) -> None:
         """Whether writing the status works, when that changes."""
-        found = next((each for each in records.conditions.get(name) if each.type == STATUS_PUSHED), None)
+        found = next((each for each in records.conditions.get(name) if each.type == ConditionType.STATUS_PUSHED), None)
         trouble = "" if found is None or found.status else found.reason
         if trouble == self._status.get(name, ""):
             return

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from reconciler.bugs import internal_error
-from reconciler.clock import Clock
 from reconciler.errors import InternalError, RecordsError, SourceError
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.host_secrets import check_host_secrets
 from reconciler.pipeline.secret_filler import SecretFiller
+from reconciler.reasons import Reason
 from reconciler.records.store import Records
-from reconciler.records.tables.events import Event
+from reconciler.records.tables.events import NewEvent
 from reconciler.records.tables.suspensions import source_target
 
 
@@ -24,12 +24,10 @@ class HostSecretMonitor:
     def __init__(
         self,
         records: Records,
-        clock: Clock,
         views: Mapping[str, Callable[[], DesiredStateView]],
         filler: SecretFiller | None = None,
     ) -> None:
         self._records = records
-        self._clock = clock
         self._views = views
         self._filler = filler
         self._lost: set[str] = set()
@@ -55,9 +53,9 @@ class HostSecretMonitor:
             lost |= {entry.key: f"{entry.path}:{entry.line}" for entry in found.lost}
         news, self._lost = sorted(lost.keys() - self._lost), set(lost)
         if news:
-            words, now = "can no longer be read on this host; what was applied stays", self._clock.now()
-            events = (Event(now, 0, key, "", "Warning", "SecretLost", f"{lost[key]}: {words}") for key in news)
-            self._records.events.add_many(events)
+            words = "can no longer be read on this host; what was applied stays"
+            events = [NewEvent(key, Reason.SECRET_LOST, f"{lost[key]}: {words}") for key in news]
+            self._records.events.append_many(events)
         return changed
 
     def _on_bug(self, name: str, bug: InternalError) -> None:
@@ -65,5 +63,4 @@ class HostSecretMonitor:
         if self._bugs.get(name) != bug.place:
             self._bugs[name] = bug.place
             message = f"its secrets on this host cannot be watched: {bug}"
-            event = Event(self._clock.now(), 0, source_target(name), "", "Warning", bug.reason, message)
-            self._records.events.add_many([event])
+            self._records.events.append(source_target(name), bug.reason, message)

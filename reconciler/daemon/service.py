@@ -138,10 +138,10 @@ async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES,
     """
     clock = SystemClock()
     with StateLock(settings.state) as lock:
-        records = Records.open(settings.state / FILE)
+        records = Records.open(settings.state / FILE, clock_now=clock.now)
         socket = WakeSocket(settings.state)
         try:
-            reload = Reload(file, settings, records, clock) if file is not None else None
+            reload = Reload(file, settings, records) if file is not None else None
             readers = ReadOnlyServer(settings.state, file.absolute()) if file is not None else None
             service = Service(Runner(settings, records, clock, engines), clock, engines, reload, readers, lock)
             loop = asyncio.get_running_loop()

@@ -14,11 +14,11 @@ from reconciler.doctor.check import Check, ago, fine, problem, warning
 from reconciler.errors import RecordsError
 from reconciler.model.key import Kind
 from reconciler.planning.placement import locations_of
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.conditions import HOST, ScopeCondition
 from reconciler.records.tables.runs import Run
 from reconciler.settings import Settings
-from reconciler.status.conditions import PINNED, SETTINGS_LOADED, SUSPENDED
 from reconciler.status.waiting import suspended_by
 
 SKEW = 60.0
@@ -27,11 +27,18 @@ SILENCE = 60.0
 """Seconds in which a daemon takes up what an operator asks for."""
 
 _ADVICE = {
-    "InvalidRevision": "see: reconciler validate",
-    "InvalidFiles": "see: reconciler validate",
-    "ApprovalRequired": "see: reconciler plan",
-    "StepsFailed": "see: reconciler get",
+    Reason.INVALID_REVISION: "see: reconciler validate",
+    Reason.INVALID_FILES: "see: reconciler validate",
+    Reason.APPROVAL_REQUIRED: "see: reconciler plan",
+    Reason.STEPS_FAILED: "see: reconciler get",
 }
+
+_PROBLEMS = (
+    (ConditionType.SOURCE_REACHABLE, ConditionType.SOURCE_STALE),
+    (ConditionType.STATUS_PUSHED, ConditionType.STATUS_STALE),
+    (ConditionType.READY, None),
+)
+"""Conditions that are problems where they are false, each with the one that says that it lasts."""
 
 
 def check_records(settings: Settings, holder: str, now: float) -> Iterator[Check]:
@@ -96,7 +103,7 @@ def _requests(records: Records, holder: str, now: float) -> Iterator[Check]:
 
 def _taken(records: Records, now: float) -> Iterator[Check]:
     for each in records.conditions.get(HOST):
-        if each.type == SETTINGS_LOADED and not each.status:
+        if each.type == ConditionType.SETTINGS_LOADED and not each.status:
             message = f"the daemon goes by former settings since {ago(now - each.since)}: {each.message}"
             yield problem("settings", message, "correct them; they are then taken over by themselves")
 
@@ -127,14 +134,14 @@ def _when(run: Run, now: float) -> str:
 
 
 def _troubles(about: str, found: dict[str, ScopeCondition], now: float) -> Iterator[Check]:
-    for kind, long in (("SourceReachable", "SourceStale"), ("StatusPushed", "StatusStale"), ("Ready", "")):
+    for kind, long in _PROBLEMS:
         bad = found.get(kind)
         if bad is None or bad.status:
             continue
         message = f"{bad.reason} for {ago(now - bad.since)}: {bad.message}"
-        grave = bad.reason == "InvalidRevision" or (long in found and found[long].status)
-        yield (problem if grave else warning)(about, message, _ADVICE.get(bad.reason, "see the message"))
-    for kind in (SUSPENDED, PINNED):
+        grave = bad.reason == Reason.INVALID_REVISION or (long in found and found[long].status)
+        yield (problem if grave else warning)(about, message, _ADVICE.get(Reason.stored(bad.reason), "see the message"))
+    for kind in (ConditionType.SUSPENDED, ConditionType.PINNED):
         if kind in found and found[kind].status:
             yield warning(about, found[kind].message, f"when that is over: reconciler resume {about.split()[1]}")
 

@@ -13,6 +13,7 @@ from reconciler.clock import Clock
 from reconciler.doctor.check import Check, ago, fine, problem, warning
 from reconciler.doctor.permissions import WRITE, Identity
 from reconciler.errors import ReconcilerError, SourceError
+from reconciler.reasons import Reason
 from reconciler.settings import Settings, SourceSettings
 from reconciler.source.remote import Remote
 from reconciler.source.source import Source, open_source
@@ -45,10 +46,10 @@ def check_sources(settings: Settings, who: Identity, clock: Clock) -> Iterator[C
 
 
 _ADVICE = {
-    "SourceUnreachable": "check the network, the credentials and that the remote is up",
-    "SourceNotFound": "bring it back, or correct the settings",
-    "SourceEmpty": "check path, include and exclude in the settings",
-    "SourceUnverified": "sign it with a key that the settings trust, or trust its key",
+    Reason.SOURCE_UNREACHABLE: "check the network, the credentials and that the remote is up",
+    Reason.SOURCE_NOT_FOUND: "bring it back, or correct the settings",
+    Reason.SOURCE_EMPTY: "check path, include and exclude in the settings",
+    Reason.SOURCE_UNVERIFIED: "sign it with a key that the settings trust, or trust its key",
 }
 
 

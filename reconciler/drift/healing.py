@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.planning.drift import Drift, decode, location_suffix, without_ignored
 from reconciler.planning.plan import Plan, StepId
+from reconciler.reasons import Reason
 from reconciler.records.sql import stored_row
 from reconciler.records.store import Records
 from reconciler.records.tables.drift import DriftRow
-from reconciler.records.tables.events import Event
 from reconciler.settings import Settings
 
 
@@ -36,7 +36,7 @@ def record_healed(records: Records, plan: Plan, outcomes: Iterable[Outcome], run
         if step.heals:
             records.heal_counts.add(step.key, step.location, step.digest, now)
             message = f"as applied again{location_suffix(step.location)}, version {step.version}"
-            records.events.add_many([Event(now, run, str(step.key), step.location, "Normal", "DriftHealed", message)])
+            records.events.append(step.key, Reason.DRIFT_HEALED, message, location=step.location, run=run)
 
 
 def _drift(row: DriftRow) -> Drift:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -24,9 +23,10 @@ from reconciler.planning.drift import (
     location_suffix,
     without_ignored,
 )
+from reconciler.reasons import Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.drift import DriftRow
-from reconciler.records.tables.events import Event
+from reconciler.records.tables.events import NewEvent
 from reconciler.settings import Settings
 
 OBSERVE_TIMEOUT_SECONDS = 60.0
@@ -161,7 +161,7 @@ class DriftMonitor:
         """Locations that the last scan could not observe, each with the reason."""
         self.health_changed = False
         """Whether the last scan found any change of health."""
-        self._notes = ObservationRecorder(records, settings, clock)
+        self._notes = ObservationRecorder(records, settings)
 
     async def check(self) -> set[str]:
         """Scan all locations and record the drifts; returns the names of the sources that have something to heal."""
@@ -177,19 +177,19 @@ class DriftMonitor:
         records, now = self._records, self._clock.now()
         known = {(row.key, row.location): row for row in records.drifts.all()}
         changed: list[DriftRow] = []
-        events: list[Event] = []
+        events: list[NewEvent] = []
         to_heal: set[str] = set()
         for drift, source in found.drifts:
             old = known.pop((str(drift.key), drift.location), None)
             row = self._judged(drift, _row(drift, source, old, now), now)
             if row != old:
                 changed.append(row)
-                events += self._told(drift, row, old, now)
+                events += self._drift_events(drift, row, old)
             if self._worth_a_run(row, old):
                 to_heal.add(source)
         over = [row for row in known.values() if row.location not in found.unreachable]
         events += [
-            _event("DriftResolved", f"nothing differs any more{location_suffix(row.location)}", row, now)
+            NewEvent(row.key, Reason.DRIFT_RESOLVED, f"nothing differs{location_suffix(row.location)}", row.location)
             for row in over
         ]
         with records.transaction() if changed or over else records.repeatable():
@@ -200,20 +200,19 @@ class DriftMonitor:
                 records.drifts.remove(row.key, row.location)
             for row in (each for each in (*changed, *over) if each.source):
                 records.status_queue.add_many(row.source, [row.key])
-            self._append_events(events, now)
+            self._append_events(events)
         return to_heal
 
     def _append_location_events(self, found: DriftScan) -> None:
         """Append events for locations that became unreachable, and for those that are reachable again."""
-        now = self._clock.now()
         lost = [(place, why) for place, why in found.unreachable.items() if place not in self.unreachable]
-        events = [Event(now, 0, f"location/{place}", "", "Warning", "LocationUnreachable", why) for place, why in lost]
-        back = ((place, "it can be looked at again") for place in sorted(self.unreachable.keys() & found.seen))
+        events = [NewEvent(f"location/{place}", Reason.LOCATION_UNREACHABLE, why) for place, why in lost]
+        back = sorted(self.unreachable.keys() & found.seen)
         events += [
-            Event(now, 0, f"location/{place}", "", "Normal", "LocationReachable", words) for place, words in back
+            NewEvent(f"location/{place}", Reason.LOCATION_REACHABLE, "its engine answers again") for place in back
         ]
         if events:
-            self._append_events(events, now)
+            self._append_events(events)
 
     def _judged(self, drift: Drift, row: DriftRow, now: float) -> DriftRow:
         """``row``, marked as fought if it was healed too often."""
@@ -223,21 +222,22 @@ class DriftMonitor:
         healed = self._records.heal_counts.count(drift.key, drift.location, record.digest, now)
         return msgspec.structs.replace(row, fought=healed >= self._settings.drift.most_heals)
 
-    def _told(self, drift: Drift, row: DriftRow, old: DriftRow | None, now: float) -> Iterator[Event]:
+    def _drift_events(self, drift: Drift, row: DriftRow, old: DriftRow | None) -> Iterator[NewEvent]:
         if old is None or old.packed != row.packed:
-            yield _event("DriftDetected", describe(drift), row, now)
+            yield NewEvent(row.key, Reason.DRIFT_DETECTED, describe(drift), row.location)
         if row.fought and (old is None or not old.fought):
             often = f"healed {self._settings.drift.most_heals} times within an hour and changed again"
-            yield _event("DriftConflict", f"{often}; it is left alone until: reconciler retry {row.key}", row, now)
+            message = f"{often}; it is left alone until: reconciler retry {row.key}"
+            yield NewEvent(row.key, Reason.DRIFT_CONFLICT, message, row.location)
 
-    def _append_events(self, events: list[Event], now: float) -> None:
-        """Append the first of ``events`` and the number of the rest: a lost location causes thousands."""
+    def _append_events(self, events: list[NewEvent]) -> None:
+        """The first of ``events``, and how many more there are: a lost location is thousands of them."""
         more = len(events) - MAX_EVENTS
-        told = events[:MAX_EVENTS]
+        first = events[:MAX_EVENTS]
         if more > 0:
-            told.append(Event(now, 0, "", "", "Warning", "DriftDetected", f"and {more} more; see: reconciler drift"))
-        self._records.events.add_many(told)
-        if told:
+            first.append(NewEvent("", Reason.DRIFT_DETECTED, f"and {more} more; see: reconciler drift"))
+        self._records.events.append_many(first)
+        if first:
             self._records.events.trim(self._settings.events.keep)
 
     def _worth_a_run(self, row: DriftRow, old: DriftRow | None) -> bool:
@@ -247,8 +247,3 @@ class DriftMonitor:
         waits = self._settings.approval == "always" and row == old
         failed = any(each.location == row.location for each in self._records.failures.get(row.key))
         return not (waits or failed or self._records.suspensions.get(row.key))
-
-
-def _event(reason: str, message: str, row: DriftRow, now: float) -> Event:
-    kind: Literal["Normal", "Warning"] = "Normal" if reason == "DriftResolved" else "Warning"
-    return Event(now, 0, row.key, row.location, kind, reason, message)

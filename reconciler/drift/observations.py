@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from reconciler.clock import Clock
 from reconciler.engines.protocol import Engine, EngineEvent, Observation, SupportsLifecycle
 from reconciler.model.record import Health, Record
+from reconciler.reasons import Reason
 from reconciler.records.store import Records
-from reconciler.records.tables.events import Event
+from reconciler.records.tables.events import NewEvent
 from reconciler.settings import Settings
 
 _HEALTH_NEWS = {
-    Health.HEALTHY: ("Normal", "Healthy", "healthy"),
-    Health.UNHEALTHY: ("Warning", "Unhealthy", "not healthy"),
+    Health.HEALTHY: (Reason.HEALTHY, "healthy"),
+    Health.UNHEALTHY: (Reason.UNHEALTHY, "not healthy"),
 }
 """Health values whose beginning is an event."""
 
@@ -23,10 +23,9 @@ _HEALTH_NEWS = {
 class ObservationRecorder:
     """Updates the records from observations. A repeated observation costs nothing."""
 
-    def __init__(self, records: Records, settings: Settings, clock: Clock) -> None:
+    def __init__(self, records: Records, settings: Settings) -> None:
         self._records = records
         self._settings = settings
-        self._clock = clock
         self._known: dict[str, dict[str, Observation]] = {}
 
     def record(self, answers: Mapping[str, Sequence[Observation]], engines: Mapping[str, Engine]) -> bool:
@@ -39,18 +38,18 @@ class ObservationRecorder:
         fresh = [each for place, seen in answers.items() for each in self._fresh(place, seen)]
         if not (news or fresh):
             return gone
-        records, now = self._records, self._clock.now()
+        records = self._records
         known = records.applied.get_many({each.key for each in fresh}, bodies=False)
         turned = gone
         with records.transaction() if news else records.repeatable():
-            events = [Event(now, 0, str(each.key), place, each.kind, each.reason, each.message) for place, each in news]
+            events = [NewEvent(each.key, each.reason, each.message, place) for place, each in news]
             for seen in fresh:
                 for record in known.get(str(seen.key), ()):
                     if _is_of(record, seen):
                         turned |= record.health is not seen.health
                         self._write(record, seen)
-                        events += _told(record, seen, now)
-            records.events.add_many(events)
+                        events += _health_events(record, seen)
+            records.events.append_many(events)
             records.events.trim(self._settings.events.keep)
         return turned
 
@@ -81,10 +80,10 @@ def _is_of(record: Record, seen: Observation) -> bool:
     return same and (record.health, record.state) != (seen.health, seen.state) and seen.state != b"{}"
 
 
-def _told(record: Record, seen: Observation, now: float) -> Iterator[Event]:
+def _health_events(record: Record, seen: Observation) -> Iterator[NewEvent]:
     if record.health is seen.health or seen.health not in _HEALTH_NEWS:
         return
-    kind, reason, word = _HEALTH_NEWS[seen.health]
+    reason, word = _HEALTH_NEWS[seen.health]
     message = str(msgspec.json.decode(seen.state).get("status", {}).get("message", ""))
     text = f"{word} at {record.location}" + (f": {message}" if message else "")
-    yield Event(now, 0, str(record.key), record.location, "Normal" if kind == "Normal" else "Warning", reason, text)
+    yield NewEvent(record.key, reason, text, record.location)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from enum import StrEnum
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -12,6 +12,7 @@ from reconciler.model.key import Key
 from reconciler.model.kinds.secret import SecretValue
 from reconciler.model.record import Health
 from reconciler.planning.plan import Step, StepId
+from reconciler.reasons import Reason
 
 SecretReader = Callable[[Key], SecretValue]
 """The data of a secret as it was last applied, for any engine: no Git, no network, in any thread.
@@ -55,7 +56,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
     id: StepId
     result: Result
-    reason: str = ""
+    reason: Reason = Reason.APPLIED
     message: str = ""
     retry: bool = True
     seen: Observation | None = None
@@ -89,8 +90,7 @@ class EngineEvent(msgspec.Struct, frozen=True):
     """An event at a location that no step caused; it becomes an event of the resource."""
 
     key: Key
-    kind: Literal["Normal", "Warning"]
-    reason: str
+    reason: Reason
     message: str
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from reconciler.errors import EngineError
+from reconciler.reasons import Reason
 
 MOST_CAPACITY = 16384
 """The largest volume of either performance class, in GB (docs/platform/volumeset.md#performance-classes)."""
@@ -94,7 +95,7 @@ def on_volume(state: VolumeSetState, index: int, change: Callable[[Volume], Volu
     """``state`` with one volume changed. Raises EngineError if there is no such volume."""
     if all(volume.index != index for volume in state.volumes):
         indexes = ", ".join(str(volume.index) for volume in state.volumes) or "none"
-        raise rejected(f"there is no volume {index} at {state.name}; there are: {indexes}", "VolumeNotFound")
+        raise rejected(f"there is no volume {index} at {state.name}; there are: {indexes}", Reason.VOLUME_NOT_FOUND)
     volumes = tuple(change(volume) if volume.index == index else volume for volume in state.volumes)
     return msgspec.structs.replace(state, volumes=volumes)
 
@@ -118,7 +119,7 @@ def clear(volume: Volume, capacity: float) -> Volume:
 def add_snapshot(volume: Volume, snapshot: Snapshot) -> Volume:
     """``volume`` with one more snapshot. Raises EngineError if the name exists."""
     if any(one.name == snapshot.name for one in volume.volume_snapshots):
-        raise rejected(f"volume {volume.index} has a snapshot {snapshot.name} already", "SnapshotExists")
+        raise rejected(f"volume {volume.index} has a snapshot {snapshot.name} already", Reason.SNAPSHOT_EXISTS)
     taken = msgspec.structs.replace(snapshot, size=_with_data(volume).current_size)
     return msgspec.structs.replace(volume, volume_snapshots=(*volume.volume_snapshots, taken))
 
@@ -137,7 +138,7 @@ def restore_snapshot(volume: Volume, name: str) -> Volume:
     return msgspec.structs.replace(volume, lifecycle=lifecycle, current_size=max(volume.current_size, snapshot.size))
 
 
-def rejected(message: str, reason: str = "InvalidCommand") -> EngineError:
+def rejected(message: str, reason: Reason = Reason.INVALID_COMMAND) -> EngineError:
     """The error for a command that can never succeed as requested."""
     return EngineError(message, reason=reason, retry=False)
 
@@ -152,4 +153,4 @@ def _snapshot(volume: Volume, name: str) -> Snapshot:
     for snapshot in volume.volume_snapshots:
         if snapshot.name == name:
             return snapshot
-    raise rejected(f"volume {volume.index} has no snapshot {name}", "SnapshotNotFound")
+    raise rejected(f"volume {volume.index} has no snapshot {name}", Reason.SNAPSHOT_NOT_FOUND)

@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from reconciler.model.key import Key
+from reconciler.reasons import Reason
 
 
 class Health(StrEnum):
@@ -54,7 +55,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     key: Key
     location: str
-    reason: str
+    reason: Reason
     message: str
     attempts: int
     since: float

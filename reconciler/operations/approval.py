@@ -5,8 +5,8 @@ from __future__ import annotations
 from reconciler.clock import SystemClock, iso
 from reconciler.errors import RefusedError, SourceError
 from reconciler.pipeline.source_pipeline import SourcePipeline
+from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
-from reconciler.records.tables.events import Event
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
 
@@ -41,9 +41,7 @@ def approve(settings: Settings, digest: str, by: str) -> str:
         with records.transaction():
             records.approvals.approve(held, by, ends)
             message = f"{by} lets {_alone(held)} go, until {iso(ends)}"
-            records.events.add_many(
-                [Event(now, 0, source_target(held.rpartition("/")[0]), "", "Normal", "Approved", message)]
-            )
+            records.events.append(source_target(held.rpartition("/")[0]), Reason.APPROVED, message)
         return f"approved {_alone(held)} as {by}, until {iso(ends)}"
     finally:
         records.close()

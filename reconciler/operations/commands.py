@@ -15,8 +15,8 @@ from reconciler.model.revision import Revision
 from reconciler.operations.restart import restartable_at
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.queries.existence import check_present, find_source
+from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
-from reconciler.records.tables.events import Event
 from reconciler.records.tables.runs import KEEP
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
@@ -42,7 +42,7 @@ class OperatorCommands:
         """Leave a source or a resource as it is, until ``until`` (seconds since the epoch; None: until resumed)."""
         name = self._target(target)
         end = f" until {iso(until)}" if until is not None else ""
-        with self._recorded_as_event(name, "Suspended", f"{self._by}{end}{_reason_suffix(reason)}"):
+        with self._recorded_as_event(name, Reason.SUSPENDED, f"{self._by}{end}{_reason_suffix(reason)}"):
             self._records.suspensions.put(name, reason, self._by, until)
             mark_status_dirty(self._records, name)
         return f"{target} is suspended{end}; go on with it: reconciler resume {target}"
@@ -50,7 +50,7 @@ class OperatorCommands:
     def resume(self, target: str) -> str:
         """End the suspension of ``target``, and let a source that was rolled back follow its branch again."""
         name = self._target(target)
-        with self._recorded_as_event(name, "Resumed", self._by):
+        with self._recorded_as_event(name, Reason.RESUMED, self._by):
             was = self._records.suspensions.remove(name)
             was |= name == source_target(target) and self._records.pins.remove(target)
             if not was:
@@ -72,7 +72,7 @@ class OperatorCommands:
             if not force:
                 _refuse_unfollowed(line, revision, expression)
         short = revision.commit[:12]
-        with self._recorded_as_event(source_target(source), "RolledBack", f"{self._by}: {expression} ({short})"):
+        with self._recorded_as_event(source_target(source), Reason.ROLLED_BACK, f"{self._by}: {expression} ({short})"):
             self._records.pins.put(source, revision.commit, expression, reason, self._by)
         return f"{source} is held at {short} ({revision.subject}); follow the branch again: reconciler resume {source}"
 
@@ -91,7 +91,7 @@ class OperatorCommands:
     def retry(self, key: Key) -> str:
         """Try the failed steps of ``key`` again at once, and heal again what was fought over."""
         check_present(self._records, key)
-        with self._recorded_as_event(str(key), "RetryRequested", self._by):
+        with self._recorded_as_event(str(key), Reason.RETRY_REQUESTED, self._by):
             count = self._records.failures.retry_now(key, self._clock.now())
             if not count + self._records.heal_counts.forget(key):
                 raise RefusedError(f"nothing of {key} has failed; see: reconciler describe {key}")
@@ -100,14 +100,14 @@ class OperatorCommands:
     def restart(self, key: Key) -> str:
         """Have new replicas take over from those that ``key`` has, in the same version, as its rolloutOptions say."""
         places = restartable_at(self._settings, self._records, key)
-        with self._recorded_as_event(str(key), "RestartRequested", self._by):
+        with self._recorded_as_event(str(key), Reason.RESTART_REQUESTED, self._by):
             self._records.restarts.request(key, self._by)
         return f"{key} is restarted at {', '.join(places)}, replica by replica; see: reconciler top --gvc {key.gvc}"
 
     def orphan(self, key: Key) -> str:
         """Keep ``key`` where it is when it leaves Git."""
         self._target(str(key))
-        with self._recorded_as_event(str(key), "Orphaned", self._by):
+        with self._recorded_as_event(str(key), Reason.ORPHANED, self._by):
             self._records.orphans.put(key, self._by)
         return f"{key} stays when it leaves Git; take it back: reconciler adopt {key}"
 
@@ -116,7 +116,7 @@ class OperatorCommands:
         self._target(str(key))
         records = self._records.applied.get(key)
         owner = records[0].source if records else ""
-        with self._recorded_as_event(str(key), "Adopted", self._by):
+        with self._recorded_as_event(str(key), Reason.ADOPTED, self._by):
             was = self._records.orphans.remove(key)
             if owner not in self._sources() and records:
                 taker = self._new_owner(source)
@@ -135,7 +135,7 @@ class OperatorCommands:
             raise RefusedError(f"no source {gone!r} has left anything behind")
         taker = self._new_owner(source)
         count = f"{len(keys)} resource{'s' if len(keys) > 1 else ''}"
-        with self._recorded_as_event(source_target(taker), "Adopted", f"{self._by}: {count} of the source {gone}"):
+        with self._recorded_as_event(source_target(taker), Reason.ADOPTED, f"{self._by}: {count} of the source {gone}"):
             self._transfer(keys, taker)
         return f"{count} of {gone} belong to the source {taker}, which deletes those that are not in its Git"
 
@@ -170,11 +170,11 @@ class OperatorCommands:
         return SourcePipeline(self._settings, find_source(self._settings, source), self._records, self._clock)
 
     @contextmanager
-    def _recorded_as_event(self, key: str, reason: str, message: str) -> Iterator[None]:
-        """What is written within, together with the event that tells it."""
+    def _recorded_as_event(self, key: str, reason: Reason, message: str) -> Iterator[None]:
+        """What is written within, in one transaction with its event."""
         with self._records.transaction():
             yield
-            self._records.events.add_many([Event(self._clock.now(), 0, key, "", "Normal", reason, message)])
+            self._records.events.append(key, reason, message)
 
 
 def run_operator_command(settings: Settings, clock: Clock, by: str, verb: Callable[[OperatorCommands], str]) -> str:

@@ -16,6 +16,7 @@ from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action, Plan
 from reconciler.printable import printable
+from reconciler.reasons import Reason
 from reconciler.records.tables.runs import Run
 from reconciler.render.summary import sentence
 
@@ -137,8 +138,8 @@ def _troubles(outcomes: list[Outcome]) -> list[str]:
 def refused(source: str, revision: str, findings: list[Finding]) -> Report:
     """The report of a revision that errors keep from being applied."""
     count = sum(finding.severity is Severity.ERROR for finding in findings)
-    return Report(source, revision, "refused", {"errors": count}, reason="InvalidRevision", message=_summed(findings),
-                  findings=findings)  # fmt: skip
+    return Report(source, revision, "refused", {"errors": count}, reason=Reason.INVALID_REVISION,
+                  message=_summed(findings), findings=findings)  # fmt: skip
 
 
 def _summed(findings: list[Finding]) -> str:
@@ -150,12 +151,12 @@ def _summed(findings: list[Finding]) -> str:
 
 def suspended(source: str, message: str) -> Report:
     """The report of a source about which an operator wants nothing done; ``message`` says who, how long and why."""
-    return Report(source, "", "suspended", reason="Suspended", message=message)
+    return Report(source, "", "suspended", reason=Reason.SUSPENDED, message=message)
 
 
 def plan_changed(source: str, revision: str, message: str) -> Report:
     """The report of a run that would not have done what was reviewed, and did nothing."""
-    return Report(source, revision, "plan_changed", reason="PlanChanged", message=message)
+    return Report(source, revision, "plan_changed", reason=Reason.PLAN_CHANGED, message=message)
 
 
 def unreadable(source: str, error: ReconcilerError) -> Report:

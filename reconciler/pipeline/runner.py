@@ -24,14 +24,15 @@ from reconciler.pipeline.secret_filler import SecretFiller
 from reconciler.pipeline.source_conditions import MAX_EVENTS, REACHABLE, SourceConditions
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
 from reconciler.pipeline.source_state import SourceState
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
-from reconciler.records.tables.events import Event
+from reconciler.records.tables.events import NewEvent
 from reconciler.records.tables.suspensions import source_target
 from reconciler.secrets.store import SecretStore
 from reconciler.settings import Settings
-from reconciler.status.conditions import PINNED, SUSPENDED, Condition
+from reconciler.status.conditions import condition
 from reconciler.status.publisher import StatusPublisher
-from reconciler.status.waiting import ORPHANED, mark_status_dirty, orphaned_by_settings, pinned_by, suspended_by
+from reconciler.status.waiting import mark_status_dirty, orphaned_by_settings, pinned_by, suspended_by
 from reconciler.tasks import ENGINES_CLOSE_SECONDS, wait_at_most
 
 ORG_SCOPED_FOR_WORKLOADS = frozenset({Kind.GVC, Kind.LOCATION, Kind.SECRET})
@@ -137,12 +138,12 @@ class Runner:
         keys = dict.fromkeys(Key.parse(key) for key, *_ in self.records.applied.scan(name))
         if not keys:
             return
-        now, count = self.clock.now(), f"{len(keys)} resource{'s' if len(keys) > 1 else ''}"
+        count = f"{len(keys)} resource{'s' if len(keys) > 1 else ''}"
         adopt = f"reconciler adopt --all-of {name} --source NAME"
         summary = f"it is not in the settings any more; {count} of it stay as they are, until: {adopt}"
         told = [(source_target(name), summary)]
         told += [(str(key), orphaned_by_settings(name, key).message) for key in list(keys)[:MAX_EVENTS]]
-        self.conditions.append_events(Event(now, 0, key, "", "Normal", ORPHANED, message) for key, message in told)
+        self.conditions.append_events(NewEvent(key, Reason.ORPHANED, message) for key, message in told)
 
     async def run(
         self, name: str, reason: str, preempted: Preempted = never, reviewed: SavedPlan | None = None
@@ -251,10 +252,13 @@ class Runner:
         self._end_suspensions()
         pin = self.records.pins.get(name)
         found = self.records.suspensions.get(source_target(name))
-        wanted = [Condition(PINNED, True, PINNED, pinned_by(pin))] if pin is not None else []
-        wanted += [Condition(SUSPENDED, True, SUSPENDED, suspended_by(found))] if found is not None else []
+        wanted = []
+        if pin is not None:
+            wanted.append(condition(ConditionType.PINNED, True, Reason.PINNED, pinned_by(pin)))
+        if found is not None:
+            wanted.append(condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, suspended_by(found)))
         self.conditions.set(name, *wanted)
-        over = {PINNED, SUSPENDED} - {each.type for each in wanted}
+        over = {ConditionType.PINNED, ConditionType.SUSPENDED} - {each.type for each in wanted}
         for kind in over & {each.type for each in self.records.conditions.get(name)}:
             self.records.conditions.drop(name, kind)
         return None if found is None else report.suspended(name, suspended_by(found))
@@ -264,14 +268,12 @@ class Runner:
         over = self.records.suspensions.over()
         if not over:
             return
-        now = self.clock.now()
         with self.records.transaction():
             for each in over:
                 self.records.suspensions.remove(each.target)
                 mark_status_dirty(self.records, each.target)
-            told = ((each.target, f"its time is over: {suspended_by(each)}") for each in over)
             self.conditions.append_events(
-                Event(now, 0, target, "", "Normal", "Resumed", message) for target, message in told
+                NewEvent(each.target, Reason.RESUMED, f"its time is over: {suspended_by(each)}") for each in over
             )
 
     def next_end(self) -> float | None:

@@ -262,7 +262,7 @@ class SourcePipeline:
     def _record_results(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report) -> None:
         # Only an approval that is used up has to outlive a power cut; the rest is told again by the next run.
         with self.records.transaction() if plan.approved_digests else self.records.repeatable():
-            news = waiting.save_wait_reasons(self.records, outcomes, plan.retained, self.clock.now())
+            news = waiting.save_wait_reasons(self.records, outcomes, plan.retained)
             self.records.status_queue.add_many(self.name, news)
             record_healed(self.records, plan, outcomes, run, self.clock.now())
             if run:

@@ -11,10 +11,11 @@ from reconciler.engines.execution.retry import RetryPolicy, longest_wait
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.model.revision import Revision
 from reconciler.planning.plan import Plan
+from reconciler.reasons import Reason
 from reconciler.records.tables.deletions import HOUR
 from reconciler.settings import RetrySettings
 
-POLL_AGAIN_REASONS = frozenset({"DependencyNotHealthy", "Preempted", "Terminating"})
+POLL_AGAIN_REASONS = frozenset({Reason.DEPENDENCY_NOT_HEALTHY, Reason.PREEMPTED, Reason.TERMINATING})
 """Reasons to wait that nothing announces the end of: every poll of the source is a run while one holds."""
 
 

@@ -7,18 +7,15 @@ from typing import Any
 import msgspec
 
 from reconciler.clock import iso
-from reconciler.errors import InternalError
 from reconciler.model.revision import revision_text
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.conditions import ScopeCondition
 from reconciler.records.tables.pins import Pin
 from reconciler.records.tables.runs import REFUSED, Run
 from reconciler.records.tables.sources import SourceRow
 from reconciler.records.tables.suspensions import Suspension, source_target
-from reconciler.status.conditions import READY, SOURCE_REACHABLE
 from reconciler.status.waiting import pinned_by, suspended_by
-
-INVALID_REVISION, INVALID_FILES = "InvalidRevision", "InvalidFiles"
 
 
 class SourceState(msgspec.Struct, frozen=True):
@@ -34,24 +31,24 @@ class SourceState(msgspec.Struct, frozen=True):
     @property
     def ready(self) -> bool:
         """Whether the newest revision that was read is applied, all of it."""
-        found = self.conditions.get(READY)
+        found = self.conditions.get(ConditionType.READY)
         return found is not None and found.status and self.trouble is None
 
     @property
     def trouble(self) -> ScopeCondition | None:
         """Why its newest revision is not applied, or not all of it; None where it is, or where steps go on."""
-        reach, found = self.conditions.get(SOURCE_REACHABLE), self.conditions.get(READY)
+        reach, found = self.conditions.get(ConditionType.SOURCE_REACHABLE), self.conditions.get(ConditionType.READY)
         if reach is not None and not reach.status:
             return reach
-        bad = (INVALID_REVISION, INVALID_FILES, InternalError.reason)
+        bad = (Reason.INVALID_REVISION, Reason.INVALID_FILES, Reason.INTERNAL_ERROR)
         return found if found is not None and not found.status and found.reason in bad else None
 
 
 def source_state(records: Records, name: str) -> SourceState:
     """How the source ``name`` is; one that nothing is known of has no conditions."""
     conditions = {each.type: each for each in records.conditions.get(name)}
-    ready = conditions.get(READY)
-    last = records.runs.last_read(name) if ready is not None and ready.reason == INVALID_REVISION else None
+    ready = conditions.get(ConditionType.READY)
+    last = records.runs.last_read(name) if ready is not None and ready.reason == Reason.INVALID_REVISION else None
     return SourceState(
         name,
         records.sources.get(name),
@@ -87,15 +84,15 @@ def hold_lines(state: SourceState) -> list[str]:
 
 def trouble_sentence(state: SourceState, trouble: ScopeCondition) -> str:
     """``1a2b3c4d5e6f (Subject, Ada) is refused since 2026-01-31T12:00:00Z: 2 errors; the first: …``."""
-    if state.refused is not None and trouble.reason == INVALID_REVISION:
+    if state.refused is not None and trouble.reason == Reason.INVALID_REVISION:
         run = state.refused
         made = ", ".join(filter(None, (run.subject, run.author)))
         return f"{run.commit[:12]} ({made}) is refused since {iso(run.started)}: {trouble.message}"
     what = {
-        INVALID_REVISION: "its newest revision is refused",
-        INVALID_FILES: "a part of it is not applied",
-        InternalError.reason: "a bug ends its runs",
-    }.get(trouble.reason, "it cannot be read")
+        Reason.INVALID_REVISION: "its newest revision is refused",
+        Reason.INVALID_FILES: "a part of it is not applied",
+        Reason.INTERNAL_ERROR: "a bug ends its runs",
+    }.get(Reason.stored(trouble.reason), "it cannot be read")
     return f"{what} since {iso(trouble.since)}: {trouble.reason}: {trouble.message}"
 
 
@@ -108,7 +105,7 @@ def applied_sentence(state: SourceState) -> str:
 def source_document(state: SourceState) -> dict[str, Any]:
     """A source as JSON values; times are UTC. ``refused``, ``pinned`` and ``suspended`` are null where it is not so."""
     row, run, pin, suspension = state.applied, state.refused, state.pin, state.suspension
-    shown = state.trouble or state.conditions.get(READY)
+    shown = state.trouble or state.conditions.get(ConditionType.READY)
     return {
         "name": state.name,
         "ready": state.ready,

@@ -12,6 +12,7 @@ from reconciler.model.key import Key
 from reconciler.model.kinds.secret import SecretValue
 from reconciler.model.record import Record
 from reconciler.model.resource import Resource
+from reconciler.reasons import Reason
 from reconciler.records.store import Records
 from reconciler.settings import Settings
 
@@ -143,4 +144,4 @@ def _value(body: bytes, content: bytes) -> SecretValue:
 
 
 def _unavailable(message: str) -> EngineError:
-    return EngineError(message, reason="SecretUnavailable")
+    return EngineError(message, reason=Reason.SECRET_UNAVAILABLE)

@@ -9,43 +9,22 @@ import msgspec
 from reconciler.errors import ReconcilerError
 from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
-from reconciler.status.engine_state import CLOCK_JUMPED, NOT_ENFORCED, engine_condition_messages, message_of
+from reconciler.printable import truncated
+from reconciler.reasons import ConditionType, Reason
+from reconciler.records.tables.conditions import Condition
+from reconciler.status.engine_state import engine_conditions, message_of
 from reconciler.status.rollup import worst
-
-READY = "Ready"
-RECONCILING = "Reconciling"
-STALLED = "Stalled"
-PLACED = "Placed"
-SOURCE_REACHABLE = "SourceReachable"
-SOURCE_STALE = "SourceStale"
-STATUS_PUSHED = "StatusPushed"
-STATUS_STALE = "StatusStale"
-SETTINGS_LOADED = "SettingsLoaded"
-SUSPENDED = "Suspended"
-PINNED = "Pinned"
-DISK_FULL = "DiskFull"
-
-_MESSAGE_LENGTH = 500
-
-
-class Condition(msgspec.Struct, frozen=True, gc=False):
-    """A condition of a resource or source: whether it holds, a CamelCase reason, and a message for people."""
-
-    type: str
-    status: bool
-    reason: str
-    message: str
 
 
 class WaitReason(msgspec.Struct, frozen=True, gc=False):
     """Why a resource stays different from Git: it waits for an approval or a dependency, or it is protected.
 
-    ``kept`` means that it stays this way: the resource is no longer in Git, and is not deleted.
+    ``retained`` means that it stays this way: the resource is no longer in Git, and is not deleted.
     """
 
-    reason: str
+    reason: Reason
     message: str
-    kept: bool = False
+    retained: bool = False
 
 
 class DriftState(msgspec.Struct, frozen=True, gc=False):
@@ -74,7 +53,7 @@ class ResourceFacts(msgspec.Struct, frozen=True, gc=False):
     records: tuple[Record, ...] = ()
     failures: tuple[Failure, ...] = ()
     wait: WaitReason | None = None
-    astray: DriftState | None = None
+    drift: DriftState | None = None
     unbound: tuple[str, ...] = ()
     members: tuple[Health, ...] = ()
     suspended: str = ""
@@ -107,38 +86,39 @@ def conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
     elif facts.wait is not None:
         found = _waiting(facts, facts.wait)
     elif not facts.digest:
-        found = _at_work("Deleting", "no longer in Git; to be deleted")
-    elif facts.astray is not None:
-        found = _astray(facts.key, facts.astray)
+        found = _in_progress(Reason.DELETING, "no longer in Git; to be deleted")
+    elif facts.drift is not None:
+        found = _drifted(facts.key, facts.drift)
     else:
-        found = _wanted(facts)
-    held = (Condition(SUSPENDED, True, SUSPENDED, truncate(facts.suspended)),) if facts.suspended else ()
-    return (*found, *held, *_unplaced(facts), *_of_engines(facts.records))
+        found = _declared(facts)
+    if facts.suspended:
+        found = (*found, condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, facts.suspended))
+    return (*found, *_unplaced(facts), *_of_engines(facts.records))
+
+
+def condition(type: ConditionType, status: bool, reason: Reason, message: str = "") -> Condition:  # noqa: A002
+    """A condition, its message on one line of at most 500 characters: every condition is made here."""
+    return Condition(type, status, reason, truncated(message))
 
 
 def ready(facts: ResourceFacts) -> bool:
     """Whether the resource is applied as in Git, and healthy."""
-    return any(condition.type == READY and condition.status for condition in conditions(facts))
+    return any(each.type == ConditionType.READY and each.status for each in conditions(facts))
 
 
-def condition_from_error(kind: str, fault: ReconcilerError) -> Condition:
-    """The condition ``kind``, with the status False because of ``fault``."""
-    return Condition(kind, False, fault.reason, truncate(str(fault)))
-
-
-def truncate(text: str) -> str:
-    """``text`` on one line, with at most 500 characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= _MESSAGE_LENGTH else line[: _MESSAGE_LENGTH - 1] + "…"
+def condition_from_error(type: ConditionType, error: ReconcilerError) -> Condition:  # noqa: A002
+    """The condition ``type``, false because of ``error``."""
+    return condition(type, False, error.reason, str(error))
 
 
 def _failed(facts: ResourceFacts) -> tuple[Condition, ...]:
     final = [failure for failure in facts.failures if _is_final(failure, facts.attempts)]
     first = (final or facts.failures)[0]
     place = f"at {first.location}: " if first.location else ""
-    message = truncate(place + first.message)
-    not_ready = Condition(READY, False, first.reason, message)
-    return not_ready, Condition(STALLED if final else RECONCILING, True, first.reason, message)
+    message = place + first.message
+    not_ready = condition(ConditionType.READY, False, first.reason, message)
+    outlook = ConditionType.STALLED if final else ConditionType.RECONCILING
+    return not_ready, condition(outlook, True, first.reason, message)
 
 
 def _is_final(failure: Failure, attempts: int) -> bool:
@@ -146,32 +126,32 @@ def _is_final(failure: Failure, attempts: int) -> bool:
 
 
 def _waiting(facts: ResourceFacts, wait: WaitReason) -> tuple[Condition, ...]:
-    message = truncate(wait.message)
-    if not wait.kept:
-        return _at_work(wait.reason, message)
+    if not wait.retained:
+        return _in_progress(wait.reason, wait.message)
     if facts.health.is_good:
-        return (Condition(READY, True, wait.reason, message),)
+        return (condition(ConditionType.READY, True, wait.reason, wait.message),)
     return _by_health(facts)
 
 
-def _astray(key: Key, astray: DriftState) -> tuple[Condition, ...]:
-    if astray.fought:
-        message = f"healed again and again, and left alone until: reconciler retry {key}; {astray.places}"
-        return Condition(READY, False, "DriftConflict", message), Condition(STALLED, True, "DriftConflict", message)
-    if astray.healed:
-        return _at_work("Drifted", astray.places)
-    return (Condition(READY, False, "Drifted", astray.places),)
+def _drifted(key: Key, drift: DriftState) -> tuple[Condition, ...]:
+    if drift.fought:
+        message = f"healed again and again, and left alone until: reconciler retry {key}; {drift.places}"
+        not_ready = condition(ConditionType.READY, False, Reason.DRIFT_CONFLICT, message)
+        return not_ready, condition(ConditionType.STALLED, True, Reason.DRIFT_CONFLICT, message)
+    if drift.healed:
+        return _in_progress(Reason.DRIFTED, drift.places)
+    return (condition(ConditionType.READY, False, Reason.DRIFTED, drift.places),)
 
 
-def _wanted(facts: ResourceFacts) -> tuple[Condition, ...]:
+def _declared(facts: ResourceFacts) -> tuple[Condition, ...]:
     placed = [record for record in facts.records if record.location]
     if facts.unbound and not placed:
-        return (Condition(READY, False, "LocationNotBound", _not_bound(facts.unbound)),)
+        return (condition(ConditionType.READY, False, Reason.LOCATION_NOT_BOUND, _not_bound(facts.unbound)),)
     behind = [record.location for record in facts.records if record.digest != facts.digest]
     if not facts.records:
-        return _at_work("Pending", "not applied yet")
+        return _in_progress(Reason.PENDING, "not applied yet")
     if behind:
-        return _at_work("Pending", f"the latest change is not applied yet{_at(behind)}")
+        return _in_progress(Reason.PENDING, f"the latest change is not applied yet{_at(behind)}")
     return _by_health(facts)
 
 
@@ -180,51 +160,55 @@ def _by_health(facts: ResourceFacts) -> tuple[Condition, ...]:
     own = worst(record.health for record in facts.records)
     places = [record.location for record in facts.records if record.health is own]
     if own is Health.HEALTHY:
-        return (Condition(READY, True, "Applied", f"applied{_at(places)}"),)
+        return (condition(ConditionType.READY, True, Reason.APPLIED, f"applied{_at(places)}"),)
     if own is Health.RECORDED:
         running = [record.location for record in facts.records if record.health is Health.HEALTHY]
         applied = f"applied{_at(running)}; " if running else ""
-        return (
-            Condition(READY, True, "Recorded", truncate(f"{applied}recorded only{_at(places)}: nothing runs there")),
-        )
-    if own in (Health.LOADING, Health.DELETING):
-        return _at_work(str(own), truncate(f"{str(own).lower()}{_told(facts.records, own)}"))
-    words = "health is not known" if own is Health.UNKNOWN else "not healthy"
-    reason = f"Health{own}" if own is Health.UNKNOWN else str(own)
-    return (Condition(READY, False, reason, truncate(words + _told(facts.records, own))),)
+        message = f"{applied}recorded only{_at(places)}: nothing runs there"
+        return (condition(ConditionType.READY, True, Reason.RECORDED, message),)
+    where = _by_location(facts.records, own)
+    if own is Health.LOADING:
+        return _in_progress(Reason.LOADING, f"loading{where}")
+    if own is Health.DELETING:
+        return _in_progress(Reason.DELETING, f"deleting{where}")
+    if own is Health.UNKNOWN:
+        return (condition(ConditionType.READY, False, Reason.HEALTH_UNKNOWN, f"health is not known{where}"),)
+    return (condition(ConditionType.READY, False, Reason.UNHEALTHY, f"not healthy{where}"),)
 
 
-def _told(records: Iterable[Record], health: Health) -> str:
-    """`` at here: 1 of 2 replicas updated, 0 available; there``: where that is so, and what engines say about it."""
+def _by_location(records: Iterable[Record], health: Health) -> str:
+    """`` at here: 1 of 2 replicas updated, 0 available; there``: the locations with ``health``, and their messages."""
     found = sorted((each.location, message_of(each.state)) for each in records if each.health is health)
-    told = [f"{place}: {message}" if message else place for place, message in found if place]
-    return f" at {('; ' if any(message for _, message in found) else ', ').join(told)}" if told else ""
+    places = [f"{place}: {message}" if message else place for place, message in found if place]
+    return f" at {('; ' if any(message for _, message in found) else ', ').join(places)}" if places else ""
 
 
 def _of_engines(records: tuple[Record, ...]) -> tuple[Condition, ...]:
-    return tuple(condition for kind in (NOT_ENFORCED, CLOCK_JUMPED) for condition in _held(records, kind))
-
-
-def _held(records: tuple[Record, ...], kind: str) -> tuple[Condition, ...]:
-    """The condition ``kind`` from the engines; messages are listed with their locations."""
-    places: dict[str, list[str]] = {}
+    """The conditions that engines show, in order of their type: a location each, or all where they agree."""
+    places: dict[tuple[ConditionType, Reason], dict[str, list[str]]] = {}
     for record in records:
-        for message in engine_condition_messages(record.state, kind):
-            places.setdefault(message, []).append(record.location)
-    if not places:
-        return ()
-    told = "; ".join(f"at {', '.join(sorted(at))}: {message}" for message, at in sorted(places.items()))
-    return (Condition(kind, True, kind, truncate(told)),)
+        for kind, reason, message in engine_conditions(record.state):
+            places.setdefault((kind, reason), {}).setdefault(message, []).append(record.location)
+    return tuple(
+        condition(kind, True, reason, _at_places(messages))
+        for (kind, reason), messages in sorted(places.items(), reverse=True)
+    )
 
 
-def _at_work(reason: str, message: str) -> tuple[Condition, ...]:
-    return Condition(READY, False, reason, message), Condition(RECONCILING, True, reason, message)
+def _at_places(messages: dict[str, list[str]]) -> str:
+    """``at here, there: no limits; at far: no firewall``."""
+    return "; ".join(f"at {', '.join(sorted(at))}: {message}" for message, at in sorted(messages.items()))
+
+
+def _in_progress(reason: Reason, message: str) -> tuple[Condition, ...]:
+    not_ready = condition(ConditionType.READY, False, reason, message)
+    return not_ready, condition(ConditionType.RECONCILING, True, reason, message)
 
 
 def _unplaced(facts: ResourceFacts) -> tuple[Condition, ...]:
     if not facts.unbound or not facts.digest:
         return ()
-    return (Condition(PLACED, False, "LocationNotBound", _not_bound(facts.unbound)),)
+    return (condition(ConditionType.PLACED, False, Reason.LOCATION_NOT_BOUND, _not_bound(facts.unbound)),)
 
 
 def _not_bound(locations: Iterable[str]) -> str:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from typing import NamedTuple
+
 import msgspec
 
-NOT_ENFORCED = "NotEnforced"
-CLOCK_JUMPED = "ClockJumped"
+from reconciler.reasons import ConditionType, Reason
+
+
+class EngineCondition(NamedTuple):
+    """A condition that an engine shows in the state of a deployment."""
+
+    type: ConditionType
+    reason: Reason
+    message: str
 
 
 class _Condition(msgspec.Struct):
     type: str = ""
+    reason: str = ""
     message: str = ""
 
 
@@ -22,6 +33,9 @@ class _State(msgspec.Struct):
     status: _Status | None = None
 
 
+_SHOWN = re.compile(rb'"conditions":\s*\[\s*\{')
+_TYPES = frozenset(map(str, ConditionType))
+
 _decode = msgspec.json.Decoder(_State).decode
 
 
@@ -30,11 +44,15 @@ def message_of(state: bytes) -> str:
     return _status(state).message
 
 
-def engine_condition_messages(state: bytes, kind: str) -> list[str]:
-    """The messages of the engine's condition ``kind``; most states need no decoding for this."""
-    if f'"{kind}"'.encode() not in state:
+def engine_conditions(state: bytes) -> list[EngineCondition]:
+    """The conditions that an engine shows; most states have none and need no decoding for this."""
+    if not _SHOWN.search(state):
         return []
-    return [each.message for each in _status(state).conditions if each.type == kind]
+    return [
+        EngineCondition(ConditionType(each.type), Reason.stored(each.reason), each.message)
+        for each in _status(state).conditions
+        if each.type in _TYPES
+    ]
 
 
 def _status(state: bytes) -> _Status:

@@ -11,12 +11,13 @@ import msgspec
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.placement import locations_of
+from reconciler.printable import truncated
 from reconciler.records.sql import stored_row
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
 from reconciler.records.tables.drift import DriftRow
 from reconciler.settings import Settings
-from reconciler.status.conditions import DriftState, ResourceFacts, WaitReason, truncate
+from reconciler.status.conditions import DriftState, ResourceFacts, WaitReason
 from reconciler.status.rollup import worst
 from reconciler.status.waiting import orphaned_by_settings, suspended_by, wait_reason
 
@@ -69,7 +70,7 @@ class FactsReader:
             records=records,
             failures=self._records.failures.get(key) if self._failed else (),
             wait=self._orphaned(owner, key) or self._wait(key, digest, records),
-            astray=self._astray(key),
+            drift=self._drift(key),
             unbound=self._unbound_of(key.gvc) if key.kind in PLACED else (),
             members=members,
             suspended=suspended_by(self._suspended[str(key)]) if str(key) in self._suspended else "",
@@ -103,14 +104,14 @@ class FactsReader:
         places = self._places_of(gvc) if location else None
         return places is not None and location not in places
 
-    def _astray(self, key: Key) -> DriftState | None:
+    def _drift(self, key: Key) -> DriftState | None:
         rows = self._drifts.get(str(key), [])
         if not rows:
             return None
         from reconciler.planning.drift import decode, describe
 
         with stored_row("drifts", key):
-            places = truncate("; ".join(describe(decode(row.packed)) for row in rows))
+            places = truncated("; ".join(describe(decode(row.packed)) for row in rows))
         return DriftState(places, any(row.fought for row in rows), self._settings.drift.heal)
 
     def _unbound_of(self, gvc: str) -> tuple[str, ...]:

@@ -10,7 +10,9 @@ import msgspec
 from reconciler.model.key import Kind
 from reconciler.model.record import Health
 from reconciler.printable import code_span, printable
-from reconciler.status.conditions import Condition, ResourceFacts, conditions
+from reconciler.reasons import ConditionType
+from reconciler.records.tables.conditions import Condition
+from reconciler.status.conditions import ResourceFacts, conditions
 from reconciler.status.render import conditions_block, status_path
 from reconciler.status.rollup import worst
 from reconciler.status.yaml_text import quoted, without_controls, word
@@ -22,7 +24,6 @@ MOST_LISTED = 100
 _COLUMNS = (Health.HEALTHY, Health.RECORDED, Health.LOADING, Health.UNHEALTHY, Health.DELETING, Health.UNKNOWN)
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 _NOT_READY = re.compile(rb"^notReady: (\d+)$", re.MULTILINE)
-_ABNORMAL = ("Stale", "Stalled", "Suspended", "Pinned")
 
 
 class Overview(msgspec.Struct, frozen=True):
@@ -80,7 +81,7 @@ def readme(overview: Overview) -> bytes:
         "",
         "Written by reconciler: this file and those of resources change with them, files of others are left alone.",
     ]
-    bad = [each for each in overview.conditions if _worth_telling(each)]
+    bad = [each for each in overview.conditions if _is_abnormal(each)]
     if bad:
         lines += ["", "## Conditions", "", *(f"- **{each.reason}** {_plain(each.message)}" for each in bad)]
     if overview.counts:
@@ -90,9 +91,8 @@ def readme(overview: Overview) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _worth_telling(condition: Condition) -> bool:
-    """Whether a condition is abnormal: some types are when they are True, others when they are False."""
-    return condition.status is condition.type.endswith(_ABNORMAL)
+def _is_abnormal(condition: Condition) -> bool:
+    return condition.status is ConditionType(condition.type).abnormal
 
 
 def _table(overview: Overview) -> list[str]:

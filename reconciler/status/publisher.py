@@ -10,20 +10,15 @@ from reconciler.errors import ReconcilerError, RecordsError, SourceError
 from reconciler.iteration import batches
 from reconciler.model.key import Key, Kind
 from reconciler.model.revision import revision_text
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.sql import stored_key
 from reconciler.records.store import Records
+from reconciler.records.tables.conditions import Condition
 from reconciler.settings import Settings
 from reconciler.source.source import Source
 from reconciler.status.branch.target import Target, open_target
 from reconciler.status.branch.trees import FEW, File, LazyFiles
-from reconciler.status.conditions import (
-    READY,
-    STATUS_PUSHED,
-    STATUS_STALE,
-    Condition,
-    ResourceFacts,
-    condition_from_error,
-)
+from reconciler.status.conditions import ResourceFacts, condition, condition_from_error
 from reconciler.status.facts import FactsReader
 from reconciler.status.overview import MOST_LISTED, README_FILE, RUN_FILE, Overview, readme, run_file, unready_in
 from reconciler.status.readiness import ReadinessIndex
@@ -32,7 +27,7 @@ from reconciler.status.render import resource_file, status_path
 TOGETHER = 250
 """The number of resources whose facts are read together."""
 
-_OWN = frozenset({STATUS_PUSHED, STATUS_STALE})
+_OWN = frozenset({ConditionType.STATUS_PUSHED, ConditionType.STATUS_STALE})
 
 
 class StatusPublisher:
@@ -155,9 +150,7 @@ class StatusPublisher:
             source=name,
             revision=revision_text(row.ref, row.commit) if row is not None else "",
             counts=self._records.applied.counts(name),
-            conditions=tuple(
-                Condition(each.type, each.status, each.reason, each.message) for each in found if each.type not in _OWN
-            ),
+            conditions=tuple(each.condition for each in found if each.type not in _OWN),
         )
 
     def _message(self, overview: Overview, keys: set[Key]) -> str:
@@ -166,23 +159,22 @@ class StatusPublisher:
         return f"Status of {self._source.name}{' at ' if at else ''}{at}: {what if keys else 'the source'}"
 
     def _arrived(self) -> None:
-        self._set(Condition(STATUS_PUSHED, True, "Pushed", "the status branch is up to date"))
-        if any(each.type == STATUS_STALE and each.status for each in self._records.conditions.get(self._source.name)):
-            self._set(Condition(STATUS_STALE, False, "Pushed", "the status branch is up to date"))
+        message = "the status branch is up to date"
+        self._set(condition(ConditionType.STATUS_PUSHED, True, Reason.PUSHED, message))
+        known = self._records.conditions.get(self._source.name)
+        if any(each.type == ConditionType.STATUS_STALE and each.status for each in known):
+            self._set(condition(ConditionType.STATUS_STALE, False, Reason.PUSHED, message))
 
     def _failed(self, fault: ReconcilerError) -> None:
-        self._set(condition_from_error(STATUS_PUSHED, fault))
-        since = next(
-            each.since for each in self._records.conditions.get(self._source.name) if each.type == STATUS_PUSHED
-        )
+        self._set(condition_from_error(ConditionType.STATUS_PUSHED, fault))
+        known = self._records.conditions.get(self._source.name)
+        since = next(each.since for each in known if each.type == ConditionType.STATUS_PUSHED)
         if self._clock.now() - since > self._settings.stale:
             words = "status could not be written for longer than the settings allow (stale)"
-            self._set(Condition(STATUS_STALE, True, fault.reason, words))
+            self._set(condition(ConditionType.STATUS_STALE, True, fault.reason, words))
 
     def _set(self, found: Condition) -> None:
-        self._records.conditions.set(
-            self._source.name, found.type, found.status, found.reason, found.message, self._clock.now()
-        )
+        self._records.conditions.set(self._source.name, found)
 
 
 def _file(facts: ResourceFacts) -> bytes | None:
@@ -193,7 +185,7 @@ def _file(facts: ResourceFacts) -> bytes | None:
     except Exception as error:  # noqa: BLE001 - the files of the other resources are written
         bug = internal_error(error, f"status file {facts.key}")
         plain = ResourceFacts(facts.key, facts.source, digest=facts.digest, path=facts.path)
-        return resource_file(plain, (Condition(READY, False, bug.reason, str(bug)),))
+        return resource_file(plain, (condition_from_error(ConditionType.READY, bug),))
 
 
 def _with(overview: Overview, unready: int, listed: list[ResourceFacts]) -> Overview:

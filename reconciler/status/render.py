@@ -8,7 +8,8 @@ import msgspec
 
 from reconciler.model.key import Key
 from reconciler.model.record import Record
-from reconciler.status.conditions import Condition, ResourceFacts, conditions
+from reconciler.records.tables.conditions import Condition
+from reconciler.status.conditions import ResourceFacts, conditions
 from reconciler.status.yaml_text import quoted, word
 
 ORG_DIRECTORY = "_org"

@@ -8,48 +8,46 @@ from reconciler.clock import iso
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.model.key import Key
 from reconciler.planning.plan import RetainedResource
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
+from reconciler.records.tables.conditions import Condition
 from reconciler.records.tables.pins import Pin
 from reconciler.records.tables.suspensions import Suspension
-from reconciler.status.conditions import WaitReason, truncate
-
-WAITING = "Waiting"
-"""The condition type in the records; its scope is the key."""
-
-RETAINED = "Retained"
-ORPHANED = "Orphaned"
-PREEMPTED = "Preempted"
+from reconciler.status.conditions import WaitReason, condition
 
 
-def save_wait_reasons(
-    records: Records, outcomes: Iterable[Outcome], kept: Iterable[RetainedResource], at: float
-) -> list[Key]:
+def save_wait_reasons(records: Records, outcomes: Iterable[Outcome], retained: Iterable[RetainedResource]) -> list[Key]:
     """Record why resources of a run wait or stay; returns those with a new or changed reason.
+
+    The records keep it in the condition Waiting, whose scope is the key.
 
     Applied resources no longer wait. A step that only made way for a newer revision has no wait reason.
     """
     outcomes = list(outcomes)
-    waits = {each.key: (RETAINED, f"no longer in Git, and not deleted: {each.reason}") for each in kept}
+    waits = {
+        each.key: _waits(Reason.RETAINED, f"no longer in Git, and not deleted: {each.reason}") for each in retained
+    }
     for outcome in outcomes:
-        if outcome.result in (Result.WAITING, Result.SKIPPED) and outcome.reason != PREEMPTED:
-            waits.setdefault(outcome.id.key, (outcome.reason, truncate(outcome.message)))
+        if outcome.result in (Result.WAITING, Result.SKIPPED) and outcome.reason is not Reason.PREEMPTED:
+            waits.setdefault(outcome.id.key, _waits(outcome.reason, outcome.message))
     applied = {outcome.id.key for outcome in outcomes if outcome.result is Result.APPLIED}
     with records.transaction():
         for key in sorted(applied - waits.keys()):
             if wait_reason(records, key) is not None:
-                records.conditions.set(str(key), WAITING, False, "Applied", "", at)
-        return [
-            key
-            for key, (reason, message) in sorted(waits.items())
-            if records.conditions.set(str(key), WAITING, True, reason, message, at)
-        ]
+                records.conditions.set(str(key), condition(ConditionType.WAITING, False, Reason.APPLIED))
+        return [key for key, waiting in sorted(waits.items()) if records.conditions.set(str(key), waiting)]
+
+
+def _waits(reason: Reason, message: str) -> Condition:
+    return condition(ConditionType.WAITING, True, reason, message)
 
 
 def wait_reason(records: Records, key: Key) -> WaitReason | None:
     """The last recorded wait reason of ``key``; ask only if Git and the record differ."""
-    for condition in records.conditions.get(str(key)):
-        if condition.type == WAITING and condition.status:
-            return WaitReason(condition.reason, condition.message, kept=condition.reason == RETAINED)
+    for each in records.conditions.get(str(key)):
+        if each.type == ConditionType.WAITING and each.status:
+            reason = Reason.stored(each.reason)
+            return WaitReason(reason, each.message, retained=reason is Reason.RETAINED)
     return None
 
 
@@ -57,7 +55,7 @@ def orphaned_by_settings(source: str, key: Key) -> WaitReason:
     """The wait reason for ``key``, whose ``source`` is no longer in the settings."""
     adopt = f"reconciler adopt {key} --source NAME"
     message = f"its source {source} is not in the settings any more, so it stays as it is, until: {adopt}"
-    return WaitReason(ORPHANED, message, kept=True)
+    return WaitReason(Reason.ORPHANED, message, retained=True)
 
 
 def mark_status_dirty(records: Records, target: str) -> None:

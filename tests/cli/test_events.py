@@ -9,8 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from reconciler.records.tables.events import Event
-from tests.support.records import AT, reconciler, shop
+from reconciler.reasons import Reason
+from reconciler.records.tables.events import NewEvent
+from tests.support.records import reconciler, shop
 from tests.support.terminal import heed_interrupts
 
 
@@ -22,7 +23,7 @@ def test_events_are_told_oldest_first_one_a_line(tmp_path: Path) -> None:
     assert first.split() == [
         "2027-01-15T08:00:00Z", "Normal", "Created", "workload/shop/api@aws-us-west-2:", "created",
     ]  # fmt: skip
-    assert "Warning ImagePull" in second
+    assert "Warning ProgramNotFound" in second
     assert third.endswith("image changed")
 
 
@@ -48,7 +49,7 @@ def test_following_shows_what_another_process_records(tmp_path: Path) -> None:
     try:
         assert json.loads(following.stdout.readline())["id"] == 3
         for number in (4, 5):
-            records.events.add_many([Event(AT + number, 3, "", "", "Normal", "Finished", f"run {number}")])
+            records.events.append("", Reason.RECOVERED, f"run {number}")
             assert json.loads(following.stdout.readline())["message"] == f"run {number}"
     finally:
         following.send_signal(signal.SIGINT)
@@ -59,7 +60,7 @@ def test_following_shows_what_another_process_records(tmp_path: Path) -> None:
 
 def test_a_reader_that_goes_away_is_no_error_to_shout_about(tmp_path: Path) -> None:
     records = shop(tmp_path)
-    records.events.add_many(Event(AT, 1, "", "", "Normal", "Finished", "x" * 200) for _ in range(2_000))
+    records.events.append_many([NewEvent("", Reason.RECOVERED, "x" * 200)] * 2_000)
     said = subprocess.run(
         f"{sys.executable} -m reconciler.cli events --last 2000 | head -n 1",
         shell=True, capture_output=True, text=True, check=False,

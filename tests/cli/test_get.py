@@ -30,7 +30,7 @@ def test_the_table_has_a_line_for_each_resource(tmp_path: Path) -> None:
         ["gvc/shop", "Unhealthy", "yes", "1", "-"],
         ["secret/db", "Healthy", "yes", "1", "-"],
         ["workload/shop/api", "Healthy", "yes", "3", "aws-us-west-2"],
-        ["workload/shop/web", "Unhealthy", "ImagePull", "1", "aws-us-west-2"],
+        ["workload/shop/web", "Unhealthy", "ProgramNotFound", "1", "aws-us-west-2"],
     ]
     assert "\x1b" not in said.out
 
@@ -147,7 +147,7 @@ def test_describe_tells_all_that_is_known(tmp_path: Path) -> None:
         "workload/shop/web", "Conditions", "Locations", "Failures", "Fields", "Events",
     ]  # fmt: skip
     assert "main (workload/shop/web.yaml)" in sections[0]
-    assert "ImagePull" in sections[1]
+    assert "ProgramNotFound" in sections[1]
     assert "gcp-us-east1" in sections[2]
     assert "tried 2 times, again at 2027-01-15T08:01:00Z" in sections[3]
     assert yaml.safe_load(sections[4].partition("\n")[2]) == {"spec": {"type": "serverless"}}

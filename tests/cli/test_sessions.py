@@ -14,6 +14,7 @@ import pytest
 from reconciler.cli import COMMANDS
 from reconciler.model.key import Key
 from reconciler.model.record import Failure
+from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from tests.cli.test_convert import CONFIG, EXPORTED
 from tests.support.cases import CASES
@@ -87,7 +88,7 @@ def test_what_operators_say_and_are_refused(tmp_path: Path) -> None:
     unknown = session(desk, ["suspend", "main"], ["retry", WEB], ["backup", "copy.sqlite"])
     desk.applied()
     records = Records.open(desk.state / FILE)
-    records.failures.put(Failure(Key.parse(WEB), "here", "ImagePull", "no such image", 3, 1.8e9, 1.9e9))
+    records.failures.put(Failure(Key.parse(WEB), "here", Reason.PROGRAM_NOT_FOUND, "no such image", 3, 1.8e9, 1.9e9))
     records.close()
     golden("operators.txt", unknown + session(
         desk,

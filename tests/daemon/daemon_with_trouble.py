@@ -16,6 +16,7 @@ from reconciler.engines.protocol import Engine, Outcome
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import EngineError
 from reconciler.planning.plan import Step
+from reconciler.reasons import Reason
 from reconciler.settings import load_settings, settings_path
 
 
@@ -31,7 +32,7 @@ class TroubledEngine(RecordedEngine):
         while (self.trouble / "hang").exists():
             await asyncio.sleep(0.01)
         if (self.trouble / "fail").exists():
-            raise EngineError("there is trouble", reason="Trouble")
+            raise EngineError("there is trouble", reason=Reason.NO_FREE_PORT)
         return await super().perform(step)
 
 

@@ -18,10 +18,11 @@ from reconciler.model.record import Record
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.report import Report, decode_reports
 from reconciler.pipeline.runner import Runner
+from reconciler.reasons import ConditionType
 from reconciler.records.store import FILE, Records
 from reconciler.settings import load_settings
 from reconciler.status import publisher
-from reconciler.status.conditions import READY, SOURCE_REACHABLE, STATUS_PUSHED, ResourceFacts
+from reconciler.status.conditions import ResourceFacts
 from tests.support.buggy import MARK, SECRET, raising_rule
 from tests.support.clock import FakeClock
 from tests.support.git import GitRepo
@@ -39,7 +40,7 @@ class Stage:
         self.other = GitRepo.create(path / "other.git", OTHER)
         self.site.configure(sources=[self.site.source(), self.site.source("other")])
         self.clock = FakeClock()
-        self.records = Records.open(self.site.state / FILE)
+        self.records = Records.open(self.site.state / FILE, clock_now=self.clock.now)
         self.runner = Runner(load_settings(self.site.settings_file), self.records, self.clock)
 
     def run(self, name: str = "main") -> Report:
@@ -48,7 +49,7 @@ class Stage:
     def poll(self, name: str = "main") -> Report | None:
         return asyncio.run(self.runner.poll(name))
 
-    def condition(self, kind: str = READY, name: str = "main") -> str:
+    def condition(self, kind: str = ConditionType.READY, name: str = "main") -> str:
         found = {each.type: each for each in self.records.conditions.get(name)}.get(kind)
         return f"{str(found.status).lower()} {found.reason}: {found.message}" if found else ""
 
@@ -82,7 +83,7 @@ def test_a_rule_that_raises_refuses_its_source_alone(stage: Stage) -> None:
         assert stage.run("other").outcome == "applied"
         assert stage.condition() == f"false InternalError: {ended.message}"
         assert ended.message.startswith("KeyError at reconciler/manifests/rule_check.py:")
-        assert stage.condition(SOURCE_REACHABLE).startswith("true")
+        assert stage.condition(ConditionType.SOURCE_REACHABLE).startswith("true")
         assert stage.events("InternalError") == [f"source/main InternalError: {ended.message}"]
         assert stage.run().outcome == "failed"
         [bug] = [each for each in logged if each["event"] == "bug"]
@@ -162,9 +163,11 @@ def test_a_bug_in_writing_the_status_is_a_condition_and_is_tried_again(
         patched.setattr(publisher, "readme", raise_bug)
         stage.run()
         assert not stage.runner.flush("main")
-        assert stage.condition(STATUS_PUSHED).startswith("false InternalError: KeyError at reconciler/status/")
+        assert stage.condition(ConditionType.STATUS_PUSHED).startswith(
+            "false InternalError: KeyError at reconciler/status/"
+        )
     assert stage.runner.flush("main", force=True)
-    assert stage.condition(STATUS_PUSHED).startswith("true Pushed")
+    assert stage.condition(ConditionType.STATUS_PUSHED).startswith("true Pushed")
 
 
 class OneRound:
@@ -248,7 +251,7 @@ def test_a_bug_in_watching_the_secrets_of_a_source_is_its_event_alone(stage: Sta
         return stage.runner.lines["other"].view()
 
     stage.run("other")
-    monitor = HostSecretMonitor(stage.records, stage.clock, {"main": raise_bug, "other": view})
+    monitor = HostSecretMonitor(stage.records, {"main": raise_bug, "other": view})
     assert (monitor.check(), monitor.check(), asked) == (set(), set(), ["other", "other"])
     [event] = stage.events("InternalError")
     assert event.startswith("source/main InternalError: its secrets on this host cannot be watched: KeyError at")

@@ -173,7 +173,7 @@ def records(tmp_path: Path) -> Iterator[Records]:
 def reload(tmp_path: Path, records: Records) -> Reload:
     """Of settings that were just loaded."""
     site = Site(tmp_path)
-    return Reload(site.settings_file, load_settings(site.settings_file), records, FakeClock())
+    return Reload(site.settings_file, load_settings(site.settings_file), records)
 
 
 def make(records: Records) -> Callable[[Settings], Runner]:

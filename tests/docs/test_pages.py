@@ -10,15 +10,13 @@ from types import ModuleType
 
 import pytest
 
-from docs.generate import reasons, schema_files, schemas
-from docs.generate.literals import words
+from docs.generate import schema_files, schemas
+from docs.generate.log_lines import LINES
 from docs.generate.pages import BY_HAND, DOCS, MAKERS, pages
 from reconciler.cli import COMMANDS
 from reconciler.documents.schema.loader import SCHEMA_NAMES
 from reconciler.documents.schema.loader import load_schema as schema_named
-from reconciler.model.record import Health
 from reconciler.model.rule import Rule
-from reconciler.records.tables.events import Event
 from reconciler.rulebook import rulebook, sections
 from tests.project.tree import modules
 
@@ -27,29 +25,6 @@ NO_BOOK = ("reconciler.convert", "reconciler.cli.__main__", "reconciler.demo")
 
 FAULTY = {"Fault", "Finding", "Problem", "Refusal", "_fault", "add", "end", "NormalizeProblem"}
 """What is called to tell of a fault."""
-
-PARTS = "errors engines pipeline operations review doctor drift decode secrets status source daemon"
-TELLERS = tuple(f"reconciler/{part}" for part in PARTS.split())
-NO_REASONS = {
-    "Answer": "a type",
-    "Form": "a type",
-    "View": "a type",
-    "Complete": "the state of an execution",
-    "Success": "the state of an execution",
-    "True": "the state of an execution",
-    "Waiting": "the type of a note in the records",
-    "Health": "the beginning of HealthUnknown",
-    "Stale": "the end of a type",
-    **dict.fromkeys(("Manifests", "Containers", "Fields", "Settings"), "a section of the book of rules"),
-    **dict.fromkeys(("Accept", "Host"), "the name of a header"),
-    **dict.fromkeys(("Uid", "Gid", "Groups"), "what the kernel says of a process"),
-    "Mi": "a unit",
-    **dict.fromkeys(("Backoff", "Ending"), "a state in the table of `reconciler top`"),
-    "Parallel": "a scaling policy",
-    "Normal": "the type of an event",
-    "Warning": "the type of an event",
-    **dict.fromkeys(("NotAlive", "NotStarted"), "a former reason, in files of older programs"),
-}
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -95,30 +70,10 @@ def test_every_section_of_the_book_has_rules() -> None:
     assert sum(map(len, sections().values())) == len(rulebook())
 
 
-def test_every_reason_is_documented_and_no_other() -> None:
-    listed = {*reasons.RESOURCES, *reasons.SOURCES, *reasons.EVENTS, *reasons.ELSEWHERE, *reasons.HOST}
-    listed |= {*reasons.CONTAINERS, *reasons.REPLICAS}
-    said = words("[A-Z][a-z]+([A-Z][a-z]+)*", *TELLERS) - NO_REASONS.keys() - (reasons.TYPES.keys() - listed)
-    assert said - listed - set(Health) == set()
-    assert listed - said == {"HealthUnknown"}, "which is made from a health"
-
-
-def test_every_type_of_condition_is_documented() -> None:
-    import reconciler.status.conditions as module
-
-    types = {value for name, value in vars(module).items() if name.isupper() and isinstance(value, str)}
-    assert types == reasons.TYPES.keys()
-
-
-def test_every_type_of_event_is_named() -> None:
-    assert "Normal" in str(Event.__annotations__["type"])
-    assert all(told.startswith(("Normal.", "Warning.")) for told in reasons.EVENTS.values())
-
-
 def test_every_line_of_the_log_is_documented() -> None:
     calls = re.compile(r'log\(\)(?:\.\w+|, level\))\("([a-z_ ]+)"')
     lines = {line for path in modules() if path != "reconciler/logs.py" for line in calls.findall(_source(path))}
-    assert lines == reasons.LOG.keys()
+    assert lines == LINES.keys()
 
 
 def test_every_annotation_is_explained() -> None:

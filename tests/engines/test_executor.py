@@ -131,7 +131,7 @@ def test_when_the_tries_are_used_up_the_failure_is_recorded_and_the_wait_grows(s
     bounds = []
     for round_ in range(1, 9):
         assert ends(asyncio.run(stage.run(plan(step(A), step(B, waits_for=[A]))))) == {
-            A: "failed/OutOfInk",
+            A: "failed/ExecFailed",
             B: "skipped/DependencyFailed",
         }
         (failure,) = stage.records.failures.get(A)
@@ -258,7 +258,7 @@ def test_preemption_ends_the_wait_between_two_tries(tmp_path: Path) -> None:
         assert running.done()
         return ends(await running)
 
-    assert asyncio.run(story()) == {A: "failed/OutOfInk"}
+    assert asyncio.run(story()) == {A: "failed/ExecFailed"}
     assert stage.here.fail[A] == 4
 
 

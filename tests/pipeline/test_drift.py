@@ -12,6 +12,7 @@ from reconciler.errors import EngineError
 from reconciler.model.drift_policy import DriftPolicy, Ignore
 from reconciler.model.key import Key
 from reconciler.model.record import Failure
+from reconciler.reasons import Reason
 from reconciler.settings import LocationSettings
 from tests.pipeline.meddling import KEY, SHOP, WEB, Meddled
 from tests.support.pipeline import placed
@@ -129,12 +130,12 @@ def test_a_location_that_does_not_answer_says_nothing(tmp_path: Path) -> None:
     way.check()
 
     async def silent() -> list[Observation]:
-        raise EngineError("no route", reason="Unreachable")
+        raise EngineError("no route", reason=Reason.EXEC_FAILED)
 
     seeing, way.ledger.observe = way.ledger.observe, silent  # type: ignore[method-assign]
     way.check()
     way.check()
-    assert way.lookout.unreachable == {"here": "Unreachable: no route"}
+    assert way.lookout.unreachable == {"here": "ExecFailed: no route"}
     assert way.differs() == [f"{KEY} changed at here: spec.containers[main].image"]
     assert way.told("LocationUnreachable", "LocationReachable") == ["LocationUnreachable location/here"]
     way.ledger.observe = seeing  # type: ignore[method-assign]
@@ -296,7 +297,7 @@ def test_a_heal_that_fails_is_tried_again_like_any_step(tmp_path: Path) -> None:
     way.check()
     assert way.apply().outcome == "failed"
     assert way.check() == set(), "another try is owed already"
-    assert way.held() == ["Ready False OutOfInk", "Reconciling True OutOfInk"]
+    assert way.held() == ["Ready False ExecFailed", "Reconciling True ExecFailed"]
     way.applied()
     assert (way.check(), way.held()) == (set(), [READY])
 
@@ -340,7 +341,9 @@ def test_a_location_that_lost_everything_is_told_in_few_events_and_made_again(tm
 def test_a_failure_at_one_place_keeps_no_other_place_from_being_healed(tmp_path: Path) -> None:
     way = Meddled(tmp_path)
     way.applied()
-    elsewhere = Failure(Key.parse(KEY), "there", "Trouble", "no room", 3, way.clock.now(), way.clock.now(), retry=False)
+    elsewhere = Failure(
+        Key.parse(KEY), "there", Reason.NO_FREE_PORT, "no room", 3, way.clock.now(), way.clock.now(), retry=False
+    )
     way.records.failures.put(elsewhere)
     way.another_image()
     assert way.check() == {"main"}

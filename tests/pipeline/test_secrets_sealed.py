@@ -205,7 +205,7 @@ def test_a_secret_of_the_host_is_the_same_as_the_encrypted_one(tmp_path: Path, h
 def test_a_file_that_changed_is_taken_up_though_nothing_else_did(tmp_path: Path, host: Path) -> None:
     way = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path))
     way.applied()
-    watch = HostSecretMonitor(way.records, way.clock, {"main": way.line.view})
+    watch = HostSecretMonitor(way.records, {"main": way.line.view})
     assert watch.check() == set()
     (host / "db").write_text(OTHER)
     assert watch.check() == {"main"}
@@ -220,7 +220,7 @@ def test_a_file_that_changed_is_taken_up_though_nothing_else_did(tmp_path: Path,
 def test_a_file_that_is_lost_is_told_once_and_keeps_nothing_else_waiting(tmp_path: Path, host: Path) -> None:
     way = Way(tmp_path / "way", {"shop/gvc.yaml": BASE, "db.yaml": hosted()}, secrets=secrets(tmp_path))
     way.applied()
-    watch = HostSecretMonitor(way.records, way.clock, {"main": way.line.view})
+    watch = HostSecretMonitor(way.records, {"main": way.line.view})
     (host / "db").unlink()
     assert [watch.check() for _ in range(3)] == [set()] * 3
     [event] = [each for each in way.records.events.list() if each.reason == "SecretLost"]

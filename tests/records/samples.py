@@ -5,8 +5,9 @@ from __future__ import annotations
 from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
 from reconciler.model.resource import Reference
+from reconciler.reasons import Reason
 from reconciler.records.tables.desired import Entry
-from reconciler.records.tables.events import Event
+from reconciler.records.tables.events import NewEvent
 
 
 def record(
@@ -34,8 +35,8 @@ def entry(key: str, path: str, *targets: str, source: str = "main", digest: str 
 
 
 def failure(key: str, location: str = "", *, next_attempt: float = 5.0, retry: bool = True) -> Failure:
-    return Failure(Key.parse(key), location, "EngineFailed", "no answer", 2, 1.0, next_attempt, retry)
+    return Failure(Key.parse(key), location, Reason.ENGINE_FAILED, "no answer", 2, 1.0, next_attempt, retry)
 
 
-def event(key: str, message: str = "as asked") -> Event:
-    return Event(1.5, 7, key, "", "Normal", "Created", message)
+def event(key: str, message: str = "as asked") -> NewEvent:
+    return NewEvent(key, Reason.CREATED, message, run=7)

@@ -12,9 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.model.key import Key
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.records.tables import requests, runs
+from reconciler.records.tables.events import NewEvent
 from reconciler.records.tables.sources import SourceRow
+from reconciler.status.conditions import condition
 from tests.records.samples import entry, event, failure, record
 from tests.support.examples import examples
 
@@ -136,16 +139,16 @@ def test_a_step_and_its_outcome_change_places_in_one_commit(path: Path, records:
 
 
 def test_only_the_newest_events_are_kept_and_their_numbers_go_on(records: Records) -> None:
-    records.events.add_many(event("gvc/a", str(n)) for n in range(10))
+    records.events.append_many(event("gvc/a", str(n)) for n in range(10))
     records.events.trim(3)
     assert [one.message for one in records.events.list()] == ["7", "8", "9"]
     last = records.events.list()[-1].id
-    records.events.add_many([event("gvc/b", "10")])
+    records.events.append_many([event("gvc/b", "10")])
     assert [(one.key, one.message) for one in records.events.list(after_id=last)] == [("gvc/b", "10")]
 
 
 def test_events_are_listed_by_key_the_last_ones_or_those_that_follow(records: Records) -> None:
-    records.events.add_many(event(f"gvc/{'ab'[n % 2]}", str(n)) for n in range(10))
+    records.events.append_many(event(f"gvc/{'ab'[n % 2]}", str(n)) for n in range(10))
     assert [one.message for one in records.events.list(limit=3)] == ["7", "8", "9"]
     assert [one.message for one in records.events.list(Key.parse("gvc/a"), limit=2)] == ["6", "8"]
     assert [one.message for one in records.events.list("gvc/a", after_id=3, limit=2)] == ["4", "6"]
@@ -276,17 +279,41 @@ def test_no_key_is_lost_however_adding_and_writing_mix(moves: list[str]) -> None
     records.close()
 
 
-def test_a_condition_tells_whether_it_changed_and_since_when_it_holds(records: Records) -> None:
+def test_a_condition_tells_whether_it_changed_and_since_when_it_holds() -> None:
+    times = iter([1.0, 3.0, 5.0])
+    records = Records.open(None, clock_now=lambda: next(times))
     conditions = records.conditions
-    assert conditions.set("main", "Ready", True, "Applied", "all applied", 1.0)
-    assert not conditions.set("main", "Ready", True, "Applied", "all applied", 2.0)
-    assert conditions.set("main", "Ready", True, "Applied", "all 3 applied", 3.0)
+    assert conditions.set("main", condition(ConditionType.READY, True, Reason.APPLIED, "all applied"))
+    assert not conditions.set("main", condition(ConditionType.READY, True, Reason.APPLIED, "all applied"))
+    assert conditions.set("main", condition(ConditionType.READY, True, Reason.APPLIED, "all 3 applied"))
     assert [one.since for one in conditions.get("main")] == [1.0]
-    assert conditions.set("main", "Ready", False, "Failed", "one failed", 4.0)
-    assert conditions.set("main", "Fetched", True, "Fetched", "", 5.0)
+    assert conditions.set("main", condition(ConditionType.READY, False, Reason.STEPS_FAILED, "one failed"))
+    assert conditions.set("main", condition(ConditionType.SOURCE_REACHABLE, True, Reason.FETCHED))
     found = [(one.type, one.status, one.reason, one.since) for one in conditions.get("main")]
-    assert found == [("Fetched", True, "Fetched", 5.0), ("Ready", False, "Failed", 4.0)]
+    assert found == [("Ready", False, "StepsFailed", 3.0), ("SourceReachable", True, "Fetched", 5.0)]
     assert conditions.get("other") == []
+    records.close()
+
+
+def test_an_event_has_the_time_of_now_the_type_of_its_reason_and_one_line_of_text(records: Records) -> None:
+    records.events.append("gvc/a", Reason.NO_FREE_PORT, "a\n port " + "x" * 600, location="here", run=3)
+    records.events.append_many([NewEvent("", Reason.SETTINGS_REFUSED, "no"), NewEvent("gvc/a", Reason.CREATED, "made")])
+    first, second, third = records.events.list()
+    assert (first.at, first.run, first.key, first.location, first.type) == (1000.0, 3, "gvc/a", "here", "Warning")
+    assert (first.reason, first.message[:8], len(first.message), first.message[-1]) == (
+        "NoFreePort",
+        "a port x",
+        500,
+        "…",
+    )
+    assert (second.type, second.reason, second.key) == ("Warning", "SettingsRefused", "")
+    assert (third.type, third.reason) == ("Normal", "Created")
+
+
+def test_a_failure_whose_reason_nobody_knows_any_more_is_a_failure(records: Records) -> None:
+    records.failures.put(failure("gvc/a"))
+    records._database.write("UPDATE failures SET reason = 'OfLongAgo'")
+    assert [each.reason for each in records.failures.all()] == [Reason.FAILED]
 
 
 def test_secrets_without_data_are_found_without_looking_at_all_else(records: Records) -> None:

@@ -40,7 +40,7 @@ def test_what_was_written_is_there_after_a_restart(path: Path) -> None:
     records.applied.put(record("workload/shop/api", "aws"))
     records.failures.put(failure("workload/shop/api", "aws"))
     ids = records.journal.begin(4, [("workload/shop/api", "aws", "create", b"\x01")])
-    records.events.add_many([event("workload/shop/api")])
+    records.events.append_many([event("workload/shop/api")])
     records.status_queue.add_many("main", ["workload/shop/api"])
     records.close()
     again = Records.open(path)

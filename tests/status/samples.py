@@ -7,6 +7,7 @@ from typing import Any
 
 from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
+from reconciler.reasons import Reason
 from reconciler.records.tables.desired import Entry
 
 API = Key.parse("workload/shop/api")
@@ -48,7 +49,12 @@ def record(key: Key | str = API, location: str = "", **fields: Any) -> Record:
 
 def failure(key: Key = API, location: str = "local", **fields: Any) -> Failure:
     """A first failure that will be tried again."""
-    known: dict[str, Any] = {"reason": "ImagePull", "message": "no such image", "attempts": 1, "since": 0.0}
+    known: dict[str, Any] = {
+        "reason": Reason.PROGRAM_NOT_FOUND,
+        "message": "no such image",
+        "attempts": 1,
+        "since": 0.0,
+    }
     return Failure(key=key, location=location, **known | {"next_attempt": 5.0} | fields)
 
 

@@ -12,20 +12,22 @@ from hypothesis import strategies as st
 
 from reconciler.errors import SourceUnreachable
 from reconciler.model.record import Health
+from reconciler.printable import truncated
+from reconciler.reasons import Reason
 from reconciler.status.conditions import (
-    Condition,
     ResourceFacts,
     WaitReason,
     condition_from_error,
     conditions,
     ready,
-    truncate,
 )
 from reconciler.status.rollup import worst
 from tests.status.samples import API, SHOP, failure, record
 
-HELD = WaitReason("ApprovalRequired", "waits for approval: reconciler approve abc")
-KEPT = WaitReason("Retained", "no longer in Git, and not deleted: the tag platform/protected keeps it", kept=True)
+HELD = WaitReason(Reason.APPROVAL_REQUIRED, "waits for approval: reconciler approve abc")
+KEPT = WaitReason(
+    Reason.RETAINED, "no longer in Git, and not deleted: the tag platform/protected keeps it", retained=True
+)
 HERE, THERE = record(location="here"), record(location="there")
 
 
@@ -90,22 +92,22 @@ def test_what_is_not_enforced_is_told_and_keeps_nothing_from_being_ready() -> No
 
 def state(message: str, lacking: str = "") -> bytes:
     """A deployment whose engine says ``message``, and what it lacks."""
-    held = [{"type": "NotEnforced", "status": "True", "message": lacking}] if lacking else []
+    held = [{"type": "NotEnforced", "reason": "NotEnforced", "message": lacking}] if lacking else []
     status = {"message": message, "conditions": [{"type": "Other", "message": "no"}, *held]}
     return json.dumps({"name": "here", "status": status}).encode()
 
 
 def test_a_failure_that_is_tried_again_is_work_under_way() -> None:
     found = told(records=(HERE,), failures=(failure(location="there"),))
-    assert found["Ready"] == (False, "ImagePull", "at there: no such image")
+    assert found["Ready"] == (False, "ProgramNotFound", "at there: no such image")
     assert "Stalled" not in found
     assert found["Reconciling"][0]
 
 
 @pytest.mark.parametrize("fields", [{"retry": False}, {"attempts": 3}, {"attempts": 40}])
 def test_a_failure_that_will_not_mend_itself_is_stalled(fields: dict[str, Any]) -> None:
-    found = told(failures=(failure(location="a"), failure(location="b", reason="Refused", **fields)))
-    assert found["Stalled"] == (True, "Refused", "at b: no such image")
+    found = told(failures=(failure(location="a"), failure(location="b", reason=Reason.NO_COMMAND, **fields)))
+    assert found["Stalled"] == (True, "NoCommand", "at b: no such image")
     assert "Reconciling" not in found
 
 
@@ -172,7 +174,7 @@ FACTS = st.builds(
 
 @given(FACTS)
 def test_conditions_never_contradict_each_other(facts: ResourceFacts) -> None:
-    found: dict[str, Condition] = {each.type: each for each in conditions(facts)}
+    found = {each.type: each for each in conditions(facts)}
     assert bool(found) is facts.exists
     if not found:
         return
@@ -196,4 +198,4 @@ def test_health_rolls_up_to_the_worst() -> None:
 
 
 def test_short_text_stays_as_it_is() -> None:
-    assert truncate("a  b\tc") == "a b c"
+    assert truncated("a  b\tc") == "a b c"

@@ -15,7 +15,8 @@ from reconciler.documents.reader import read
 from reconciler.documents.schema.validator import checker
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.record import Health
-from reconciler.status.conditions import Condition, ResourceFacts, WaitReason, conditions
+from reconciler.reasons import ConditionType, Reason
+from reconciler.status.conditions import ResourceFacts, WaitReason, condition, conditions
 from reconciler.status.overview import Overview, readme, run_file, unready_in
 from reconciler.status.render import resource_file, status_path
 from tests.status.samples import API, COMMIT, SHOP, deployment, failure, record
@@ -49,7 +50,7 @@ VOLUMES = ResourceFacts(
     records=(
         record("volumeset/shop/db", "local", state=b'{"name": "local", "volumes": [{"index": 0}, {"index": 1}]}'),
     ),
-    wait=WaitReason("ApprovalRequired", "waits for approval, since it deletes volumes: reconciler approve abc"),
+    wait=WaitReason(Reason.APPROVAL_REQUIRED, "waits for approval, since it deletes volumes: reconciler approve abc"),
 )
 COUNTS = {
     (Kind.GVC, Health.HEALTHY): 2,
@@ -62,9 +63,9 @@ TROUBLED = Overview(
     COMMIT,
     COUNTS,
     (
-        Condition("Ready", False, "StepsFailed", "workload/shop/api: no image"),
-        Condition("SourceReachable", True, "Fetched", ""),
-        Condition("SourceStale", False, "Fetched", ""),
+        condition(ConditionType.READY, False, Reason.STEPS_FAILED, "workload/shop/api: no image"),
+        condition(ConditionType.SOURCE_REACHABLE, True, Reason.FETCHED),
+        condition(ConditionType.SOURCE_STALE, False, Reason.FETCHED),
     ),
     102,
     [FAILED, VOLUMES],
@@ -194,3 +195,14 @@ def _timed(facts: ResourceFacts) -> float:
     for _ in range(500):
         resource_file(facts)
     return (time.process_time() - start) / 500
+
+
+@pytest.mark.parametrize("kind", ConditionType)
+@pytest.mark.parametrize("status", [True, False])
+def test_the_page_for_people_lists_the_conditions_that_are_not_as_they_should_be(
+    kind: ConditionType, status: bool
+) -> None:
+    shown = readme(Overview("main", COMMIT, COUNTS, (condition(kind, status, Reason.ERROR, "so it is"),))).decode()
+    assert ("**Error** so it is" in shown) is (status is kind.abnormal)
+    normal = {"Ready", "Placed", "SourceReachable", "StatusPushed", "SettingsLoaded"}
+    assert {each for each in ConditionType if not each.abnormal} == normal

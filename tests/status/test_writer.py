@@ -18,6 +18,7 @@ from reconciler.errors import RecordsError
 from reconciler.model.key import Key
 from reconciler.model.record import Health
 from reconciler.planning.plan import RetainedResource, StepId
+from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.sources import SourceRow
 from reconciler.settings import LocationSettings, Settings, SourceSettings, StatusSettings
@@ -26,6 +27,7 @@ from reconciler.source.source import Source, open_source
 from reconciler.source.url import Address
 from reconciler.status import waiting
 from reconciler.status.branch.trees import FEW
+from reconciler.status.conditions import condition
 from reconciler.status.facts import FactsReader
 from reconciler.status.publisher import TOGETHER, StatusPublisher
 from tests.status.samples import entry, failure, record
@@ -39,11 +41,11 @@ BODY = b'{"spec": {"staticPlacement": {"locationLinks": ["/org/acme/location/her
 class World:
     """Records of a small shop, the repository its status goes to, and a clock."""
 
-    def __init__(self, tmp_path: Path, records: Records, **source: Any) -> None:
+    def __init__(self, tmp_path: Path, records: Records, clock: FakeClock, **source: Any) -> None:
         self.path = tmp_path
         self.repo = GitRepo.create(tmp_path / "r.git", {"gvc.yaml": "kind: gvc\n"})
         self.records = records
-        self.clock = FakeClock()
+        self.clock = clock
         self.settled = SourceSettings(name="main", url=str(self.repo.path), branch="main", **source)
         self.source = open_source(self.settled, tmp_path / "state")
 
@@ -85,15 +87,20 @@ class World:
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Iterator[Records]:
-    opened = Records.open(tmp_path / "state" / "records.sqlite")
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def records(tmp_path: Path, clock: FakeClock) -> Iterator[Records]:
+    opened = Records.open(tmp_path / "state" / "records.sqlite", clock_now=clock.now)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def world(tmp_path: Path, records: Records) -> World:
-    return World(tmp_path, records)
+def world(tmp_path: Path, records: Records, clock: FakeClock) -> World:
+    return World(tmp_path, records, clock)
 
 
 def value(text: str) -> Any:
@@ -179,7 +186,7 @@ def test_the_readme_lists_what_is_not_ready_and_why(world: World) -> None:
     writer.flush()
     rows = [line for line in world.files()["README.md"].splitlines() if line.startswith("| [")]
     assert rows == [
-        "| [workload/shop/w0](shop/workload/w0.yaml) | ImagePull | at here: no such image |",
+        "| [workload/shop/w0](shop/workload/w0.yaml) | ProgramNotFound | at here: no such image |",
         "| [workload/shop/w2](shop/workload/w2.yaml) | Unhealthy | not healthy at here |",
     ]
 
@@ -204,9 +211,9 @@ def test_a_step_that_waits_says_for_what_until_it_is_done(world: World) -> None:
     world.records.desired.replace("main", ["workload/shop/w0", "workload/shop/w1"], [])
     outcome = Outcome(StepId(Key.parse("workload/shop/w0"), "here"), Result.WAITING, "ApprovalRequired", "approve abc")
     kept = RetainedResource(Key.parse("workload/shop/w1"), "the tag platform/protected keeps it")
-    changed = waiting.save_wait_reasons(world.records, [outcome], [kept], 1.0)
+    changed = waiting.save_wait_reasons(world.records, [outcome], [kept])
     assert [str(key) for key in changed] == ["workload/shop/w0", "workload/shop/w1"]
-    assert waiting.save_wait_reasons(world.records, [outcome], [kept], 2.0) == []
+    assert waiting.save_wait_reasons(world.records, [outcome], [kept]) == []
     world.writer().flush()
     ready = {name: value(text)["conditions"][0] for name, text in world.files().items() if "workload" in name}
     assert ready["shop/workload/w0.yaml"]["reason"] == "ApprovalRequired"
@@ -214,7 +221,7 @@ def test_a_step_that_waits_says_for_what_until_it_is_done(world: World) -> None:
     assert value(world.files()["reconciler.yaml"])["notReady"] == 1
 
     done = msgspec.structs.replace(outcome, result=Result.APPLIED)
-    waiting.save_wait_reasons(world.records, [done], [], 3.0)
+    waiting.save_wait_reasons(world.records, [done], [])
     assert waiting.wait_reason(world.records, outcome.id.key) is None
 
 
@@ -243,7 +250,7 @@ def test_a_new_revision_is_told_though_no_resource_changed(world: World) -> None
     writer = world.writer()
     writer.flush()
     world.records.sources.put(SourceRow("main", "main", "c" * 40, "t" * 40, "s"))
-    world.records.conditions.set("main", "Ready", True, "Applied", "", 5.0)
+    world.records.conditions.set("main", condition(ConditionType.READY, True, Reason.APPLIED))
     assert writer.next_due() == 30
     writer.flush(force=True)
     found = value(world.files()["reconciler.yaml"])
@@ -252,7 +259,7 @@ def test_a_new_revision_is_told_though_no_resource_changed(world: World) -> None
 
 
 def test_two_runs_to_the_same_state_write_the_same_tree(tmp_path: Path, records: Records) -> None:
-    one, other = World(tmp_path / "a", records), World(tmp_path / "b", records)
+    one, other = (World(tmp_path / name, records, FakeClock()) for name in ("a", "b"))
     keys = one.shop(30)
     one.writer().flush()
     other.pass_time(12_345)
@@ -353,7 +360,7 @@ def programs(tmp_path: Path, git: str) -> Path:
 
 
 def test_the_branch_that_is_followed_is_never_written(tmp_path: Path, records: Records) -> None:
-    world = World(tmp_path, records, status=StatusSettings(branch="main"))
+    world = World(tmp_path, records, FakeClock(), status=StatusSettings(branch="main"))
     world.shop()
     assert not world.writer().flush()
     assert "main" in world.records.conditions.get("main")[0].message
@@ -361,7 +368,7 @@ def test_the_branch_that_is_followed_is_never_written(tmp_path: Path, records: R
 
 
 def test_the_status_of_a_read_only_source_stays_in_the_state_directory(tmp_path: Path, records: Records) -> None:
-    world = World(tmp_path, records, read_only=True)
+    world = World(tmp_path, records, FakeClock(), read_only=True)
     world.shop()
     assert world.writer().flush()
     assert "shop/workload/w0.yaml" in world.files(GitRepo(tmp_path / "state/status/main.git"))
@@ -393,7 +400,7 @@ def test_status_is_pushed_to_a_remote(world: World, remote: Remote) -> None:
 
 
 def test_without_push_the_status_of_a_remote_stays_here(tmp_path: Path, records: Records) -> None:
-    world = World(tmp_path, records, status=StatusSettings(push=False))
+    world = World(tmp_path, records, FakeClock(), status=StatusSettings(push=False))
     world.shop()
     address = Address(str(world.repo.path), "file")
     source = Source(world.settled, None, Mirror(world.settled, address, tmp_path / "mirror.git"))
@@ -465,7 +472,7 @@ def test_a_branch_taken_away_from_the_remote_is_written_whole_again(world: World
     before = world.files()
     world.repo.git("branch", "-D", BRANCH)
     world.touch("workload/shop/w0")
-    world.records.conditions.set("main", "Ready", True, "Applied", "", 5.0)
+    world.records.conditions.set("main", condition(ConditionType.READY, True, Reason.APPLIED))
     assert not writer.flush(force=True)
     assert writer.flush(force=True)
     assert set(world.files()) == set(before)

@@ -13,6 +13,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.record import Health
 from reconciler.planning.plan import Action, Step
+from reconciler.reasons import Reason
 
 
 class Crash(BaseException):
@@ -126,12 +127,12 @@ class LedgerEngine:
 
     def _trouble(self, key: str) -> None:
         if key in self.refuse:
-            raise EngineError("the ledger refuses", reason="Refused", retry=False)
+            raise EngineError("the ledger refuses", reason=Reason.REFUSED, retry=False)
         if key in self.bug:
             raise KeyError("what a secret text")
         if self.fail.get(key, 0):
             self.fail[key] -= 1
-            raise EngineError("the ledger is out of ink", reason="OutOfInk")
+            raise EngineError("the ledger is out of ink", reason=Reason.EXEC_FAILED)
 
 
 def _nothing(_key: str) -> None:

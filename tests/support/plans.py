@@ -11,7 +11,7 @@ from typing import Any
 from reconciler.clock import Clock
 from reconciler.engines.execution.executor import Executor
 from reconciler.engines.execution.retry import RetryPolicy
-from reconciler.engines.protocol import Engine, Outcome
+from reconciler.engines.protocol import Engine, Outcome, Result
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action, Hold, Plan, Step, StepId
 from reconciler.records.store import Records
@@ -90,4 +90,6 @@ class Bench:
 
 def ends(outcomes: Sequence[Outcome]) -> dict[str, str]:
     """Key to ``result`` or ``result/reason``, for comparing."""
-    return {str(o.id.key): f"{o.result}/{o.reason}" if o.reason else str(o.result) for o in outcomes}
+    return {
+        str(o.id.key): f"{o.result}/{o.reason}" if o.result is not Result.APPLIED else str(o.result) for o in outcomes
+    }

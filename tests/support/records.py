@@ -11,9 +11,10 @@ from pathlib import Path
 
 from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
+from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.desired import Entry
-from reconciler.records.tables.events import Event
+from reconciler.records.tables.events import Events
 from tests.support import processes
 
 SETTINGS = """\
@@ -86,13 +87,25 @@ def shop(directory: Path) -> Records:
             "main", [], [Entry(key, "main", f"{key}.yaml", 0, 1, "b", f"digest of {key}") for key in keys]
         )
         records.failures.put(
-            Failure(Key.parse("workload/shop/web"), "aws-us-west-2", "ImagePull", "no such image", 2, AT, AT + 60)
+            Failure(
+                Key.parse("workload/shop/web"),
+                "aws-us-west-2",
+                Reason.PROGRAM_NOT_FOUND,
+                "no such image",
+                2,
+                AT,
+                AT + 60,
+            )
         )
-        records.events.add_many(
-            [
-                Event(AT, 1, "workload/shop/api", "aws-us-west-2", "Normal", "Created", "created"),
-                Event(AT + 1, 1, "workload/shop/web", "aws-us-west-2", "Warning", "ImagePull", "no such image"),
-                Event(AT + 2, 2, "workload/shop/api", "aws-us-west-2", "Normal", "Updated", "image changed"),
-            ]
-        )
+        append_events(records)
     return records
+
+
+def append_events(records: Records) -> None:
+    """Three events, a second apart."""
+    times = iter([AT, AT + 1, AT + 2])
+    events = Events(records._database, lambda: next(times))
+    place = "aws-us-west-2"
+    events.append("workload/shop/api", Reason.CREATED, "created", location=place, run=1)
+    events.append("workload/shop/web", Reason.PROGRAM_NOT_FOUND, "no such image", location=place, run=1)
+    events.append("workload/shop/api", Reason.UPDATED, "image changed", location=place, run=2)

@@ -247,11 +247,11 @@ def _asked(settings: Settings, records: Records, deadline: float, plans: Plans =
 
 def _tell_unwritten(records: Records, reports: list[Report]) -> None:
     """Say where status could not be written; that makes no run a failed one."""
-    from reconciler.status.conditions import STATUS_PUSHED
+    from reconciler.reasons import ConditionType
 
     for report in reports:
         for each in records.conditions.get(report.source):
-            if each.type == STATUS_PUSHED and not each.status:
+            if each.type == ConditionType.STATUS_PUSHED and not each.status:
                 click.echo(f"warning: {report.source}: the status is not written: {each.message}", err=True)
 
 

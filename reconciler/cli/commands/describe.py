@@ -61,13 +61,13 @@ def _sections(facts: ResourceFacts, records: Records, on: bool) -> Iterator[tupl
     """Titles with their lines; a section without lines is left out by the caller."""
     from reconciler.cli.commands.events import as_line
     from reconciler.cli.output.resources import HEALTH_COLOURS, body, columns, replicas
+    from reconciler.reasons import ConditionType
     from reconciler.status.conditions import conditions
-    from reconciler.status.engine_state import NOT_ENFORCED
 
     colours = HEALTH_COLOURS if on else None
     yield "", paint(str(facts.key), "bold", on) + "\n" + columns(list(_summary(facts)), "  ", colours)
     lacking = list(_lacking(facts))
-    told = {NOT_ENFORCED: "some of it has no effect, see below"} if lacking else {}
+    told: dict[str, str] = {ConditionType.NOT_ENFORCED: "some of it has no effect, see below"} if lacking else {}
     held = [(each.type, str(each.status), each.reason, told.get(each.type, each.message)) for each in conditions(facts)]
     yield "Conditions", columns(held, "  ", {"True": "green", "False": "red"} if on else None) if held else ""
     places = list(_places(facts))
@@ -86,10 +86,10 @@ def _sections(facts: ResourceFacts, records: Records, on: bool) -> Iterator[tupl
 def _summary(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
     from reconciler.cli.output.resources import version
     from reconciler.clock import iso
-    from reconciler.status.waiting import ORPHANED
+    from reconciler.reasons import Reason
 
     yield "Health", str(facts.health)
-    orphaned = facts.wait is not None and facts.wait.reason == ORPHANED
+    orphaned = facts.wait is not None and facts.wait.reason is Reason.ORPHANED
     where = "not in the settings any more" if orphaned else facts.path or "no longer in Git"
     yield "Source", f"{facts.source} ({where})"
     newest = max(facts.records, key=lambda record: record.applied_at, default=None)
@@ -116,11 +116,13 @@ def _places(facts: ResourceFacts) -> Iterator[tuple[str, str, str, str]]:
 
 def _lacking(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
     """What has no effect, whole, a sentence a row, with the locations that say so."""
-    from reconciler.status.engine_state import NOT_ENFORCED, engine_condition_messages
+    from reconciler.reasons import ConditionType
+    from reconciler.status.engine_state import engine_conditions
 
     places: dict[str, list[str]] = {}
     for record in facts.records:
-        for sentence in _SENTENCES.split(" ".join(engine_condition_messages(record.state, NOT_ENFORCED))):
+        shown = [each.message for each in engine_conditions(record.state) if each.type is ConditionType.NOT_ENFORCED]
+        for sentence in _SENTENCES.split(" ".join(shown)):
             if sentence:
                 places.setdefault(sentence, []).append(record.location)
     yield from ((", ".join(at), sentence) for sentence, at in places.items())

@@ -10,8 +10,9 @@ import msgspec
 from reconciler.cli.options import paint
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
-from reconciler.status.conditions import READY, SUSPENDED, Condition, ResourceFacts, conditions
-from reconciler.status.waiting import ORPHANED
+from reconciler.reasons import ConditionType, Reason
+from reconciler.records.tables.conditions import Condition
+from reconciler.status.conditions import ResourceFacts, conditions
 
 MASK = "***"
 
@@ -60,12 +61,13 @@ def version(facts: ResourceFacts) -> int:
 
 def ready_words(found: Sequence[Condition]) -> str:
     """``yes``, or the reason why not; and that an operator wants nothing done."""
-    ready = next((condition for condition in found if condition.type == READY), None)
+    ready = next((each for each in found if each.type == ConditionType.READY), None)
     if ready is None:
         return "-"
     words = "yes" if ready.status else ready.reason
-    words += ", orphaned" if ready.status and ready.reason == ORPHANED else ""
-    held = words != SUSPENDED and any(condition.type == SUSPENDED for condition in found)
+    words += ", orphaned" if ready.status and ready.reason == Reason.ORPHANED else ""
+    suspended = any(each.type == ConditionType.SUSPENDED for each in found)
+    held = words != Reason.SUSPENDED and suspended
     return f"{words}, suspended" if held else words
 
 

@@ -11,11 +11,11 @@ from reconciler.daemon.lock import holder
 from reconciler.errors import SourceError
 from reconciler.model.revision import Revision
 from reconciler.queries.source_state import SourceState, applied_sentence, source_lines, source_state
+from reconciler.reasons import ConditionType
 from reconciler.records.store import Records
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings, SourceSettings
 from reconciler.source.source import open_source
-from reconciler.status.conditions import READY
 
 _RUNS, _EVENTS = 5, 10
 
@@ -63,7 +63,7 @@ def _answer(settings: Settings, state: SourceState, newest: Revision | None) -> 
     there = state.applied is not None and newest is not None and state.applied.commit == newest.commit
     if reasons and not (there and state.trouble is None and state.suspension is None):
         return f"no: {'; '.join(reasons)}"
-    ready = state.conditions.get(READY)
+    ready = state.conditions.get(ConditionType.READY)
     if there and ready is not None:
         return "yes" if ready.status else f"not all of it: {ready.reason}: {ready.message}"
     if newest is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import EngineError, InternalError
 from reconciler.planning.plan import Action, Hold, Step, StepId
+from reconciler.reasons import Reason
 
 HOLD_WORDS = {
     Hold.BUDGET: "it is one of more deletes than a run may make",
@@ -17,10 +18,10 @@ HOLD_WORDS = {
 }
 
 APPLIED_REASON = {
-    Action.CREATE: "Created",
-    Action.UPDATE: "Updated",
-    Action.REPLACE: "Replaced",
-    Action.DELETE: "Deleted",
+    Action.CREATE: Reason.CREATED,
+    Action.UPDATE: Reason.UPDATED,
+    Action.REPLACE: Reason.REPLACED,
+    Action.DELETE: Reason.DELETED,
 }
 
 _SHOWN_PATHS = 3
@@ -54,36 +55,36 @@ def held(step: Step, digest: str) -> Outcome:
     """The outcome of a step that is suspended or requires an approval."""
     if step.hold is Hold.SUSPENDED:
         message = f"suspended; nothing is done about it until: reconciler resume {step.key}"
-        return Outcome(step.id, Result.WAITING, "Suspended", message)
+        return Outcome(step.id, Result.WAITING, Reason.SUSPENDED, message)
     until = f" (the budget is free again at {step.hold_until})" if step.hold_until else ""
     message = f"waits for approval, since {HOLD_WORDS[step.hold]}{until}: reconciler approve {digest}"
-    return Outcome(step.id, Result.WAITING, "ApprovalRequired", message)
+    return Outcome(step.id, Result.WAITING, Reason.APPROVAL_REQUIRED, message)
 
 
 def blocked(step: Step, cause: Step, result: Result) -> Outcome:
     """The outcome of a step that waits for ``cause``, which was not applied."""
     if result is Result.SKIPPED:
-        return Outcome(step.id, result, "DependencyFailed", f"waits for {cause.id}, which could not be applied")
-    return Outcome(step.id, result, "DependencyWaiting", f"waits for {cause.id}, which waits itself")
+        return Outcome(step.id, result, Reason.DEPENDENCY_FAILED, f"waits for {cause.id}, which could not be applied")
+    return Outcome(step.id, result, Reason.DEPENDENCY_WAITING, f"waits for {cause.id}, which waits itself")
 
 
 def not_healthy(step: Step, key: str) -> Outcome:
     """The outcome of a step that requires ``key`` to be Healthy first."""
-    return Outcome(step.id, Result.WAITING, "DependencyNotHealthy", f"waits until {key} is Healthy")
+    return Outcome(step.id, Result.WAITING, Reason.DEPENDENCY_NOT_HEALTHY, f"waits until {key} is Healthy")
 
 
 def not_bound(step: Step) -> Outcome:
     """The outcome of a step at a location for which the settings name no engine."""
     message = f"the settings bind no engine to the location {step.location}; add it under `locations`"
-    return Outcome(step.id, Result.WAITING, "LocationNotBound", message)
+    return Outcome(step.id, Result.WAITING, Reason.LOCATION_NOT_BOUND, message)
 
 
 def disk_full(step: Step) -> Outcome:
     """The outcome of a step that needs disk space when there is none."""
     message = "not begun: the disk of the state directory is full, and only deletes are carried out; make room there"
-    return Outcome(step.id, Result.WAITING, "DiskFull", message)
+    return Outcome(step.id, Result.WAITING, Reason.DISK_FULL, message)
 
 
 def preempted(step: Step) -> Outcome:
     """The outcome of a step that has not begun because newer work goes first."""
-    return Outcome(step.id, Result.WAITING, "Preempted", "not begun: the run ended early to make way")
+    return Outcome(step.id, Result.WAITING, Reason.PREEMPTED, "not begun: the run ended early to make way")

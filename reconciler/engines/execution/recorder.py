@@ -15,9 +15,10 @@ from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.model.key import PLACED, Key
 from reconciler.model.record import Failure, Record
 from reconciler.planning.plan import Step
+from reconciler.reasons import Reason
 from reconciler.records.sql import stored_row
 from reconciler.records.store import Records
-from reconciler.records.tables.events import Event
+from reconciler.records.tables.events import NewEvent
 from reconciler.records.tables.journal import JournalRow
 
 REPEATS_BETWEEN_EVENTS = 10
@@ -45,7 +46,7 @@ class _RecordBatch(msgspec.Struct):
     seen: list[Observation] = []
     failures: list[Failure] = []
     cleared: list[tuple[str, str]] = []
-    events: list[Event] = []
+    events: list[NewEvent] = []
     pending: dict[str, list[str]] = {}
 
 
@@ -105,7 +106,7 @@ class Recorder:
         sheet = _RecordBatch()
         now = self._clock.now()
         for job, outcome in ended:
-            if outcome.reason != "Preempted":
+            if outcome.reason is not Reason.PREEMPTED:
                 sheet.pending.setdefault(job.source, []).append(str(job.step.key))
             if outcome.result is Result.APPLIED:
                 self._applied(sheet, job, outcome, now)
@@ -132,7 +133,7 @@ class Recorder:
         sheet.cleared.append((key, step.location))
         reason = messages.APPLIED_REASON[step.action]
         message = messages.applied_message(step)
-        sheet.events.append(Event(now, job.run, key, step.location, "Normal", reason, message))
+        sheet.events.append(NewEvent(key, reason, message, step.location, job.run))
 
     def _failed(self, sheet: _RecordBatch, job: StepRun, outcome: Outcome, now: float) -> None:
         step, key = job.step, str(job.step.key)
@@ -145,7 +146,7 @@ class Recorder:
         sheet.failures.append(Failure(step.key, step.location, reason, message, attempts, since, again, outcome.retry))
         changed = past is None or (past.reason, past.message) != (reason, message)
         if changed or attempts % REPEATS_BETWEEN_EVENTS == 0:
-            sheet.events.append(Event(now, job.run, key, step.location, "Warning", reason, message))
+            sheet.events.append(NewEvent(key, reason, message, step.location, job.run))
 
     def _flush(self, sheet: _RecordBatch) -> None:
         records = self._records
@@ -158,7 +159,7 @@ class Recorder:
             records.failures.clear(key, location)
         for failure in sheet.failures:
             records.failures.put(failure)
-        records.events.add_many(sheet.events)
+        records.events.append_many(sheet.events)
         for source, keys in sheet.pending.items():
             records.status_queue.add_many(source, sorted(set(keys)))
 

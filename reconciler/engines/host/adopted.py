@@ -13,6 +13,7 @@ from reconciler.engines.host.decisions.transitions import recompute_ready
 from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, RunningContainer
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
+from reconciler.reasons import Reason
 
 LOST = "it ended while nobody watched"
 
@@ -72,7 +73,7 @@ def from_labels(name: str, found: list[RunningContainer], wanted: WorkloadSpec |
 def how_ended(running: RunningContainer, now: float) -> Ended:
     """How an ended container ended, as replicas record it."""
     code = -1 if running.code is None else running.code
-    reason = running.reason or ("Completed" if code == 0 else "Error")
+    reason = running.reason or (Reason.COMPLETED if code == 0 else Reason.ERROR)
     return Ended(code, now, reason, LOST if running.code is None else "")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from reconciler.errors import EngineError
 from reconciler.private_files import make_directory
+from reconciler.reasons import Reason
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """Errors of a full disk."""
@@ -47,5 +48,7 @@ def _overwrite(path: Path, content: bytes) -> bool:
 
 def failed(what: str, error: OSError) -> EngineError:
     """An EngineError for ``error``. Its reason is DiskFull, PermissionDenied, or StateWriteFailed for all else."""
-    reason = dict.fromkeys(FULL, "DiskFull") | {errno.EACCES: "PermissionDenied", errno.EPERM: "PermissionDenied"}
-    return EngineError(f"{what}: {error.strerror}", reason=reason.get(error.errno or 0, "StateWriteFailed"))
+    reason = dict.fromkeys(FULL, Reason.DISK_FULL) | dict.fromkeys(
+        (errno.EACCES, errno.EPERM), Reason.PERMISSION_DENIED
+    )
+    return EngineError(f"{what}: {error.strerror}", reason=reason.get(error.errno or 0, Reason.STATE_WRITE_FAILED))

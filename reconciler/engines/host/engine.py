@@ -50,6 +50,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Specification, read_specification
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
+from reconciler.reasons import Reason
 from reconciler.records.sql import stored_key
 from reconciler.tasks import cancel_and_wait
 
@@ -164,7 +165,7 @@ class HostEngine:
             raise
         except Exception as error:  # noqa: BLE001 - a bug with one workload must not take the others down
             known = error if isinstance(error, EngineError) else internal_error(error, f"workload {record.key}")
-            self._append_event(EngineEvent(record.key, "Warning", "WorkloadError", f"{known.reason}: {known}"))
+            self._append_event(EngineEvent(record.key, Reason.WORKLOAD_ERROR, f"{known.reason}: {known}"))
 
     def _journaled_keys(self) -> set[Key]:
         """Keys of steps that were started here and not recorded: they are performed again, unless by another engine."""
@@ -229,7 +230,7 @@ class HostEngine:
     def _terminating(self, step: Step) -> Outcome:
         keeper = self._controller.workloads.get(step.key)
         message = ending_message(keeper.last_error if keeper is not None else "", step.location)
-        return Outcome(step.id, Result.WAITING, "Terminating", message, seen=self._observation(step.key))
+        return Outcome(step.id, Result.WAITING, Reason.TERMINATING, message, seen=self._observation(step.key))
 
     def _template(self, key: Key, spec: Specification, version: int, digest: str) -> ReplicaTemplate:
         supply = self._builder.of(key, spec, version, digest)

@@ -9,6 +9,7 @@ from reconciler.clock import Clock
 from reconciler.engines.host.logs.collector import Collector
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
+from reconciler.reasons import Reason
 
 COLLECT = 0.5
 """Seconds between two collections of container output."""
@@ -41,7 +42,7 @@ class Housekeeping:
             with contained(f"logs of {self._key}"):
                 done = await self._collector.collect()
                 if done.trouble and done.trouble != trouble:
-                    self._append_event(EngineEvent(self._key, "Warning", "LogStorageFailed", done.trouble))
+                    self._append_event(EngineEvent(self._key, Reason.LOG_STORAGE_FAILED, done.trouble))
                 trouble, behind = done.trouble, done.behind
             self.check_clock()
             await self._clock.sleep(0.0 if behind else COLLECT)
@@ -52,9 +53,9 @@ class Housekeeping:
         if abs(epoch - self.epoch) > JUMP:
             message = f"the clock of this host was set by {epoch - self.epoch:+.0f} s; no wait or probe goes by it"
             self.epoch, self.clock_jumped, self._since = epoch, message, self._clock.monotonic()
-            self._append_event(EngineEvent(self._key, "Warning", "ClockJumped", message))
+            self._append_event(EngineEvent(self._key, Reason.CLOCK_JUMPED, message))
         elif self.clock_jumped and self._clock.monotonic() - self._since >= TOLD:
             self.clock_jumped = ""
             self._append_event(
-                EngineEvent(self._key, "Normal", "ClockStable", "the clock of this host was not set for an hour")
+                EngineEvent(self._key, Reason.CLOCK_STABLE, "the clock of this host was not set for an hour")
             )

@@ -10,11 +10,12 @@ from reconciler.engines.host.decisions.transitions import HookName
 from reconciler.engines.host.runtimes.protocol import ContainerId, Runtime
 from reconciler.errors import EngineError
 from reconciler.model.kinds.workload import Command
+from reconciler.reasons import Reason
 from reconciler.tasks import cancel_and_wait
 
-HOOKS: Mapping[HookName, tuple[str, str]] = {
-    "post_start": ("postStart", "PostStartFailed"),
-    "pre_stop": ("preStop", "PreStopFailed"),
+HOOKS: Mapping[HookName, tuple[str, Reason]] = {
+    "post_start": ("postStart", Reason.POST_START_FAILED),
+    "pre_stop": ("preStop", Reason.PRE_STOP_FAILED),
 }
 """For each hook, its name in manifests and the reason of the event for its failure."""
 

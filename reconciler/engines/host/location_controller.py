@@ -11,13 +11,14 @@ from reconciler.engines.host.decisions.progress import running_replicas
 from reconciler.engines.host.decisions.transitions import evicted
 from reconciler.engines.host.fair_turn import FairTurn
 from reconciler.engines.host.probes.state import Verdict
-from reconciler.engines.host.replica import EVICTED, Replica
+from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, RunningContainer
 from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.host.workload_controller import WorkloadController
 from reconciler.engines.protocol import EngineEvent, ReplicaCounts
 from reconciler.model.key import Key
+from reconciler.reasons import Reason
 from reconciler.tasks import cancel_and_wait, wait_at_most
 
 CHECK_FILES = 30.0
@@ -131,7 +132,7 @@ class LocationController:
         keeper, now = self.workloads.get(replica.key), self._services.clock.monotonic()
         if keeper is not None and replica.name in keeper.replicas:
             keeper.on_replica_change(replica.name, lambda it: evicted(it, now))
-            event = EngineEvent(replica.key, "Warning", EVICTED, f"{replica.name} is replaced: {message}")
+            event = EngineEvent(replica.key, Reason.EVICTED, f"{replica.name} is replaced: {message}")
             self._services.append_event(event)
 
     async def check_files(self) -> None:

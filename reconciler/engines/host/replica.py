@@ -12,9 +12,7 @@ import msgspec
 
 from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.key import Key
-
-EVICTED = "Evicted"
-"""Why a replica ends that used too much of the host."""
+from reconciler.reasons import Reason
 
 
 class Phase(StrEnum):
@@ -35,11 +33,11 @@ class Hook(StrEnum):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a container ended last; ``reason`` is Completed, Error, OutOfMemory, StartFailed or LivenessFailed."""
+    """How a container ended last; ``reason`` is one whose use is the end of a container."""
 
     code: int
     at: float
-    reason: str = "Error"
+    reason: str = Reason.ERROR
     message: str = ""
 
 

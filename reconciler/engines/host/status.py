@@ -14,6 +14,7 @@ from reconciler.engines.host.decisions.progress import Progress, progress
 from reconciler.engines.host.replica import Container, Hook, Replica
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.record import Health
+from reconciler.reasons import ConditionType, Reason
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True):
@@ -33,9 +34,9 @@ class ReplicaStatus(msgspec.Struct, frozen=True):
 class DeploymentCondition(msgspec.Struct, frozen=True):
     """A condition of a deployment besides its health."""
 
-    type: str
+    type: ConditionType
     status: str
-    reason: str
+    reason: Reason
     message: str
 
 
@@ -181,9 +182,11 @@ def _greeted(container: Container) -> str:
 
 
 def _conditions(around: StatusContext) -> Iterable[DeploymentCondition]:
-    for kind, told in (("NotEnforced", " ".join(around.limitations)), ("ClockJumped", around.clock_jumped)):
-        if told:
-            yield DeploymentCondition(kind, "True", kind, told)
+    if around.limitations:
+        message = " ".join(around.limitations)
+        yield DeploymentCondition(ConditionType.NOT_ENFORCED, "True", Reason.NOT_ENFORCED, message)
+    if around.clock_jumped:
+        yield DeploymentCondition(ConditionType.CLOCK_JUMPED, "True", Reason.CLOCK_JUMPED, around.clock_jumped)
 
 
 def _memory(amount: int) -> str:

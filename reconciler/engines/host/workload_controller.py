@@ -45,6 +45,7 @@ from reconciler.engines.host.workload_replicas import WorkloadReplicas
 from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
+from reconciler.reasons import Reason
 
 MAX_ACTIONS_PER_TURN = 10
 """The most actions that are carried out per decision; the next decision covers the rest, from the new state."""
@@ -236,7 +237,7 @@ class WorkloadController:
             message = f"{error.reason}: {error}"
             now = tools.clock.monotonic()
             self._members.set(
-                container_exited(self.replicas[act.replica], act.container, now, -1, "StartFailed", message)
+                container_exited(self.replicas[act.replica], act.container, now, -1, Reason.START_FAILED, message)
             )
             self._append_exit_event(self.replicas[act.replica], act.container)
             return
@@ -281,7 +282,7 @@ class WorkloadController:
     def _append_exit_event(self, replica: Replica, name: str) -> None:
         if (found := exit_event(container_of(replica, name))) is not None:
             reason, what = found
-            self._services.append_event(EngineEvent(self.key, "Warning", reason, f"{replica.name}: {name} {what}"))
+            self._services.append_event(EngineEvent(self.key, reason, f"{replica.name}: {name} {what}"))
 
     def _hooked(self, place: ContainerId, started: float, hook: HookName, message: str) -> None:
         """Handle the end of a hook; ``message`` is "" if it succeeded (docs/platform/workload.md#lifecycle-hooks)."""
@@ -293,7 +294,7 @@ class WorkloadController:
         self.on_replica_change(place.replica, lambda it: hook_finished(it, place.container, hook, error, now))
         if message:
             text = f"{place.replica}: the {title} hook of {place.container} {message}"
-            self._services.append_event(EngineEvent(self.key, "Warning", reason, text))
+            self._services.append_event(EngineEvent(self.key, reason, text))
 
     def _report_error(self, message: str) -> None:
-        self._services.append_event(EngineEvent(self.key, "Warning", "WorkloadError", message))
+        self._services.append_event(EngineEvent(self.key, Reason.WORKLOAD_ERROR, message))

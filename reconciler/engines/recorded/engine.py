@@ -19,6 +19,7 @@ from reconciler.model.kinds.volumeset import read_capacity
 from reconciler.model.kinds.workload import Specification, read_specification
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
+from reconciler.reasons import Reason
 from reconciler.records.store import Records
 
 _encode = msgspec.json.Encoder().encode
@@ -104,7 +105,7 @@ class RecordedEngine:
         record = self._commanded(key, ask.location)
         deployment = read_deployment(record.state)
         if deployment is None:
-            raise rejected(f"{key} is not deployed at {self._location}", "NotFound")
+            raise rejected(f"{key} is not deployed at {self._location}", Reason.NOT_FOUND)
         at = iso(self._clock.now())
         deployment, execution = commands.run_cron(deployment, key, read_specification(record.body), ask, at)
         self._write(record, _encode(deployment))
@@ -124,7 +125,7 @@ class RecordedEngine:
             raise rejected(f"the command is for {location or 'no location'}; this is {self._location}")
         record = self._binding.record(key)
         if record is None:
-            raise EngineError(f"there is no {key} at {location}", reason="NotFound", retry=False)
+            raise EngineError(f"there is no {key} at {location}", reason=Reason.NOT_FOUND, retry=False)
         return record
 
     def _write(self, record: Record, state: bytes) -> None:

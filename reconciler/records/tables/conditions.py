@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from reconciler.records.database import Database
@@ -10,35 +12,48 @@ HOST = "/host"
 """The scope of conditions that are about the daemon and not about a source or resource."""
 
 
-class ScopeCondition(msgspec.Struct, frozen=True):
-    """One condition of a scope; ``since`` (seconds since the epoch) is when ``status`` last turned."""
+class Condition(msgspec.Struct, frozen=True, gc=False):
+    """Whether something holds of a resource or a source: why in one word, and why for people.
+
+    ``status.conditions.condition`` makes them.
+    """
 
     type: str
     status: bool
     reason: str
     message: str
+
+
+class ScopeCondition(Condition, frozen=True, gc=False):
+    """A recorded condition; ``since`` (seconds since the epoch) is when ``status`` last turned."""
+
     since: float
+
+    @property
+    def condition(self) -> Condition:
+        """The condition alone."""
+        return Condition(self.type, self.status, self.reason, self.message)
 
 
 class Conditions:
     """One row a scope (the name of a source) and type."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._db = database
+        self._now = now
 
-    def set(self, scope: str, type: str, status: bool, reason: str, message: str, at: float) -> bool:  # noqa: A002
-        """Note how it stands; returns whether status, reason or message differ from before."""
-        before = next((condition for condition in self.get(scope) if condition.type == type), None)
-        if before and (before.status, before.reason, before.message) == (status, reason, message):
+    def set(self, scope: str, condition: Condition) -> bool:
+        """Record ``condition`` as it is now; returns whether status, reason or message differ from before."""
+        before = next((each for each in self.get(scope) if each.type == condition.type), None)
+        if before is not None and before.condition == condition:
             return False
-        since = before.since if before and before.status == status else at
-        self._db.write(
-            "INSERT OR REPLACE INTO conditions VALUES (?, ?, ?, ?, ?, ?)", (scope, type, status, reason, message, since)
-        )
+        since = before.since if before is not None and before.status == condition.status else self._now()
+        row = (str(condition.type), condition.status, str(condition.reason), condition.message)
+        self._db.write("INSERT OR REPLACE INTO conditions VALUES (?, ?, ?, ?, ?, ?)", (scope, *row, since))
         return True
 
     def get(self, scope: str) -> list[ScopeCondition]:
-        """The conditions of ``scope``, by type."""
+        """The conditions of ``scope``, in order of type."""
         sql = "SELECT type, status, reason, message, since FROM conditions WHERE scope = ? ORDER BY type"
         return [ScopeCondition(kind, bool(status), *rest) for kind, status, *rest in self._db.all(sql, (scope,))]
 

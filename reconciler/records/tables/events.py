@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from reconciler.printable import truncated
+from reconciler.reasons import Reason
 from reconciler.records.database import Database
 from reconciler.records.sql import AnyKey
 
 
-class Event(msgspec.Struct, frozen=True):
-    """Something that happened to ``key`` (``""``: to the run itself) at ``at``, seconds since the epoch.
+class NewEvent(NamedTuple):
+    """An event to append. ``key`` is empty where it concerns the daemon, ``run`` is 0 where no run made it."""
 
-    ``id`` is given by the records and grows with every event.
+    key: AnyKey
+    reason: Reason
+    message: str
+    location: str = ""
+    run: int = 0
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened to ``key`` (``""``: to the daemon) at ``at``, seconds since the epoch.
+
+    ``type`` is Normal or Warning. ``id`` grows with every event.
     """
 
     at: float
     run: int
     key: str
     location: str
-    type: Literal["Normal", "Warning"]
+    type: str
     reason: str
     message: str
     id: int = 0
@@ -30,14 +42,23 @@ class Event(msgspec.Struct, frozen=True):
 class Events:
     """Events in the order in which they were added."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._db = database
+        self._now = now
 
-    def add_many(self, events: Iterable[Event]) -> None:
-        """Append ``events``, all or none; their ids are made here."""
+    def append(self, key: AnyKey, reason: Reason, message: str, *, location: str = "", run: int = 0) -> None:
+        """Append an event of now. Its type is that of ``reason``; the message becomes one line of 500 characters."""
+        self.append_many([NewEvent(key, reason, message, location, run)])
+
+    def append_many(self, events: Iterable[NewEvent]) -> None:
+        """``append`` each of ``events``, all or none."""
+        now = self._now()
         self._db.write_many(
             "INSERT INTO events (at, run, key, location, type, reason, message) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (msgspec.structs.astuple(event)[:-1] for event in events),
+            (
+                (now, run, str(key), place, reason.event_type.value, reason.value, truncated(message))
+                for key, reason, message, place, run in events
+            ),
         )
 
     def list(self, key: AnyKey | None = None, after_id: int | None = None, limit: int = 1000) -> Sequence[Event]:

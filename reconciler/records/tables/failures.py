@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from reconciler.model.record import Failure
+from reconciler.reasons import Reason
 from reconciler.records.database import Database
 from reconciler.records.sql import AnyKey, stored_key
 
@@ -22,8 +23,9 @@ class Failures:
 
     def put(self, failure: Failure) -> None:
         """Record ``failure`` in the place of an earlier one of its key and location."""
-        key, *rest = msgspec.structs.astuple(failure)
-        self._db.write("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (str(key), *rest))
+        key, location, reason, *rest = msgspec.structs.astuple(failure)
+        row = (str(key), location, reason.value, *rest)
+        self._db.write("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def clear(self, key: AnyKey, location: str | None = None) -> None:
         """Forget the failure at ``location``, or (None) all of ``key``."""
@@ -66,4 +68,7 @@ class Failures:
 
     def _select(self, rest: str, args: tuple[Any, ...] = ()) -> list[Failure]:
         rows = self._db.all(f"SELECT * FROM failures {rest}", args)
-        return [Failure(*(stored_key(row[0], "failures"), *row[1:-1], bool(row[-1]))) for row in rows]
+        return [
+            Failure(*(stored_key(key, "failures"), location, Reason.stored(reason), *rest, bool(retry)))
+            for key, location, reason, *rest, retry in rows
+        ]

@@ -26,6 +26,7 @@ from reconciler.engines.host.runtimes.protocol import (
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
+from reconciler.reasons import Reason
 from tests.engines.host.simulation.behaviour import BEHAVIOURS, POST_START
 from tests.support.clock import FakeClock
 
@@ -145,7 +146,7 @@ class FakeRuntime:
         programs.note("start", place.replica, place.container)
         await asyncio.sleep(0)
         if not behaviour.starts:
-            raise EngineError("no such program", reason="NotFound", retry=True)
+            raise EngineError("no such program", reason=Reason.PROGRAM_NOT_FOUND, retry=True)
         programs.running.pop(place, None)
         program = Program(launch, programs.clock.monotonic(), behaviour.ready is None)
         programs.running[place] = program
@@ -162,7 +163,7 @@ class FakeRuntime:
         killed = number == signal.SIGKILL
         if killed and programs.unkillable:
             programs.unkillable -= 1
-            raise EngineError(f"{place.container} cannot be killed", reason="StillRunning")
+            raise EngineError(f"{place.container} cannot be killed", reason=Reason.KILL_FAILED)
         if program is not None and program.alive:
             wait = 0.0 if killed else BEHAVIOURS[program.launch.image].obeys
             programs.later(wait, lambda: programs.end(place, 137 if killed else 143, program))

@@ -113,7 +113,7 @@ def test_a_replica_that_uses_too_much_is_replaced_and_its_files_are_gone(
         await host.until(lambda found: [each.ready for each in found] == [True] and host.programs.places() != [before])
         assert not scratch.exists()
         news = [event for event in host.engine.news() if event.reason == "Evicted"]
-        assert [(str(event.key), event.kind) for event in news] == [(WEB, "Warning")]
+        assert [(str(event.key), event.reason.event_type) for event in news] == [(WEB, "Warning")]
         assert news[0].message.startswith(f"{before.replica} is replaced: it uses 1.2 GB of ephemeral storage")
 
     played(tmp_path, story)

@@ -36,6 +36,7 @@ from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Options, read_specification
 from reconciler.model.record import Health
 from reconciler.planning.plan import Action
+from reconciler.reasons import Reason
 from reconciler.status.progress import unhealthy_resources
 from tests.engines.host.decisions.reading import PROBE
 from tests.engines.host.fake import FakeRuntime
@@ -128,7 +129,7 @@ def test_a_failed_post_start_hook_is_an_event_and_is_shown_with_its_replica(tmp_
         await host.ask(1, lifecycle={"postStart": {"exec": {"command": ["greet"]}}})
         await host.until(lambda found: [each.ready for each in found] == [True])
         event = await host.event("PostStartFailed")
-        assert (event.kind, str(event.key)) == ("Warning", WEB)
+        assert (event.reason.event_type, str(event.key)) == ("Warning", WEB)
         assert event.message.endswith(": the postStart hook of main ended with 7; its output is in the logs")
         [seen] = await host.engine.observe()
         status = msgspec.convert(msgspec.json.decode(seen.state)["status"], HostStatus)
@@ -143,7 +144,7 @@ class Immovable(FakeRuntime):
 
     async def remove(self, key: Key, replica: str) -> None:
         """Fail."""
-        raise EngineError("its files cannot be removed", reason="PermissionDenied")
+        raise EngineError("its files cannot be removed", reason=Reason.PERMISSION_DENIED)
 
 
 def test_a_delete_that_cannot_finish_says_why_to_whoever_waits(tmp_path: Path) -> None:
@@ -191,7 +192,7 @@ def test_autoscaling_says_what_it_does_and_by_which_value() -> None:
         return told
 
     told = asyncio.run(story())
-    assert {(each.kind, each.reason, str(each.key)) for each in told} == {("Normal", "Scaled", WEB)}
+    assert {(each.reason.event_type, each.reason, str(each.key)) for each in told} == {("Normal", "Scaled", WEB)}
     assert told[0].message == "from 1 to 3 replicas: cpu is 140, its target 50"
     assert told[-1].message == "from 3 to 1 replicas: cpu is 1, its target 50"
 

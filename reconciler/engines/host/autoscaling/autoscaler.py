@@ -13,6 +13,7 @@ from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import metric_of
+from reconciler.reasons import Reason
 
 
 class Autoscaler:
@@ -36,7 +37,7 @@ class Autoscaler:
         if reading is not None and state.decided == now != before.decided and count != before.replicas:
             target = base.options.autoscaling.target
             text = f"from {before.replicas} to {count} replicas: {metric} is {reading.value:.4g}, its target {target:g}"
-            self._append_event(EngineEvent(base.key, "Normal", "Scaled", text))
+            self._append_event(EngineEvent(base.key, Reason.SCALED, text))
         return supply.at_scale(count)
 
     def forget(self, key: Key) -> None:

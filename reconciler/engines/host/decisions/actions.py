@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from reconciler.reasons import Reason
+
 
 class Create(msgspec.Struct, frozen=True):
     """Create a replica of the wanted version; ``index`` as in Replica. Its containers wait for their start."""
@@ -15,7 +17,7 @@ class StopReplica(msgspec.Struct, frozen=True):
     """Remove a replica from the endpoints and begin its termination; ``reason`` as in Replica."""
 
     replica: str
-    reason: str
+    reason: Reason
 
 
 class Start(msgspec.Struct, frozen=True):

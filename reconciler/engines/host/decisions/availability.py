@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from reconciler.engines.host.replica import Container, Ended, Phase, Replica
 from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.reasons import Reason
 
 MIN_UNPROBED_UPTIME = 1.0
 """Seconds that a container without a readiness probe must run before a rollout relies on it. Otherwise containers that
@@ -44,7 +45,7 @@ def is_available(wanted: WorkloadSpec, replica: Replica, now: float) -> bool:
 def is_being_deleted(replicas: Sequence[Replica]) -> bool:
     """Whether these replicas belong to a deletion that was in progress and was not reversed since."""
     begun = min(
-        (each.ending for each in replicas if each.ending is not None and each.reason == "Deleted"), default=None
+        (each.ending for each in replicas if each.ending is not None and each.reason == Reason.DELETED), default=None
     )
     return begun is not None and all(each.ending is not None or each.created < begun for each in replicas)
 
@@ -99,13 +100,13 @@ def exit_words(ended: Ended) -> str:
     return f"ended with {ended.code} ({ended.reason})" + (f": {ended.message}" if ended.message else "")
 
 
-def exit_event(container: Container) -> tuple[str, str] | None:
+def exit_event(container: Container) -> tuple[Reason, str] | None:
     """Reason and message of the event for the last end of a container; None if that end is no event."""
     if container.last is None or container.failures % EVERY:
         return None
-    if container.last.reason == "StartFailed":
-        return "StartFailed", f"could not be started: {container.last.message}"
-    return "ContainerEnded", exit_words(container.last)
+    if container.last.reason == Reason.START_FAILED:
+        return Reason.START_FAILED, f"could not be started: {container.last.message}"
+    return Reason.CONTAINER_ENDED, exit_words(container.last)
 
 
 def _last(container: Container) -> str:

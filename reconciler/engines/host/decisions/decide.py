@@ -13,6 +13,7 @@ from reconciler.engines.host.decisions.termination import termination_steps
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.spec import Type, WorkloadSpec
+from reconciler.reasons import Reason
 
 
 def decide(wanted: WorkloadSpec | None, replicas: Sequence[Replica], now: float, timing: Timing) -> Decision:
@@ -41,10 +42,10 @@ def _membership(wanted: WorkloadSpec | None, replicas: Sequence[Replica], now: f
     return Decision(acts, soonest(*availability_times(wanted, live, now), *start_ends(live, now)))
 
 
-def _reason(wanted: WorkloadSpec | None) -> str:
+def _reason(wanted: WorkloadSpec | None) -> Reason:
     """Why all replicas end."""
     if wanted is None:
-        return "Deleted"
+        return Reason.DELETED
     if wanted.type is Type.CRON:
-        return "Replaced"
-    return "Suspended" if wanted.suspended else "ScaledDown"
+        return Reason.REPLACED
+    return Reason.SUSPENDED if wanted.suspended else Reason.SCALED_DOWN

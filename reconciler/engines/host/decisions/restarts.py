@@ -6,6 +6,7 @@ from reconciler.engines.execution.retry import RetryPolicy, longest_wait
 from reconciler.engines.host.decisions.actions import Action, Decision, Kill, ScheduleRestart, Start, Terminate, soonest
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.replica import Container, Phase, Replica
+from reconciler.reasons import Reason
 
 
 def restart_policy(replica: Replica, now: float, timing: Timing) -> Decision:
@@ -44,6 +45,6 @@ def _await(replica: str, container: Container, timing: Timing) -> ScheduleRestar
 def _wait(container: Container, failures: int, timing: Timing) -> float:
     """Seconds to wait: 0 after the first end of a container that ran; a failed start waits, or it would just fail
     again."""
-    stillborn = container.last is not None and container.last.reason == "StartFailed"
+    stillborn = container.last is not None and container.last.reason == Reason.START_FAILED
     waits = failures if stillborn else failures - 1
     return longest_wait(RetryPolicy(timing.backoff_base, timing.backoff_cap), waits) if waits else 0.0

@@ -12,6 +12,7 @@ from reconciler.engines.host.decisions.actions import Action, Create, StopReplic
 from reconciler.engines.host.decisions.availability import is_available, is_current, is_failing
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.reasons import Reason
 
 
 def rollout(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> tuple[Action, ...]:
@@ -28,8 +29,9 @@ def _ends(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> list[Sto
     spared = [replica.name for replica in _spared(wanted, live, now)]
     left = [replica for replica in live if replica.name not in spared]
     surplus = _surplus(wanted, left, now)
-    return [StopReplica(name, "Replaced") for name in spared] + [
-        StopReplica(replica.name, "ScaledDown" if is_current(wanted, replica) else "Replaced") for replica in surplus
+    return [StopReplica(name, Reason.REPLACED) for name in spared] + [
+        StopReplica(replica.name, Reason.SCALED_DOWN if is_current(wanted, replica) else Reason.REPLACED)
+        for replica in surplus
     ]
 
 

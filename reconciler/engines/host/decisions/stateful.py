@@ -13,6 +13,7 @@ from reconciler.engines.host.decisions.actions import Action, Create, StopReplic
 from reconciler.engines.host.decisions.availability import is_available, is_current
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.reasons import Reason
 
 
 def ordered_rollout(wanted: WorkloadSpec, replicas: Sequence[Replica], now: float) -> tuple[Action, ...]:
@@ -21,9 +22,9 @@ def ordered_rollout(wanted: WorkloadSpec, replicas: Sequence[Replica], now: floa
     slots = {replica.index: replica for replica in replicas if replica.index >= 0}
     outdated = _outdated(wanted, slots, now)
     return (
-        *(StopReplica(replica.name, "Replaced") for replica in strangers),
-        *(StopReplica(replica.name, "ScaledDown") for replica in _surplus(wanted, slots)),
-        *(StopReplica(replica.name, "Replaced") for replica in outdated),
+        *(StopReplica(replica.name, Reason.REPLACED) for replica in strangers),
+        *(StopReplica(replica.name, Reason.SCALED_DOWN) for replica in _surplus(wanted, slots)),
+        *(StopReplica(replica.name, Reason.REPLACED) for replica in outdated),
         *(Create(index) for index in _missing(wanted, slots, now)),
     )
 

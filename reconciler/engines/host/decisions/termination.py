@@ -10,7 +10,8 @@ from __future__ import annotations
 from reconciler.engines.host.decisions.actions import Decision, Kill, Remove, RunPreStop, Terminate, soonest
 from reconciler.engines.host.decisions.restarts import due
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.replica import EVICTED, Container, Hook, Phase, Replica
+from reconciler.engines.host.replica import Container, Hook, Phase, Replica
+from reconciler.reasons import Reason
 
 
 def termination_steps(replica: Replica, now: float, timing: Timing) -> Decision:
@@ -19,7 +20,7 @@ def termination_steps(replica: Replica, now: float, timing: Timing) -> Decision:
         return Decision((Remove(replica.name),))
     begun = replica.ending or 0.0
     running = [container for container in replica.containers if container.phase is Phase.RUNNING]
-    if replica.reason == EVICTED:
+    if replica.reason == Reason.EVICTED:
         return _evicted(replica.name, running, now, timing)
     parts = [_container(replica.name, begun, container, now, timing) for container in running]
     return Decision(tuple(act for part in parts for act in part.actions), soonest(*(part.wake for part in parts)))

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from reconciler.engines.host.decisions.actions import Kill, RunPreStop, ScheduleRestart, Start, StopReplica, Terminate
 from reconciler.engines.host.probes.state import ProbeKind, Verdict
 from reconciler.engines.host.replica import (
-    EVICTED,
     Container,
     Ended,
     Hook,
@@ -22,6 +21,7 @@ from reconciler.engines.host.replica import (
     with_container,
 )
 from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.reasons import Reason
 
 Begun = StopReplica | Start | RunPreStop | Terminate | Kill | ScheduleRestart
 """The actions that change a replica; Create adds one and Remove deletes it."""
@@ -59,11 +59,11 @@ def container_exited(replica: Replica, container: str, now: float, code: int, re
     not run, nothing changes, but a waiting one may fail to start. Raises KeyError.
     """
     old = container_of(replica, container)
-    if old.phase is Phase.ENDED or (old.phase is Phase.WAITING and reason != "StartFailed"):
+    if old.phase is Phase.ENDED or (old.phase is Phase.WAITING and reason != Reason.START_FAILED):
         return replica
-    started = now if reason == "StartFailed" else old.started
+    started = now if reason == Reason.START_FAILED else old.started
     if not old.alive:
-        reason, message = "LivenessFailed", message or old.message
+        reason, message = Reason.LIVENESS_FAILED, message or old.message
     last = Ended(code, now, reason, message)
     return recompute_ready(
         with_container(replica, replace(old, phase=Phase.ENDED, started=started, ready=False, last=last)), now
@@ -72,7 +72,9 @@ def container_exited(replica: Replica, container: str, now: float, code: int, re
 
 def evicted(replica: Replica, now: float) -> Replica:
     """``replica``, to end at once and without its hooks, because it uses room that others need."""
-    return replica if replica.reason == EVICTED else replace(replica, ending=now, reason=EVICTED, ready_since=None)
+    if replica.reason == Reason.EVICTED:
+        return replica
+    return replace(replica, ending=now, reason=Reason.EVICTED, ready_since=None)
 
 
 def hook_finished(replica: Replica, container: str, hook: HookName, failed_message: str, now: float) -> Replica:

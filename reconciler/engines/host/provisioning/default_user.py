@@ -6,6 +6,7 @@ import os
 import pwd
 
 from reconciler.errors import EngineError
+from reconciler.reasons import Reason
 
 
 def resolve_user(asked: int | None, default: str) -> int | None:
@@ -26,4 +27,4 @@ def _number(name: str) -> int:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
         message = f"this host has no user {name}, which host.defaultUser names for containers without runAsUser"
-        raise EngineError(message, reason="UserNotFound") from None
+        raise EngineError(message, reason=Reason.USER_NOT_FOUND) from None

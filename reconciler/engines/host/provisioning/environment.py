@@ -15,6 +15,7 @@ from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
 from reconciler.model.kinds.workload import Container, Specification, declared_ports
 from reconciler.model.platform import SECRET_URI, SPELLING
+from reconciler.reasons import Reason
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The default search path for programs."""
@@ -89,7 +90,7 @@ def _bounded(env: dict[str, str]) -> dict[str, str]:
             message = (
                 f"the variable {name} is longer than the {MAX_VARIABLE_BYTES >> 10} KiB that a program can be given"
             )
-            raise EngineError(message, reason="VariableTooLong", retry=False)
+            raise EngineError(message, reason=Reason.VARIABLE_TOO_LONG, retry=False)
     return dict(sorted(env.items()))
 
 

@@ -20,6 +20,7 @@ from reconciler.errors import EngineError
 from reconciler.model.kinds.secret import TEXTS
 from reconciler.model.kinds.workload import Container, Volume
 from reconciler.model.platform import SCRATCH_URI, SECRET_URI, SPELLING, STORE_URIS, VOLUMESET_URI
+from reconciler.reasons import Reason
 
 PAYLOAD = "payload"
 
@@ -66,7 +67,7 @@ def plan_mounts(container: Container, reveal: SecretReader, scheme: str = SPELLI
     for outer, inner in pairwise(paths):
         if inner.startswith(outer):
             message = f"{inner[:-1]} lies inside {outer[:-1]}, where another volume is mounted"
-            raise EngineError(message, reason="MountRefused", retry=False)
+            raise EngineError(message, reason=Reason.MOUNT_REFUSED, retry=False)
     return found
 
 
@@ -91,7 +92,7 @@ def _planned(volume: Volume, reveal: SecretReader, scheme: str) -> Planned:
         return VolumeMount(path, volume.uri.removeprefix(VOLUMESET_URI))
     if volume.uri.startswith(SCRATCH_URI):
         return ScratchMount(path, _folder(volume.uri.removeprefix(SCRATCH_URI), path))
-    raise EngineError(f"{volume.uri} names nothing that could be mounted", reason="MountRefused", retry=False)
+    raise EngineError(f"{volume.uri} names nothing that could be mounted", reason=Reason.MOUNT_REFUSED, retry=False)
 
 
 def _secret(uri: str, path: str, reveal: SecretReader, scheme: str) -> SecretMount:

@@ -10,6 +10,7 @@ from itertools import chain
 
 from reconciler.errors import EngineError
 from reconciler.model.platform import BLOCKED_PORTS
+from reconciler.reasons import Reason
 
 FROM_HERE = range(20000, 32000)
 """Below the range that Linux uses for outgoing connections (from 32768 on), so that none of those conflicts."""
@@ -33,7 +34,7 @@ def free_ports(
         port = next((port for port in usable if bindable(port, new=True)), None)
         if port is None:
             message = f"no port of this host between {among.start} and {among.stop - 1} is free"
-            raise EngineError(message, reason="NoFreePort")
+            raise EngineError(message, reason=Reason.NO_FREE_PORT)
         found[number] = port
     return found
 

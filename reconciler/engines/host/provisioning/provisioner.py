@@ -22,6 +22,7 @@ from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Container, declared_ports
+from reconciler.reasons import Reason
 from reconciler.settings import HostSettings
 
 _ports_in_use: dict[int, tuple[Key, str]] = {}
@@ -152,5 +153,5 @@ class Provisioner:
         found = [each for each in supply.spec.containers if each.name == container] if supply is not None else []
         if supply is None or not found:
             message = f"version {replica.version} of {replica.key} is not known any more; a newer one takes its place"
-            raise EngineError(message, reason="TemplateNotFound")
+            raise EngineError(message, reason=Reason.TEMPLATE_NOT_FOUND)
         return supply, found[0]

@@ -11,6 +11,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.secret import ENCODED, Secret, SecretValue
 from reconciler.model.platform import SECRET_URI
+from reconciler.reasons import Reason
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -78,4 +79,4 @@ def env_value(uri: str, reveal: SecretReader) -> str:
 
 def unusable(message: str) -> EngineError:
     """The error for a secret that cannot be used as requested."""
-    return EngineError(message, reason="SecretUnusable", retry=False)
+    return EngineError(message, reason=Reason.SECRET_UNUSABLE, retry=False)

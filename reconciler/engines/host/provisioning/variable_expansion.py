@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from reconciler.errors import EngineError
+from reconciler.reasons import Reason
 
 MAX_VARIABLE_BYTES = 1 << 17
 """The size in bytes of one variable with its name from which on Linux refuses to start a program."""
@@ -53,7 +54,7 @@ def _filled_argument(text: str, env: Mapping[str, str]) -> str:
         return _filled("", text, env)
     except EngineError:
         message = f"an argument would be longer than {MAX_VARIABLE_BYTES >> 10} KiB with all that it embeds"
-        raise EngineError(message, reason="ArgumentTooLong", retry=False) from None
+        raise EngineError(message, reason=Reason.ARGUMENT_TOO_LONG, retry=False) from None
 
 
 def _names(value: str, written: Mapping[str, str]) -> set[str]:
@@ -73,5 +74,5 @@ def _filled(name: str, value: str, known: Mapping[str, str]) -> str:
         size += len(parts[-2]) + len(text)
         if size >= MAX_VARIABLE_BYTES:
             message = f"the variable {name} would be longer than {MAX_VARIABLE_BYTES >> 10} KiB with all that it embeds"
-            raise EngineError(message, reason="VariableTooLong", retry=False)
+            raise EngineError(message, reason=Reason.VARIABLE_TOO_LONG, retry=False)
     return "".join((*parts, value[end:]))

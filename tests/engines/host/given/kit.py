@@ -17,6 +17,7 @@ from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.secret import SecretValue
 from reconciler.model.kinds.workload import Container, Specification, Variable, read_specification
 from reconciler.model.resource import Manifest
+from reconciler.reasons import Reason
 
 LOCATIONS = ["//location/aws-us-west-2"]
 
@@ -58,7 +59,7 @@ def vault(secrets: Mapping[str, Mapping[str, Any]]) -> SecretReader:
     def reveal(key: Key) -> SecretValue:
         found = sealed.get(key.name)
         if found is None:
-            raise EngineError(f"{key} is not applied", reason="SecretUnavailable")
+            raise EngineError(f"{key} is not applied", reason=Reason.SECRET_UNAVAILABLE)
         return SecretValue(secrets[key.name]["type"], msgspec.json.decode(found.seal))
 
     return reveal

@@ -33,6 +33,7 @@ from reconciler.engines.host.spec import ContainerSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Probe
+from reconciler.reasons import Reason
 from tests.engines.host.probing.servers import certificate, closed_port, health_server, site, speaker
 from tests.support.cases import cases
 
@@ -49,7 +50,7 @@ class Shell:
         try:
             child = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
         except FileNotFoundError:
-            raise EngineError(f"There is no {argv[0]}.", reason="ExecFailed") from None
+            raise EngineError(f"There is no {argv[0]}.", reason=Reason.EXEC_FAILED) from None
         try:
             output, _ = await asyncio.wait_for(child.communicate(), timeout)
         except TimeoutError:

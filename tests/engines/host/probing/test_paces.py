@@ -24,6 +24,7 @@ from reconciler.engines.host.spec import ContainerSpec
 from reconciler.errors import EngineError
 from reconciler.model import key
 from reconciler.model.kinds.workload import Command, Probe
+from reconciler.reasons import Reason
 from tests.support.cases import cases
 from tests.support.clock import FakeClock
 
@@ -72,7 +73,7 @@ class Scripted:
         self.asked.append(self.clock.monotonic())
         well = self.well(self.clock.monotonic())
         if well is None:
-            raise EngineError("A secret.", reason="ExecFailed")
+            raise EngineError("A secret.", reason=Reason.EXEC_FAILED)
         return ExecResult(0 if well else 1, "a password")
 
 

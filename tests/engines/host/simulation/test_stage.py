@@ -111,7 +111,7 @@ def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
         (110, "kill"),
         (110, "remove"),
     ]
-    assert [each.message for each in stage.news] == ["StillRunning: main cannot be killed"] * 2
+    assert [each.message for each in stage.news] == ["KillFailed: main cannot be killed"] * 2
 
 
 @pytest.mark.parametrize("behaviour", ["good", "plain", "paired"])

@@ -16,6 +16,7 @@ from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.process.spawn import is_wrapper
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
 from reconciler.engines.host.runtimes.protocol import RunningContainer
+from reconciler.reasons import Reason
 
 _PATIENCE = 1.0
 _PAUSE = 0.002
@@ -68,11 +69,11 @@ def is_start_alive(marking: ProcessLabels, begun: StartRecord, boot: str) -> boo
 def running_of(begun: StartRecord, folders: StateDirectory, killed: bool = False) -> RunningContainer:
     """How a container ended; ``killed`` by us means that it did not run out of memory."""
     code = folders.code(begun.place)
-    reason = "Completed" if code.number == 0 else "Error"
+    reason = Reason.COMPLETED if code.number == 0 else Reason.ERROR
     if code.failed:
-        reason = "StartFailed"
+        reason = Reason.START_FAILED
     elif code.number == KILLED and not killed and cgroups.out_of_memory(begun.groups):
-        reason = "OutOfMemory"
+        reason = Reason.OUT_OF_MEMORY
     return RunningContainer(
         begun.place,
         begun.version,

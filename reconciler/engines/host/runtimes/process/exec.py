@@ -20,6 +20,7 @@ from reconciler.engines.host.runtimes.process.exit_watch import ExitWatcher, liv
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord
 from reconciler.engines.host.runtimes.protocol import ExecResult
 from reconciler.errors import EngineError
+from reconciler.reasons import Reason
 
 KEPT = 4096
 """The number of bytes of output that are returned: the last ones."""
@@ -53,7 +54,9 @@ async def execute(begun: StartRecord, argv: Sequence[str], timeout: float, ends:
     except PermissionError as error:
         return ExecResult(NOT_PERMITTED, f"{error.filename}: not permitted")
     except (OSError, ValueError) as error:
-        raise EngineError(f"cannot run a program in {begun.place.container}: {error}", reason="ExecFailed") from error
+        raise EngineError(
+            f"cannot run a program in {begun.place.container}: {error}", reason=Reason.EXEC_FAILED
+        ) from error
     tail = _Tail(pipe)
     try:
         timed_out = not await _ended(child.pid, timeout, ends)
@@ -186,7 +189,7 @@ def _environment_of(begun: StartRecord) -> bytes:
         if not lives(begun.pid, begun.start):
             break
         time.sleep(_MOMENT)
-    raise EngineError(f"{begun.place.container} does not run", reason="NotRunning")
+    raise EngineError(f"{begun.place.container} does not run", reason=Reason.NOT_RUNNING)
 
 
 def _let_in(gate: IO[bytes], begun: StartRecord, pid: int) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from reconciler.engines.host.runtimes.protocol import ContainerStart
 from reconciler.errors import EngineError
+from reconciler.reasons import Reason
 
 USUAL = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The search path for a container without PATH."""
@@ -62,9 +63,9 @@ def directory_of(launch: ContainerStart, user: User) -> str:
     """The working directory of ``launch``; the root directory by default. Raises EngineError."""
     path = Path(launch.directory or "/")
     if not os.path.isdir(path):
-        raise EngineError(f"the working directory {path} is not there", reason="DirectoryNotFound")
+        raise EngineError(f"the working directory {path} is not there", reason=Reason.DIRECTORY_NOT_FOUND)
     if not (user.may_enter(path) and user.may(path, os.X_OK)):
-        raise EngineError(f"the working directory {path} may not be entered", reason="NotPermitted")
+        raise EngineError(f"the working directory {path} may not be entered", reason=Reason.NOT_PERMITTED)
     return str(path)
 
 
@@ -73,7 +74,7 @@ def program_of(launch: ContainerStart, user: User, directory: str) -> str:
     if not launch.command:
         raise EngineError(
             f"container {launch.place.container} has no command; only a runtime of images knows what its image runs",
-            reason="NoCommand",
+            reason=Reason.NO_COMMAND,
             retry=False,
         )
     if "/" in launch.command:
@@ -85,11 +86,11 @@ def program_of(launch: ContainerStart, user: User, directory: str) -> str:
         where = f"{launch.command} is in no directory of PATH ({path})"
     files = [path for path in found if os.path.isfile(path)]
     if not files:
-        raise EngineError(f"the program {where}", reason="ProgramNotFound")
+        raise EngineError(f"the program {where}", reason=Reason.PROGRAM_NOT_FOUND)
     for file in files:
         if _executable(file, user):
             return str(file)
-    raise EngineError(f"the program {files[0]} may not be executed", reason="NotPermitted")
+    raise EngineError(f"the program {files[0]} may not be executed", reason=Reason.NOT_PERMITTED)
 
 
 def _executable(file: Path, user: User) -> bool:

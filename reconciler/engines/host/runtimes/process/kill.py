@@ -13,6 +13,7 @@ from reconciler.engines.host.runtimes.process import cgroups, procfs
 from reconciler.engines.host.runtimes.process.exit_watch import lives
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.errors import EngineError
+from reconciler.reasons import Reason
 
 PATIENCE = 10.0
 """Seconds after which processes that survive SIGKILL are given up."""
@@ -67,7 +68,7 @@ class ProcessKiller:
                 await self._round()
         finally:
             for done in list(self._waiting):
-                self._settle(done, EngineError("the search for processes to kill broke off", reason="KillFailed"))
+                self._settle(done, EngineError("the search for processes to kill broke off", reason=Reason.KILL_FAILED))
 
     async def _round(self) -> None:
         waiting = dict(self._waiting)
@@ -79,7 +80,7 @@ class ProcessKiller:
                 self._settle(done)
             elif time.monotonic() > asked.deadline:
                 why = f"{len(asked.left)} processes of {asked.target.marker.strip('/')} do not end by SIGKILL"
-                self._settle(done, EngineError(why, reason="KillFailed"))
+                self._settle(done, EngineError(why, reason=Reason.KILL_FAILED))
         if any(left.values()):
             await asyncio.sleep(_PAUSE)
 

@@ -35,6 +35,7 @@ from reconciler.engines.host.runtimes.protocol import (
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
+from reconciler.reasons import Reason
 from reconciler.tasks import wait_at_most
 
 
@@ -126,7 +127,7 @@ class ProcessRuntime:
         """Run a program with the environment, directory, user and limits of a running container."""
         known = self._tracked.get(place)
         if known is None or not known.running.alive:
-            raise EngineError(f"{place.container} does not run", reason="NotRunning")
+            raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
         return await execute(known.begun, argv, timeout, self._ends)
 
     async def stats(self) -> dict[ContainerId, Usage]:
@@ -175,7 +176,9 @@ class ProcessRuntime:
         try:
             await asyncio.to_thread(self._forget, key, replica, sorted(groups))
         except OSError as error:
-            raise EngineError(f"cannot delete what was kept of {replica}: {error}", reason="RemovalFailed") from error
+            raise EngineError(
+                f"cannot delete what was kept of {replica}: {error}", reason=Reason.REMOVAL_FAILED
+            ) from error
         for place in places:
             self._tracked.pop(place, None)
             self._killed.discard(place)
@@ -192,7 +195,7 @@ class ProcessRuntime:
                 if (now.version, now.config_hash, now.index) == (launch.version, launch.config_hash, launch.index):
                     return
                 raise EngineError(
-                    f"{launch.place.container} runs already in version {now.version}", reason="AlreadyRunning"
+                    f"{launch.place.container} runs already in version {now.version}", reason=Reason.ALREADY_RUNNING
                 )
             at = self._clock.monotonic()
             begun = await asyncio.to_thread(spawn, launch, at, self._folders, self._marking, self._limits)

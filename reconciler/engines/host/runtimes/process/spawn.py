@@ -22,6 +22,7 @@ from reconciler.engines.host.runtimes.process.service_unit import move_to_servic
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.errors import EngineError
+from reconciler.reasons import Reason
 
 _LONGEST_ARGUMENT = 1 << 17
 """The size in bytes of one argument from which on Linux refuses to start a program."""
@@ -130,7 +131,9 @@ def _shell(launch: ContainerStart) -> str:
         return "/bin/sh"
     if bash := shutil.which("bash"):
         return bash
-    raise EngineError(f"the variable {odd[0]} can be given only where bash is installed", reason="ProgramNotFound")
+    raise EngineError(
+        f"the variable {odd[0]} can be given only where bash is installed", reason=Reason.PROGRAM_NOT_FOUND
+    )
 
 
 def _groups(launch: ContainerStart, limits: CgroupTree | None) -> tuple[str, ...]:
@@ -142,7 +145,7 @@ def _groups(launch: ContainerStart, limits: CgroupTree | None) -> tuple[str, ...
         return limits.make(name, cgroups.Limits(launch.cpu, launch.memory, launch.processes))
     except OSError as error:
         raise EngineError(
-            f"the limits of {launch.place.container} cannot be set: {error.strerror}", reason="LimitsFailed"
+            f"the limits of {launch.place.container} cannot be set: {error.strerror}", reason=Reason.LIMITS_FAILED
         ) from error
 
 
@@ -167,11 +170,15 @@ def _explained(place: ContainerId) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise EngineError(f"{place.container} cannot be started: {error}", reason="StartFailed", retry=False) from error
+        raise EngineError(
+            f"{place.container} cannot be started: {error}", reason=Reason.START_FAILED, retry=False
+        ) from error
     except OSError as error:
         why = error.strerror or "unknown error"
         if error.errno in _FULL:
-            raise EngineError(f"no room to start {place.container}: {why}", reason="DiskFull") from error
+            raise EngineError(f"no room to start {place.container}: {why}", reason=Reason.DISK_FULL) from error
         if error.errno in _TOO_MANY:
-            raise EngineError(f"no process for {place.container}: {why}", reason="ProcessLimitReached") from error
-        raise EngineError(f"{place.container} cannot be started: {why}", reason="StartFailed") from error
+            raise EngineError(
+                f"no process for {place.container}: {why}", reason=Reason.PROCESS_LIMIT_REACHED
+            ) from error
+        raise EngineError(f"{place.container} cannot be started: {why}", reason=Reason.START_FAILED) from error

@@ -1,0 +1,364 @@
+"""Every reason and every type of condition, with the text that docs/status.md prints for each.
+
+A new one is added here and used where it arises; nothing else lists them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class EventType(StrEnum):
+    """The two types of Kubernetes events."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+class Use(StrEnum):
+    """Where a reason stands; each is a table of docs/status.md."""
+
+    RESOURCE = "condition of a resource"
+    SOURCE = "condition of a source"
+    EVENT = "event"
+    WORKLOAD = "failure of a workload on this host"
+    CONTAINER = "end of a container"
+    REPLICA = "end of a replica"
+    OTHER = "error, or a condition of the daemon"
+
+
+class Text(NamedTuple):
+    """What a reason means in one ``use``. ``advice`` is for conditions, ``type`` for events."""
+
+    use: Use
+    meaning: str
+    advice: str = ""
+    type: EventType = EventType.WARNING
+
+
+def _resource(meaning: str, advice: str) -> Text:
+    return Text(Use.RESOURCE, meaning, advice)
+
+
+def _source(meaning: str, advice: str) -> Text:
+    return Text(Use.SOURCE, meaning, advice)
+
+
+def _normal(meaning: str) -> Text:
+    return Text(Use.EVENT, meaning, type=EventType.NORMAL)
+
+
+def _warning(meaning: str) -> Text:
+    return Text(Use.EVENT, meaning)
+
+
+def _workload(meaning: str) -> Text:
+    return Text(Use.WORKLOAD, meaning)
+
+
+def _container(meaning: str) -> Text:
+    return Text(Use.CONTAINER, meaning)
+
+
+def _replica(meaning: str) -> Text:
+    return Text(Use.REPLICA, meaning)
+
+
+def _other(meaning: str) -> Text:
+    return Text(Use.OTHER, meaning)
+
+
+class ConditionType(StrEnum):
+    """The type of a condition; ``meaning`` says what is so where it is true, or else what False means."""
+
+    meaning: str
+
+    def __new__(cls, name: str, meaning: str = "") -> ConditionType:
+        """The type ``name``."""
+        member = str.__new__(cls, name)
+        member._value_, member.meaning = name, meaning
+        return member
+
+    @property
+    def abnormal(self) -> bool:
+        """Whether an operator should look where it is true; for the others, where it is false."""
+        normal = (self.READY, self.PLACED, self.SOURCE_REACHABLE, self.STATUS_PUSHED, self.SETTINGS_LOADED)
+        return self not in normal
+
+    # fmt: off
+    READY = ("Ready",
+        "A resource is as Git declares it, at every location, and healthy. Of a source the last run applied all.")
+    RECONCILING = "Reconciling", "More will happen without an operator. Present only while it is true."
+    STALLED = ("Stalled",
+        "A step failed: it was tried `retry.attempts` times, or no other try can help. Present only while it is true.")
+    PLACED = ("Placed",
+        "False: the settings of this host bind no engine to locations of the GVC. Present only while it is false.")
+    NOT_ENFORCED = ("NotEnforced",
+        "A part of the manifest has no effect where it runs: the message says what, and where. The resource can be "
+        "ready all the same. Present only while it is true.")
+    CLOCK_JUMPED = ("ClockJumped",
+        "The clock of the host where it runs was set within the last hour. No wait and no probe depends on it. Present "
+        "only while it is true.")
+    SOURCE_REACHABLE = "SourceReachable", "The newest revision of the source could be read."
+    SOURCE_STALE = "SourceStale", "The source could not be read for longer than `stale`."
+    SUSPENDED = ("Suspended",
+        "An operator suspended the source or the resource: no run changes it. Present only while it is true.")
+    DISK_FULL = "DiskFull", "The disk of the state directory is full. Present only while it is true, on sources."
+    PINNED = "Pinned", "An operator holds the source at an older revision. Present only while it is true."
+    STATUS_PUSHED = "StatusPushed", "The last write of the source's status branch arrived. In the records alone."
+    STATUS_STALE = ("StatusStale",
+        "No write of the source's status branch arrived for longer than `stale`. In the records alone.")
+    SETTINGS_LOADED = "SettingsLoaded", "The daemon uses the settings as their file is now. In the records alone."
+    WAITING = "Waiting", "No run changes the resource though Git and its record differ. In the records alone."
+    # fmt: on
+
+
+class Reason(StrEnum):
+    """Why, in one CamelCase word: of conditions, events, failures, and of what ends.
+
+    ``texts`` has the text of each use, ``event_type`` is the type of events. Failures become events too: warnings.
+    """
+
+    texts: dict[Use, Text]
+    event_type: EventType
+
+    def __new__(cls, name: str, *texts: Text) -> Reason:
+        """The reason ``name``."""
+        member = str.__new__(cls, name)
+        member._value_, member.texts = name, {text.use: text for text in texts}
+        event = member.texts.get(Use.EVENT)
+        member.event_type = event.type if event is not None else EventType.WARNING
+        return member
+
+    @classmethod
+    def stored(cls, text: str) -> Reason:
+        """The reason that somebody wrote down as ``text``; FAILED where it is none of those that are known."""
+        known = cls._value2member_map_.get(text)
+        return known if isinstance(known, Reason) else cls.FAILED
+
+    # fmt: off
+    # What a run does to resources.
+    APPLIED = ("Applied",
+        _resource("It is applied at every location, and healthy.", "Nothing."),
+        _source("The last run applied all of the revision.", "Nothing."))
+    RECORDED = ("Recorded",
+        _resource("It is applied. At some of its locations, or all, the engine `recorded` runs nothing.",
+                  "Nothing, or bind the locations to another engine."))
+    PENDING = "Pending", _resource("It is in Git, and not yet applied at every location.", "Nothing.")
+    CREATED = "Created", _normal("A resource was created at a location, or recorded.")
+    UPDATED = "Updated", _normal("It was changed; the message names the fields.")
+    REPLACED = ("Replaced", _normal("It was deleted and created anew."),
+        _replica("A replica of a newer version, or one that a restart asked for, takes over."))
+    DELETED = "Deleted", _normal("It was deleted."), _replica("The workload is deleted.")
+    RETAINED = ("Retained",
+        _resource("It is no longer in Git and is not deleted: it is protected, a tag keeps it, another resource needs "
+                  "it, or pruning is off.", "Nothing, or remove the protection."))
+    ORPHANED = ("Orphaned",
+        _resource("Its source is no longer in the settings. It stays as it is.",
+                  "`reconciler adopt KEY --source NAME`, or put the source back into the settings."),
+        _normal("An operator lets it stay when it leaves Git, or its source is no longer in the settings."))
+    ADOPTED = "Adopted", _normal("An operator ended that, or let another source own it.")
+    DELETING = "Deleting", _resource("It is no longer in Git, and is being deleted.", "Nothing.")
+    TERMINATING = "Terminating", _resource("It is deleted or replaced once its last replicas have ended.", "Nothing.")
+
+    # What a step waits for.
+    APPROVAL_REQUIRED = ("ApprovalRequired",
+        _resource("A step waits: it deletes volumes, replaces a resource, exceeds the budget of deletes, or `approval` "
+                  "asks for an approval of it.",
+                  "Read `reconciler plan`, then `reconciler approve DIGEST`. Deletes beyond the budget of an hour also "
+                  "proceed by themselves, at the time that the message names."),
+        _source("Steps of the last run wait for approval.",
+                "Read `reconciler plan`, then `reconciler approve DIGEST`."),
+        _normal("Steps of a source wait for the approval of the digest in the message: an event for each set of them."))
+    APPROVED = "Approved", _normal("An operator approved steps of a source.")
+    DEPENDENCY_WAITING = "DependencyWaiting", _resource("A resource that it depends on waits.", "See that resource.")
+    DEPENDENCY_FAILED = ("DependencyFailed",
+        _resource("A resource that it depends on could not be applied.", "See that resource."))
+    DEPENDENCY_NOT_HEALTHY = ("DependencyNotHealthy",
+        _resource("Its tag `reconciler/depends-on` names a resource that is not healthy.", "See that resource."))
+    LOCATION_NOT_BOUND = ("LocationNotBound",
+        _resource("The GVC names locations that the settings of this host bind to no engine.",
+                  "Add them under `locations`, or leave them to the host that has them."))
+    PREEMPTED = "Preempted", _other("A step was not begun, since the daemon stops or a newer revision is there.")
+    STEPS_FAILED = ("StepsFailed",
+        _source("Steps of the last run failed; they are tried again.", "See the resources that are not ready."))
+    STEPS_WAITING = ("StepsWaiting",
+        _source("Steps of the last run wait for others, or the run ended early for a newer revision.",
+                "Nothing, or see the resources."))
+
+    # What operators do.
+    SUSPENDED = ("Suspended",
+        _resource("An operator suspended it: no run changes it.", "`reconciler resume KEY`, or wait until it ends."),
+        _source("An operator suspended it: the message says who, until when and why.",
+                "`reconciler resume SOURCE`, or wait until it ends."),
+        _normal("An operator suspended it; the message says until when and why."),
+        _replica("The options of the workload suspend it."))
+    RESUMED = "Resumed", _normal("An operator ended a suspension or a rollback, or the time of a suspension is over.")
+    PINNED = ("Pinned", _source("An operator holds it at an older revision: the message says who, where and why.",
+                                "`reconciler resume SOURCE` follows the branch again."))
+    ROLLED_BACK = "RolledBack", _normal("An operator holds the source at an older revision.")
+    RETRY_REQUESTED = "RetryRequested", _normal("An operator asks for another try of failed steps at once.")
+    RESTART_REQUESTED = "RestartRequested", _normal("An operator asks for new replicas of a workload.")
+
+    # Sources and their status branch.
+    FETCHED = "Fetched", _source("Its newest revision could be read.", "Nothing.")
+    INVALID_REVISION = ("InvalidRevision",
+        _source("The revision has errors and is refused; the last good one stays applied.",
+                "`reconciler validate` lists the errors; push a corrected commit."),
+        _warning("A revision is refused: an event of its source, and one for each of its first 100 findings."))
+    INVALID_FILES = ("InvalidFiles",
+        _source("Files of the revision have errors and are skipped (`onInvalid: skip`): their resources stay as they "
+                "were. The rest is applied.", "`reconciler validate` lists the errors; push a corrected commit."),
+        _warning("Files of a revision have errors and are skipped; events as for InvalidRevision."))
+    SOURCE_UNREACHABLE = ("SourceUnreachable",
+        _source("The remote does not answer, refuses the login, or takes too long.", "See the message."),
+        _warning("The source cannot be read, for this reason; likewise the next five."))
+    SOURCE_NOT_FOUND = ("SourceNotFound",
+        _source("The repository, branch, tag, commit or path does not exist. Nothing is deleted for that.",
+                "Bring it back, or correct the settings."),
+        _warning("See the conditions of a source."))
+    SOURCE_EMPTY = ("SourceEmpty",
+        _source("The path holds no manifest. Nothing is deleted for that.",
+                "Correct path, include and exclude, or delete the resources one by one."),
+        _warning("See the conditions of a source."))
+    SOURCE_REWRITTEN = ("SourceRewritten",
+        _source("The branch moved to a commit that does not contain the last one.",
+                "Push one that does, or set `allowRewrite`."),
+        _warning("See the conditions of a source."))
+    SOURCE_UNVERIFIED = ("SourceUnverified",
+        _source("The commit or tag is not signed, or not by a signer that the settings trust. The last good revision "
+                "stays applied.", "Sign it, or trust its key: [signatures.md](signatures.md)."),
+        _warning("See the conditions of a source."))
+    SOURCE_FAILED = ("SourceFailed",
+        _source("A Git operation failed; the message says which.", "See the message."),
+        _warning("See the conditions of a source."))
+    RECOVERED = ("Recovered",
+        _normal("A source works again: its revision is no longer refused, it can be read again, or no bug ends its "
+                "runs. The message repeats what was wrong."))
+    PUSHED = "Pushed", _source("The status branch is up to date.", "Nothing.")
+    PUSH_CONFLICT = ("PushConflict",
+        _source("Other writers moved the status branch again and again.", "Nothing; the push is tried again."))
+
+    # Health and drift.
+    LOADING = ("Loading",
+        _resource("It is applied and not yet ready: the message says how far each location is.", "Nothing."))
+    HEALTHY = "Healthy", _normal("It became healthy at the location in the message.")
+    UNHEALTHY = ("Unhealthy",
+        _resource("It is applied and not healthy: the message says what fails.",
+                  "Read the message, `reconciler top` and `reconciler logs KEY`."),
+        _warning("It became unhealthy; the message says what fails."))
+    HEALTH_UNKNOWN = "HealthUnknown", _resource("It is applied, and its health is unknown.", "Check its location.")
+    NOT_ENFORCED = ("NotEnforced",
+        _resource("What the message names has no effect where it runs.", "Nothing, or remove it from the manifest."))
+    DRIFTED = ("Drifted",
+        _resource("It was changed at its location, and not in Git.",
+                  "Nothing, the next run heals it; or see `reconciler drift` for what may differ."))
+    DRIFT_CONFLICT = ("DriftConflict",
+        _resource("It was healed as often as `drift.mostHeals` allows within an hour, and changed again each time.",
+                  "Find out who changes it, then `reconciler retry KEY`; or let it differ, see `reconciler drift`."),
+        _warning("It was healed again and again, and is no longer healed."))
+    DRIFT_DETECTED = ("DriftDetected",
+        _warning("It differs at its location from what was applied; the message names the fields."))
+    DRIFT_HEALED = "DriftHealed", _normal("It was applied again, and is as it was applied.")
+    DRIFT_RESOLVED = "DriftResolved", _normal("It no longer differs, though nothing was done about it.")
+    LOCATION_UNREACHABLE = ("LocationUnreachable",
+        _warning("The engine of a location does not answer. Nothing is concluded about what is there."))
+    LOCATION_REACHABLE = "LocationReachable", _normal("The engine of the location answers again.")
+
+    # Workloads on this host.
+    CONTAINER_ENDED = ("ContainerEnded",
+        _warning("A container ended by itself, with the code in the message. An event for the first end in a row, and "
+                 "for every tenth."))
+    START_FAILED = ("StartFailed",
+        _warning("A container could not be started; the message says why. An event for the first failure in a row, and "
+                 "for every tenth."),
+        _container("Its program could not be started."))
+    EVICTED = ("Evicted",
+        _warning("A replica used more ephemeral storage than its limit. It was killed and is replaced."),
+        _replica("It used more ephemeral storage than its limit."))
+    POST_START_FAILED = ("PostStartFailed",
+        _warning("A postStart hook failed. The container runs on, and `top` shows the failure."))
+    PRE_STOP_FAILED = "PreStopFailed", _warning("A preStop hook failed. The replica ends all the same.")
+    SCALED = "Scaled", _normal("Autoscaling changed the number of replicas; the message has the metric and its target.")
+    SCALED_DOWN = "ScaledDown", _replica("The workload needs fewer replicas.")
+    WORKLOAD_ERROR = ("WorkloadError",
+        _warning("An action on a workload failed, for one of the reasons of the next table. It is tried again."))
+    LOG_STORAGE_FAILED = "LogStorageFailed", _warning("The output of the containers of a location cannot be stored.")
+    CLOCK_JUMPED = ("ClockJumped",
+        _resource("The clock of the host where it runs was set.", "If it happens again, find out what sets it."),
+        _warning("The clock of this host was set. Nothing at the location depends on it."))
+    CLOCK_STABLE = "ClockStable", _normal("The clock of this host was not set for an hour.")
+    COMPLETED = "Completed", _container("It ended by itself, with code 0.")
+    ERROR = "Error", _container("It ended with another code, or with one that is not known.")
+    LIVENESS_FAILED = "LivenessFailed", _container("Its liveness probe failed, so it was killed.")
+    OUT_OF_MEMORY = "OutOfMemory", _container("It used more memory than its limit.")
+
+    # Why an action on a workload fails.
+    PERMISSION_DENIED = "PermissionDenied", _workload("The daemon's user may not write, own or hand over a file.")
+    STATE_WRITE_FAILED = "StateWriteFailed", _workload("A file cannot be written, for another reason.")
+    NO_FREE_PORT = "NoFreePort", _workload("Every port from `host.firstPort` to `host.lastPort` is in use.")
+    TEMPLATE_NOT_FOUND = ("TemplateNotFound",
+        _workload("The manifest of an older version is no longer known, so its containers cannot be started again."))
+    SECRET_UNAVAILABLE = "SecretUnavailable", _workload("The values of a secret cannot be read on this host.")
+    SECRET_UNUSABLE = "SecretUnusable", _workload("A secret has no such key, or its value is not text.")
+    MOUNT_REFUSED = "MountRefused", _workload("A volume names nothing that can be mounted, or lies inside another one.")
+    ARGUMENT_TOO_LONG = "ArgumentTooLong", _workload("An argument is too long once its references are replaced.")
+    VARIABLE_TOO_LONG = "VariableTooLong", _workload("A variable is too long once its references are replaced.")
+    USER_NOT_FOUND = "UserNotFound", _workload("This host has no user of the name in `host.defaultUser`.")
+    NO_COMMAND = "NoCommand", _workload("A container has no `command`, and images are not used.")
+    PROGRAM_NOT_FOUND = "ProgramNotFound", _workload("The program of a container is not on this host.")
+    DIRECTORY_NOT_FOUND = "DirectoryNotFound", _workload("The working directory of a container is not on this host.")
+    NOT_PERMITTED = ("NotPermitted",
+        _workload("The user of a container may not execute its program, or enter its working directory."))
+    PROCESS_LIMIT_REACHED = "ProcessLimitReached", _workload("The kernel starts no further process.")
+    LIMITS_FAILED = "LimitsFailed", _workload("The kernel refuses the limits of a container.")
+    KILL_FAILED = "KillFailed", _workload("A process is alive after SIGKILL.")
+    REMOVAL_FAILED = "RemovalFailed", _workload("The files of a replica cannot be deleted.")
+    EXEC_FAILED = "ExecFailed", _workload("A probe or a hook could not be run.")
+    NOT_RUNNING = "NotRunning", _workload("A probe or a hook was to be run in a container that has ended.")
+    ALREADY_RUNNING = "AlreadyRunning", _workload("A container of the same name runs already.")
+
+    # The daemon, its records and its settings.
+    DISK_FULL = ("DiskFull",
+        _resource("The disk of the state directory is full; the step waits.", "Make room; the step then proceeds."),
+        _source("The disk of the state directory is full. Replicas run on and are restarted, deletes are carried out, "
+                "and everything else waits.",
+                "Make room there, or delete the workload that filled it. The rest proceeds by itself."),
+        _warning("The disk of the state directory is full: only deletes are carried out. One event for each source."),
+        _workload("No room is left where the state directory lies."),
+        _other("No room is left for the records."))
+    DISK_RECOVERED = "DiskRecovered", _normal("The disk of the state directory has room again; what waited proceeds.")
+    ENGINE_FAILED = ("EngineFailed",
+        _resource("The engine refused the step, or failed: the message says why.", "Nothing; the step is tried again."),
+        _warning("A step failed. An event whenever the reason changes, and every tenth time."))
+    INTERNAL_ERROR = ("InternalError",
+        _resource("The engine met a bug in this program: the message names its place, the log has the traceback.",
+                  "Please report it."),
+        _source("A run, or a write of the status, met a bug in this program. The last good revision stays applied, and "
+                "other sources go on. It is tried again with backoff, and at once at another commit.",
+                "Please report it, with the lines of the log about `bug`. Until it is repaired, leave out what the "
+                "newest commit added."),
+        _warning("A step, a run of a source, or another part of the daemon met a bug in this program."))
+    SECRET_LOST = ("SecretLost",
+        _warning("The values of a secret can no longer be read on this host. What was applied stays."))
+    SETTINGS_REFUSED = ("SettingsRefused",
+        _warning("The settings were changed and have errors. The former ones stay in use."))
+    LOADED = "Loaded", _other("The settings are in use.")
+    INVALID_SETTINGS = "InvalidSettings", _other("The command line or the settings are wrong.")
+    PLAN_CHANGED = "PlanChanged", _other("A run would not do what the saved plan says, and did nothing.")
+    RECORDS_UNAVAILABLE = ("RecordsUnavailable",
+        _other("The records cannot be opened or written, or a newer program made them."))
+    RECORDS_CORRUPT = ("RecordsCorrupt",
+        _other("The records hold a row that no reconciler wrote; the message names its table."))
+    LOCKED = "Locked", _other("Another process holds the state directory.")
+    STATE_LOST = ("StateLost",
+        _other("The state directory, or the lock in it, was deleted or replaced while the daemon worked."))
+    REFUSED = "Refused", _other("A rule refuses what a command asks for.")
+    FAILED = "Failed", _other("Any other failure that is not a bug.")
+    INVALID_COMMAND = "InvalidCommand", _other("An engine does not support the command in this form.")
+    NOT_FOUND = "NotFound", _other("What a command names does not exist.")
+    VOLUME_NOT_FOUND = "VolumeNotFound", _other("The volume of a command does not exist.")
+    SNAPSHOT_NOT_FOUND = "SnapshotNotFound", _other("The snapshot of a command does not exist.")
+    SNAPSHOT_EXISTS = "SnapshotExists", _other("A snapshot of that name exists.")
+    # fmt: on
