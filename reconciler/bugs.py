@@ -1,4 +1,4 @@
-"""Bugs that are contained: named by type and place, logged once, and never with a text, which may hold secrets."""
+"""Contained bugs: named by type and place, logged once, without the text of the exception, which may hold secrets."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from reconciler.logs import log
 
 PACKAGE = Path(__file__).parent
 MAX_FRAMES = 40
-"""Innermost calls of a traceback in the log: that of an endless recursion has a thousand."""
+"""Innermost calls of a logged traceback; an endless recursion has a thousand."""
 MAX_LOGGED = 1000
-"""Bugs that are remembered as logged. Beyond that the list begins anew, and each may be logged a second time."""
+"""Bugs remembered as logged. A full list is emptied, and each bug may be logged a second time."""
 
 _logged: set[tuple[str, str, str]] = set()
 
 
 def internal_error(error: BaseException, part: str = "", revision: str = "") -> InternalError:
-    """``error`` as an InternalError; its traceback is logged where ``part`` names what met it.
+    """``error`` as an InternalError; where ``part`` names the part of the program, the traceback is logged.
 
-    Logged once for each part, place and revision: what is tried again at every poll does not fill the log.
+    Each part, place and revision is logged once, so that a retry at every poll does not fill the log.
     """
     found = error if isinstance(error, InternalError) else _described(error)
     bug = (part, f"{found.kind} {found.place}", revision)
@@ -37,7 +37,7 @@ def internal_error(error: BaseException, part: str = "", revision: str = "") -> 
 
 @contextmanager
 def contained(part: str) -> Iterator[None]:
-    """A bug that is met within, in ``part``, is logged and goes no further. Expected errors are raised as ever."""
+    """Log a bug inside the block under the name ``part`` and suppress it. Expected errors are raised."""
     try:
         yield
     except ReconcilerError:
@@ -47,12 +47,12 @@ def contained(part: str) -> Iterator[None]:
 
 
 def forget_logged() -> None:
-    """Log every bug anew, as a process that has just started does."""
+    """Log every bug again, as a new process does."""
     _logged.clear()
 
 
 def code_location(error: BaseException) -> str:
-    """``reconciler/model/cron.py:41 in parse``: the innermost call of this program's own code that met ``error``."""
+    """``reconciler/model/cron.py:41 in parse``: the innermost call of this program that raised ``error``."""
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     own = [(code, line) for code, line in frames if PACKAGE in Path(code.co_filename).parents]
     if not frames:

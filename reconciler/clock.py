@@ -1,4 +1,4 @@
-"""Time behind two small protocols, so that tests can hold it still or push it on."""
+"""Time behind two small protocols, so that tests can stop it or advance it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """A source of time."""
 
     def now(self) -> float:
         """Seconds since the epoch, UTC."""
@@ -22,22 +22,22 @@ class Clock(Protocol):
 
 
 class Timers(Protocol):
-    """Calls at intervals and once later: on the event loop in production, by the fake clock in tests."""
+    """Repeated and delayed calls: on the event loop in production, by the fake clock in tests."""
 
     def every(self, name: str, seconds: float, jitter: float, call: Callable[[], None]) -> None:
-        """Call again and again, ``seconds`` plus up to ``jitter`` apart; replaces what ``name`` did before."""
+        """Call every ``seconds`` plus up to ``jitter``; replaces the timer ``name``."""
 
     def after(self, name: str, seconds: float, call: Callable[[], None]) -> None:
-        """Call once in ``seconds``; replaces what ``name`` did before."""
+        """Call once in ``seconds``; replaces the timer ``name``."""
 
     def cancel(self, name: str) -> None:
-        """Forget ``name``; nothing happens where it is not known."""
+        """Remove the timer ``name``, if there is one."""
 
     def start(self) -> None:
-        """Begin to call."""
+        """Start all timers."""
 
     def stop(self) -> None:
-        """Never call again."""
+        """Stop all timers for good."""
 
 
 class SystemClock:

@@ -1,23 +1,23 @@
 """The tree of expected errors; anything outside it is a bug, which becomes an InternalError where it is contained.
 
 ReconcilerError
-├── UsageError            the command line or the settings ask for something that cannot be (exit 2)
-│   ├── SettingsError       the settings have faults, told with their places; stands in settings
+├── UsageError            the command line or the settings ask for something impossible (exit 2)
+│   ├── SettingsError       the settings have faults, each with its place; defined in settings
 │   └── StateLostError      the state directory was deleted or replaced under the process that holds it
-├── RefusedError          a rule says no: findings, a protected resource, an unknown digest (exit 1)
-│   └── NotFoundError       what somebody names does not exist: a source, resource, GVC, rule (exit 1)
+├── RefusedError          a rule forbids it: findings, a protected resource, an unknown digest (exit 1)
+│   └── NotFoundError       no such source, resource, GVC or rule (exit 1)
 ├── LockedError           another daemon holds the state directory
 ├── RecordsError          the records cannot be opened, are newer than this program, or cannot be written
-│   ├── DiskFull            there is no room left for the records; goes on when there is
-│   └── CorruptRowError     a row of the records is none that a reconciler wrote
-├── SourceError           Git cannot give what was asked for; never a reason to delete
-│   ├── SourceUnreachable   the remote does not answer, or not in time
-│   ├── SourceNotFound          the repository, branch, tag, commit or path is not there
+│   ├── DiskFull            the disk of the records is full; work continues when it has room
+│   └── CorruptRowError     no reconciler wrote this row of the records
+├── SourceError           Git cannot deliver; never a reason to delete
+│   ├── SourceUnreachable   the remote does not answer in time
+│   ├── SourceNotFound          the repository, branch, tag, commit or path does not exist
 │   ├── SourceEmpty         the path holds no manifest at all
 │   ├── SourceRewritten     the branch moved to a commit that does not contain the last one
-│   └── SourceUnverified    the commit or tag is not signed by whom the settings trust
+│   └── SourceUnverified    the commit or tag has no signature that the settings trust
 ├── EngineError           a location refused or failed a step; ``retry`` says whether trying again can help
-└── InternalError         a bug of this program, contained where it was met; the rest goes on
+└── InternalError         a bug of this program, contained; the rest continues
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class ReconcilerError(Exception):
 
 
 class UsageError(ReconcilerError):
-    """The command line or the settings ask for something that cannot be."""
+    """The command line or the settings ask for something impossible."""
 
     reason = Reason.INVALID_SETTINGS
 
 
 class RefusedError(ReconcilerError):
-    """A rule says no; the message says which and what would help."""
+    """A rule forbids it; the message names the rule and a way out."""
 
     reason = Reason.REFUSED
 
 
 class NotFoundError(RefusedError):
-    """What somebody names does not exist; the message has the nearest name, or those that there are."""
+    """No such thing; the message has the nearest name, or all that exist."""
 
     reason = Reason.NOT_FOUND
 
@@ -58,7 +58,7 @@ class LockedError(ReconcilerError):
 class StateLostError(UsageError):
     """The state directory, or the lock in it, was deleted or replaced under the process that holds it.
 
-    Starting again would begin with nothing, so it has the exit code after which the service manager does not.
+    A new start would find no state, so the exit code keeps the service manager from restarting.
     """
 
     reason = Reason.STATE_LOST
@@ -71,13 +71,13 @@ class RecordsError(ReconcilerError):
 
 
 class DiskFull(RecordsError):
-    """No room is left where the records are; what was committed before is safe."""
+    """The disk of the records is full; what was committed is safe."""
 
     reason = Reason.DISK_FULL
 
 
 class CorruptRowError(RecordsError):
-    """The row ``name`` (a key, or a number) of ``table`` is none that a reconciler wrote."""
+    """The row ``name`` (a key, or a number) of ``table`` was not written by a reconciler."""
 
     reason = Reason.RECORDS_CORRUPT
 
@@ -89,7 +89,7 @@ class CorruptRowError(RecordsError):
 
 
 class SourceError(ReconcilerError):
-    """Git cannot give what was asked for; what is applied stays applied."""
+    """Git cannot deliver; what is applied stays applied."""
 
     reason = Reason.SOURCE_FAILED
 
@@ -101,13 +101,13 @@ class SourceUnreachable(SourceError):
 
 
 class SourceNotFound(SourceError):
-    """The repository, branch, tag, commit or path is not there (any more)."""
+    """The repository, branch, tag, commit or path does not exist, or no longer."""
 
     reason = Reason.SOURCE_NOT_FOUND
 
 
 class SourceEmpty(SourceError):
-    """The path of the source holds no manifest; read as a mistake, never as "delete everything"."""
+    """The path of the source has no manifest: a mistake, never "delete everything"."""
 
     reason = Reason.SOURCE_EMPTY
 
@@ -119,13 +119,13 @@ class SourceRewritten(SourceError):
 
 
 class PushConflict(SourceError):
-    """Somebody else moved the remote's ref first: fetch it, build on it, push again."""
+    """The remote's ref moved meanwhile: fetch it, build on it, push again."""
 
     reason = Reason.PUSH_CONFLICT
 
 
 class SourceUnverified(SourceError):
-    """The commit or tag is not signed, or not by whom the settings trust; nothing of it is read."""
+    """The commit or tag has no signature that the settings trust; nothing of it is read."""
 
     reason = Reason.SOURCE_UNVERIFIED
 
@@ -144,7 +144,7 @@ class EngineError(ReconcilerError):
 class InternalError(ReconcilerError):
     """A bug of this program. ``kind`` is the type of the exception, ``place`` the code, ``trace`` the calls.
 
-    The text of the exception is nowhere in it: it may hold anything, secrets too.
+    It omits the text of the exception, which may hold secrets.
     """
 
     reason = Reason.INTERNAL_ERROR

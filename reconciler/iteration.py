@@ -1,4 +1,4 @@
-"""Many in; as many at a time as are worth one question, one transaction or one message, out."""
+"""Many items in batches, for one query, transaction or message each."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MOST_NAMED = 10
 
 
 def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """``items`` in lists of ``size``, the last one shorter; never more than one list of them is held here."""
+    """``items`` in lists of ``size``, the last one shorter; only one list exists at a time."""
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
 
 
 def first_of(names: Sequence[str]) -> str:
-    """``names`` with commas between them, for a message; of many the first ``MOST_NAMED`` and that there are more."""
+    """``names`` with commas for a message; of more than ``MOST_NAMED`` the first ones, and "and more"."""
     return ", ".join(names[:MOST_NAMED]) + (" and more" if len(names) > MOST_NAMED else "")

@@ -1,4 +1,4 @@
-"""Structured log lines on standard error: for people on a terminal, JSON elsewhere, secrets in neither."""
+"""Structured log lines on standard error: text on a terminal, else JSON; never with secrets."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ _MASK = "***"
 
 
 class _Forgiving:
-    """A stream that loses what cannot be written: nobody reads it any more, it is closed, or its disk is full.
-
-    The work goes on.
-    """
+    """A stream that drops what it cannot write: its reader has gone, it is closed, or its disk is full."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -41,7 +38,7 @@ class _Forgiving:
 
 
 def configure(format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:  # noqa: A002
-    """Log from ``level`` (debug, info, warning, error) on to ``stream`` (standard error).
+    """Log events of ``level`` (debug, info, warning, error) and above to ``stream`` (default: standard error).
 
     ``format`` is console, json, or auto: console where the stream is a terminal. May be called again.
     """
@@ -82,7 +79,7 @@ def log() -> FilteringBoundLogger:
 
 
 def _escaped(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A structlog processor for what people read: no text steers their terminal, or spans lines but a traceback."""
+    """A structlog processor for the console: no text controls the terminal, only a traceback spans lines."""
     for name, value in event.items():
         if isinstance(value, str):
             event[name] = printable_lines(value) if name == "exception" else printable(value)
@@ -94,7 +91,7 @@ def _escaped_json(_logger: object, _method: str, line: str) -> str:
 
 
 def masked(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A structlog processor that hides values under telling names, and credentials in URLs, at any depth."""
+    """A structlog processor that masks values under secret names, and credentials in URLs, at any depth."""
     for name, value in event.items():
         event[name] = _without_secrets(name, value)
     return event

@@ -1,8 +1,7 @@
-"""Text that can be shown: nothing in it steers a terminal, hides, reorders other text or ends the code around it.
+"""Text that is safe to show: it cannot control a terminal, hide, reorder other text or end the code around it.
 
-Every border where text leaves the program uses it: the output of commands, logs, status files, Markdown, JSON and
-YAML. A character that is not fit to be shown is written as ``\\u009b``, which JSON and YAML in double quotes read as
-the same character.
+All text that leaves the program passes here: output of commands, logs, status files, Markdown, JSON and YAML. An unsafe
+character becomes ``\\u009b``, which JSON and YAML in double quotes read as the same character.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ from typing import Any, TextIO
 
 _INVISIBLE = "\x80-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ufffe\uffff"
 UNSAFE = rf"\x7f{_INVISIBLE}\ud800-\udfff\U000e0000-\U000e0fff"
-"""For a class of a regular expression, beside the controls below the space: other controls, what is invisible, what
-changes the direction of text, line breaks that few programs know, and halves of characters. The joiners that some
-scripts need are not among them."""
+"""Unsafe characters, for a class of a regular expression besides the controls below the space: other controls,
+invisible ones, changes of direction, rare line breaks and surrogates. Joiners, which some scripts need, are safe."""
 
 _LINE = re.compile(rf"[\x00-\x1f{UNSAFE}]")
 _LINES = re.compile(rf"[\x00-\x08\x0b-\x1f{UNSAFE}]")
@@ -25,9 +23,9 @@ _QUIET = re.compile(rf"[{UNSAFE}]")
 _TO_TERMINAL = re.compile(
     rf"\x1b(?!\[(?:[0-9;]{{0,8}}m|\?(?:25|7)[hl]|J|[0-9]{{1,4}}A|K))|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f{UNSAFE}]"
 )
-"""With the sequences that colours and live tables are made of left alone."""
+"""Unsafe for a terminal; the sequences of colours and live tables are safe."""
 _COMMAND = re.compile(r"^(\s*)::(?!(?:error|warning|notice) (?:file|title)=)|##(?=\[|vso\[)", re.MULTILINE)
-"""What a runner of workflows takes for a command in the log of a job; our own annotations are meant to be some."""
+"""What a CI runner takes for a command in the log of a job, except our own annotations."""
 _MESSAGE_LENGTH = 500
 _RUNNERS = ("CI", "GITHUB_ACTIONS", "TF_BUILD")
 
@@ -36,11 +34,11 @@ _KEY_BYTES = re.compile(
     rb"\xc2[\x80-\x9f\xad]|\xd8\x9c|\xe1\xa0\x8e|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xaf]"
     rb"|\xef\xbb\xbf|\xef\xbf[\xb0-\xbb\xbe\xbf]|\xf3\xa0"
 )
-"""The same in UTF-8, but for controls, which no file may hold."""
+"""The same in UTF-8, without controls, which the reader refuses."""
 
 
 def printable(text: str) -> str:
-    """``text`` on one line, with escapes for what cannot be shown."""
+    """``text`` on one line, with unsafe characters escaped."""
     return text if text.isprintable() else _LINE.sub(_escaped, text)
 
 
@@ -51,32 +49,32 @@ def truncated(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """``text`` with its line breaks and tabs, and escapes for all else that cannot be shown."""
+    """``text`` with its line breaks and tabs, and all other unsafe characters escaped."""
     return _LINES.sub(_escaped, text)
 
 
 def printable_json(text: str) -> str:
-    """JSON with escapes in its texts for what cannot be shown; it means the same."""
+    """JSON with unsafe characters escaped; it has the same meaning."""
     return text if text.isascii() and "\x7f" not in text else _QUIET.sub(_json_escaped, text)
 
 
 def printable_yaml(text: str) -> str:
-    """YAML with escapes in its texts, which stand in double quotes, for what cannot be shown; it means the same."""
+    """YAML, whose texts are in double quotes, with unsafe characters escaped; it has the same meaning."""
     return text if text.isascii() and "\x7f" not in text else _QUIET.sub(_escaped, text)
 
 
 def is_name(text: str) -> bool:
-    """Whether every character of a name or key can be seen."""
+    """Whether every character of a name or key is visible."""
     return (text.isascii() and text.isprintable()) or _KEY.search(text) is None
 
 
 def may_hide(raw: bytes) -> bool:
-    """Whether a file in UTF-8 may hold a character that no name has."""
+    """Whether a file in UTF-8 may have a character that ``is_name`` refuses."""
     return not raw.isascii() and _KEY_BYTES.search(raw) is not None
 
 
 def code_span(value: str) -> str:
-    """``value`` as Markdown code that can neither end a table's cell nor become a link, a mention or HTML."""
+    """``value`` as Markdown code: it cannot end a table cell or become a link, a mention or HTML."""
     if not value:
         return ""
     shown = printable(value)
@@ -86,9 +84,9 @@ def code_span(value: str) -> str:
 
 
 def guard(stream: TextIOWrapper, environ: Mapping[str, str] = os.environ) -> None:
-    """Let nothing through ``stream`` that steers a terminal, or the runner of a workflow, but what is ours.
+    """Make ``stream`` escape what would control a terminal or a CI runner, except this program's own sequences.
 
-    The last line of defence, for texts that come there unescaped.
+    The last line of defence, for text that arrives unescaped.
     """
     if hasattr(stream.write, "unguarded"):
         return
@@ -108,7 +106,7 @@ def guard(stream: TextIOWrapper, environ: Mapping[str, str] = os.environ) -> Non
 
 
 def write_unguarded(stream: TextIO, text: str) -> None:
-    """Write ``text`` to ``stream`` as it is, and flush it."""
+    """Write ``text`` to ``stream`` unchanged, and flush it."""
     getattr(stream.write, "unguarded", stream.write)(text)
     stream.flush()
 

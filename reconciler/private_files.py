@@ -1,4 +1,4 @@
-"""Files and directories of the state directory: no symbolic link is followed, and nothing is open to others."""
+"""Files and directories of the state directory: never follows a symbolic link, never readable by others."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _locked: set[Path] = set()
 
 
 def set_locked(directory: Path, locked: bool) -> None:
-    """Note that this process holds the state directory ``directory``, or holds it no longer."""
+    """Record whether this process holds the lock of the state directory ``directory``."""
     (_locked.add if locked else _locked.discard)(directory)
 
 
 def make_directory(path: Path, mode: int = 0o700) -> None:
     """Make the directory ``path`` where it is missing, and those above it, all with ``mode``.
 
-    ``Path.mkdir(parents=True)`` would make those with the modes that the umask leaves, open to all. Raises OSError,
-    also below a state directory that this process holds and somebody has deleted: it is not made a second time.
+    ``Path.mkdir(parents=True)`` would give those above the modes of the umask, open to all. Raises OSError, also below
+    a locked state directory that was deleted: it is never made a second time.
     """
     check_state_exists(path)
     missing = [folder for folder in path.parents if not folder.exists()]
@@ -32,14 +32,14 @@ def make_directory(path: Path, mode: int = 0o700) -> None:
 
 
 def check_state_exists(path: Path) -> None:
-    """Raise FileNotFoundError where ``path`` lies below a state directory that this process holds and that is gone."""
+    """Raise FileNotFoundError where ``path`` is below a locked state directory that was deleted."""
     for directory in _locked:
         if directory in path.parents and not directory.exists():
             raise FileNotFoundError(errno.ENOENT, "the state directory was deleted", str(directory))
 
 
 def remove_own(path: Path, inode: int) -> bool:
-    """Remove ``path`` where it is still the one with ``inode``, and not somebody else's; whether it was."""
+    """Remove ``path`` if it still has ``inode``; whether it did. Another process may have replaced it."""
     with suppress(OSError):
         if path.lstat().st_ino == inode:
             path.unlink()
@@ -48,9 +48,9 @@ def remove_own(path: Path, inode: int) -> bool:
 
 
 def check_regular(path: Path) -> None:
-    """Raise UsageError where a symbolic link, or anything but a file, is at ``path``; nothing there is fine.
+    """Raise UsageError where ``path`` is not a regular file; a missing one is fine.
 
-    Raises OSError where that cannot be found out.
+    Raises OSError where its status cannot be read.
     """
     try:
         found = path.lstat()
@@ -68,9 +68,9 @@ def refuse_irregular(path: Path, found: os.stat_result) -> None:
 
 
 def open_regular(path: Path, flags: int) -> int:
-    """A descriptor of the file ``path``, made with mode 0600 where ``flags`` have O_CREAT; no link is followed.
+    """Open the file ``path``, created with mode 0600 where ``flags`` have O_CREAT; follows no link.
 
-    Raises UsageError where a link, or anything but a file with one name, is there, and OSError.
+    Raises UsageError where ``path`` is not a regular file with one name, and OSError.
     """
     check_regular(path)
     file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""Every rule that a finding can name, from every stage of the line."""
+"""All rules that findings can name, from every stage of the pipeline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rulebook() -> dict[str, Rule]:
 
 @cache
 def sections() -> dict[str, tuple[Rule, ...]]:
-    """All rules by what they are about, in the order in which a revision meets them."""
+    """All rules by section, in the order in which a revision is checked."""
     written: dict[str, tuple[Rule, ...]] = {
         "Files in the repository": changes.RULES,
         "Reading YAML": reading.RULES,

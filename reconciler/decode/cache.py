@@ -1,4 +1,4 @@
-"""Decoded files as the cache keeps them, and which of them it may keep."""
+"""Decoded files as the cache stores them, and which of them it may store."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Decoded).decode
 
 _OPENING = frozenset(rule.id for rule in RULES)
-"""Rules by which the same bytes may be right or wrong another day, with another identity."""
+"""Rules whose verdict on the same bytes changes with the age identity of this host."""
 
 DecodedFile = tuple[FileChange, Decoded]
-"""A file and what it says."""
+"""A file and its content."""
 
 DecodedFiles = Generator[DecodedFile, None, None]
-"""What is to be closed by who goes no further: it writes to the cache on the way."""
+"""Writes to the cache while it runs; a caller that stops early closes it."""
 
 
 def unpack(packed: bytes) -> Decoded:
-    """What a file says, as it is cached. Raises CorruptRowError."""
+    """A decoded file from its cached form. Raises CorruptRowError."""
     try:
         return _unpack(packed)
     except msgspec.DecodeError as error:
@@ -38,7 +38,7 @@ def unpack(packed: bytes) -> Decoded:
 
 
 class Blobs(msgspec.Struct, frozen=True):
-    """How to get at the bytes of files: by blob id, with the size known without reading."""
+    """The bytes of files by blob id; ``size`` reads nothing."""
 
     size: Callable[[str], int]
     read: Callable[[str], bytes]
@@ -50,14 +50,14 @@ class Blobs(msgspec.Struct, frozen=True):
 
 
 class Cache(msgspec.Struct, frozen=True):
-    """Where decoded blobs are remembered; ``put`` may throw them away."""
+    """Stores decoded blobs by id; ``put`` may drop them."""
 
     get: Callable[[Sequence[str]], dict[str, bytes]]
     put: Callable[[list[tuple[str, bytes]]], None]
 
 
 def holds_secrets(decoded: Decoded) -> bool:
-    """Whether a file has secrets, be they broken, or anything else that was to be opened; that is not remembered."""
+    """Whether a file has secrets, whole or broken, or anything encrypted; such a file is never cached."""
     if Kind.SECRET in [manifest.kind for manifest in decoded.manifests]:
         return True
     if not decoded.broken and not decoded.faults:

@@ -1,4 +1,4 @@
-"""Blobs in, Decoded out: from the cache, here, or side by side in short-lived processes where there are many."""
+"""Decode blobs: from the cache, in this process, or where there are many in parallel short-lived processes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from reconciler.model.finding import Fault
 from reconciler.model.revision import FileChange
 
 LARGE = LIMITS.document_bytes
-"""Bytes beyond which a file is read here, one at a time: many of them at once would fill the memory."""
+"""Files of more bytes are decoded in this process, one at a time: many at once would fill the memory."""
 MANY = 900
-"""Files from which on starting processes (0.1 s, as long as reading 500 files) pays."""
+"""From this number of files on processes pay; to start them takes 0.1 s, as long as 500 files."""
 
 
 def decode_all(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext) -> DecodedFiles:
-    """Every change with what its file says, in no particular order; each blob is read at most once."""
+    """Every change with its decoded file, in no particular order; each blob is read at most once."""
     missing: list[FileChange] = []
     for chunk in batches(changes, 1000):
         known = cache.get([change.after for change in chunk])
@@ -62,7 +62,7 @@ def _many(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Ma
 
 
 def _too_large(change: FileChange, blobs: Blobs) -> Decoded | None:
-    """What is said of a file in the place of reading it; None where it is not too large."""
+    """The finding about a file that is too large to read; None for any other file."""
     size = blobs.size(change.after)
     if size <= LIMITS.file_bytes:
         return None

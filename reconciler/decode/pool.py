@@ -1,4 +1,4 @@
-"""Many blobs decoded in short-lived processes, and remembered beside that."""
+"""Decode many blobs in short-lived processes, and cache the results meanwhile."""
 
 from __future__ import annotations
 
@@ -22,39 +22,38 @@ from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.revision import FileChange
 
 MAX_WORKERS = 9
-"""Processes at most: so many have something to do where it is worth starting any."""
+"""Processes at most: MANY files are a batch for each."""
 BATCH = 100
 BATCH_BYTES = 1 << 20
-"""Bytes of a batch, so that large files do not fill the memory with what waits for a worker."""
+"""Bytes of a batch: batches that wait for a worker fit into memory."""
 CHUNK = 5000
 """Decoded files that are written to the cache in one transaction."""
 MAX_BATCHES_AHEAD = 8
-"""Batches that a worker has at once, so that it goes on while its answers wait to be read: 0.15 s of work, since
-writing to the cache takes half as long."""
+"""Batches that a worker has at once: 0.15 s of work, so it continues while a write to the cache delays the reader."""
 PIPE = 1 << 20
-"""Bytes that fit into a pipe: some answers (100 of 2 KB each), where the usual 64 KB would hold a worker up."""
+"""Bytes that fit into a pipe: several answers. The usual 64 KB would block a worker."""
 
 EncodedFile = tuple[FileChange, bytes]
-"""A file and what it says, packed."""
+"""A file and its encoded content."""
 
 
 def decode_in_processes(
     changes: Iterable[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext
 ) -> DecodedFiles:
-    """Every change with what its file says, put into the cache on the way where it has no secrets."""
-    with _CacheWriter(cache.put) as remembering:
+    """Every change with its decoded file; files without secrets go to the cache."""
+    with _CacheWriter(cache.put) as writer:
         for change, packed in _decode(changes, blobs, dialect):
             decoded = unpack(packed)
             if not holds_secrets(decoded):
-                remembering.add(change.after, packed)
+                writer.add(change.after, packed)
             yield change, decoded
 
 
 class _CacheWriter:
-    """Writes to the cache beside the decoding, one chunk at a time.
+    """Writes to the cache in a thread of its own, one chunk at a time.
 
-    The disk is waited for in another thread: here, decoding processes would run out of work meanwhile (2 s of 100,000
-    manifests). Nobody else uses the records until the end.
+    In the thread that feeds the workers each write would leave them without work (2 s for 100,000 manifests). No other
+    thread uses the records until the end.
     """
 
     def __init__(self, put: Callable[[list[tuple[str, bytes]]], None]) -> None:
@@ -67,7 +66,7 @@ class _CacheWriter:
         return self
 
     def add(self, oid: str, packed: bytes) -> None:
-        """Remember one decoded file."""
+        """Cache one decoded file."""
         self._fresh.append((oid, packed))
         if len(self._fresh) >= CHUNK:
             self._written()
@@ -79,7 +78,7 @@ class _CacheWriter:
             self._writing.result()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Everything is written; after an error only what is being written already."""
+        """Write the rest; after an error only finish the write in progress."""
         with self._pool:
             self._written()
         if kind is None and self._fresh:
@@ -87,14 +86,14 @@ class _CacheWriter:
 
 
 class Batch(NamedTuple):
-    """Files that one worker decodes in one go, and their content."""
+    """Files that one worker decodes together, and their content."""
 
     changes: list[FileChange]
     content: list[bytes]
 
 
 def read_in_batches(changes: Iterable[FileChange], blobs: Blobs) -> Iterator[Batch]:
-    """The content of ``changes`` in batches, each read when it is asked for and bounded in number and in bytes."""
+    """The content of ``changes`` in batches of bounded number and bytes; each is read when the caller takes it."""
     batch, size = Batch([], []), 0
     for change in changes:
         raw = blobs.read(change.after)
@@ -109,15 +108,15 @@ def read_in_batches(changes: Iterable[FileChange], blobs: Blobs) -> Iterator[Bat
 
 
 def _decode(changes: Iterable[FileChange], blobs: Blobs, dialect: ManifestContext) -> Iterator[EncodedFile]:
-    """Batches go to whichever worker has answered, so that none waits for another; each has some to do meanwhile."""
+    """Each worker that answers gets the next batch; several wait at each, so that none is idle."""
     rest = read_in_batches(changes, blobs)
     answers: Answers = SimpleQueue()
     workers = [_Worker(dialect, answers) for _ in range(min(os.cpu_count() or 1, MAX_WORKERS))]
     try:
-        owed = sum(worker.give(next(rest, None)) for _ in range(MAX_BATCHES_AHEAD) for worker in workers)
-        while owed:
+        pending = sum(worker.send(next(rest, None)) for _ in range(MAX_BATCHES_AHEAD) for worker in workers)
+        while pending:
             worker, answer = answers.get()
-            owed += worker.give(next(rest, None)) - 1
+            pending += worker.send(next(rest, None)) - 1
             yield from worker.decode_answer(answer)
     finally:
         for worker in workers:
@@ -125,10 +124,10 @@ def _decode(changes: Iterable[FileChange], blobs: Blobs, dialect: ManifestContex
 
 
 class _Worker:
-    """One process and what it was given; started by exec, so that it holds neither lock nor memory of ours.
+    """One process and its batches; started by exec, so that it shares neither locks nor memory with this one.
 
-    A thread of its own writes to it and another one reads, into ``answers`` (None: it has ended): a full pipe holds
-    nobody up.
+    One thread writes to it and another reads its answers into ``answers`` (None: it has ended), so that a full pipe
+    blocks neither side.
     """
 
     def __init__(self, dialect: ManifestContext, answers: Answers) -> None:
@@ -140,17 +139,17 @@ class _Worker:
         for task in (self._write, partial(self._read, answers)):
             Thread(target=task, daemon=True).start()
 
-    def give(self, batch: Batch | None) -> bool:
-        """Hand over a batch; False where there is none."""
+    def send(self, batch: Batch | None) -> bool:
+        """Queue a batch for the process; False where there is none."""
         if batch is not None:
             self.frames.put(pack(batch.content))
             self.sent.append(batch.changes)
         return batch is not None
 
     def decode_answer(self, answer: bytes | None) -> Iterator[EncodedFile]:
-        """``answer`` to the oldest batch.
+        """The decoded files of the oldest batch.
 
-        Raises ChildProcessError where the process ended before its time, and InternalError where it met a bug.
+        Raises ChildProcessError where the process ended early, and InternalError where it met a bug.
         """
         if answer is None:
             raise ChildProcessError(f"a decoding process ended with code {self.process.wait()}")
@@ -171,7 +170,7 @@ class _Worker:
 
     def _write(self) -> None:
         assert self.process.stdin is not None
-        with suppress(OSError, ValueError):  # a process that is gone shows itself where its answer is read
+        with suppress(OSError, ValueError):  # _read reports a process that has ended
             while body := self.frames.get():
                 self.process.stdin.write(frame(body))
                 self.process.stdin.flush()
@@ -182,7 +181,7 @@ class _Worker:
         while answer is not None:
             try:
                 answer = read_frame(self.process.stdout)
-            except (EOFError, OSError, ValueError):  # it died in the middle of an answer, or was stopped
+            except (EOFError, OSError, ValueError):  # killed in the middle of an answer
                 answer = None
             answers.put((self, answer))
 

@@ -1,4 +1,4 @@
-"""A short-lived process that decodes manifest files: frames of bytes in on stdin, packed Decoded out on stdout."""
+"""A short-lived process that decodes manifest files: frames of bytes on stdin, encoded Decoded on stdout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reconciler.documents.lean_events import install_lean_events
 
 
 class WorkerBug(msgspec.Struct, frozen=True):
-    """The answer to a batch that met a bug: what an InternalError holds."""
+    """The answer to a batch that met a bug: the fields of an InternalError."""
 
     kind: str
     place: str
@@ -25,7 +25,7 @@ LENGTH = struct.Struct("<I")
 
 
 def read_frame(stream: IO[bytes]) -> bytes | None:
-    """The next frame; None at the end. Raises EOFError where the other side went away in the middle of one."""
+    """The next frame; None at the end. Raises EOFError where the stream ends inside a frame."""
     head = stream.read(LENGTH.size)
     if not head:
         return None
@@ -36,12 +36,12 @@ def read_frame(stream: IO[bytes]) -> bytes | None:
 
 
 def frame(body: bytes) -> bytes:
-    """``body`` with its length before it."""
+    """``body`` after its length."""
     return LENGTH.pack(len(body)) + body
 
 
 def main() -> None:
-    """First a frame with the Dialect, then batches (msgpack lists of files); each gets a batch of answers."""
+    """Read one frame with the ManifestContext, then batches (msgpack lists of files), and answer each batch."""
     gc.disable()
     install_lean_events()
     # Only now: these take the classes of events as they are.

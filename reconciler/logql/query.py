@@ -1,4 +1,4 @@
-"""Log queries: the part of LogQL that chooses streams by their labels and lines by what they hold."""
+"""Log queries: the part of LogQL that selects streams by label and lines by content."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.logql.regex import ExpressionError, compiled
+from reconciler.logql.regex import ExpressionError, compile_expression
 from reconciler.model.suggest import closest
 
 LABELS = ("gvc", "workload", "location", "replica", "container")
-"""What streams are told apart by."""
+"""The labels of a stream."""
 
 LONGEST = 10_000
 """Characters of a query."""
@@ -29,7 +29,7 @@ _NUMBERED = {"x": 2, "u": 4, "U": 8}
 
 
 class QueryError(ValueError):
-    """The text is no query; ``column`` (from 1) is where it goes wrong, and the message begins with it."""
+    """The text is not a query; the message begins with ``column`` (from 1), where the fault is."""
 
     def __init__(self, message: str, at: int) -> None:
         super().__init__(f"column {at + 1}: {message}")
@@ -44,8 +44,8 @@ class Matcher(msgspec.Struct, frozen=True):
     value: str
     pattern: re.Pattern[str] | None = None
 
-    def holds(self, value: str) -> bool:
-        """Whether a label of that ``value`` is meant."""
+    def matches(self, value: str) -> bool:
+        """Whether a label with ``value`` matches."""
         same = value == self.value if self.pattern is None else self.pattern.fullmatch(value) is not None
         return same is self.op.startswith("=")
 
@@ -58,7 +58,7 @@ class Filter(msgspec.Struct, frozen=True):
     pattern: re.Pattern[str] | None = None
 
     def filter_lines(self, lines: Sequence[bytes]) -> Sequence[bytes]:
-        """Those of ``lines`` that pass."""
+        """The ``lines`` that match."""
         wanted = self.op.startswith("|")
         if self.pattern is None:
             text = as_bytes(self.value)
@@ -68,58 +68,58 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class LogQuery(msgspec.Struct, frozen=True):
-    """A choice among streams, and among their lines; every condition must hold."""
+    """Conditions on streams and on their lines; all must match."""
 
     matchers: tuple[Matcher, ...]
     filters: tuple[Filter, ...] = ()
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Whether lines of a stream with ``labels`` are wanted; a label that is not there is empty."""
-        return all(matcher.holds(labels.get(matcher.label, "")) for matcher in self.matchers)
+        """Whether a stream with ``labels`` matches; a missing label counts as empty."""
+        return all(matcher.matches(labels.get(matcher.label, "")) for matcher in self.matchers)
 
-    def concerns(self, text: bytes) -> bool:
-        """Whether any line of ``text`` can be wanted: False is certain, and found out without looking at lines."""
+    def may_match(self, text: bytes) -> bool:
+        """Whether a line of ``text`` can match. Cheap, since it splits no lines; False is certain."""
         return all(as_bytes(each.value) in text for each in self.filters if each.op == "|=")
 
     def filter_lines(self, lines: Sequence[bytes]) -> Sequence[bytes]:
-        """The wanted ones of ``lines``."""
+        """The ``lines`` that pass all filters."""
         for each in self.filters:
             lines = each.filter_lines(lines)
         return lines
 
 
 def parse(text: str) -> LogQuery:
-    """``{gvc="shop", workload=~"web|api"} |= "error"`` as a value. Raises QueryError, and nothing else."""
+    """Parse ``{gvc="shop", workload=~"web|api"} |= "error"``. Raises QueryError and nothing else."""
     try:
         as_bytes(text)
     except UnicodeEncodeError as error:
         raise QueryError("this is no character", error.start) from None
     if len(text) > LONGEST:
         raise QueryError(f"a query has at most {LONGEST:,} characters", LONGEST)
-    return _Reading(text).query()
+    return _Parser(text).query()
 
 
 def as_bytes(text: str) -> bytes:
-    """``text`` as it stands in a log; bytes of a command line that are no UTF-8 are themselves again."""
+    """``text`` as the bytes of a log; bytes of a command line that are not UTF-8 come back unchanged."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def as_text(line: bytes) -> str:
-    """A line of a log as expressions see it; the other way round of ``as_bytes``."""
+    """A line of a log as text for expressions: the inverse of ``as_bytes``."""
     return line.decode("utf-8", "surrogateescape")
 
 
 class _Quoted(NamedTuple):
-    """A value, and where it and its first character stand."""
+    """A quoted value and its position in the query."""
 
     value: str
     at: int
     plain: bool
-    """Whether characters of the value stand in the query one for one."""
+    """Whether the value has no escapes, so that its characters are those of the query."""
 
 
-class _Reading:
-    """A query on its way from text to value."""
+class _Parser:
+    """Parses one query from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -144,7 +144,7 @@ class _Reading:
             while self._taken(","):
                 found.append(self._matcher())
         self._expect("}", "`,` and another label, or `}`, is missing here")
-        if all(each.holds("") for each in found):
+        if all(each.matches("") for each in found):
             hint = 'such as gvc="shop" or workload=~".+"'
             raise QueryError(f"at least one label has to be asked for that is not empty, {hint}", begin)
         return tuple(found)
@@ -170,7 +170,7 @@ class _Reading:
         if "~" not in op:
             return quoted.value, None
         try:
-            return quoted.value, compiled(quoted.value)
+            return quoted.value, compile_expression(quoted.value)
         except ExpressionError as error:
             raise QueryError(str(error), quoted.at + (1 + error.at if quoted.plain else 0)) from None
 
@@ -190,7 +190,7 @@ class _Reading:
         return _Quoted("".join(parts), begin, self._at - begin - 2 == len(parts))
 
     def _character(self, begin: int) -> str:
-        """One character within quotes that were opened at ``begin``, its escape undone."""
+        """The next character inside the quotes that open at ``begin``, unescaped."""
         at = self._at
         if at >= len(self._text) or self._text[at] == "\n":
             raise QueryError('this " has no end', begin)
@@ -219,7 +219,7 @@ class _Reading:
         self._at = self._matched(_SPACE)
 
     def _matched(self, pattern: re.Pattern[str]) -> int:
-        """Where ``pattern`` ends that begins here; here, where it does not."""
+        """The end of ``pattern`` at this position; this position where it does not match."""
         found = pattern.match(self._text, self._at)
         return self._at if found is None else found.end()
 

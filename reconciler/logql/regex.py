@@ -1,4 +1,4 @@
-"""Regular expressions as log queries have them: those of RE2 that this program's own matcher takes too."""
+"""Regular expressions of log queries: those that both RE2 and Python accept."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _FOREIGN = {
     "?+": "possessive repeats",
     "}+": "possessive repeats",
 }
-"""What Python's expressions begin so, and those of RE2 never."""
+"""Beginnings of what Python accepts and RE2 does not."""
 
 
 class ExpressionError(ValueError):
-    """The text is no expression; ``at`` is the character at fault, from 0."""
+    """The text is not an expression; ``at`` is the index of the faulty character."""
 
     def __init__(self, message: str, at: int = 0) -> None:
         super().__init__(message)
         self.at = at
 
 
-def compiled(text: str) -> re.Pattern[str]:
-    """``text`` ready to match, classes such as \\w meaning ASCII as in RE2.
+def compile_expression(text: str) -> re.Pattern[str]:
+    """Compile ``text``; classes such as \\w mean ASCII, as in RE2.
 
-    Raises ExpressionError; also for what RE2 does not have, so that a query that works here works elsewhere.
+    Raises ExpressionError, also for what RE2 does not accept: a query that works here works in other tools.
     """
     if len(text) > LONGEST:
         raise ExpressionError(f"an expression has at most {LONGEST:,} characters, and this one {len(text):,}")
@@ -55,7 +55,7 @@ def compiled(text: str) -> re.Pattern[str]:
 
 
 def _foreign(text: str) -> Iterator[tuple[int, str]]:
-    """What ``text`` has that RE2 has not, and where."""
+    """The constructs of ``text`` that RE2 does not accept, each with its index."""
     at, inside = 0, False
     while at < len(text):
         character = text[at]
@@ -67,7 +67,7 @@ def _foreign(text: str) -> Iterator[tuple[int, str]]:
             inside = character != "]"
         elif character == "[":
             inside = True
-            # A bracket that comes first stands for itself.
+            # A bracket in the first place is literal.
             at += 2 if text.startswith("^]", at + 1) else int(text.startswith("]", at + 1))
         else:
             yield from ((at, what) for begin, what in _FOREIGN.items() if text.startswith(begin, at))

@@ -1,4 +1,4 @@
-"""What an operator wants done about changes that nobody asked for in Git."""
+"""The policy for drift: changes at a location that Git does not ask for."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import msgspec
 
 
 class Ignore(msgspec.Struct, frozen=True):
-    """Fields at or below ``path`` may differ in whatever matches the glob ``key``; an empty path: everything may."""
+    """Drift to ignore: fields at or below ``path`` (empty: all fields) of resources that match the glob ``key``."""
 
     key: str
     path: str = ""
 
 
 class DriftPolicy(msgspec.Struct, frozen=True, rename="camel"):
-    """Locations are looked at every ``interval`` seconds (0: never); ``most_heals`` are those of a key in an hour."""
+    """Observe locations every ``interval`` seconds (0: never); heal a key at most ``most_heals`` times an hour."""
 
     interval: float = 300.0
     heal: bool = True

@@ -10,7 +10,7 @@ import msgspec
 
 
 class Severity(StrEnum):
-    """Only an error keeps a revision from being applied."""
+    """How bad a finding is; only an error refuses the revision."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -22,10 +22,10 @@ Pointer = tuple[str | int, ...]
 
 
 class Flaw(NamedTuple):
-    """What a rule holds against a document, before anybody knows the rule's name and the line.
+    """What a rule finds in a document; its caller adds the rule's id and the line.
 
-    ``at`` leads to the value as it is written (``on_key``: to its key); ``also`` to further values that the judgement
-    rests on, so that it is left unsaid where one of them could not be read.
+    ``at`` leads to the value as it is written (``on_key``: to its key). ``also`` leads to further values that the
+    verdict depends on: it is dropped where one of them could not be read.
     """
 
     at: Pointer
@@ -36,9 +36,9 @@ class Flaw(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """What a rule cannot judge by the document alone: a question about ``target``, a key as text.
+    """A question of a rule about another resource: ``target`` is its key as text.
 
-    ``at`` leads to the value that the answer concerns; ``detail`` is what the rule's answer needs to know besides.
+    ``at`` leads to the value that the answer concerns; ``detail`` is passed on to the check of the answer.
     """
 
     at: Pointer
@@ -47,7 +47,7 @@ class Lookup(NamedTuple):
 
 
 class Fault(msgspec.Struct, frozen=True, gc=False):
-    """Something wrong in the bytes of one file; line and column count from 1, 0 means the file as a whole."""
+    """Something wrong in one file; line and column count from 1, 0 means the whole file."""
 
     rule: str
     message: str
@@ -59,7 +59,7 @@ class Fault(msgspec.Struct, frozen=True, gc=False):
 
 
 class Finding(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A fault with the file that it is in; ``path`` is relative to the source's root. Sorts by place."""
+    """A fault and its file; ``path`` is relative to the source's root. Sorts by place."""
 
     path: str
     line: int
@@ -79,5 +79,5 @@ class Finding(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:
-    """Whether any of ``findings`` keeps the revision from being applied."""
+    """Whether ``findings`` refuse the revision."""
     return any(finding.severity is Severity.ERROR for finding in findings)

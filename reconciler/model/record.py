@@ -13,7 +13,7 @@ from reconciler.reasons import Reason
 class Health(StrEnum):
     """Health in the platform's words (docs/platform/workload.md#health), and one more.
 
-    Recorded: the engine of its location only writes down what it is asked for, so there is nothing to be healthy.
+    Recorded: the engine of the location runs nothing, so nothing can be healthy.
     """
 
     LOADING = "Loading"
@@ -25,15 +25,15 @@ class Health(StrEnum):
 
     @property
     def is_good(self) -> bool:
-        """Whether all is as it was asked for, so that nobody has to wait or to look."""
+        """Whether the resource is as desired, so that nothing waits for it."""
         return self is Health.HEALTHY or self is Health.RECORDED
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One applied resource at one location (``""`` for kinds without a place, or a workload placed nowhere yet).
 
-    ``body`` is the desired body as it was applied, ``digest`` its digest, ``state`` what the engine saw, as JSON.
-    ``version`` counts what had to be applied anew (docs/platform/workload.md#versions). ``alias`` is set on GVCs only.
+    ``body`` is the desired body as it was applied, ``digest`` its digest, ``state`` what the engine observed, as JSON.
+    ``version`` counts the versions (docs/platform/workload.md#versions). ``alias`` is set on GVCs only.
     """
 
     key: Key
@@ -51,7 +51,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A step that failed and is owed another try at ``next_attempt`` (seconds since the epoch)."""
+    """A failed step and the time of its next attempt (seconds since the epoch)."""
 
     key: Key
     location: str

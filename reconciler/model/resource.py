@@ -1,4 +1,4 @@
-"""What a manifest asks for: first as one document says it, then as a resource of a revision."""
+"""Manifests (decoded documents) and resources (manifests placed in a revision), with their references."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import msgspec
 from reconciler.model.key import Key, Kind
 
 GVC_PLACEHOLDER = "\x7f"
-"""Stands for the GVC where a manifest leaves it to its directory; no document contains it, the reader refuses DEL.
+"""Stands for the GVC where the directory of a manifest decides it; no document contains it, the reader refuses DEL.
 
-A control character that JSON writes as it is: one byte is found in a body ten times as fast as an escape.
+JSON writes this control character unescaped: one byte is found in a body ten times as fast as an escape.
 """
 
 
 class Dependency(StrEnum):
-    """What a reference means for the order of work."""
+    """What a reference means for the order of steps."""
 
     NONE = "none"
     ORDER = "order"
@@ -26,7 +26,7 @@ class Dependency(StrEnum):
 class Reference(msgspec.Struct, frozen=True, order=True, gc=False):
     """A link out of a resource: ``target`` is a key as text, or a full link (leading slash) into another org.
 
-    ``pointer`` is the JSON pointer of the value that says it, for findings.
+    ``pointer`` is the JSON pointer of its value, for findings.
     """
 
     target: str
@@ -35,9 +35,9 @@ class Reference(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class LookupRequest(msgspec.Struct, frozen=True, order=True, gc=False):
-    """What a rule has to know of another resource: ``target`` is its key as text, ``pointer`` where it is asked.
+    """A question of a rule about another resource: ``target`` is its key as text, ``pointer`` the value that asks.
 
-    The rule's answer is looked for once the whole desired state is known; ``detail`` is for it.
+    It is answered when the whole desired state is known; ``detail`` is passed on to the check of the answer.
     """
 
     rule: str
@@ -47,18 +47,18 @@ class LookupRequest(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 def pointer_parts(pointer: str) -> tuple[str | int, ...]:
-    """A JSON pointer as the steps that it takes: ``/env/0/value`` → ("env", 0, "value")."""
+    """The steps of a JSON pointer: ``/env/0/value`` → ("env", 0, "value")."""
     steps = (step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
     return tuple(int(step) if step.isdigit() else step for step in steps)
 
 
 class Manifest(msgspec.Struct, frozen=True, gc=False):
-    """One document, whatever file it lies in: the same bytes always give the same Manifest, so it can be cached.
+    """One decoded document: the same bytes always give the same Manifest, so it can be cached.
 
     ``body`` is the normal form as canonical JSON: defaults filled, links full, order-free lists sorted. ``gvc`` is
-    ``GVC_PLACEHOLDER`` where the directory decides. ``seal`` holds the data of a secret, which ``body`` shows masked.
+    ``GVC_PLACEHOLDER`` where the directory decides. ``seal`` is the data of a secret, which is masked in ``body``.
     ``unsorted`` says that filling in the GVC can change the order of links in ``body``, ``mixed`` that of references.
-    ``transient`` says that ``seal`` was encrypted or stands on the host, so that it is never written down.
+    ``transient`` says that ``seal`` was encrypted or is a file of the host, so that it is never stored.
     """
 
     kind: Kind
@@ -76,9 +76,9 @@ class Manifest(msgspec.Struct, frozen=True, gc=False):
 
 
 class Resource(msgspec.Struct, frozen=True, gc=False):
-    """A manifest with its place in a revision and its GVC known. ``digest`` covers ``body``.
+    """A manifest with its GVC and its place in a revision. ``digest`` covers ``body``.
 
-    ``seal`` is not to be written down where it is ``transient``.
+    A ``transient`` seal is never stored.
     """
 
     key: Key

@@ -1,4 +1,4 @@
-"""A revision: one commit of a source, and what changed between two."""
+"""A revision (one commit of a source) and the changes between two of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Revision(msgspec.Struct, frozen=True):
 
 
 def revision_text(ref: str, commit: str) -> str:
-    """``main@sha1:4f2a…``, and ``sha1:4f2a…`` where no branch or tag but the commit itself is asked for."""
+    """``main@sha1:4f2a…``, and ``sha1:4f2a…`` where the source names a commit instead of a branch or tag."""
     return f"sha1:{commit}" if ref == commit else f"{ref}@sha1:{commit}"
 
 

@@ -1,4 +1,4 @@
-"""A rule: what manifests have to keep to, with the reason and the page of the documentation that describes it."""
+"""A rule: a requirement on manifests, with its reason and the page that describes it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PAGE = "docs/rules.md"
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One constraint with a stable id.
+    """One requirement with a stable id.
 
-    ``what`` is the requirement in a sentence, ``why`` what goes wrong without it. ``source`` is the page and anchor
+    ``what`` is the requirement in a sentence, ``why`` its reason. ``source`` is the page and anchor
     that describes it (``docs/platform/workload.md#probes``), or the address of another standard.
     """
 
@@ -27,17 +27,17 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def page(self) -> str:
-        """Where the reference page tells of it."""
+        """The section of the reference page about it."""
         return page(self.id)
 
 
 def error_rule(name: str, what: str, why: str, source: str) -> Rule:
-    """A rule whose breach is an error, as that of most rules is."""
+    """A rule whose breach is an error, as for most rules."""
     return Rule(name, Severity.ERROR, what, why, source)
 
 
 def page(rule: str) -> str:
-    """Where the reference page tells of the rule with the id ``rule``."""
+    """The section of the reference page about the rule with the id ``rule``."""
     return f"{PAGE}#{rule}"
 
 

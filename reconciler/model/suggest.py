@@ -1,4 +1,4 @@
-"""What somebody probably meant."""
+"""The known word that a misspelt one probably means."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from heapq import nlargest
 
 LIKE = 0.6
-"""How alike two words are, from 0 to 1, that one may be taken for the other."""
+"""Likeness, from 0 to 1, from which on one word may be meant by the other."""
 
 _DIFFERING = 0.5
-"""How alike the parts of two names are in which they differ: `inboundCIRD` for `inboundCIDR`, and no other word."""
+"""Likeness that the differing parts of two names need: `inboundCIRD` means `inboundCIDR`, another word does not."""
 
 _SHORT = 4
-"""Letters of a part of which one slip is half the word."""
+"""Letters of a short part: half of it is one typing error."""
 
 _CANDIDATES = 5
 
@@ -30,7 +30,7 @@ _OPPOSITES = frozenset(
         "delete/retain", "source/target", "start/stop", "surge/unavailable", "no/yes", "false/true", "forbid/replace",
     )
 )  # fmt: skip
-"""Words of which one is never a misspelling of the other, however alike the names are that they stand in."""
+"""Pairs of words that are never a misspelling of each other, however alike the names around them are."""
 
 _NEGATIONS = ("un", "in", "non", "no", "not", "dis", "im")
 
@@ -38,8 +38,8 @@ _NEGATIONS = ("un", "in", "non", "no", "not", "dis", "im")
 def closest(word: str, known: Iterable[str], enough: float = LIKE) -> str:
     """The one of ``known`` that is most like ``word``, "" where none is like it ``enough``.
 
-    Never a word that means the opposite, nor one that differs from ``word`` by a whole part or, where that is short, by
-    more than a slip: `gpu` is not taken for `cpu`. A comparison costs a quarter of a microsecond for each letter.
+    Never a word that means the opposite, nor one that differs by a whole part or, where that is short, by more than one
+    typing error: `gpu` does not mean `cpu`. A comparison costs a quarter of a microsecond for each letter.
     """
     places = _places(word)
     near = nlargest(
@@ -49,7 +49,7 @@ def closest(word: str, known: Iterable[str], enough: float = LIKE) -> str:
 
 
 def _places(word: str) -> dict[str, int]:
-    """Each letter of ``word`` with the places where it stands, as bits."""
+    """Each letter of ``word`` with its places, as bits."""
     places: dict[str, int] = {}
     for at, letter in enumerate(word):
         places[letter] = places.get(letter, 0) | 1 << at
@@ -57,7 +57,7 @@ def _places(word: str) -> dict[str, int]:
 
 
 def _likeness(word: str, places: dict[str, int], other: str, enough: float = 0.0) -> float:
-    """What part of both words, from 0 to 1, they have in common as letters in the same order.
+    """The share of both words, from 0 to 1, that they have in common as letters in the same order.
 
     Zero where their lengths alone decide that it is not ``enough``. ``places`` are those of ``word``. The longest
     common subsequence is counted for all letters of ``word`` at once, as bits of one number (Hyyrö 2004): difflib,
@@ -89,12 +89,12 @@ def _may_be_meant(word: str, meant: str) -> bool:
 
 
 def _words(name: str) -> list[str]:
-    """``inboundAllowCIDR`` → inbound, allow, cidr; what is no letter or digit parts words."""
+    """``inboundAllowCIDR`` → inbound, allow, cidr; all but letters and digits separates words."""
     return [word.lower() for word in _WORD.findall(name)] or [name]
 
 
 def _differing(ours: list[str], theirs: list[str]) -> tuple[list[str], list[str]]:
-    """Two names without the parts that they begin and end with alike."""
+    """Two names without their common first and last parts."""
     begin = 0
     while begin < min(len(ours), len(theirs)) and ours[begin] == theirs[begin]:
         begin += 1
@@ -113,7 +113,7 @@ def _opposite(one: str, other: str) -> bool:
 
 
 def _is_slip(one: str, other: str) -> bool:
-    """Whether one letter was left out, added or turned with its neighbour, or another than the first one replaced."""
+    """Whether one letter is missing, added or swapped with its neighbour, or one but the first is replaced."""
     if len(one) != len(other):
         short, long = sorted((one, other), key=len)
         return len(long) - len(short) == 1 and any(long[:at] + long[at + 1 :] == short for at in range(len(long)))

@@ -1,4 +1,4 @@
-"""Who asked for a change: what a commit did to a resource, and where in its file a field is written."""
+"""Blame: the commit that made a change, and the line of the field in its file."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from reconciler.planning.diff import diff
 from reconciler.planning.plan import Action, Plan, Step, StepId
 
 WHOLE = ""
-"""Stands for the path where a resource came or went as a whole."""
+"""The path of a created or deleted resource as a whole."""
 
 _SEGMENT = re.compile(r'\["(.*?)"\]|\[([^\]]*)\]|\.?([^.\[]+)')
 
 _INDEX = re.compile(r"(?<!\.ports)\[\d+\]")
-"""The index of a list entry, which another commit may have moved; ports alone are named by numbers."""
+"""The index of a list entry, which another commit may have moved. Only ports have numbers for names."""
 
 
 class Blame(msgspec.Struct, frozen=True):
-    """The commit that asked for a change, and the line that says it as that commit has the file.
+    """The commit that made a change, and the line of the field in the file of that commit.
 
-    ``commit`` is empty where it is older than was looked; ``line`` is 0 where the file has no such line any more.
+    ``commit`` is "" where it is older than the search goes; ``line`` is 0 where the file has the field no longer.
     """
 
     commit: str
@@ -34,11 +34,11 @@ class Blame(msgspec.Struct, frozen=True):
 
 
 Blames: TypeAlias = Mapping[tuple[StepId, str], Blame]
-"""By step and the path of a changed field (``WHOLE`` for what is made or deleted)."""
+"""By step and path of the changed field (``WHOLE`` for creates and deletes)."""
 
 
 def blamable_paths(step: Step) -> list[str]:
-    """The paths of ``step`` that somebody asked for in Git."""
+    """The paths of ``step`` that a commit changed; none where it heals drift."""
     if step.heals:
         return []
     if step.action in (Action.CREATE, Action.DELETE):
@@ -47,12 +47,12 @@ def blamable_paths(step: Step) -> list[str]:
 
 
 def count(plan: Plan) -> int:
-    """How many changes there are to blame somebody for, those that are alike at several locations counted once."""
+    """How many changes have a blame; a change at several locations counts once."""
     return len({(step.key, path) for step in plan.steps for path in blamable_paths(step)})
 
 
 def changed_paths(step: Step, before: bytes | None, after: bytes | None, paths: Iterable[str]) -> list[str]:
-    """Those of ``paths`` that differ between two bodies (JSON; None: it is not there) of what ``step`` is about."""
+    """The ``paths`` that differ between two bodies (JSON; None: absent) of the resource of ``step``."""
     if before is None or after is None:
         return list(paths) if (before is None) != (after is None) else []
     changed = [change.path for change in diff(step.key.kind, before, after, step.location)]
@@ -65,7 +65,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def pointer_of(path: str, value: Any) -> Pointer:
-    """Where the field ``path`` of a plan is in the document ``value`` as it is written, as far as it is there."""
+    """The pointer of the field ``path`` of a plan in the document ``value`` as it is written, as far as it exists."""
     steps: list[str | int] = []
     for quoted, item, name in _SEGMENT.findall(path):
         step: str | int | None = quoted or name
@@ -80,7 +80,7 @@ def pointer_of(path: str, value: Any) -> Pointer:
 
 
 def _position(name: str, value: Any) -> int | None:
-    """Which item of the list ``value`` plans call ``name``: one that says so itself, by a word or the end of a link."""
+    """The index of the item of ``value`` that plans call ``name``: by one of its words or the end of a link."""
     for index, item in enumerate(value if isinstance(value, list) else ()):
         words = item.values() if isinstance(item, dict) else (item,)
         if any(str(word) == name or str(word).rpartition("/")[2] == name for word in words):
@@ -89,7 +89,7 @@ def _position(name: str, value: Any) -> int | None:
 
 
 def shown(blame: Blame | None) -> str:
-    """``1a2b3c4d5e6f Ada, shop/api.yaml:12`` for people; nothing where nobody is known."""
+    """``1a2b3c4d5e6f Ada, shop/api.yaml:12`` for people; "" where ``blame`` is None."""
     if blame is None:
         return ""
     if not blame.commit:

@@ -1,4 +1,4 @@
-"""Two bodies in normal form in; the fields that differ, and what each change costs, out."""
+"""The fields in which two bodies in normal form differ, and the impact of each change."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from reconciler.planning.plan import IMPACT_RANK, ChangeClass, FieldChange
 _PLAIN = FieldSchema()
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 _MAX_COMPARISONS = 2_500
-"""Pairs of list entries that are compared with each other; beyond, entries are paired in order."""
+"""Pairs of list entries that are compared; with more, entries are paired in order."""
 _OPTIONS = ("defaultOptions", "localOptions")
 
 
 def diff(kind: Kind, before: bytes, after: bytes, location: str) -> tuple[FieldChange, ...]:
     """The fields in which two bodies (JSON) differ, each with its class at ``location``, sorted by path.
 
-    Options are compared as they are in force at ``location`` (docs/platform/workload.md#options-of-one-location); what
-    differs in options of other places is in-place here.
+    Options are compared as in force at ``location`` (docs/platform/workload.md#options-of-one-location); a difference
+    in the options of other locations is in-place here.
     """
     old, new = msgspec.json.decode(before), msgspec.json.decode(after)
     shape = shape_of(str(kind))
@@ -37,7 +37,7 @@ def diff(kind: Kind, before: bytes, after: bytes, location: str) -> tuple[FieldC
 
 
 def highest_impact(changes: tuple[FieldChange, ...]) -> ChangeClass:
-    """The dearest class among ``changes``; in-place where there are none."""
+    """The class of highest impact among ``changes``; in-place where there are none."""
     return max((change.change for change in changes), key=IMPACT_RANK.__getitem__, default=ChangeClass.IN_PLACE)
 
 
@@ -50,9 +50,9 @@ def _options(spec: FieldSchema, old: Any, new: Any, location: str) -> Iterator[F
         {name: value for name, value in (mine or body.get("defaultOptions", {})).items() if name != "location"}
         for mine, body in zip(own, (old, new), strict=True)
     ]
-    felt = list(_compare(shape, pair[0], pair[1], here, inherited))
-    yield from felt
-    if bool(own[0]) != bool(own[1]) and not felt:
+    effective = list(_compare(shape, pair[0], pair[1], here, inherited))
+    yield from effective
+    if bool(own[0]) != bool(own[1]) and not effective:
         yield FieldChange(here, own[0], own[1], ChangeClass.IN_PLACE)
     if any(own):
         yield from _without_effect_here(
@@ -65,7 +65,7 @@ def _options(spec: FieldSchema, old: Any, new: Any, location: str) -> Iterator[F
 
 
 def _without_effect_here(shape: FieldSchema, old: Any, new: Any, path: str) -> Iterator[FieldChange]:
-    """Differences that have no effect at the location looked at."""
+    """Differences without effect at this location."""
     for change in _compare(shape, old, new, path, ChangeClass.IN_PLACE):
         yield FieldChange(change.path, change.before, change.after, ChangeClass.IN_PLACE)
 
@@ -79,7 +79,7 @@ def _without_options(spec: Any) -> dict[str, Any]:
 
 
 def _compare(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:
-    """Every difference at or below ``path``, walked along the shape of the schema."""
+    """Every difference at or below ``path``, by the schema in ``shape``."""
     if old == new:
         return
     if isinstance(old, dict) and isinstance(new, dict):
@@ -94,7 +94,7 @@ def _compare(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeCl
 
 
 def _compare_items(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:
-    """Differences of two lists of mappings, entry by entry: by name where the entries have names, else by index."""
+    """Differences of two lists of mappings, entry by entry: by name where all have names, else by index."""
     member = shape.named or "name"
     named = [{_name(item, member): item for item in items} for items in (old, new)]
     if "" in named[0] | named[1] or len(named[0]) != len(old) or len(named[1]) != len(new):
@@ -109,7 +109,7 @@ def _compare_items(shape: FieldSchema, old: Any, new: Any, path: str, change: Ch
 
 
 def _compare_indexed(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:
-    """Differences by index in the new list; what is removed, and nothing takes its place, has its old index."""
+    """Differences by index in the new list; a removed entry without a successor has its old index."""
     pairs = matching_items(old, new)
     before_of = {after: before for before, after in pairs}
     for after, before in sorted(before_of.items()):
@@ -125,10 +125,9 @@ def _compare_indexed(shape: FieldSchema, old: Any, new: Any, path: str, change: 
 
 
 def matching_items(old: list[Any], new: list[Any]) -> list[tuple[int, int]]:
-    """Indices of entries of ``old`` and of ``new`` that stand for the same: equal ones, then those most alike.
+    """Pairs of indices of entries of ``old`` and ``new`` that correspond: equal ones, then the most alike.
 
-    Entries that have nothing in common are no pair. In long lists the rest is paired in order, so that the cost stays
-    in proportion to the length.
+    Entries with nothing in common are no pair. In long lists the rest is paired in order, which keeps the cost linear.
     """
     by_value: dict[bytes, list[int]] = {}
     for index in reversed(range(len(old))):
@@ -157,7 +156,7 @@ def _most_alike(old: list[Any], new: list[Any], before: list[int], after: list[i
 
 
 def _leaves(value: Any, path: str = "") -> frozenset[tuple[str, str]]:
-    """The plain values in ``value``, each with the names that lead to it; the place in a list is none of them."""
+    """The scalars in ``value``, each with the names that lead to it; indices of lists do not count."""
     if isinstance(value, dict):
         return frozenset().union(*(_leaves(member, f"{path}.{name}") for name, member in value.items()))
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What there is at a location, held against what was applied there: differences that nobody asked for in Git."""
+"""Drift: how a location differs from what was applied there."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from reconciler.planning.diff import diff
 from reconciler.planning.plan import ChangeClass, FieldChange, StepId
 
 IGNORE = "reconciler/ignore"
-"""The tag of a resource that names the fields which may differ, parted by commas."""
+"""The tag of a resource that lists, with commas, the fields whose drift is ignored."""
 
 _NAME = r"[^.\[\]]*"
 _MOST_PATTERNS = 1_000
-"""Paths of fields that are kept as patterns."""
+"""Paths whose compiled patterns are cached."""
 
 ANYTHING = "*"
 
 
 class DriftKind(StrEnum):
-    """In which way a location differs from the records; unexpected: it is ours, and neither recorded nor in Git."""
+    """How a location differs from the records; unexpected: ours by its labels, and neither recorded nor in Git."""
 
     MISSING = "missing"
     CHANGED = "changed"
@@ -35,7 +35,7 @@ class DriftKind(StrEnum):
 
 
 class ObservedState(msgspec.Struct, frozen=True, gc=False):
-    """What an engine sees of a resource; ``body`` (JSON, normal form) is empty where it knows the digest alone."""
+    """A resource as an engine observes it; ``body`` (JSON, normal form) is empty where it knows only the digest."""
 
     digest: str
     version: int
@@ -43,10 +43,10 @@ class ObservedState(msgspec.Struct, frozen=True, gc=False):
 
 
 class Drift(msgspec.Struct, frozen=True, order=True):
-    """One resource that is otherwise at its location than recorded.
+    """One resource that differs at its location from its record.
 
-    ``changes`` lead back: from what there is to what was applied; none where the engine knows no fields. ``digest``
-    is of what there is, empty where there is nothing.
+    ``changes`` go from the observed to the applied state; none where the engine knows no fields. ``digest`` is that of
+    the observed state, "" where the resource is missing.
     """
 
     key: Key
@@ -61,27 +61,27 @@ class Drift(msgspec.Struct, frozen=True, order=True):
         return StepId(self.key, self.location)
 
 
-def drift_of(record: Record, there: ObservedState | None) -> Drift | None:
-    """How ``there`` (None: nothing) differs from ``record``; None where it does not."""
-    if there is None:
+def drift_of(record: Record, observed: ObservedState | None) -> Drift | None:
+    """The drift of ``observed`` (None: missing) from ``record``; None where there is none."""
+    if observed is None:
         return Drift(record.key, record.location, DriftKind.MISSING)
-    if (there.digest, there.version) == (record.digest, record.version):
+    if (observed.digest, observed.version) == (record.digest, record.version):
         return None
-    changes = list(_fields(record, there))
-    if there.body and not changes:
+    changes = list(_fields(record, observed))
+    if observed.body and not changes:
         return None
-    return Drift(record.key, record.location, DriftKind.CHANGED, there.digest, tuple(changes))
+    return Drift(record.key, record.location, DriftKind.CHANGED, observed.digest, tuple(changes))
 
 
-def _fields(record: Record, there: ObservedState) -> Iterator[FieldChange]:
-    if there.version != record.version:
-        yield FieldChange("version", there.version, record.version, ChangeClass.IN_PLACE)
-    if there.body:
-        yield from diff(record.key.kind, there.body, record.body, record.location)
+def _fields(record: Record, observed: ObservedState) -> Iterator[FieldChange]:
+    if observed.version != record.version:
+        yield FieldChange("version", observed.version, record.version, ChangeClass.IN_PLACE)
+    if observed.body:
+        yield from diff(record.key.kind, observed.body, record.body, record.location)
 
 
 def without_ignored(drift: Drift, body: bytes, ignores: Iterable[Ignore]) -> Drift | None:
-    """``drift`` without the fields that may differ, by the settings or the tag in ``body``; None where none is left."""
+    """``drift`` without the fields that the settings or the tag in ``body`` ignore; None where none remains."""
     paths = {rule.path or ANYTHING for rule in ignores if fnmatchcase(str(drift.key), rule.key)}
     if any(not rule.path for rule in ignores if fnmatchcase(str(drift.key), rule.key)):
         return None
@@ -103,32 +103,32 @@ def ignored_paths(body: bytes) -> set[str]:
 
 
 def path_matches(path: str, field: str) -> bool:
-    """Whether ``field`` is at or below ``path``, in which ``*`` stands for any one name."""
+    """Whether ``field`` is at or below ``path``; ``*`` in it matches one name."""
     return _pattern(path).match(field) is not None
 
 
 @lru_cache(_MOST_PATTERNS)
 def _pattern(path: str) -> re.Pattern[str]:
     first, *rest = map(re.escape, path.split("*"))
-    # What stands before the last star is taken where it comes first, for good: else each star would multiply the time.
+    # Atomic groups: each part before the last star matches once, or else every star would multiply the time.
     between = "".join(f"(?>{_NAME}?{part})" for part in rest[:-1])
     return re.compile(first + between + "".join(f"{_NAME}{part}" for part in rest[-1:]) + r"(?=[.\[]|$)")
 
 
 def describe(drift: Drift) -> str:
-    """``changed at here: spec.containers[main].image``, fields named and their values not."""
+    """``changed at here: spec.containers[main].image``, fields without their values."""
     paths = [change.path for change in drift.changes]
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return f"{drift.what}{location_suffix(drift.location)}" + (f": {', '.join(paths[:3])}{more}" if paths else "")
 
 
 def location_suffix(location: str) -> str:
-    """`` at here``, or nothing where there is no place."""
+    """`` at here``, or "" without a location."""
     return f" at {location}" if location else ""
 
 
 def snippet(drifts: Iterable[Drift]) -> list[str]:
-    """Lines for the settings that let all of ``drifts`` be as they are."""
+    """Lines for the settings that ignore all ``drifts``."""
     found: dict[str, None] = {}
     for drift in drifts:
         paths = [f", path: {_quoted(change.path)}" for change in drift.changes] or [""]
@@ -141,10 +141,10 @@ def _quoted(path: str) -> str:
 
 
 def encode(drift: Drift) -> bytes:
-    """``drift`` as the records keep it."""
+    """``drift`` as bytes for the records."""
     return msgspec.json.encode(drift)
 
 
 def decode(raw: bytes) -> Drift:
-    """``drift`` from the records."""
+    """A drift from the records."""
     return msgspec.json.decode(raw, type=Drift)

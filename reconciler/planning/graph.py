@@ -1,4 +1,4 @@
-"""Which step waits for which, and one total order that respects it."""
+"""Which steps wait for which, and a total order that respects this."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from reconciler.planning.recorded_references import recorded_targets
 
 References = tuple[Reference, ...]
 Edges = list[frozenset[int]]
-"""For each step, what it waits for: both as indices of the steps by rank, which cost a tenth of their ids."""
+"""For each step the steps it waits for, as indices by rank, which cost a tenth of ids."""
 
 
 def order_steps(scope: PlannerInput, steps: Iterable[Step]) -> tuple[Step, ...]:
-    """``steps`` with what each waits for, in an order that any one-by-one run could take.
+    """``steps``, each with the steps it waits for, in an order in which they could run one by one.
 
-    Ties go by apply order, key and location, so the same input always gives the same sequence.
+    Apply order, key and location break ties, so the same input always gives the same order.
     """
     by_rank = sorted(steps, key=_rank)
     by_key: dict[str, list[int]] = defaultdict(list)
@@ -42,7 +42,7 @@ def order_steps(scope: PlannerInput, steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def _bound(scope: PlannerInput, references: list[References], steps: list[Step], edges: Edges) -> list[Step]:
-    """The steps with what they wait for; those that wait for the same share it."""
+    """The steps, each with the steps it waits for; steps with equal waits share one tuple."""
     waits: dict[frozenset[int], tuple[StepId, ...]] = {}
     healthy: dict[int, tuple[Key, ...]] = {}
     bound = []
@@ -51,8 +51,8 @@ def _bound(scope: PlannerInput, references: list[References], steps: list[Step],
             waits[awaited] = tuple(sorted([steps[index].id for index in awaited]))
         if id(refs) not in healthy:
             healthy[id(refs)] = _needs_healthy(scope, refs)
-        noted_only = step.key.kind in PLACED and not step.location
-        needs = () if noted_only else healthy[id(refs)]
+        recorded_only = step.key.kind in PLACED and not step.location
+        needs = () if recorded_only else healthy[id(refs)]
         if awaited or needs:
             step = msgspec.structs.replace(step, waits_for=waits[awaited], needs_healthy=needs)
         bound.append(step)
@@ -60,9 +60,9 @@ def _bound(scope: PlannerInput, references: list[References], steps: list[Step],
 
 
 def _forward(references: list[References], steps: list[Step], by_key: dict[str, list[int]]) -> Edges:
-    """A step waits for the steps of what it refers to; found once for all that share their references at a place.
+    """A step waits for the steps of its references, computed once for all steps with the same ones at a location.
 
-    Most members of a GVC do: 0.2 s less of 100,000 steps.
+    Most members of a GVC share theirs: saves 0.2 s for 100,000 steps.
     """
     known: dict[tuple[int, str], frozenset[int]] = {}
     edges: Edges = []
@@ -75,7 +75,7 @@ def _forward(references: list[References], steps: list[Step], by_key: dict[str, 
 
 
 def _awaited(references: References, location: str, steps: list[Step], by_key: dict[str, list[int]]) -> Iterator[int]:
-    """The steps of what is referred to: at the same location, or everywhere for depends-on."""
+    """The steps of the referenced resources: at the same location, or at all for depends-on."""
     for reference in references:
         if reference.bond is Dependency.NONE:
             continue
@@ -93,7 +93,7 @@ def _needs_healthy(scope: PlannerInput, references: References) -> tuple[Key, ..
 
 
 def _backward(scope: PlannerInput, steps: list[Step], by_key: dict[str, list[int]], edges: list[set[int]]) -> None:
-    """What is deleted waits until everything that referred to it is gone or refers to it no more."""
+    """A delete waits for the delete or update of everything that referred to the resource."""
     doomed = {str(step.key) for step in steps if step.action is Action.DELETE}
     if not doomed:
         return
@@ -134,13 +134,13 @@ def _volume_handover_edges(scope: PlannerInput, steps: list[Step], edges: list[s
         for giver in before[name, steps[taker].location]
     }
     for taker, giver in sorted(pairs, key=lambda pair: (steps[pair[0]].id, steps[pair[1]].id)):
-        # Two that swap would wait for each other: the first of them goes ahead.
+        # Two workloads that swap would wait for each other: the first goes ahead.
         if giver != taker and not _reaches(giver, taker, edges):
             edges[taker].add(giver)
 
 
 def _volume_sets_before(scope: PlannerInput, step: Step) -> set[str]:
-    """Most workloads mount none, which is seen without reading their bodies."""
+    """The volume sets of the recorded workload; most have none, which the raw bytes show."""
     record = None if step.action is Action.CREATE else _record(scope, step)
     if record is None or b"volumeset/" not in record.body:
         return set()
@@ -161,7 +161,7 @@ def _reaches(start: int, goal: int, edges: list[set[int]]) -> bool:
 
 
 def _sorted(edges: Edges) -> Iterator[int]:
-    """Kahn's algorithm with a heap; steps in a cycle (validation refuses them) would come last, by rank."""
+    """Kahn's algorithm with a heap; steps in a cycle (validation refuses them) come last, by rank."""
     waiting = [len(awaited) for awaited in edges]
     followers: list[list[int]] = [[] for _ in edges]
     for index, awaited in enumerate(edges):

@@ -1,4 +1,4 @@
-"""What a plan is made from: the keys in question, as desired and as recorded, and what holds around them."""
+"""The input of the planner: keys with their desired and recorded state, and the policies in force."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from reconciler.planning.plan import StepId
 
 
 class PrunePolicy(msgspec.Struct, frozen=True):
-    """How much one run may do on its own: delete ``count`` keys or ``percent`` of the inventory, whichever is smaller.
+    """What a run may do unapproved: delete ``count`` keys or ``percent`` of the inventory, whichever is smaller.
 
-    ``hourly_count`` and ``hourly_percent`` bound what all runs of an hour delete together in the same way. ``kinds``
-    bounds the deletes of single kinds besides. ``approval`` says what waits beyond that: nothing (``never``), every
-    delete (``deletes``), every step (``always``).
+    ``hourly_count`` and ``hourly_percent`` bound the deletes of all runs in an hour in the same way, ``kinds`` those of
+    single kinds. ``approval`` says what else waits: nothing (``never``), every delete (``deletes``), every step
+    (``always``).
     """
 
     enabled: bool = True
@@ -31,11 +31,11 @@ class PrunePolicy(msgspec.Struct, frozen=True):
     hourly_percent: float = 40.0
 
     def allowance(self, inventory: int) -> int:
-        """Keys that may go without approval when the source owns ``inventory``; at least 1."""
+        """Keys that one run may delete without approval when the source owns ``inventory``; at least 1."""
         return max(1, min(self.count, int(inventory * self.percent / 100)))
 
     def hourly_allowance(self, inventory: int) -> int:
-        """Keys that may go within an hour without approval; at least as many as in one run."""
+        """Keys that may be deleted within an hour without approval; at least as many as in one run."""
         hourly = min(self.hourly_count, int(inventory * self.hourly_percent / 100))
         return max(self.allowance(inventory), hourly)
 
@@ -43,14 +43,13 @@ class PrunePolicy(msgspec.Struct, frozen=True):
 class PlannerInput(msgspec.Struct, frozen=True):
     """Input of the planner.
 
-    ``keys`` are looked at, each once, and nothing else. ``locations`` gives every location of each GVC concerned,
-    ``engines`` the engine by location of those that the settings bind (``""`` for resources without a place).
-    ``inventory`` counts the keys that the source owns. ``approved`` holds what an operator let go as ``SOURCE/DIGEST``,
-    of all that was held or of a single step of a run that was cut short. ``external`` are keys (as text) that exist
-    elsewhere, so that nobody here can tell how they are. ``suspended`` keys are left as they are, ``orphans`` are never
-    deleted, each with who said so. ``recent_deletes`` are keys that runs deleted within the last hour without approval,
-    each with the time (ISO 8601) until which it counts. ``drifts`` are to be healed: there the records do not say what
-    there is.
+    ``keys`` are planned, each once, and no others. ``locations`` has all locations of each GVC concerned, ``engines``
+    the engines of those that the settings bind (``""``: of resources without a location). ``inventory`` counts the keys
+    that the source owns. ``approved`` has the approvals as ``SOURCE/DIGEST``: of all steps on hold, or of one step of
+    an interrupted run. ``external`` are keys (as text) that other tools own, so that their health is unknown.
+    ``suspended`` keys stay unchanged; ``orphans``, each with the operator who made it one, are never deleted.
+    ``recent_deletes`` are keys that runs of the last hour deleted without approval, each with the time (ISO 8601) until
+    which it counts. ``drifts`` are to be healed: there the observed state differs from the records.
     """
 
     source: str
@@ -71,14 +70,14 @@ class PlannerInput(msgspec.Struct, frozen=True):
     recent_deletes: Mapping[str, str] = {}
 
     def places(self, key: Key) -> tuple[str, ...]:
-        """Where ``key`` shall exist: the bound locations of its GVC, or ``("",)`` where it has no place."""
+        """The desired locations of ``key``: the bound ones of its GVC, or ``("",)`` for a kind without locations."""
         if key.kind not in PLACED:
             return ("",)
         return tuple([place for place in self.locations.get(key.gvc, ()) if place in self.engines]) or ("",)
 
 
 class Refusal(msgspec.Struct, frozen=True, order=True):
-    """A desired change that the recorded state forbids; ``pointer`` says which value of the manifest asks for it."""
+    """A desired change that the recorded state forbids; ``pointer`` leads to its value in the manifest."""
 
     key: Key
     pointer: str

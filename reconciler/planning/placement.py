@@ -1,4 +1,4 @@
-"""Where the workloads of a GVC run: its location links and its location query (docs/platform/fields.md#gvc)."""
+"""The locations of a GVC: by its links and its location query (docs/platform/fields.md#gvc)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Body = Mapping[str, Any]
 
 
 def locations_of(gvc: Body, known: Callable[[], Sequence[Body]]) -> tuple[str, ...]:
-    """Names of the locations of a GVC (its body), sorted; ``known`` gives the bodies of all locations there are."""
+    """Names of the locations of the GVC with the body ``gvc``, sorted; ``known`` gives the bodies of all locations."""
     placement = gvc["spec"].get("staticPlacement") or {}
     names = {link.rpartition("/")[2] for link in placement.get("locationLinks", ())}
     query = placement.get("locationQuery")

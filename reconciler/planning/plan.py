@@ -1,4 +1,4 @@
-"""The plan and its parts, as values (design: Step, FieldChange, Plan)."""
+"""The plan and its parts, as values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Action(StrEnum):
 
 
 class ChangeClass(StrEnum):
-    """What a changed field costs; ordered from cheap to dear by ``IMPACT_RANK``."""
+    """The impact of a changed field; ``IMPACT_RANK`` orders it from low to high."""
 
     IN_PLACE = "in-place"
     SCALE_ONLY = "scale-only"
@@ -33,7 +33,7 @@ IMPACT_RANK = {ChangeClass.IN_PLACE: 0, ChangeClass.SCALE_ONLY: 1, ChangeClass.N
 
 
 class Hold(StrEnum):
-    """Why a step waits: for ``reconciler approve``, or (suspended) for ``resume``; ``NONE`` for one that just goes."""
+    """Why a step waits: for ``reconciler approve``, or (suspended) for ``resume``; ``NONE`` where it does not."""
 
     NONE = ""
     BUDGET = "prune-budget"
@@ -47,7 +47,7 @@ class Hold(StrEnum):
 
     @property
     def approvable(self) -> bool:
-        """Whether an approval lets the step go."""
+        """Whether an approval releases the step."""
         return self not in (Hold.NONE, Hold.SUSPENDED)
 
 
@@ -61,7 +61,7 @@ class FieldChange(msgspec.Struct, frozen=True):
 
 
 class StepId(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A step's identity in its plan: there is at most one per key and location."""
+    """The identity of a step in its plan: there is at most one for a key and location."""
 
     key: Key
     location: str
@@ -73,10 +73,10 @@ class StepId(msgspec.Struct, frozen=True, order=True, gc=False):
 class Step(msgspec.Struct, frozen=True, gc=False):
     """An action on a key at a location (``""``: of the resource itself).
 
-    ``body`` and ``digest`` are what shall be there (of a delete: what is there now), ``before`` the digest it
-    replaces. ``version`` is the number that the record will carry. ``waits_for`` are steps of the same plan;
-    ``needs_healthy`` are keys that must be Healthy before this step begins. One that ``heals`` brings back what was
-    applied already. ``hold_until`` is the time (ISO 8601) at which the hold ends by itself, "" where it never does.
+    ``body`` and ``digest`` are the desired state (of a delete: the recorded one), ``before`` the digest that they
+    replace. ``version`` is the version of the new record. ``waits_for`` are steps of the same plan; ``needs_healthy``
+    are keys that must be Healthy before this step begins. A step that ``heals`` restores what was applied.
+    ``hold_until`` is the time (ISO 8601) at which the hold ends by itself, "" where it never does.
     """
 
     action: Action
@@ -102,21 +102,21 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
 
 class RetainedResource(msgspec.Struct, frozen=True, order=True):
-    """A resource that is no longer in Git and stays all the same, and why."""
+    """A resource that is no longer in Git and is not deleted, and why."""
 
     key: Key
     reason: str
 
 
 class Rename(msgspec.Struct, frozen=True, order=True):
-    """A delete and a create with an equal spec: shown as what it is."""
+    """A delete and a create of equal resources."""
 
     before: Key
     after: Key
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """All steps in an order that respects every dependency.
+    """All steps, in an order that respects every dependency.
 
     ``digest`` covers the steps, not the commit. ``hold_digest`` covers only the steps that wait for approval, "" where
     none does; an approval is recorded under it. ``approved`` is the approval that released steps of this plan, "" where
@@ -135,7 +135,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def causes_of_waiting(steps: Iterable[Step]) -> dict[StepId, Step]:
-    """The steps that no hold is on and that wait all the same, each with the held step that it waits for in the end.
+    """The steps without a hold that wait for a step with one, each with that step.
 
     ``steps`` are in the order of a plan.
     """

@@ -1,4 +1,4 @@
-"""Desired and recorded in, Plan out; the same input always gives the same bytes."""
+"""From desired and recorded state to a Plan; the same input always gives the same bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reconciler.planning.steps import steps_for
 
 
 def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
-    """The plan for ``scope``, and what the recorded state forbids (nothing of such a key is planned)."""
+    """The plan for ``scope``, and the changes that the recorded state forbids (their keys have no steps)."""
     found = [part for key in sorted(scope.keys) for part in steps_for(scope, key)]
     refusals = tuple(sorted({part for part in found if isinstance(part, Refusal)}))
     refused = {refusal.key for refusal in refusals}
@@ -30,7 +30,7 @@ def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
     waiting = [step for step in final if step.hold.approvable]
     hold_digest = digest_of(waiting) if waiting else ""
     alone = tuple(digest_of([step]) for step in waiting)
-    # An approved run that was cut short leaves an approval for each step: what is left of it goes on.
+    # An approved run that was interrupted leaves an approval for each step, so that the rest continues.
     carried = all(f"{scope.source}/{digest}" in scope.approved for digest in alone)
     approved = hold_digest if f"{scope.source}/{hold_digest}" in scope.approved or carried else ""
     if approved:
@@ -54,14 +54,14 @@ def _approved_steps(step: Step) -> Step:
 
 
 def budgeted_deletes(plan: Plan) -> list[Key]:
-    """Keys that ``plan`` deletes and that count against the hourly budget: not those that an operator approved."""
+    """Keys whose deletes count against the hourly budget: those that no operator approved."""
     approved = frozenset(plan.approved_digests)
     deletes = (step for step in plan.steps if step.action is Action.DELETE)
     return sorted({step.key for step in deletes if step.hold is Hold.NONE and digest_of([step]) not in approved})
 
 
 def digest_of(steps: Iterable[Step]) -> str:
-    """32 hex digits over what the steps do; neither the commit, nor the order of work, nor an approval changes it."""
+    """32 hex digits over the actions of the steps; commit, order and approvals do not change it."""
     digest = hashlib.blake2b(digest_size=16)
     for step in sorted(steps, key=lambda step: (step.key, step.location)):
         line = (step.action, str(step.key), step.location, step.engine, step.before, step.digest, step.version)

@@ -1,4 +1,4 @@
-"""What may be deleted, what stays, and what waits for an operator (design, Safety of deletes)."""
+"""Which deletes are allowed, which resources are retained, and which steps wait for an operator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRUNE = "reconciler/prune"
 
 
 def retention_reason(record: Record) -> str:
-    """Why ``record`` is never deleted, "" where nothing keeps it."""
+    """Why ``record`` is never deleted, "" where it may be."""
     if str(record.key) in BUILT_IN_RESOURCES:
         return "it is built in"
     tags = msgspec.json.decode(record.body).get("tags") or {}
@@ -31,7 +31,7 @@ def retention_reason(record: Record) -> str:
 
 
 def retained(scope: PlannerInput, deletes: Iterable[Step]) -> dict[Key, str]:
-    """The keys among ``deletes`` that stay, each with its reason; what they refer to stays with them."""
+    """The keys of ``deletes`` that are retained, each with its reason, and with them the keys they refer to."""
     going = {step.key for step in deletes}
     reasons: dict[Key, str] = {}
     fresh = []
@@ -53,7 +53,7 @@ def retained(scope: PlannerInput, deletes: Iterable[Step]) -> dict[Key, str]:
 
 
 def with_holds(scope: PlannerInput, steps: list[Step], renames: tuple[Rename, ...]) -> list[Step]:
-    """``steps`` with a hold on each that an operator has to let go, or has suspended."""
+    """``steps``, with a hold on each that needs an approval or is suspended."""
     deletes = [step for step in steps if step.action is Action.DELETE]
     if not (deletes or scope.suspended or scope.policy.approval == "always"):
         return steps
@@ -82,7 +82,7 @@ def with_holds(scope: PlannerInput, steps: list[Step], renames: tuple[Rename, ..
 
 
 def _over_budget(scope: PlannerInput, doomed: set[Key]) -> frozenset[Kind]:
-    """Kinds whose deletes wait: all of them where the run would make too many, else those of which there are."""
+    """Kinds whose deletes wait: all where the run deletes too many, else those above their own bound."""
     counts = Counter(key.kind for key in doomed)
     if len(doomed) > scope.policy.allowance(scope.inventory):
         return frozenset(counts)
@@ -90,9 +90,9 @@ def _over_budget(scope: PlannerInput, doomed: set[Key]) -> frozenset[Kind]:
 
 
 def _over_hourly_budget(scope: PlannerInput, doomed: set[Key]) -> tuple[Hold, str]:
-    """Whether all deletes wait since the last hour has had enough of them, and the time at which they go by themselves.
+    """The hold of deletes above the hourly budget, and the time at which it ends by itself ("": never).
 
-    That is when so many earlier ones count no more that these fit in.
+    It ends when enough earlier deletes are older than an hour.
     """
     going = {str(key) for key in doomed}
     ends = sorted(end for key, end in scope.recent_deletes.items() if key not in going)
@@ -103,7 +103,7 @@ def _over_hourly_budget(scope: PlannerInput, doomed: set[Key]) -> tuple[Hold, st
 
 
 def renames_in(steps: list[Step], records: Mapping[Key, tuple[Record, ...]]) -> tuple[Rename, ...]:
-    """Deletes and creates whose bodies are equal but for the name."""
+    """Deletes and creates whose bodies differ only in the name."""
     gone = {step.key: step.body for step in steps if step.action is Action.DELETE}
     if not gone:
         return ()

@@ -1,4 +1,4 @@
-"""What a recorded body refers to, found the way a manifest's references are."""
+"""The references of a recorded body, by the same code as those of a manifest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reconciler.model.resource import Dependency
 
 
 def recorded_targets(record: Record, org: str) -> frozenset[str]:
-    """Keys (as text) that the recorded body needs: its links, its GVC, and what its depends-on tag names."""
+    """Keys (as text) that the recorded body needs: its links, its GVC and its depends-on tag."""
     body = msgspec.json.decode(record.body)
     former = Normalizer(ManifestContext(org), record.key.gvc)
     former.normalize(shape_of(str(record.key.kind)), body)

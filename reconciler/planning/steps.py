@@ -1,4 +1,4 @@
-"""One key at a time: which steps bring its records to what is desired, and what cannot be done at all."""
+"""The steps of one key from its recorded to its desired state, and the changes that are forbidden."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ RULES = (
         "docs/platform/volumeset.md#growth",
     ),
 )
-"""What the recorded state forbids."""
+"""Changes that the recorded state forbids."""
 
 
 def steps_for(scope: PlannerInput, key: Key) -> Iterator[Step | Refusal]:
-    """The steps for ``key``, without their order; a refusal where the recorded state forbids the change."""
+    """The steps of ``key``, unordered; a refusal where the recorded state forbids the change."""
     desired = scope.desired.get(key)
     records = scope.records.get(key, ())
     places = scope.places(key) if desired is not None else ()
@@ -72,13 +72,13 @@ def _steps_to_desired(
         yield from _heal_step(scope, record)
         return
     changes = diff(desired.key.kind, record.body, desired.body, place)
-    dearest = highest_impact(changes)
+    impact = highest_impact(changes)
     refusals = list(_refusals(desired, changes))
     if refusals:
         yield from refusals
         return
-    replaces = dearest is ChangeClass.REPLACE
-    anew = replaces or dearest is ChangeClass.NEW_VERSION
+    replaces = impact is ChangeClass.REPLACE
+    anew = replaces or impact is ChangeClass.NEW_VERSION
     yield Step(
         Action.REPLACE if replaces else Action.UPDATE,
         desired.key,
@@ -95,7 +95,7 @@ def _steps_to_desired(
 
 
 def _heal_step(scope: PlannerInput, record: Record) -> Iterator[Step]:
-    """The step that makes what there is as it is recorded, in the version that is recorded; none where it is so."""
+    """The step that restores the recorded state, in the recorded version; none without drift."""
     drift = scope.drifts.get(StepId(record.key, record.location))
     if drift is not None:
         yield Step(
@@ -114,10 +114,10 @@ def _heal_step(scope: PlannerInput, record: Record) -> Iterator[Step]:
 
 
 def _next_version(desired: Resource, record: Record, records: tuple[Record, ...]) -> int:
-    """The version that follows at the place of ``record``: one more than any place has.
+    """The next version at the location of ``record``: one more than that of any location.
 
-    A sibling that had to become anew for the same change has that number already, where a run ended half way;
-    one that the change only touched in place kept its own and says nothing.
+    After an interrupted run another location may have that version already. A location where the same change was
+    in-place does not count.
     """
     for sibling in records:
         if sibling.digest == desired.digest and _renewed(desired, record, sibling.location):
@@ -126,7 +126,7 @@ def _next_version(desired: Resource, record: Record, records: tuple[Record, ...]
 
 
 def _version_at_new_place(desired: Resource, records: tuple[Record, ...]) -> int:
-    """The version at a place that has none yet: that of the other places once they are as desired."""
+    """The version at a new location: that of the other locations once they are as desired."""
     for record in records:
         if record.digest != desired.digest and any(_renewed(desired, record, each.location) for each in records):
             return _next_version(desired, record, records)
@@ -134,7 +134,7 @@ def _version_at_new_place(desired: Resource, records: tuple[Record, ...]) -> int
 
 
 def _renewed(desired: Resource, before: Record, place: str) -> bool:
-    """Whether the change from the body of ``before`` asks for a new version at ``place``."""
+    """Whether the change from the body of ``before`` needs a new version at ``place``."""
     changes = diff(desired.key.kind, before.body, desired.body, place)
     return highest_impact(changes) in (ChangeClass.NEW_VERSION, ChangeClass.REPLACE)
 
@@ -150,10 +150,10 @@ def _delete(scope: PlannerInput, record: Record) -> Step:
 
 
 def _can_go(scope: PlannerInput, desired: Resource | None, record: Record) -> bool:
-    """Whether the record at its location is to be deleted.
+    """Whether to delete the resource at the location of ``record``.
 
-    What lies at a location that the settings no longer bind cannot be reached from here, and the bookkeeping row of
-    a workload without a place goes away with its first placed step.
+    A location that the settings no longer bind cannot be reached. The record of a workload without a location goes with
+    its first step at a location.
     """
     if record.location and record.location not in scope.engines:
         return False

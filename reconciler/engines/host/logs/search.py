@@ -42,7 +42,7 @@ def select(query: LogQuery, block: Block) -> Sequence[bytes]:
     if not query.filters:
         return block.lines()
     text = block.text()
-    return query.filter_lines(lines_of(text, block.continues)) if query.concerns(text) else ()
+    return query.filter_lines(lines_of(text, block.continues)) if query.may_match(text) else ()
 
 
 class Search:
