@@ -1,1 +1,1 @@
-"""What survives a restart, in one SQLite file."""
+"""The records: everything that survives a restart, in one SQLite file."""

@@ -1,4 +1,4 @@
-"""Putting a backup in the place of the records: checked first, swapped whole, and what was there is kept aside."""
+"""Restores records from a backup: checks it first, replaces the records as a whole, and retains the former ones."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ TABLES = ("applied", "desired", "inventory", "journal", "meta", "runs")
 """Tables that every version of the records has had."""
 
 BESIDE = ("-wal", "-shm", "-journal")
-"""Endings of the files that SQLite keeps beside a database."""
+"""Suffixes of the files that SQLite creates beside a database."""
 
 FORGOTTEN = ("approvals", "blobs", "journal", "requests")
-"""What a backup says of these was true when it was made, and must not be acted upon later: steps in flight are planned
-anew, and whoever let something go, or asked for something, has to say so again. Decoded files are decoded again: what
-stands for a file of Git is never taken from elsewhere."""
+"""Tables whose content in a backup is outdated and must not take effect: steps in flight are planned again, and
+approvals and requests must be repeated. Decoded files are decoded again: the cached content of a Git file never comes
+from another place."""
 
 
 class RecordsSummary(msgspec.Struct, frozen=True):
-    """What a file of records holds: resources, bytes, and when the last run began (seconds since the epoch)."""
+    """The content of a records file: resources, bytes, and the start of the last run (seconds since the epoch)."""
 
     resources: int
     size: int
@@ -38,15 +38,15 @@ class RecordsSummary(msgspec.Struct, frozen=True):
 
 
 def summarize(path: Path) -> RecordsSummary:
-    """What is recorded at ``path``, which may be in use. Raises RecordsError where that cannot be found out."""
+    """Summarize the records at ``path``, which may be in use. Raises RecordsError if they cannot be read."""
     with _reading(path) as connection:
         return _stock(connection, path)
 
 
 def checked(path: Path) -> RecordsSummary:
-    """What the backup ``path`` holds.
+    """Check and summarize the backup ``path``.
 
-    Raises RecordsError where it is no file of records, is damaged, or was made by a newer reconciler.
+    Raises RecordsError if it is no records file, is damaged, or was made by a newer reconciler.
     """
     with _reading(path) as connection:
         faults = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
@@ -66,9 +66,9 @@ def checked(path: Path) -> RecordsSummary:
 
 
 def _check_schema(connection: sqlite3.Connection, path: Path, version: int) -> None:
-    """Raise RecordsError where the tables, indexes, triggers and views are not those that migrations make.
+    """Raise RecordsError if the tables, indexes, triggers and views are not those of the migrations.
 
-    A trigger, say, would go on working in the restored records: it could bring an approval back that is dropped.
+    A foreign trigger, for example, would remain active in the restored records: it could bring back a dropped approval.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
         for statement in (each for statements in MIGRATIONS[:version] for each in statements):
@@ -84,18 +84,18 @@ def _check_schema(connection: sqlite3.Connection, path: Path, version: int) -> N
 
 
 def _schema(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
-    """Type, name, table and text of all that the database is made of, but for what SQLite makes by itself."""
+    """Type, name, table and SQL of everything in the schema, except what SQLite creates itself."""
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
     own = (("table", "sqlite_sequence"), ("table", "sqlite_stat1"), ("table", "sqlite_stat4"))
     return {row for row in rows if row[:2] not in own and not (row[0] == "index" and row[3] is None)}
 
 
 def restore(backup: Path, path: Path, *, force: bool) -> Path | None:
-    """Make the records at ``path`` what ``backup`` holds, migrated; returns where the former ones are kept, if any.
+    """Replace the records at ``path`` with ``backup``, migrated; returns the path of the former ones, if any.
 
-    For the holder of the state lock. Raises RefusedError where there are records and ``force`` does not say to replace
-    them, RecordsError where the backup is unfit, another command has the records open, or the disk is full. However
-    it ends, also by a power cut, either the former records or the restored ones are there, whole.
+    For the holder of the state lock. Raises RefusedError if there are records and ``force`` is not set, RecordsError if
+    the backup is unusable, another command has the records open, or the disk is full. In every case, even after a power
+    cut, either the former records or the restored ones exist completely.
     """
     found = checked(backup)
     if _same(backup, path):
@@ -109,7 +109,7 @@ def restore(backup: Path, path: Path, *, force: bool) -> Path | None:
     try:
         _remove(fresh)
         _copy(backup, fresh)
-        checked(fresh)  # what is used is what was checked, whatever has become of the backup since
+        checked(fresh)  # use exactly what was checked, even if the backup has changed since
         _settle(fresh)
         aside = _swap(fresh, path)
     except sqlite3.Error as error:
@@ -123,7 +123,7 @@ def restore(backup: Path, path: Path, *, force: bool) -> Path | None:
 
 
 def _settle(fresh: Path) -> None:
-    """Migrate the copy, drop what must not be acted upon any more, and leave it as one file that is on the disk."""
+    """Migrate the copy, drop what must not take effect, and leave it as one file that is synced to disk."""
     database = Database.open(fresh, MIGRATIONS)
     try:
         with database.transaction():
@@ -137,7 +137,7 @@ def _settle(fresh: Path) -> None:
 def _swap(fresh: Path, path: Path) -> Path | None:
     aside = next(each for each in _names_beside(path) if not os.path.lexists(each)) if path.exists() else None
     if aside is None:
-        _remove(path)  # a log without its file would be played into the new one
+        _remove(path)  # a log without its file would be replayed into the new one
         fresh.replace(path)
     else:
         with _alone(path) as whole:
@@ -154,9 +154,9 @@ def _swap(fresh: Path, path: Path) -> Path | None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:
-    """Nobody else has the database at ``path`` open, and it is one file; False where it is too damaged for that.
+    """Lock the database at ``path`` exclusively and reduce it to one file; yields False if it is too damaged for that.
 
-    Raises RecordsError where another process does not let it go.
+    Raises RecordsError if another process keeps it locked.
     """
     with closing(sqlite3.connect(path, timeout=BUSY, isolation_level=None)) as connection:
         try:
@@ -180,7 +180,7 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise RecordsError(f"there is no file {path}")
     log = Path(f"{path}-wal")
-    # Without a log beside it nothing is written to: a backup may lie on a medium that is read-only.
+    # Without a log beside it nothing is written, so a backup may be on a read-only medium.
     alone = "" if log.exists() else "&immutable=1"
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{alone}", uri=True)) as connection:

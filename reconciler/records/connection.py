@@ -1,4 +1,4 @@
-"""Connections to the file of the records, which nobody else may read."""
+"""Opens connections to the records file, which is not readable by others."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from reconciler.errors import RecordsError, UsageError
 from reconciler.private_files import check_regular, make_directory
 
 ENDINGS = ("", "-wal", "-shm", "-journal")
-"""Of the files of a database: its own, and those that SQLite keeps beside it."""
+"""Suffixes of the files of a database: its own, and those that SQLite creates beside it."""
 
 BUSY = 5.0
-"""Seconds to wait for another process's transaction; the daemon's own last milliseconds."""
+"""Seconds to wait for another process's transaction; transactions of the daemon take milliseconds."""
 
 
 def connect(path: Path | None, read_only: bool) -> sqlite3.Connection:
-    """A connection to the file at ``path`` (None: in memory), made where it is missing.
+    """Connect to the file at ``path`` (None: in memory); create it if it is missing.
 
-    Raises sqlite3.Error, OSError where it cannot be made, and RecordsError where there is nothing to read.
+    Raises sqlite3.Error, OSError if it cannot be created, and RecordsError if there is nothing to read.
     """
     if path is None:
         target = ":memory:"
@@ -33,7 +33,7 @@ def connect(path: Path | None, read_only: bool) -> sqlite3.Connection:
         create(path)
         target = str(path)
     if path is not None:
-        for ending in ENDINGS:  # SQLite would follow a link, and make a file at the other end of it
+        for ending in ENDINGS:  # SQLite would follow a link and create a file at its target
             _check(path.with_name(f"{path.name}{ending}"))
     return sqlite3.connect(
         target, timeout=BUSY, isolation_level=None, check_same_thread=False, cached_statements=256, uri=read_only
@@ -41,7 +41,7 @@ def connect(path: Path | None, read_only: bool) -> sqlite3.Connection:
 
 
 def _check(path: Path) -> None:
-    """Raise RecordsError where something other than a file is at ``path``; what may not be seen SQLite refuses."""
+    """Raise RecordsError if ``path`` is not a regular file; SQLite itself rejects inaccessible paths."""
     with suppress(PermissionError):
         try:
             check_regular(path)
@@ -53,17 +53,17 @@ def _is_there(path: Path) -> bool:
     try:
         path.stat()
     except PermissionError:
-        return True  # SQLite's own refusal then says what to do
+        return True  # SQLite's error message contains the advice
     except OSError:
         return False
     return True
 
 
 def create(path: Path) -> None:
-    """Make an empty file at ``path`` before SQLite does, so that it, -wal and -shm are never readable by others.
+    """Create an empty file at ``path`` before SQLite does, so that it, -wal and -shm are never readable by others.
 
-    One that is there is not touched: closing any descriptor of it would end the locks of a connection that this
-    process has already. Raises OSError.
+    An existing file is not opened: closing any descriptor of it would release the locks of this process's other
+    connections. Raises OSError.
     """
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

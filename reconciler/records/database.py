@@ -1,4 +1,4 @@
-"""One SQLite connection: opened safely, migrated, and never left half way through a transaction."""
+"""One SQLite connection: opened safely, migrated, and never left inside a transaction."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ WRITING = (
     "PRAGMA page_size = 8192",  # a record with its state is 2 to 3 KB: three fit, where 4096 would hold one
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
-    "PRAGMA wal_autocheckpoint = 8192",  # 64 MB: mostly ``checkpoint`` comes before, while nobody waits
+    "PRAGMA wal_autocheckpoint = 8192",  # 64 MB: usually ``checkpoint`` runs before, at an idle moment
     "PRAGMA journal_size_limit = 67108864",
     "PRAGMA secure_delete = FAST",
 )
 
 SETTLED = 1000
-"""Rows changed, about a page of the log each, from which on it is worth writing them to where they belong."""
+"""The number of changed rows, each about a page of the log, that make a checkpoint worthwhile."""
 
 
 class Database:
-    """SQL in, rows out; every sqlite3.Error leaves as RecordsError (DiskFull where the disk is full)."""
+    """Executes SQL and returns rows; every sqlite3.Error becomes a RecordsError (DiskFull on a full disk)."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path | None) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class Database:
 
     @classmethod
     def open(cls, path: Path | None, migrations: Migrations, *, read_only: bool = False) -> Database:
-        """The database at ``path`` (None: in memory), brought to the newest schema. Raises RecordsError."""
+        """Open the database at ``path`` (None: in memory) and migrate it to the newest schema. Raises RecordsError."""
         try:
             connection = connect(path, read_only)
         except sqlite3.Error as error:
@@ -57,7 +57,7 @@ class Database:
         try:
             for pragma in () if read_only else WRITING:
                 database.write(pragma)
-            database.write("PRAGMA cache_size = -8192")  # 8 MiB: more would hold history that is read once
+            database.write("PRAGMA cache_size = -8192")  # 8 MiB: more would cache history that is read once
             migrate(database, migrations, read_only=read_only)
         except RecordsError:
             connection.close()
@@ -65,7 +65,7 @@ class Database:
         return database
 
     def close(self) -> None:
-        """Close the connection; harmless twice."""
+        """Close the connection; may be repeated."""
         self._connection.close()
 
     def one(self, sql: str, args: Sequence[Any] = ()) -> Row | None:
@@ -89,16 +89,16 @@ class Database:
             raise self._failed(error) from error
 
     def stream(self, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
-        """Rows one by one, so that 100,000 of them never stand in memory."""
+        """Rows one by one, so that 100,000 of them are never in memory together."""
         try:
-            # `yield from` would close the cursor of a reader that stops half way, which a closed database refuses.
+            # `yield from` would close the cursor of a reader that stops early, which a closed database rejects.
             for row in self._connection.execute(sql, args):  # noqa: UP028
                 yield row
         except sqlite3.Error as error:
             raise self._failed(error) from error
 
     def write(self, sql: str, args: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """One statement that changes something; its own transaction unless one is open."""
+        """Execute one statement that changes something, in its own transaction unless one is open."""
         self._refuse_doomed()
         if self._in_snapshot:
             with self._outside_snapshot():
@@ -109,7 +109,7 @@ class Database:
             raise self._failed(error) from error
 
     def write_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """The same statement for every row, all or none."""
+        """Execute the statement for every row, all or none."""
         with self.transaction():
             try:
                 self._connection.executemany(sql, rows)
@@ -118,10 +118,9 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """What is read within it is of one moment, whoever writes meanwhile, and is locked once and not row by row.
+        """Reads within it see a single moment, despite other writers, and lock once instead of once per row.
 
-        What is written within it is committed as ever, and from then on the moment after that is read, once no
-        ``stream`` is open any more.
+        Writes within it are committed as usual. Later reads see the moment after them, once no ``stream`` is open.
         """
         if self._depth or self._wants_snapshot:
             yield
@@ -141,7 +140,7 @@ class Database:
     def _end_snapshot(self) -> None:
         self._in_snapshot = False
         try:
-            # Another thread's transaction, begun apart from the snapshot, is that thread's to end.
+            # A transaction that another thread began outside the snapshot is ended by that thread.
             if not self._depth and self._connection.in_transaction:
                 self._connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -151,7 +150,7 @@ class Database:
 
     @contextmanager
     def _outside_snapshot(self) -> Iterator[None]:
-        """Outside the snapshot."""
+        """Suspend the snapshot."""
         self._end_snapshot()
         try:
             yield
@@ -161,10 +160,10 @@ class Database:
 
     @contextmanager
     def repeatable(self) -> Iterator[None]:
-        """A transaction that is not flushed to the disk at once: for what is merely done again if a power cut takes it.
+        """A transaction that is not synced to disk at once: for work that is simply repeated after a power cut.
 
-        Whatever happens to the process alone loses nothing, the next durable transaction makes this one durable, and
-        within another it is as durable as that.
+        A crash of the process alone loses nothing, and the next durable transaction makes this one durable. Within
+        another transaction it is as durable as that one.
         """
         alone = not self._depth
         if alone:
@@ -178,9 +177,9 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing: committed at the end, rolled back where anything is raised; an inner one joins the outer.
+        """All or nothing: committed at the end, rolled back on any exception; an inner transaction joins the outer.
 
-        Once a part has failed the whole can only be rolled back, even where the caller swallows the error.
+        After a failure in any part, the whole can only be rolled back, even if the caller suppresses the error.
         """
         self._refuse_doomed()
         if self._in_snapshot:
@@ -204,14 +203,14 @@ class Database:
                 self._roll_back()
 
     def needs_checkpoint(self) -> bool:
-        """Whether so much stands in the log that ``checkpoint`` is worth its while."""
+        """Whether the log is large enough for a ``checkpoint``."""
         return self.path is not None and self._connection.total_changes - self._settled >= SETTLED
 
     def checkpoint(self) -> None:
-        """Write what stands in the log to where it belongs; call it when nobody waits.
+        """Move the content of the log into the database; call it at an idle moment.
 
-        It has a connection of its own, so that another thread can go on with this one. What cannot be written stays
-        in the log, and the next transaction tells why.
+        It uses a separate connection, so that another thread can use this one. Content that cannot be written stays in
+        the log, and the next transaction reports the cause.
         """
         if self.path is None:
             return
@@ -220,7 +219,7 @@ class Database:
             other.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def backup(self, to: Path) -> None:
-        """A consistent copy at ``to`` (mode 0600), made while others read and write; whole or not at all."""
+        """Write a consistent copy to ``to`` (mode 0600) despite other readers and writers, completely or not at all."""
         part = to.with_name(to.name + ".part")
         try:
             part.unlink(missing_ok=True)
@@ -249,7 +248,7 @@ class Database:
 
     def _roll_back(self) -> None:
         self._failed_tx = False
-        # SQLite rolls back by itself on some errors (a full disk among them); ROLLBACK would then fail in turn.
+        # On some errors, such as a full disk, SQLite rolls back by itself; ROLLBACK would then fail.
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
@@ -263,7 +262,7 @@ class Database:
 
 
 def to_disk(path: Path) -> None:
-    """Return when the file, or the entries of the directory, at ``path`` would survive a power cut. Raises OSError."""
+    """Sync the file, or the entries of the directory, at ``path`` to disk. Raises OSError."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)
@@ -272,10 +271,10 @@ def to_disk(path: Path) -> None:
 
 
 def migrate(database: Database, migrations: Migrations, *, read_only: bool = False) -> None:
-    """Bring the schema from ``PRAGMA user_version`` to ``len(migrations)``, all steps in one transaction.
+    """Migrate the schema from ``PRAGMA user_version`` to ``len(migrations)``, all steps in one transaction.
 
-    ``migrations[n]`` holds the statements that lead from version n to n + 1. Raises RecordsError where the file is
-    newer than this program, or older and open for reading only.
+    ``migrations[n]`` contains the statements from version n to n + 1. Raises RecordsError if the file is newer than
+    this program, or older and opened read-only.
     """
     newest = len(migrations)
     version: int = database.value("PRAGMA user_version")

@@ -1,4 +1,4 @@
-"""The tables, as the list of migrations that makes them; a released migration is never edited, only followed."""
+"""The list of migrations that create the tables; a released migration is never edited, only extended by another."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 WORST_BEFORE = """(SELECT health FROM applied WHERE key = {row}.key ORDER BY CASE health
     WHEN 'Unhealthy' THEN 0 WHEN 'Unknown' THEN 1 WHEN 'Loading' THEN 2 WHEN 'Deleting' THEN 3 ELSE 4 END LIMIT 1)"""
-"""The worst health of a resource in the versions that did not know Recorded."""
+"""The worst health of a resource in versions without Recorded."""
 
 WORST = """(SELECT health FROM applied WHERE key = {row}.key ORDER BY CASE health WHEN 'Unhealthy' THEN 0
     WHEN 'Unknown' THEN 1 WHEN 'Loading' THEN 2 WHEN 'Deleting' THEN 3 WHEN 'Recorded' THEN 4 ELSE 5 END LIMIT 1)"""
-"""The health of a resource is the worst of its locations (``applied.WORST_FIRST``; a test holds the two together)."""
+"""The health of a resource is the worst of its locations (``applied.WORST_FIRST``; a test compares the two)."""
 
 GROUND = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
@@ -76,7 +76,7 @@ WORK = (
     "CREATE INDEX failures_due ON failures (next_attempt) WHERE retry",
     """CREATE TABLE journal (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, key TEXT NOT NULL, location TEXT NOT NULL,
         action TEXT NOT NULL, step BLOB NOT NULL)""",
-    # AUTOINCREMENT: a number that was cleared must never be given out again, or a key added meanwhile would be lost.
+    # AUTOINCREMENT: a cleared number must never be reused, or a key that was added meanwhile would be lost.
     """CREATE TABLE pending (seq INTEGER PRIMARY KEY AUTOINCREMENT, source TEXT NOT NULL, key TEXT NOT NULL,
         UNIQUE (source, key))""",
     """CREATE TABLE events (id INTEGER PRIMARY KEY, at REAL NOT NULL, run INTEGER NOT NULL, key TEXT NOT NULL,
@@ -124,7 +124,7 @@ HOST = (
 FOLLOWED = (
     """CREATE TABLE followed (source TEXT NOT NULL, ref TEXT NOT NULL, commit_id TEXT NOT NULL,
         PRIMARY KEY (source, ref)) WITHOUT ROWID""",
-    # A source that is held at a commit has that commit as its ref; which branch it followed before is not known.
+    # A source that is pinned to a commit has that commit as its ref; its earlier branch is unknown.
     "INSERT INTO followed SELECT name, 'refs/heads/' || ref, commit_id FROM sources WHERE ref <> commit_id",
 )
 
@@ -152,7 +152,7 @@ RECORDED = (
     """INSERT OR IGNORE INTO pending (source, key) SELECT DISTINCT source, key FROM applied
         WHERE health = 'Recorded' OR (key >= 'gvc/' AND key < 'gvc0')""",
 )
-"""What the recorded engine has is called Recorded, and nothing of it ready; the status files follow."""
+"""Resources of the recorded engine become Recorded and not ready; the status files follow."""
 
 DELETIONS = (
     """CREATE TABLE deletions (source TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (source, key))
@@ -179,13 +179,13 @@ RENAMED = {
     "StateFailed": "StateWriteFailed",
     "VersionGone": "TemplateNotFound",
 }
-"""Former reasons that stand for nothing else, so that they can be replaced wherever they are quoted."""
+"""Former reasons that have no other meaning, so that they can be replaced in every quotation."""
 
 
 def _replaced(table: str, column: str, pairs: Iterable[tuple[str, str]], where: str = "true") -> Iterator[str]:
     """Statements that replace texts within ``column``; JSON in a blob stays a blob.
 
-    There is one for each pair, since SQLite's parser bounds how deep calls may be nested.
+    Each pair has its own statement, since SQLite's parser limits the nesting of calls.
     """
     for old, new in pairs:
         text = f"replace(CAST({column} AS TEXT), {old!r}, {new!r})"
@@ -201,7 +201,7 @@ def _reasons(table: str) -> str:
 _QUOTED = [(form.format(old), form.format(new)) for old, new in RENAMED.items() for form in ("{}: ", "({})")]
 """The forms in which messages quote reasons."""
 
-# In encoded JSON a quotation mark within a string has a backslash, so that a member is never found in one.
+# In encoded JSON, quotation marks in strings are escaped, so that a member is never found inside a string.
 _MEMBERS = [(f'"reason":"{old}"', f'"reason":"{new}"') for old, new in RENAMED.items()]
 _ANSWERS = [('"outcome":"moved"', '"outcome":"plan_changed"'), ('"reason":"PlanMoved"', '"reason":"PlanChanged"')]
 
@@ -234,7 +234,7 @@ REASONS = (
     *_replaced("applied", "state", [*_MEMBERS, *_QUOTED], _ON_HOST),
     *_replaced("requests", "result", [*_MEMBERS, *_ANSWERS, *_QUOTED], "result IS NOT NULL"),
 )
-"""Reasons, and one type of condition, have the field's standard words; the status files follow."""
+"""Reasons, and one condition type, get standard names; the status files follow."""
 
 MIGRATIONS = (
     (*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS),

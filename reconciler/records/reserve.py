@@ -1,4 +1,4 @@
-"""Room held on the disk of the state directory, given up so that deletes can be recorded when it is full."""
+"""Disk space reserved in the state directory, which is released on a full disk so that deletes can be recorded."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ FILE = "reserve"
 """The name of the file in the state directory."""
 
 RESERVE_BYTES = 2 << 20
-"""A run that deletes ten workloads writes 345 KB to the log of the records, where each changed page is written whole.
-This is enough for five of them, and no loss on any disk."""
+"""A run that deletes ten workloads writes 345 KB to the log of the records, which contains every changed page in full.
+This reserve is enough for five such runs, and no loss on any disk."""
 
 ROOM = 3
-"""The file is made where so many times its size is free, and then the disk counts as full no longer."""
+"""The reserve is created if this multiple of its size is free; the disk then no longer counts as full."""
 SHARE = 4
-"""A small disk counts as full no longer where one part in so many is free beside the reserve's size."""
+"""A small disk no longer counts as full if one part in this many is free in addition to the size of the reserve."""
 
 LOW_BYTES = RESERVE_BYTES // 32
-"""With less than this left a disk counts as full, before anything fails for it."""
+"""With less free space than this, a disk counts as full before any write fails."""
 
 
 class DiskReserve:
-    """``full`` says whether the disk counts as full. ``path`` is None for records in memory, whose disk never is.
+    """``full`` is whether the disk counts as full. ``path`` is None for records in memory, where it never does.
 
-    A file of no size says that the room was given up, so that the next process knows it too.
+    An empty file records that the reserve was released, so that the next process knows it too.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -34,7 +34,7 @@ class DiskReserve:
         self._given_up = False
 
     def give_up(self) -> None:
-        """The disk is full: let the room go. Nothing happens where none is held."""
+        """Release the reserve because the disk is full. Does nothing if there is none."""
         self.full = True
         with suppress(OSError):
             if self._size():
@@ -42,12 +42,12 @@ class DiskReserve:
                 self._given_up = True
 
     def was_given_up(self) -> bool:
-        """Whether the room was let go since this was asked last: what failed for want of it is worth another try."""
+        """Whether the reserve was released since the last call: work that failed for lack of space can be retried."""
         given_up, self._given_up = self._given_up, False
         return given_up
 
     def restore(self) -> None:
-        """Look how much room there is, and hold some where none is held and there is enough."""
+        """Check the free space, and reserve some if there is enough and none is reserved."""
         if self._path is None:
             return
         with suppress(OSError):
@@ -62,7 +62,7 @@ class DiskReserve:
                 self.full = True
 
     def _size(self) -> int | None:
-        """Bytes that are held; None where there is no file."""
+        """Bytes of the reserve; None if there is no file."""
         try:
             return self._path.lstat().st_size if self._path is not None else None
         except FileNotFoundError:

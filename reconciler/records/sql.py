@@ -1,4 +1,4 @@
-"""Between SQL and types: keys as text and back, ranges of keys, sqlite3's errors in our own words."""
+"""Converts between SQL and types: keys and their text, ranges of keys, and readable messages for sqlite3 errors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from reconciler.errors import CorruptRowError, DiskFull, RecordsError
 from reconciler.model.key import GVC_SCOPED, Key
 
 AnyKey: TypeAlias = Key | str
-"""A key, or its text where the caller has it already: 100,000 of them are not worth parsing to look one up."""
+"""A key, or its text if the caller has that: parsing 100,000 of them just for lookups would be wasteful."""
 
 ROOM = 1 << 20
-"""Bytes: with less than this free, an input/output error is the disk being full (SQLite does not always say so)."""
+"""Bytes: with less free space, an input/output error means a full disk (SQLite does not always report it as such)."""
 
 _WORDS = {
     sqlite3.SQLITE_BUSY: "another process has been writing to them for too long; try again",
@@ -35,11 +35,11 @@ _WORDS = {
 
 
 UNPARSABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError)
-"""What parsing raises where a stored value is none that this program wrote."""
+"""Exceptions from parsing a stored value that this program did not write."""
 
 
 def stored_key(text: str, table: str) -> Key:
-    """The key ``text`` out of ``table``. Raises RecordsError where it is none."""
+    """Parse the key ``text`` from ``table``. Raises RecordsError if it is invalid."""
     try:
         return Key.parse(text)
     except UNPARSABLE as error:
@@ -48,7 +48,7 @@ def stored_key(text: str, table: str) -> Key:
 
 @contextmanager
 def stored_row(table: str, name: object) -> Iterator[None]:
-    """What cannot be parsed within it, of the row ``name`` of ``table``, is raised as RecordsError."""
+    """Parsing errors within it become a RecordsError about the row ``name`` of ``table``."""
     try:
         yield
     except UNPARSABLE as error:
@@ -56,17 +56,17 @@ def stored_row(table: str, name: object) -> Iterator[None]:
 
 
 def prefix_range(prefix: str) -> tuple[str, str]:
-    """The range of text, first and behind the last, that begins with ``prefix`` (which ends in a slash)."""
+    """The range (first, end) of texts that begin with ``prefix`` (which ends in a slash); the end is excluded."""
     return prefix, prefix[:-1] + chr(ord("/") + 1)
 
 
 def gvc_ranges(gvc: str) -> list[tuple[str, str]]:
-    """The ranges of keys that live in ``gvc``, in key order."""
+    """The ranges of the keys in ``gvc``, in key order."""
     return [prefix_range(f"{kind}/{gvc}/") for kind in sorted(GVC_SCOPED)]
 
 
 def records_error(error: sqlite3.Error, path: Path | None) -> RecordsError:
-    """What went wrong, for people; DiskFull where room is what is missing."""
+    """A readable RecordsError; DiskFull if disk space is missing."""
     where = f"the records ({path})" if path else "the records in memory"
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and path is not None and _is_full(path)):

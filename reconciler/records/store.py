@@ -1,4 +1,4 @@
-"""The records: one SQLite file, and a small class for each thing that survives a restart."""
+"""The records: one SQLite file, and a small class for each table."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ FILE = "records.sqlite"
 
 
 _KEY_IN_MEMORY = bytes(32)
-"""Records in memory keep no digests, so their key protects nothing; being fixed it makes plans repeatable."""
+"""Digests in memory are not stored, so their key protects nothing; a fixed key makes plans reproducible."""
 
 
 class Records:
     """All records over one connection, to be used by one thread at a time.
 
-    Every method that writes is durable when it returns, or is a part of the ``transaction()`` around it. All raise
-    RecordsError, or DiskFull where the disk is full.
+    Every write is durable when its method returns, or is part of the surrounding ``transaction()``. All methods raise
+    RecordsError, or DiskFull on a full disk.
     """
 
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
@@ -73,9 +73,9 @@ class Records:
 
     @classmethod
     def open(cls, path: Path | None, *, read_only: bool = False, clock_now: Callable[[], float] = time.time) -> Records:
-        """The records at ``path`` (None: in memory), made or migrated where needed.
+        """Open the records at ``path`` (None: in memory); create or migrate them if needed.
 
-        Raises RecordsError where they cannot be opened, are newer than this program, or (``read_only``) do not exist.
+        Raises RecordsError if they cannot be opened, are newer than this program, or (``read_only``) do not exist.
         """
         database = Database.open(path, MIGRATIONS, read_only=read_only)
         if not read_only:
@@ -90,35 +90,35 @@ class Records:
 
     @property
     def reserve(self) -> DiskReserve:
-        """The room that is held on their disk."""
+        """The reserve on their disk."""
         return self._database.reserve
 
     @property
     def secret_key(self) -> bytes:
-        """32 random bytes, made once with the file: the key of digests over secret data."""
+        """32 random bytes, created with the file: the key of digests over secret data."""
         key: bytes | None = self._database.value("SELECT value FROM meta WHERE name = 'secret_key'")
         if key is None:
             raise RecordsError(f"the records ({self.path}) have lost their secret key; restore a backup")
         return key
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Everything written within it, or nothing; an inner one joins the outer."""
+        """All writes within it take effect, or none; an inner transaction joins the outer."""
         return self._database.transaction()
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Reads within it see one moment, whoever writes meanwhile; it costs less than each for itself."""
+        """Reads within it see a single moment, despite other writers; it costs less than separate reads."""
         return self._database.snapshot()
 
     def repeatable(self) -> AbstractContextManager[None]:
-        """A transaction of its own that a power cut may take: only for what is then done again by itself."""
+        """A transaction that a power cut may undo: only for work that is then repeated automatically."""
         return self._database.repeatable()
 
     def needs_checkpoint(self) -> bool:
-        """Whether it is time to ``checkpoint``."""
+        """Whether a ``checkpoint`` is due."""
         return self._database.needs_checkpoint()
 
     def checkpoint(self) -> None:
-        """Tidy up behind what was written; from any thread, while no other one closes the records."""
+        """Move the content of the log into the database; from any thread, while no other one closes the records."""
         self._database.checkpoint()
 
     def data_version(self) -> int:
@@ -126,9 +126,9 @@ class Records:
         return int(self._database.value("PRAGMA data_version"))
 
     def backup(self, to: Path) -> None:
-        """A consistent copy of all records, secret data included, while the daemon goes on; mode 0600."""
+        """Write a consistent copy of all records, secret data included, while the daemon runs; mode 0600."""
         self._database.backup(to)
 
     def close(self) -> None:
-        """Close the file; harmless twice."""
+        """Close the file; may be repeated."""
         self._database.close()

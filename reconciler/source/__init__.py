@@ -1,1 +1,1 @@
-"""Git in; Revision and changed files out. Reads objects, never a work tree."""
+"""Sources: Git revisions and their changed files. Reads objects, never a work tree."""

@@ -1,7 +1,7 @@
-"""Which commits lead to which, from the bytes of the commits alone.
+"""Determines the ancestry of commits from their bytes alone.
 
-Grafts, replacements, shallow files and commit graphs are files of a repository that anybody with access to it can
-write; a commit's own bytes are what its id, and a signature, cover.
+Grafts, replacements, shallow files and commit graphs are repository files that anybody with access can write; a
+commit's id, and a signature, cover only the commit's own bytes.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import pygit2
 from pygit2.enums import ObjectType
 
 OVERRUN = 1_000
-"""Commits that are visited beyond the point where dates say that all is found: clocks of committers are wrong."""
+"""Commits to visit beyond the point where dates indicate completeness, since committers' clocks may be wrong."""
 
 _HEADER = re.compile(rb"tree [0-9a-f]{40}\n((?:parent [0-9a-f]{40}\n)*)")
 _TIME = re.compile(rb"^committer [^\n]*> (-?\d{1,18})", re.MULTILINE)
 
 
 class CommitLinks(msgspec.Struct, frozen=True):
-    """The parents of a commit, as ids, and when it was made: what its committer wrote, in seconds since the epoch."""
+    """The parent ids of a commit, and the time that its committer wrote, in seconds since the epoch."""
 
     parents: tuple[str, ...]
     time: int
 
 
 def read_links(objects: pygit2.Odb, commit: str) -> CommitLinks:
-    """The links of ``commit``. Raises KeyError where it is missing and ValueError where it is no proper commit."""
+    """The links of ``commit``. Raises KeyError if it is missing and ValueError if it is no valid commit."""
     kind, content = objects.read(commit)
     found = _HEADER.match(content) if kind == ObjectType.COMMIT else None
     if found is None:
@@ -38,10 +38,10 @@ def read_links(objects: pygit2.Odb, commit: str) -> CommitLinks:
 
 
 def is_ancestor(objects: pygit2.Odb, older: str, newer: str) -> bool:
-    """Whether ``older`` is ``newer`` or leads to it. Exact: a "no" has visited every commit below ``newer``.
+    """Whether ``older`` is ``newer`` or one of its ancestors. Exact: False means that all ancestors were visited.
 
-    Commits that are missing end the history there: a shallow clone has no more. Raises KeyError where ``newer`` is
-    missing, ValueError for a damaged commit.
+    Missing commits end the history: a shallow clone has no more. Raises KeyError if ``newer`` is missing, ValueError
+    for a damaged commit.
     """
     links = read_links(objects, newer)
     queue = [(-links.time, newer, links.parents)]
@@ -59,11 +59,11 @@ def is_ancestor(objects: pygit2.Odb, older: str, newer: str) -> bool:
 
 
 def commits_since(objects: pygit2.Odb, previous: str, newest: str) -> list[str]:
-    """The commits that lead to ``newest`` and not to ``previous``, oldest first.
+    """The ancestors of ``newest``, itself included, that are not ancestors of ``previous``, oldest first.
 
-    A commit is left out only where real links lead to it from ``previous``. Where the clocks of committers are far
-    apart, one that ``previous`` contains may be listed. Raises KeyError where a listed commit has a parent that is
-    missing, ValueError for a damaged commit.
+    A commit is omitted only if real links lead to it from ``previous``. If the clocks of committers differ widely, an
+    ancestor of ``previous`` may be listed. Raises KeyError if a listed commit has a missing parent, ValueError for a
+    damaged commit.
     """
     walk = _Walk(objects)
     walk.reach(previous, old=True)
@@ -78,7 +78,7 @@ def commits_since(objects: pygit2.Odb, previous: str, newest: str) -> list[str]:
 
 
 class _Walk:
-    """Commits from the newest date down, each known as ``old`` (contained in the previous commit) or found."""
+    """Walks commits from the newest date down; each is ``old`` (an ancestor of the previous commit) or found."""
 
     def __init__(self, objects: pygit2.Odb) -> None:
         self.objects = objects
@@ -90,7 +90,7 @@ class _Walk:
         self._queued: set[str] = set()
 
     def reach(self, commit: str, *, old: bool) -> None:
-        """Put ``commit`` into the queue unless that says nothing new; a found one that turns out old goes again."""
+        """Queue ``commit`` unless its state is known; a found commit that turns out to be old is queued again."""
         if commit in self.old or (not old and commit in self.times):
             return
         if old and commit not in self.objects:
@@ -119,6 +119,6 @@ class _Walk:
             self.reach(parent, old=old)
 
     def is_chain_from(self, previous: str) -> bool:
-        """Whether what was found is one line of commits on top of ``previous``, which cannot contain any of them."""
+        """Whether the found commits form a linear history on top of ``previous``, which cannot contain any of them."""
         first = [parents for parents in self.found.values() if parents == (previous,)]
         return len(first) == 1 and all(len(parents) == 1 for parents in self.found.values())

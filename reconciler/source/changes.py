@@ -1,4 +1,4 @@
-"""What the differences of two trees mean: files to read, and entries that only look like manifests."""
+"""Interprets the differences of two trees: files to read, and entries that only look like manifests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reconciler.source.file_filter import IGNORE_FILE
 from reconciler.source.tree_diff import Difference, Entry
 
 CONTROL = re.compile(rf"[\x00-\x1f{UNSAFE}]")
-"""Characters that would break a line or steer a terminal, that nobody sees, or that turn the direction of writing."""
+"""Characters that break lines, control terminals, are invisible, or change the writing direction."""
 
 
 RULES = (
@@ -41,15 +41,15 @@ RULES = (
         "docs/manifests.md#files",
     ),
 )
-"""Rules for entries of a tree that cannot be read as manifests."""
+"""Rules for tree entries that cannot be read as manifests."""
 
 
 class TreeChanges(msgspec.Struct, frozen=True):
-    """What differs between two trees, in path order; paths are relative to the source's path.
+    """The differences between two trees, in path order; paths are relative to the source's path.
 
-    ``findings`` are the entries of the newer tree that cannot be manifests though they stand where one would;
-    ``settled`` are those that the older tree had in the differing parts and the newer has not. Equal parts are not
-    looked at, so a caller that goes on with findings open keeps them: ``(kept - settled) | findings``.
+    ``findings`` are entries of the newer tree that cannot be manifests although they have the path of one.
+    ``resolved_findings`` are those of the older tree, in the differing parts, that the newer tree no longer has. Equal
+    parts are not read, so a caller with open findings updates them: ``(open - resolved_findings) | findings``.
     """
 
     changes: list[FileChange]
@@ -64,7 +64,7 @@ class _Side(msgspec.Struct, frozen=True, gc=False):
 
 
 def classify(differences: Iterable[Difference], takes: Callable[[str], bool]) -> TreeChanges:
-    """Sort ``differences`` into changed manifests and findings; ``takes`` says which paths are read."""
+    """Convert ``differences`` into changed manifests and findings; ``takes`` decides which paths are read."""
     changes: list[FileChange] = []
     findings: list[Finding] = []
     settled: list[Finding] = []
@@ -98,7 +98,7 @@ def _side(raw: bytes, entry: Entry | None, takes: Callable[[str], bool]) -> _Sid
 
 
 def _oddity(entry: Entry, *, odd_name: bool) -> tuple[str, str, str] | None:
-    """Rule, message and remedy for what must not be read as a manifest."""
+    """Rule, message and remedy for an entry that must not be read as a manifest."""
     if entry.symlink:
         return "symlink", "this is a symbolic link, and links are not followed", "commit the file itself here"
     if entry.submodule:

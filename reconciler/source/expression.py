@@ -1,4 +1,4 @@
-"""What a person writes to name a revision: ``main~1``, ``v1.2``, ``HEAD~3``, an id."""
+"""Parses revision expressions of users: ``main~1``, ``v1.2``, ``HEAD~3``, an id."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 CHECKOUT = "HEAD"
-"""``head`` of a repository that a person works in: what is checked out there."""
+"""The ``head`` of a repository that a person works in: the checked-out commit."""
 
 _PARTS = re.compile(r"(?P<base>(?:(?!@\{)[^~^:])*)(?P<suffix>.*)", re.DOTALL)
 _ID = re.compile(r"[0-9a-f]{40}")
@@ -17,19 +17,19 @@ _PLACES = ("refs/", "refs/tags/", "refs/heads/", "refs/remotes/")
 
 
 class Expression(msgspec.Struct, frozen=True):
-    """What Git is asked for, and the full name of the ``ref`` that it begins with; "" where it begins with none."""
+    """The expression for Git, and the full name of the ``ref`` at its start; "" without one."""
 
     text: str
     ref: str = ""
 
 
 def parse_expression(written: str, own: str, head: str, exists: Callable[[str], bool]) -> Expression:
-    """``written`` with its first name made full, so that Git cannot take it for something else.
+    """``written`` with a full name at its start, so that Git cannot resolve it to anything else.
 
-    ``own`` is the ref or commit of the source: its short name means that, whatever tag has the same name. ``HEAD`` and
-    ``@`` mean the commit ``head``, and ``own`` where that is ""; never what is checked out, but for CHECKOUT. Other
-    names are refs as Git looks for them (``exists``), or left to Git. Raises ValueError for positions in the log of
-    what is checked out.
+    ``own`` is the ref or commit of the source; its short name refers to it, even if a tag has the same name. ``HEAD``
+    and ``@`` mean the commit ``head``, or ``own`` if that is "". They mean the checked-out commit only for CHECKOUT.
+    Other names are refs in Git's lookup order (``exists``), or are left to Git. Raises ValueError for positions in the
+    reflog of the checkout.
     """
     parts = _PARTS.fullmatch(written)
     base, suffix = (parts["base"], parts["suffix"]) if parts else (written, "")

@@ -1,4 +1,4 @@
-"""Which paths are manifests: by suffix, the operator's globs and the repository's ``.reconcilerignore``."""
+"""Selects manifest files: by suffix, by the operator's globs and by the repository's ``.reconcilerignore``."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ TOO_LARGE = (
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """One glob, a segment a part; ``None`` stands for ``**``."""
+    """One glob, split into segments; ``None`` stands for ``**``."""
 
     segments: tuple[re.Pattern[str] | None, ...]
     negated: bool = False
     directory: bool = False
 
     def covers(self, names: list[str]) -> bool:
-        """Whether the path of these names, or a directory above it, matches.
+        """Whether the path with these names, or a directory above it, matches.
 
-        Steps through all ways to match at once: a repository cannot slow this down with its patterns.
+        Advances all possible matches at once, so that no pattern in a repository can make this slow.
         """
         end = len(self.segments)
         reached = self._through({0})
@@ -51,14 +51,15 @@ class Pattern(msgspec.Struct, frozen=True):
 
 
 class FileFilter:
-    """Decides path by path (relative to the source's path, ``/`` between names) what is read.
+    """Decides for each path (relative to the source's path, ``/`` between names) whether it is read.
 
-    Taken are ``**/*.yaml`` and ``**/*.yml``, but for hidden ones (``.gitlab-ci.yml``) and what hidden directories hold,
-    that some ``include`` covers (none given: all), no ``exclude`` covers, and ``.reconcilerignore`` does not name. All
-    patterns are written as in a ``.gitignore``: one without an inner slash matches at any depth, one with a slash from
-    the root; ``*``, ``?`` and ``[a-z]`` stay within a name, ``**`` spans directories, a trailing slash asks for a
-    directory, and what matches a directory covers all below it. In the ignore file ``#`` begins a comment and ``!``
-    takes back; the last line that matches decides, also inside an ignored directory (which Git would not look into).
+    A file is read if it matches ``**/*.yaml`` or ``**/*.yml``, is neither hidden (``.gitlab-ci.yml``) nor in a hidden
+    directory, matches some ``include`` (none given: all), matches no ``exclude``, and is not ignored by
+    ``.reconcilerignore``. Patterns have the syntax of ``.gitignore``: one without an inner slash matches at any depth,
+    one with a slash from the root; ``*``, ``?`` and ``[a-z]`` match within a name, ``**`` spans directories. A trailing
+    slash matches only directories, and a matching directory covers everything below it. In the ignore file ``#`` begins
+    a comment and ``!`` negates; the last matching line decides, even inside an ignored directory (which Git would not
+    enter).
     """
 
     def __init__(self, include: Iterable[str] = (), exclude: Iterable[str] = (), ignored: bytes = b"") -> None:
@@ -67,7 +68,7 @@ class FileFilter:
         self._ignored = _ignore_patterns(ignored)
 
     def matches(self, path: str) -> bool:
-        """Whether the file at ``path`` is read as manifests."""
+        """Whether the file at ``path`` is read as a manifest."""
         names = path.split("/")
         if not names[-1].endswith(SUFFIXES) or any(name.startswith(".") for name in names):
             return False
@@ -79,7 +80,7 @@ class FileFilter:
 
 
 def _ignore_patterns(content: bytes) -> tuple[Pattern, ...]:
-    """The patterns of an ignore file, the one that decides first. Raises SourceError where it is too large."""
+    """The patterns of an ignore file in order of precedence. Raises SourceError if it is too large."""
     if len(content) > MOST_IGNORE_BYTES:
         raise SourceError(TOO_LARGE)
     lines = [line.strip() for line in content.decode("utf-8", "replace").splitlines()]
@@ -100,6 +101,6 @@ def _pattern(text: str, *, negated: bool = False) -> Pattern:
 
 
 def _without_repeats(segments: list[re.Pattern[str] | None]) -> tuple[re.Pattern[str] | None, ...]:
-    """Two ``**`` in a row say what one says."""
+    """Merge adjacent ``**`` into one."""
     kept = [segment for at, segment in enumerate(segments) if segment or at == 0 or segments[at - 1]]
     return tuple(kept)

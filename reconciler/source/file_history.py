@@ -1,4 +1,4 @@
-"""The commits that changed one file, newest first, with what it was before and after each."""
+"""The commits that changed one file, newest first, with its blobs before and after each."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
 
 
 class CommitTouch(msgspec.Struct, frozen=True):
-    """A commit that changed a file: its blobs ``before`` and ``after``, empty where there was or is none.
+    """A commit that changed a file: its blobs ``before`` and ``after``, empty if there was or is no file.
 
-    A ``commit`` without a name ends a history that is not followed any further.
+    An empty ``commit`` marks the end of a history that is not followed further.
     """
 
     commit: str
@@ -31,10 +31,10 @@ HISTORY_END = CommitTouch("", "", "", "")
 
 
 class History:
-    """Histories in one repository; ``go_on`` is asked before each commit that is looked at."""
+    """File histories in one repository; ``go_on`` is called before each commit and may stop the search."""
 
     def __init__(self, repository: Repository, go_on: Callable[[], bool]) -> None:
-        """Raises SourceError where the repository cannot be read."""
+        """Raises SourceError if the repository cannot be read."""
         try:
             self._git = open_git(repository.gitdir)
         except _FAULTS as fault:
@@ -43,10 +43,10 @@ class History:
         self._go_on = go_on
 
     def of(self, path: str, tip: str, base: str) -> Iterator[CommitTouch]:
-        """The commits from ``tip`` back that changed the file ``path``, until it is as in ``base`` (a commit or "").
+        """The commits that changed the file ``path``, from ``tip`` back until it is as in ``base`` (a commit or "").
 
-        Where commits were merged, the parent that has the file as it is is followed, and else the first one. Ends with
-        END where ``go_on`` says no, or a commit cannot be read: a shallow clone has no more.
+        At a merge, the walk follows a parent with the same file, otherwise the first parent. It ends with HISTORY_END
+        if ``go_on`` returns False or a commit cannot be read: a shallow clone has no more.
         """
         try:
             known = self._blob(self._commit(base), path) if base and base in self._git else None

@@ -1,4 +1,4 @@
-"""Files as they were judged, for showing the lines that findings are about."""
+"""Reads the checked version of files, to show the lines of findings."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from reconciler.source.repository import Repository
 
 Read = Callable[[str], bytes]
-"""The bytes of the file at a path below the source's; nothing where they cannot be had, or are too many to show."""
+"""Returns the bytes of a file below the source's path; empty if it is unavailable, or too large to show."""
 
 
 def reader(repository: Repository, revision: Revision) -> Read:
-    """Reads files as ``revision`` has them."""
+    """Read files of ``revision``."""
 
     def read(path: str) -> bytes:
         try:
@@ -33,7 +33,7 @@ def reader(repository: Repository, revision: Revision) -> Read:
 
 
 def reader_of(settings: Settings, name: str, commit: str) -> Read:
-    """Reads files as ``commit`` of the source ``name`` has them, without asking any remote for it."""
+    """Read files at ``commit`` of the source ``name``, without a query to any remote."""
     source = next(source for source in settings.sources if source.name == name)
     try:
         repository = open_source(source, Path(settings.state)).repository
@@ -43,5 +43,5 @@ def reader_of(settings: Settings, name: str, commit: str) -> Read:
 
 
 def repository_path(base: str, path: str) -> str:
-    """``path`` from the root of the repository on, where it is one below ``base``."""
+    """``path`` from the root of the repository, if it is relative to ``base``."""
     return path if base in ("", ".") else f"{base.strip('/')}/{path}"

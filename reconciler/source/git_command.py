@@ -1,4 +1,4 @@
-"""Running ``git`` and ``gpg``: a clean environment, a deadline, bounded output, and no configuration of a source."""
+"""Runs ``git`` and ``gpg`` with a clean environment, a deadline, bounded output, and no configuration of a source."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import IO
 import msgspec
 
 LAST_BYTES = 64 * 1024
-"""Bytes of each output that are kept, the last ones: a remote writes to stderr as much as it likes."""
+"""Retained bytes of each output, the last ones: a remote can write to stderr without limit."""
 
 _LAST_WORDS = 5.0
-"""Seconds in which killed processes close their pipes; one that is in no group of ours may never do."""
+"""Seconds for killed processes to close their pipes; a process outside of our group may never do so."""
 
 
 class GitResult(msgspec.Struct, frozen=True):
-    """How a command ended, with the last ``LAST_BYTES`` of each output as text."""
+    """The exit code of a command, with the last ``LAST_BYTES`` of each output as text."""
 
     code: int
     output: str
@@ -31,10 +31,10 @@ class GitResult(msgspec.Struct, frozen=True):
 
 
 def clean_environment(home: str = "/nonexistent", protocols: str = "none") -> dict[str, str]:
-    """An environment in which Git reads no configuration but its repository's and asks nobody anything.
+    """An environment in which Git reads only its repository's configuration and never prompts.
 
-    ``protocols`` are those it may use, with ``:`` between them. A missing object is an error: Git never fetches it from
-    a promisor remote, since that would run programs which the repository's configuration names.
+    ``protocols`` are the permitted ones, separated by ``:``. A missing object is an error: Git never fetches it from a
+    promisor remote, since that would run programs from the repository's configuration.
     """
     return {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -52,10 +52,10 @@ def clean_environment(home: str = "/nonexistent", protocols: str = "none") -> di
 
 @contextmanager
 def borrowed_objects(objects: Path) -> Iterator[dict[str, str]]:
-    """The environment of a git command that reads and writes the directory ``objects`` of a repository, and no more.
+    """The environment for a git command that accesses only the ``objects`` directory of a repository.
 
-    The command runs in an empty repository of ours, so that configuration, hooks, refs, grafts and attributes of the
-    repository that owns the objects have no say. It exists until the block ends.
+    The command runs in an empty repository of ours, so that the owner repository's configuration, hooks, refs, grafts
+    and attributes have no effect. It exists until the block ends.
     """
     with tempfile.TemporaryDirectory(prefix="reconciler-") as name:
         place = Path(name)
@@ -67,9 +67,9 @@ def borrowed_objects(objects: Path) -> Iterator[dict[str, str]]:
 
 
 def run_git(command: list[str], place: Path, environment: dict[str, str], timeout: float) -> GitResult | None:
-    """How ``command`` ended, run at ``place`` with this environment alone; None past ``timeout`` (seconds).
+    """Run ``command`` in ``place`` with this environment alone; None after ``timeout`` (seconds).
 
-    All that it started ends with it.
+    All processes that it started end with it.
     """
     with subprocess.Popen(
         command,
@@ -94,7 +94,7 @@ def run_git(command: list[str], place: Path, environment: dict[str, str], timeou
 
 
 def _read(tails: dict[IO[bytes], bytearray], deadline: float) -> bool:
-    """Fill ``tails`` with the last bytes of each pipe until all are closed; whether that was before ``deadline``."""
+    """Fill ``tails`` with the last bytes of each pipe until all are closed; False if ``deadline`` passes first."""
     with selectors.DefaultSelector() as selector:
         for pipe in tails:
             selector.register(pipe, selectors.EVENT_READ, pipe)
@@ -112,9 +112,9 @@ def _read(tails: dict[IO[bytes], bytearray], deadline: float) -> bool:
 
 
 def _end(running: subprocess.Popen[bytes], tails: dict[IO[bytes], bytearray]) -> None:
-    """End the command and all it started: ssh and git-remote-https outlive a git that is killed alone."""
+    """End the command and its children: ssh and git-remote-https would survive a kill of git alone."""
     if running.returncode is None:
-        # Not reaped yet, so that its number is still that of its group and of no other.
+        # Not reaped yet, so its number still identifies its group and no other.
         os.killpg(running.pid, signal.SIGKILL)
         _read(tails, time.monotonic() + _LAST_WORDS)
         running.wait()

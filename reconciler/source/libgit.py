@@ -1,4 +1,4 @@
-"""The one way a repository is opened with libgit2: as it is, whoever owns it, and with nobody's configuration."""
+"""Opens repositories with libgit2: regardless of their owner, and without user or system configuration."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, Option, RepositoryOpenFlag
 
 CACHE_BYTES = 2 * 1024 * 1024
-"""Bytes of objects that libgit2 caches in this process. It counts contents only: of small trees and commits it needs
-four times as much. A daemon reads each commit once, so that a larger cache would only grow with every commit."""
+"""Bytes of objects that libgit2 caches in this process. It counts contents only: small trees and commits take four
+times as much. A daemon reads each commit once, so a larger cache would only grow with every commit."""
 _LARGEST_TREE = 256 * 1024
-"""Bytes of a tree that is cached, where libgit2 caches those of 4 KB: the root is read again and again."""
+"""The largest tree in bytes that is cached; libgit2's default is 4 KB, but the root is read again and again."""
 
 
 def open_git(path: Path) -> pygit2.Repository:
-    """Open the repository at ``path`` itself, not one above it. Raises pygit2.GitError where there is none.
+    """Open the repository at ``path`` itself, not one above it. Raises pygit2.GitError if there is none.
 
-    Nothing of a repository is ever run, so libgit2's check of its owner is off (design: Source).
+    Nothing of a repository is ever run, so libgit2's check of its owner is off.
     """
     pygit2.option(Option.SET_OWNER_VALIDATION, 0)
-    # Whatever a tree or commit of ours names was written just before: it need not be looked for.
+    # Objects that our trees or commits refer to were just written, so they need no lookup.
     pygit2.option(Option.ENABLE_STRICT_OBJECT_CREATION, 0)
     pygit2.settings.cache_max_size(CACHE_BYTES)
     pygit2.settings.cache_object_limit(ObjectType.TREE, _LARGEST_TREE)

@@ -1,4 +1,4 @@
-"""A bare copy of a remote's ref on this machine, kept up by ``git fetch`` and written back by ``git push``."""
+"""A bare copy of a remote's ref on this machine: updated by ``git fetch``, and written back by ``git push``."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _RACED = ("(stale info)", "(fetch first)", "(non-fast-forward)", "failed to upda
 
 
 class Mirror:
-    """The copy at ``path``: holds the followed ref under its own name, others under ``refs/remotes/origin/``.
+    """The copy at ``path``: has the followed ref under its own name, others under ``refs/remotes/origin/``.
 
-    All methods raise SourceUnreachable where the remote does not answer, refuses or takes too long.
+    All methods raise SourceUnreachable if the remote does not answer, refuses or takes too long.
     """
 
     def __init__(self, settings: SourceSettings, address: Address, path: Path) -> None:
@@ -32,7 +32,7 @@ class Mirror:
         self._remote = Remote(settings, address)
 
     def prepare(self) -> Path:
-        """Make an empty bare repository where there is none yet, and return its path."""
+        """Create an empty bare repository if there is none, and return its path."""
         if not (self.path / "HEAD").is_file():
             import pygit2
 
@@ -41,9 +41,9 @@ class Mirror:
         return self.path
 
     def refresh(self) -> None:
-        """Fetch the followed ref, whatever became of its history.
+        """Fetch the followed ref, even if its history was rewritten.
 
-        Raises SourceNotFound where the remote has no such repository or ref. What was fetched before stays.
+        Raises SourceNotFound if the remote has no such repository or ref. Earlier fetched objects stay.
         """
         ref = wanted_ref(self._settings)
         before = self._tip(ref)
@@ -58,13 +58,13 @@ class Mirror:
         if answer.code:
             raise self._remote.failure(answer)
         if self._tip(ref) != before:
-            # Housekeeping by its own command: a fetch must not run into its deadline for it. It may fail or wait.
+            # Garbage collection runs separately, so that it cannot exceed the deadline of a fetch. It may fail or wait.
             self._remote.run(self.path, ["gc", "--auto", "--quiet"])
 
     def fetch_ref(self, ref: str) -> str:
-        """Fetch another ref of the remote (``refs/heads/…``): its commit, or ``""`` where the remote has none.
+        """Fetch another ref of the remote (``refs/heads/…``); returns its commit, or ``""`` if the remote has none.
 
-        It is kept as ``refs/remotes/origin/…``; what was written here under the ref's own name is not touched.
+        It is stored as ``refs/remotes/origin/…``; a local ref with the ref's own name is not changed.
         """
         kept = f"refs/remotes/origin/{ref.removeprefix('refs/heads/')}"
         answer = self._fetch(ref, kept)
@@ -75,9 +75,9 @@ class Mirror:
         return ""
 
     def push(self, refspec: str, expected: str) -> None:
-        """Push ``SOURCE:REF`` if the remote's ref is still at the commit ``expected`` (``""``: still not there).
+        """Push ``SOURCE:REF`` if the remote's ref is still at the commit ``expected`` (``""``: still missing).
 
-        Raises PushConflict where it is not, SourceError where the remote declines.
+        Raises PushConflict if it is not, SourceError if the remote declines.
         """
         ref = refspec.rpartition(":")[2]
         lease = f"--force-with-lease={ref}:{expected}"

@@ -1,4 +1,4 @@
-"""One ``git`` command against a remote: a clean environment, a deadline, and an error a person can use."""
+"""Runs one ``git`` command against a remote: with a clean environment, a deadline, and readable errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _REDIRECTED = re.compile(r"unable to update url base from redirection|returned e
 
 
 class Remote:
-    """What is needed to speak to one remote: its address, credentials by file, and the deadline in seconds."""
+    """The connection to one remote: its address, credential files, and the deadline in seconds."""
 
     def __init__(self, settings: SourceSettings, address: Address) -> None:
         self.name = settings.name
@@ -56,10 +56,10 @@ class Remote:
         self._redirects = settings.follow_redirects
 
     def run(self, repository: Path, arguments: Iterable[str]) -> GitResult:
-        """Run ``git ARGUMENTS`` in ``repository``. Raises SourceUnreachable past the deadline; the whole family ends.
+        """Run ``git ARGUMENTS`` in ``repository``. Raises SourceUnreachable after the deadline and ends all processes.
 
-        Neither the command line nor the environment holds a secret: git asks a credential helper, which reads the
-        file, and only for the origin of the url, so that a redirect elsewhere learns nothing.
+        Neither the command line nor the environment contains a secret: git calls a credential helper, which reads the
+        file, and only for the origin of the url. So a redirect to another host learns nothing.
         """
         redirects = ("-c", f"http.followRedirects={'initial' if self._redirects else 'false'}")
         command = ["git", *_OPTIONS, *redirects, *self._credential_options(), *arguments]
@@ -69,7 +69,7 @@ class Remote:
         return answer
 
     def failure(self, answer: GitResult) -> SourceNotFound | SourceUnreachable:
-        """The error that ``answer`` tells of, in git's words without what is secret."""
+        """The error for ``answer``, in git's words without secrets."""
         if not self._redirects and _REDIRECTED.search(answer.errors):
             return SourceUnreachable(
                 f"source {self.name}: {self._place()} redirects to another address; name that one in url (it often "
@@ -86,7 +86,7 @@ class Remote:
         return self.clean((fatal or telling or lines or [f"git ended with {answer.code}"])[-1])
 
     def clean(self, line: str) -> str:
-        """``line`` fit to be shown: printable, of bounded length, without credentials."""
+        """``line`` for display: printable, of bounded length, without credentials."""
         for secret in self._secrets():
             line = line.replace(secret, "***")
         return _UNPRINTABLE.sub("?", _CREDENTIALS.sub("://", line))[:_LONGEST]

@@ -1,4 +1,4 @@
-"""Read side of one repository: revisions, changed files and blobs, straight from Git's objects."""
+"""Reads one repository: revisions, changed files and blobs, directly from Git's objects."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ Answer = TypeVar("Answer")
 _GIT_FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
 
 TREES_KEPT = 8
-"""Trees whose bytes are kept: the roots of the last commits, and what was looked at in them."""
+"""The number of cached trees: the roots of the last commits, and recently read trees in them."""
 
 
 class Repository:
-    """A bare repository, the ``.git`` of a work tree, or our mirror of a remote; opened once and kept open.
+    """A bare repository, the ``.git`` of a work tree, or our mirror of a remote; opened once.
 
-    Only objects and refs are read: no work tree, no hook, no filter, no configuration but its own (design: Source).
+    Only objects and refs are read: no work tree, no hook, no filter, no configuration except its own.
     """
 
     def __init__(self, path: Path, settings: SourceSettings) -> None:
-        """Raises SourceNotFound where there is no repository at ``path``."""
+        """Raises SourceNotFound if there is no repository at ``path``."""
         try:
             self._git = open_git(path)
         except _GIT_FAULTS as fault:
@@ -58,21 +58,21 @@ class Repository:
 
     @property
     def gitdir(self) -> Path:
-        """The directory that holds HEAD."""
+        """The directory that contains HEAD."""
         return Path(self._git.path)
 
     @property
     def commondir(self) -> Path:
-        """The directory that holds refs and objects: ``gitdir``, but for additional work trees of ``git worktree``."""
+        """The directory of refs and objects: ``gitdir``, except in additional work trees of ``git worktree``."""
         pointer = self.gitdir / "commondir"
         return (self.gitdir / pointer.read_text().strip()).resolve() if pointer.is_file() else self.gitdir
 
     def resolve(self, expression: str = "", head: str = "") -> Revision:
-        """The revision the source stands at, or the one that ``expression`` names; ``HEAD`` in it means ``head``.
+        """The current revision of the source, or that of ``expression``, in which ``HEAD`` means ``head``.
 
-        See ``parse_expression``. Sees what other programs did to the refs, packed or not. Raises SourceNotFound where
-        branch, tag, commit or path is not there, SourceUnverified where the settings ask for a signature that is not
-        there, SourceError where objects are missing or damaged.
+        See ``parse_expression``. Sees changes of refs by other programs, packed or not. Raises SourceNotFound if
+        branch, tag, commit or path does not exist, SourceUnverified if a signature that the settings require is
+        missing, SourceError if objects are missing or damaged.
         """
         wanted = self._wanted(expression, head)
         target = self._find(wanted, expression)
@@ -94,7 +94,7 @@ class Repository:
             raise SourceNotFound(f"source {self.settings.name}: {expression!r} names no revision: {fault}") from None
 
     def contains(self, newer: str, older: str) -> bool:
-        """Whether commit ``older`` is ``newer`` or one of its ancestors; an unknown commit is neither."""
+        """Whether commit ``older`` is ``newer`` or one of its ancestors; False for an unknown commit."""
         if newer == older or not self.holds(older):
             return newer == older
         if (newer, older) not in self._contained:
@@ -102,19 +102,19 @@ class Repository:
         return self._contained[newer, older]
 
     def check_signed(self, newer: str, older: str) -> None:
-        """Raises SourceUnverified where the settings ask for signed history and one since ``older`` is not signed."""
+        """Raises SourceUnverified if the settings require signed history and a commit since ``older`` is unsigned."""
         if (signatures := self._signatures) is not None:
             self._ask(lambda: signatures.check_since(self._git, older, newer))
 
     def holds(self, name: str) -> bool:
-        """Whether the object ``name`` (a full id) is still there; Git forgets what a force push left behind."""
+        """Whether the object ``name`` (a full id) still exists; Git removes what a force push left behind."""
         return bool(name) and name in self._git
 
     def compare(self, before: str, after: str) -> TreeChanges:
-        """Manifest files that differ between two trees (``""``: no tree), at a cost that follows the change.
+        """Manifest files that differ between two trees (``""``: no tree), at a cost proportional to the change.
 
-        Which files are manifests is decided as ``after`` says; see ``selection`` for when that changes. Raises
-        SourceError where objects are missing, damaged or beyond the bounds of Walk.
+        The filter of ``after`` decides which files are manifests; see ``selection`` for its changes. Raises SourceError
+        if objects are missing, damaged or beyond the limits of Walk.
         """
         takes = self._selection(after or before).matches
         return classify(Walk(self._tree).differences(_raw(before), _raw(after)), takes)
@@ -124,7 +124,7 @@ class Repository:
         yield from self.compare(before, after).changes
 
     def has_manifests(self, tree: str) -> bool:
-        """Whether ``tree`` holds at least one manifest; looks first for the one found last, and no further than one."""
+        """Whether ``tree`` contains a manifest; checks the last found one first, and stops at the first."""
         takes = self._selection(tree).matches
         if self._manifest and takes(self._manifest) and self._has_file(tree, self._manifest):
             return True
@@ -134,12 +134,12 @@ class Repository:
         return found is not None
 
     def selection(self, tree: str) -> str:
-        """Digest of all that decides which files are taken: where it changes, everything is to be loaded again."""
+        """A digest of everything that selects files: if it changes, all files must be loaded again."""
         chosen = (self.settings.path, tuple(self.settings.include), tuple(self.settings.exclude))
         return hashlib.sha256(msgspec.json.encode((*chosen, self._ignore_blob(tree)))).hexdigest()
 
     def blob(self, tree: str, path: str) -> str:
-        """Id of the file at ``path`` below ``tree``, empty where there is none. Raises SourceError."""
+        """Id of the file at ``path`` below ``tree``, empty if there is none. Raises SourceError."""
         id_ = _raw(tree)
         *folders, name = path.encode().split(b"/")
         for folder in folders:
@@ -151,15 +151,15 @@ class Repository:
         return entry.id.hex() if entry is not None and not entry.symlink else ""
 
     def size(self, blob: str) -> int:
-        """Bytes in ``blob``, found without loading it. Raises SourceError where it is missing."""
+        """Size of ``blob`` in bytes, without loading it. Raises SourceError if it is missing."""
         return self._ask(lambda: self._odb.read_header(blob)[1])
 
     def read(self, blob: str) -> bytes:
-        """The content of ``blob``; ask for its size first. Raises SourceError where it is missing or damaged."""
+        """The content of ``blob``; check its size first. Raises SourceError if it is missing or damaged."""
         return self._ask(lambda: self._odb.read(blob)[1])
 
     def _has_file(self, tree: str, path: str) -> bool:
-        """Whether a plain file is at ``path``; looked for in the bytes of the trees, which are not taken apart."""
+        """Whether a regular file is at ``path``; searches the bytes of the trees without parsing them."""
         id_ = _raw(tree)
         *folders, name = path.encode().split(b"/")
         try:
@@ -186,7 +186,7 @@ class Repository:
             raise SourceNotFound(f"source {self.settings.name}: the repository {self._path} is not there any more")
 
     def _tree(self, raw: bytes) -> bytes:
-        """The bytes of a tree; the last few are kept, since each commit's root is asked for again and again."""
+        """The bytes of a tree; the last few are cached, since each commit's root is read again and again."""
         content = self._trees.pop(raw, None)
         if content is None:
             kind, read = self._ask(lambda: self._odb.read(pygit2.Oid(raw=raw)))
@@ -199,7 +199,7 @@ class Repository:
         return content
 
     def _find(self, wanted: Expression, written: str) -> str:
-        """Id of the object that ``wanted`` stands for; refs are asked directly, since a poll does only this."""
+        """Id of the object for ``wanted``; refs are looked up directly, since a poll does only this."""
         try:
             if wanted.ref == wanted.text:
                 return str(self._git.lookup_reference(wanted.ref).resolve().target)
@@ -212,7 +212,7 @@ class Repository:
         kind, _, short = name.removeprefix("refs/").partition("/")
         if not name.startswith("refs/"):
             return f"revision {name!r} is not in the repository"
-        refs = self._ask(lambda: list(self._git.references))  # the repository may be going away this moment
+        refs = self._ask(lambda: list(self._git.references))  # the repository may disappear at this moment
         known = sorted(ref.removeprefix(f"refs/{kind}/") for ref in refs if f"/{kind}/" in ref)
         noun = {"heads": "branch", "tags": "tag"}.get(kind, kind)
         near = closest(short, known)

@@ -1,4 +1,4 @@
-"""Who signed a commit or a tag: asked of Git, in a repository of its own that holds nothing but what is asked about."""
+"""Verifies signatures of commits and tags with Git, in a temporary repository with only the objects in question."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from reconciler.settings import SourceSettings, VerifySettings
 
 BATCH = 200
-"""Commits that one command is asked about."""
+"""The number of commits that one command verifies."""
 
 _GPG_CONF = "trust-model always\nno-auto-key-retrieve\nno-autostart\ndisable-dirmngr\n"
 _PROGRAMS = {
@@ -49,7 +49,7 @@ _KEY = re.compile(
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """The operator's files as they are now."""
+    """The current content of the operator's files."""
 
     signers: bytes
     revoked: bytes
@@ -62,10 +62,10 @@ class Trust(msgspec.Struct, frozen=True):
 
 
 class Signatures:
-    """Verdicts about the commits and tags of one source, each asked for once as long as the trusted keys are the same.
+    """Verdicts on the commits and tags of one source, cached as long as the trusted keys stay the same.
 
-    Git is asked in an empty repository into which only the signed objects are copied: the configuration, replacements
-    and attributes of the source's own repository have no say.
+    Git runs in an empty repository into which only the signed objects are copied: the configuration, replacements and
+    attributes of the source's own repository have no effect.
     """
 
     def __init__(self, source: SourceSettings, settings: VerifySettings) -> None:
@@ -75,11 +75,11 @@ class Signatures:
         self._verdicts: dict[str, str] = {}
 
     def check(self, git: pygit2.Repository, target: str, ref: str) -> None:
-        """Raises SourceUnverified where the commit or tag ``target`` is not signed as the settings ask for.
+        """Raises SourceUnverified if the commit or tag ``target`` is not signed as the settings require.
 
-        With ``signed: tag`` a commit counts where a signed tag in the repository stands for it. A tag that was found
-        by way of ``ref`` ("" for none) has to be signed under that name: else an old release could be shown as a new
-        one.
+        With ``signed: tag`` a commit is accepted if a signed tag in the repository points to it. A tag that was found
+        through ``ref`` ("" for none) must be signed under that name; otherwise an old release could be presented as a
+        new one.
         """
         found = git[target]
         if self._settings.signed != "tag":
@@ -95,9 +95,9 @@ class Signatures:
             raise self._refusal(f"commit {target[:12]}", "no annotated tag stands for it")
 
     def check_since(self, git: pygit2.Repository, previous: str, commit: str) -> None:
-        """With ``signed: history``, raises SourceUnverified for the first commit since ``previous`` that is not signed.
+        """With ``signed: history``, raises SourceUnverified for the first unsigned commit since ``previous``.
 
-        Without a previous commit (``""``, or one that Git has forgotten) only ``commit`` itself is looked at.
+        Without a previous commit (``""``, or one that Git has removed) only ``commit`` itself is checked.
         """
         if self._settings.signed != "history" or not previous or previous not in git:
             return
@@ -143,7 +143,7 @@ class Signatures:
         return answer
 
     def _words(self, git: pygit2.Repository, id_: str, answer: GitResult, place: Path) -> str:
-        """Why ``answer`` is no. Raises SourceUnverified where a program is missing, which is no verdict."""
+        """Why verification failed. Raises SourceUnverified if a program is missing, which is no verdict."""
         if "cannot run" in answer.errors or "cannot exec" in answer.errors:
             raise self._refusal("a signature", f"{answer.errors.splitlines()[0]}; install it")
         armour = _ARMOUR.search(git[id_].read_raw())
@@ -177,7 +177,7 @@ class Signatures:
 
 @contextmanager
 def _scratch(git: pygit2.Repository, ids: Iterable[str], trust: Trust) -> Iterator[Path]:
-    """A directory with the trusted keys and a repository of the objects ``ids`` alone, for as long as it is needed."""
+    """A temporary directory with the trusted keys and a repository that contains only the objects ``ids``."""
     with tempfile.TemporaryDirectory(prefix="reconciler-") as name:
         place = Path(name)
         (place / "signers").write_bytes(trust.signers)
@@ -191,7 +191,7 @@ def _scratch(git: pygit2.Repository, ids: Iterable[str], trust: Trust) -> Iterat
         (home / "gpg.conf").write_text(_GPG_CONF)
         if trust.keyring:
             (home / "keys").write_bytes(trust.keyring)
-            # What it cannot read, it leaves out; then no signature is good, and that is told.
+            # gpg skips keys that it cannot read; then no signature is good, and that is reported.
             run_git(["gpg", "--batch", "--quiet", "--import", str(home / "keys")], place, _environment(place), 60.0)
         yield place
 
@@ -201,7 +201,7 @@ def _environment(place: Path) -> dict[str, str]:
 
 
 def _named(answer: GitResult) -> str:
-    """The key that Git speaks of, in brackets."""
+    """The key in Git's message, in parentheses."""
     key = _KEY.search(answer.errors)
     return f" ({key[1] or key[2]})" if key else ""
 
@@ -211,7 +211,7 @@ def _kind(git: pygit2.Repository, id_: str) -> str:
 
 
 def _tags_of(git: pygit2.Repository, commit: str) -> Iterator[str]:
-    """Ids of the annotated tags that stand for ``commit`` under their own names, by name."""
+    """Ids of the annotated tags that point to ``commit`` under their own names, sorted by name."""
     for name in sorted(ref for ref in git.references if ref.startswith("refs/tags/")):
         found = git[git.references[name].resolve().target]
         if isinstance(found, pygit2.Tag) and _is_tag_of(found, name) and str(found.peel(pygit2.Commit).id) == commit:
@@ -219,5 +219,5 @@ def _tags_of(git: pygit2.Repository, commit: str) -> Iterator[str]:
 
 
 def _is_tag_of(found: pygit2.Object, ref: str) -> bool:
-    """Whether ``found`` was made under the name ``ref``; what is no annotated tag has no name of its own."""
+    """Whether ``found`` was created under the name ``ref``; only annotated tags have a name of their own."""
     return not isinstance(found, pygit2.Tag) or ref == f"refs/tags/{found.name}"

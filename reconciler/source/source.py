@@ -1,4 +1,4 @@
-"""A source as the rest of the program sees it: in place where it is local, through a mirror where it is not."""
+"""A source for the rest of the program: read in place if it is local, through a mirror if it is remote."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """One repository, ref and path. Opening it touches neither network nor disk; its methods do."""
+    """One repository, ref and path. Its creation touches neither network nor disk; its methods do."""
 
     def __init__(self, settings: SourceSettings, path: Path | None, mirror: Mirror | None) -> None:
         self.settings = settings
@@ -28,12 +28,12 @@ class Source:
 
     @property
     def local(self) -> bool:
-        """Whether it lies on this machine and is read in place."""
+        """Whether it is on this machine and read in place."""
         return self.mirror is None
 
     @cached_property
     def repository(self) -> Repository:
-        """The repository that holds the objects. Raises SourceNotFound where there is none, anew at each call."""
+        """The repository with the objects. Raises SourceNotFound if there is none, again at each access."""
         from reconciler.source.repository import Repository
 
         path = self.mirror.prepare() if self.mirror is not None else self._path
@@ -41,17 +41,17 @@ class Source:
         return Repository(path, self.settings)
 
     def refresh(self) -> None:
-        """Fetch what a remote has; nothing to do for a local source.
+        """Fetch from the remote; does nothing for a local source.
 
-        Raises SourceUnreachable or SourceNotFound; what was fetched before stays readable.
+        Raises SourceUnreachable or SourceNotFound; earlier fetched objects stay readable.
         """
         if self.mirror is not None:
             self.mirror.refresh()
 
     def revision(self, expression: str = "", head: str = "") -> Revision:
-        """Where the source stands now, or what ``expression`` names, in which ``HEAD`` means the commit ``head``.
+        """The current revision, or that of ``expression``, in which ``HEAD`` means the commit ``head``.
 
-        Raises SourceNotFound, and SourceEmpty where the path selects no manifest.
+        Raises SourceNotFound, and SourceEmpty if the path contains no manifest.
         """
         revision = self.repository.resolve(expression, head)
         if revision.tree != self._filled and not self.repository.has_manifests(revision.tree):
@@ -64,9 +64,9 @@ class Source:
 
 
 def open_source(settings: SourceSettings, state_dir: Path) -> Source:
-    """The source that ``settings`` describe; mirrors live under ``state_dir``.
+    """The source for ``settings``; mirrors are stored under ``state_dir``.
 
-    Raises UsageError for a wrong url, and where what is to be signed cannot be.
+    Raises UsageError for an invalid url, and for an impossible signature requirement.
     """
     if settings.verify is not None and settings.verify.signed == "tag" and not settings.tag:
         raise UsageError(f"source {settings.name}: `signed: tag` is for a source that stays at a tag; set its tag")
@@ -79,9 +79,9 @@ def open_source(settings: SourceSettings, state_dir: Path) -> Source:
 
 
 def check_rewrite(repository: Repository, previous: str, revision: Revision) -> None:
-    """Raises SourceRewritten where the branch left the commit ``previous`` behind (``""``: none yet) without leave.
+    """Raises SourceRewritten if the branch dropped the commit ``previous`` (``""``: none yet) without permission.
 
-    Tags and commits are the operator's own choice and may go back.
+    Tags and commits are the operator's explicit choice and may go back.
     """
     settings = repository.settings
     chosen = settings.allow_rewrite or settings.tag or settings.commit

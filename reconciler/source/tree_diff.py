@@ -1,4 +1,4 @@
-"""Two trees side by side: what differs, found without looking into what is equal."""
+"""Compares two trees; finds differences without reading equal parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MANIFEST = (b".yaml", b".yml")
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """What a tree has under a name: its mode and the raw id of the object."""
+    """A tree entry: its mode and the raw id of the object."""
 
     mode: bytes
     id: bytes
@@ -41,7 +41,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Difference(msgspec.Struct, frozen=True, gc=False):
-    """One path, as bytes, that the two trees do not agree on; ``None`` where a side has nothing there."""
+    """One path, as bytes, that differs between the two trees; ``None`` if a side has no entry."""
 
     path: bytes
     before: Entry | None
@@ -49,14 +49,14 @@ class Difference(msgspec.Struct, frozen=True, gc=False):
 
 
 def parse_tree(content: bytes) -> dict[bytes, Entry]:
-    """The entries of a tree object by name, directories with a slash behind. Raises SourceError if malformed."""
+    """The entries of a tree object by name, directories with a trailing slash. Raises SourceError if malformed."""
     return _by_name(_ENTRY.findall(b"".join(_pieces(content))))
 
 
 def _pieces(content: bytes) -> list[bytes]:
-    """The entries of a tree object, still as bytes, 32 at a time: what is equal can be set aside unparsed."""
+    """The entries of a tree object as bytes, 32 at a time, so that equal pieces need no parsing."""
     pieces: list[bytes] = _PIECE.findall(content)
-    # A tree that cannot be read whole must not pass for one that holds less.
+    # A tree that is only partly readable must not pass for a smaller one.
     if sum(map(len, pieces)) != len(content):
         raise SourceError("a tree object is malformed; run git fsck on the repository")
     return pieces
@@ -67,10 +67,10 @@ def _by_name(entries: Iterable[tuple[bytes, bytes, bytes]]) -> dict[bytes, Entry
 
 
 class Walk:
-    """One comparison. ``read`` gives a tree object's bytes for its raw id; an empty id stands for an empty tree.
+    """One comparison. ``read`` returns a tree object's bytes for its raw id; an empty id means an empty tree.
 
-    Bounded: at most 64 directories deep and 1,000,000 entries, since a few hundred bytes of Git objects can spell more
-    files than there are atoms. Raises SourceError beyond.
+    Limited to 64 levels of directories and 1,000,000 entries, since a few hundred bytes of Git objects can describe
+    more files than there are atoms. Raises SourceError beyond these limits.
     """
 
     def __init__(self, read: Callable[[bytes], bytes]) -> None:
@@ -78,7 +78,7 @@ class Walk:
         self._visited = 0
 
     def differences(self, before: bytes, after: bytes) -> Iterator[Difference]:
-        """What may be a manifest (by its suffix) or a submodule and differs, in path order, without dot-directories."""
+        """Differing possible manifests (by suffix) and submodules, in path order, without dot-directories."""
         if before != after:
             yield from self._below(before, after, b"")
 

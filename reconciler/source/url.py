@@ -1,4 +1,4 @@
-"""What the url of a source says: a path on this machine, or a remote and how to speak to it."""
+"""Parses the url of a source: a path on this machine, or a remote and its protocol."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REMOTE = frozenset({"https", "http", "ssh", "git"})
 
 
 class Address(msgspec.Struct, frozen=True):
-    """``path`` for a repository on this machine, else ``url`` with the ``scheme`` Git will use."""
+    """``path`` for a repository on this machine, otherwise ``url`` with the ``scheme`` for Git."""
 
     url: str
     scheme: str
@@ -28,16 +28,16 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port: the only place a token may be shown to."""
+        """Scheme, host and port: only this origin may receive a token."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def parse_address(url: str) -> Address:
-    """Tell paths and ``file://`` from ``https``, ``http``, ``ssh``, ``git`` and ``user@host:path``.
+    """Distinguish paths and ``file://`` from ``https``, ``http``, ``ssh``, ``git`` and ``user@host:path``.
 
     Raises UsageError for other schemes, for git's remote helpers (``ext::…``), and for a password or, with http and
-    https, a user in the url: lists of processes show it, and a token is often written there.
+    https, a user in the url: process lists show it, and a token is often written there.
     """
     if _HELPER.match(url):
         raise UsageError(
@@ -67,7 +67,7 @@ def parse_address(url: str) -> Address:
 
 
 def source_address(settings: SourceSettings) -> Address:
-    """Where a source is, as ``parse_address``. Raises UsageError too where a token would cross the network in clear."""
+    """The address of a source, as in ``parse_address``. Raises UsageError also if a token would be sent unencrypted."""
     address = parse_address(settings.url)
     credentials = settings.credentials
     if credentials.token_file is not None and address.scheme in ("http", "git") and not credentials.allow_insecure:
@@ -79,7 +79,7 @@ def source_address(settings: SourceSettings) -> Address:
 
 
 def wanted_ref(settings: SourceSettings) -> str:
-    """The full name of the ref a source follows; a pinned commit follows none and gives a ref that never is."""
+    """The full name of the ref that a source follows; for a pinned commit, a ref that never exists."""
     if settings.commit:
         return "refs/reconciler/commit"
     return f"refs/tags/{settings.tag}" if settings.tag else f"refs/heads/{settings.branch or 'main'}"

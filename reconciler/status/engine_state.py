@@ -40,7 +40,7 @@ _decode = msgspec.json.Decoder(_State).decode
 
 
 def message_of(state: bytes) -> str:
-    """What an engine says about a deployment on its way or unwell (docs/platform/workload.md#deployments)."""
+    """The engine's message for a deployment in progress or not healthy (docs/platform/workload.md#deployments)."""
     return _status(state).message
 
 

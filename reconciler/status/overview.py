@@ -27,7 +27,7 @@ _NOT_READY = re.compile(rb"^notReady: (\d+)$", re.MULTILINE)
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """A source as a whole. ``counts`` are of recorded resources, ``not_ready`` the first of ``unready`` resources."""
+    """A source as a whole. ``counts`` are of recorded resources; ``not_ready`` lists the first ``unready`` ones."""
 
     source: str
     revision: str

@@ -1,1 +1,1 @@
-"""The tables of the records, a module each."""
+"""The tables of the records, one module each."""

@@ -1,4 +1,4 @@
-"""The records proper: what was last applied, and last seen, of every resource at every location."""
+"""The applied resources: what was last applied and last observed, for every resource and location."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ WORST_FIRST = (
     Health.RECORDED,
     Health.HEALTHY,
 )
-"""A resource is as healthy as the worst of its locations."""
+"""The health of a resource is the worst of its locations."""
 
 BATCH = 500
-"""Keys looked up at once."""
+"""The number of keys per query."""
 
 _HEALTH = {str(health): health for health in Health}
 COLUMNS = "key, location, source, digest, body, version, engine, health, state, alias, revision, applied_at"
@@ -41,24 +41,24 @@ _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Applied:
-    """One row a key and location; what a source owns and how healthy it is, is counted along."""
+    """One row for each key and location; triggers count resources by source and health."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     def get(self, key: AnyKey) -> tuple[Record, ...]:
-        """The records of ``key``, in order of location; empty where nothing is applied."""
+        """The records of ``key``, in order of location; empty if it is not applied."""
         rows = self._db.all(f"SELECT {COLUMNS} FROM applied WHERE key = ? ORDER BY location", (str(key),))
         return tuple([_record(row) for row in rows])
 
     def get_many(self, keys: Iterable[AnyKey], *, bodies: bool = True) -> dict[str, tuple[Record, ...]]:
-        """The records of each of ``keys`` by the key's text; one without records is left out.
+        """The records of each of ``keys`` by the key's text; keys without records are omitted.
 
-        Without ``bodies`` each body is ``{}``: for those who ask how resources are, not what they are.
+        Without ``bodies`` each body is ``{}``: for callers that need only the state of resources.
         """
         columns = COLUMNS if bodies else _NO_BODIES
         found: dict[str, tuple[Record, ...]] = {}
-        # A first load asks for 100,000 keys, in 0.2 s, where nothing is recorded at all.
+        # A first load looks up 100,000 keys, in 0.2 s, although there are no records yet.
         for batch in batches(map(str, keys), BATCH) if self._db.one("SELECT 1 FROM applied LIMIT 1") else ():
             rows = self._db.all(
                 f"""SELECT {columns} FROM applied WHERE key IN (SELECT value FROM json_each(?))
@@ -70,29 +70,29 @@ class Applied:
         return found
 
     def put(self, record: Record) -> None:
-        """Record ``record`` in the place of what was there for its key and location."""
+        """Write ``record``; replaces an earlier one of its key and location."""
         self._db.write(PUT, _row(record))
 
     def put_many(self, records: Iterable[Record]) -> None:
-        """``put`` for many, all or none."""
+        """``put`` for many records, all or none."""
         self._db.write_many(PUT, (_row(record) for record in records))
 
     def update_seen(self, key: AnyKey, location: str, health: Health, state: bytes) -> None:
-        """Note what an engine sees now; nothing happens where there is no such record."""
+        """Record an engine's current observation; does nothing if there is no such record."""
         self._db.write(
             "UPDATE applied SET health = ?, state = ? WHERE key = ? AND location = ?",
             (str(health), state, str(key), location),
         )
 
     def remove(self, key: AnyKey, location: str | None = None) -> None:
-        """Take out the record of ``key`` at ``location``, or (None) at every location."""
+        """Remove the record of ``key`` at ``location``, or (None) at every location."""
         if location is None:
             self._db.write("DELETE FROM applied WHERE key = ?", (str(key),))
         else:
             self._db.write("DELETE FROM applied WHERE key = ? AND location = ?", (str(key), location))
 
     def adopt(self, source: str, keys: Iterable[AnyKey]) -> list[tuple[str, str]]:
-        """Make the records of ``keys`` those of ``source``; each key that was another's, with whose it was."""
+        """Transfer the records of ``keys`` to ``source``; returns each transferred key with its former source."""
         if self._db.one("SELECT 1 FROM tally WHERE source <> ? AND n > 0 LIMIT 1", (source,)) is None:
             return []
         asked = msgspec.json.encode([str(key) for key in keys]).decode()
@@ -114,16 +114,16 @@ class Applied:
         return self._db.stream(f"{sql} WHERE source = ? ORDER BY key, location", (source,))
 
     def scan_at(self, location: str, engine: str) -> Iterator[tuple[str, str, int]]:
-        """(key, digest, version) of all that ``engine`` has at ``location``, in order of key; reads no bodies."""
+        """(key, digest, version) of all records of ``engine`` at ``location``, in order of key; reads no bodies."""
         sql = "SELECT key, digest, version FROM applied INDEXED BY applied_scan WHERE location = ? AND engine = ?"
         return self._db.stream(f"{sql} ORDER BY key", (location, engine))
 
     def inventory(self, source: str) -> int:
-        """How many keys the source owns; costs the same however many they are."""
+        """The number of keys that the source owns; the cost does not depend on the number."""
         return int(self._db.value("SELECT sum(n) FROM tally WHERE source = ?", (source,)) or 0)
 
     def counts(self, source: str | None = None) -> dict[tuple[Kind, Health], int]:
-        """How many resources (not locations) there are by kind and worst health, of all sources or of one."""
+        """The number of resources (not locations) by kind and worst health, of all sources or of one."""
         rows = self._db.all(
             """SELECT kind, health, sum(n) FROM tally WHERE ?1 IS NULL OR source = ?1
             GROUP BY kind, health HAVING sum(n) > 0 ORDER BY kind, health""",
@@ -140,12 +140,12 @@ class Applied:
     def items(
         self, kind: Kind | None = None, gvc: str | None = None, name: str | None = None, limit: int | None = None
     ) -> Iterator[Record]:
-        """Records that match all that is given, in order of key and location, ``limit`` of them at most."""
+        """The records that match all arguments, in order of key and location; at most ``limit``."""
         return islice(self._matching(kind, gvc, name), limit)
 
     def _matching(self, kind: Kind | None, gvc: str | None, name: str | None) -> Iterator[Record]:
         sql = f"SELECT {COLUMNS} FROM applied WHERE key >= ? AND key < ? AND substr(key, ?) = ? ORDER BY key, location"
-        # substr counts from the end where negative; from 2^31 there is nothing left, which equals "".
+        # A negative substr position counts from the end; from 2^31 on the result is "".
         ending = (1 << 31, "") if name is None else (-len(name) - 1, f"/{name}")
         for one in sorted(Kind) if kind is None else (kind,):
             if gvc is not None and one not in GVC_SCOPED:
@@ -162,7 +162,7 @@ def _row(record: Record) -> tuple[Any, ...]:
 
 def _record(row: tuple[Any, ...]) -> Record:
     try:
-        # Whoever reads these later takes them for JSON objects.
+        # Later readers rely on these being JSON objects.
         _object(row[4]), _object(row[8])
         return Record(*(Key.parse(row[0]), *row[1:7], _HEALTH[row[7]], *row[8:]))
     except UNPARSABLE as error:

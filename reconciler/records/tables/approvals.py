@@ -1,4 +1,4 @@
-"""Which held steps people let go, and which plan held which."""
+"""Approvals of held steps, and the plans that held them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from reconciler.records.database import Database
 from reconciler.records.sql import prefix_range
 
 KEEP = 1000
-"""Plans remembered, so that the digest somebody read on a screen can still be approved."""
+"""The number of remembered plans, so that a digest from an earlier output can still be approved."""
 
 
 class Approvals:
     """An approval is recorded as ``SOURCE/DIGEST``, by the digest of the held steps alone (``Plan.hold_digest``).
 
-    It lasts until a run of the source begins with it, or finds that other steps wait, or none.
+    It is valid until a run of the source starts with it, or finds that other steps wait, or none.
     """
 
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
@@ -22,24 +22,24 @@ class Approvals:
         self._now = now
 
     def approve(self, digest: str, by: str, expires: float | None = None) -> None:
-        """Let the steps with this ``SOURCE/DIGEST`` go, until ``expires`` (seconds since the epoch; None: for good)."""
+        """Approve the steps with this ``SOURCE/DIGEST`` until ``expires`` (seconds since the epoch; None: for good)."""
         self._db.write("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?, ?)", (digest, by, self._now(), expires))
 
     def valid(self, now: float) -> frozenset[str]:
-        """What is approved at ``now``."""
+        """The approvals that are valid at ``now``."""
         rows = self._db.all("SELECT digest FROM approvals WHERE expires IS NULL OR expires > ?", (now,))
         return frozenset(digest for (digest,) in rows)
 
     def consume(self, digest: str) -> None:
-        """The approved steps are done: the same steps, wanted again some day, need a new approval."""
+        """Remove the approval of completed steps: if the same steps are due again, they need a new one."""
         self._db.write("DELETE FROM approvals WHERE digest = ?", (digest,))
 
     def carry(self, source: str, waiting: str, steps: Iterable[str]) -> None:
-        """A run of ``source`` begins that does ``steps`` by an approval; the steps ``waiting`` (``""``: none) wait.
+        """Record that a run of ``source`` starts the approved ``steps``; the steps ``waiting`` (``""``: none) wait.
 
-        The approval becomes one for each step, in the place of those of the run before: what a crash or a failure
-        leaves undone needs no second approval until it expires, and what is done, or no longer asked for, is not
-        approved once more, nor can its plan be. What was said meanwhile of the steps that wait is kept.
+        The approval becomes one for each step, and replaces those of the previous run. Steps that a crash or failure
+        leaves undone need no second approval until it expires. Completed or obsolete steps are no longer approved, and
+        their plan can no longer be approved. Approvals of the waiting steps remain.
         """
         others = (*prefix_range(f"{source}/"), f"{source}/{waiting}")
         with self._db.transaction():
@@ -51,13 +51,14 @@ class Approvals:
                 self.approve(f"{source}/{step}", by, expires)
 
     def remember_plan(self, digest: str, held: str) -> None:
-        """Note that the plan ``digest`` held the steps ``held``, as they are approved (``""``: none)."""
+        """Remember that the plan ``digest`` held the steps ``held``, as they are approved (``""``: none)."""
         with self._db.transaction():
             self._db.write("INSERT OR REPLACE INTO plans (digest, held) VALUES (?, ?)", (digest, held))
             self._db.write("DELETE FROM plans WHERE seq <= (SELECT max(seq) FROM plans) - ?", (KEEP,))
 
     def held_of(self, prefix: str) -> list[str]:
-        """What plans held (``SOURCE/DIGEST``; ``""``: nothing) whose digest, or that of what they held, begins so."""
+        """The steps (``SOURCE/DIGEST``; ``""``: none) held by plans whose digest, or whose held digest, has this
+        prefix."""
         sql = """SELECT DISTINCT held FROM plans WHERE substr(digest, 1, length(?1)) = ?1
             OR substr(held, instr(held, '/') + 1, length(?1)) = ?1 ORDER BY held"""
         return [held for (held,) in self._db.all(sql, (prefix,))]

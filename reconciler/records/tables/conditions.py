@@ -1,4 +1,4 @@
-"""Conditions of what is not a resource: a source, its fetches, its status pushes."""
+"""Conditions of objects that are no resources: a source, its fetches, its status pushes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from reconciler.records.database import Database
 
 HOST = "/host"
-"""The scope of conditions that are about the daemon and not about a source or resource."""
+"""The scope of conditions of the daemon itself."""
 
 
 class Condition(msgspec.Struct, frozen=True, gc=False):
@@ -36,7 +36,7 @@ class ScopeCondition(Condition, frozen=True, gc=False):
 
 
 class Conditions:
-    """One row a scope (the name of a source) and type."""
+    """One row for each scope (such as the name of a source) and type."""
 
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._db = database
@@ -58,9 +58,9 @@ class Conditions:
         return [ScopeCondition(kind, bool(status), *rest) for kind, status, *rest in self._db.all(sql, (scope,))]
 
     def drop(self, scope: str, type: str) -> None:  # noqa: A002
-        """Forget one condition, which has no meaning any more."""
+        """Remove one condition that no longer applies."""
         self._db.write("DELETE FROM conditions WHERE scope = ? AND type = ?", (scope, type))
 
     def forget(self, scope: str) -> None:
-        """Drop every condition of ``scope``, which exists no more."""
+        """Remove all conditions of ``scope``, which no longer exists."""
         self._db.write("DELETE FROM conditions WHERE scope = ?", (scope,))

@@ -1,4 +1,4 @@
-"""What runs deleted of late without an approval, so that many small runs cannot do what a large one may not."""
+"""Recent deletes without an approval, so that many small runs cannot do what a large one may not."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Deletions:
         self._db = database
 
     def add(self, source: str, keys: Iterable[AnyKey], at: float) -> None:
-        """``source`` deletes ``keys`` now. Rows that count no more go.
+        """Record that ``source`` deletes ``keys`` now; removes expired rows.
 
-        Where the clock was set back, rows from the time to come count from now on: a delete counts for an hour, and
-        never for years.
+        If the clock was set back, rows from the future count from now on: a delete counts for an hour, and never for
+        years.
         """
         with self._db.transaction():
             self._db.write("DELETE FROM deletions WHERE at <= ?", (at - HOUR,))
@@ -30,6 +30,6 @@ class Deletions:
             self._db.write_many("INSERT OR REPLACE INTO deletions VALUES (?, ?, ?)", rows)
 
     def recent(self, source: str, now: float) -> dict[str, float]:
-        """When each key that counts at ``now`` was deleted."""
+        """The delete time of each key that counts at ``now``."""
         sql = "SELECT key, min(at, ?) FROM deletions WHERE source = ? AND at > ? ORDER BY key"
         return dict(self._db.all(sql, (now, source, now - HOUR)))

@@ -1,4 +1,4 @@
-"""The index of desired resources: what the last good revision of each source asks for, and where it says so."""
+"""The index of desired resources: what the last good revision of each source contains, and where."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PUT = """INSERT INTO desired (key, source, path, position, line, blob, digest, d
 EDIT = "UPDATE desired SET position = ?, line = ?, blob = ?, digest = ?, links = ? WHERE key = ?"
 
 BATCH = 1000
-"""Entries written at once: enough to save time, few enough that 100,000 never stand in memory together."""
+"""Entries written at once: enough to save time, few enough that 100,000 are never in memory together."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[tuple[str, str, Dependency]]).decode
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """Where a desired resource is said (``path``, ``line``, ``position`` in the file, ``blob``) and its references."""
+    """Where a desired resource is defined (``path``, ``line``, ``position``, ``blob``), and its references."""
 
     key: str
     source: str
@@ -44,24 +44,24 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Desired:
-    """One row a key. Key order is the order of the keys' text, here and in the applied records."""
+    """One row for each key. Key order is the order of the keys' text, here and in the applied records."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     def get(self, key: AnyKey) -> Entry | None:
-        """The entry of ``key`` with its references, None where nobody asks for it."""
+        """The entry of ``key`` with its references, None if it is not desired."""
         row = self._db.one(f"SELECT {COLUMNS} FROM desired WHERE key = ?", (str(key),))
         return None if row is None else _entry(row)
 
     def get_many(self, keys: Iterable[AnyKey]) -> dict[str, Entry]:
-        """The entries of ``keys`` by the key's text; one that nobody asks for is left out."""
+        """The entries of ``keys`` by the key's text; keys that are not desired are omitted."""
         sql = f"SELECT {COLUMNS} FROM desired WHERE key IN (SELECT value FROM json_each(?))"
         asked = msgspec.json.encode([str(key) for key in keys]).decode()
         return {row[0]: _entry(row) for row in self._db.all(sql, (asked,))}
 
     def at_paths(self, source: str, paths: Iterable[str]) -> list[Entry]:
-        """What the files at ``paths`` ask for, in order of path and position."""
+        """The entries from the files at ``paths``, in order of path and position."""
         asked = msgspec.json.encode(list(paths)).decode()
         rows = self._db.all(
             f"""SELECT {COLUMNS} FROM desired WHERE source = ? AND path IN (SELECT value FROM json_each(?))
@@ -71,7 +71,8 @@ class Desired:
         return [_entry(row) for row in rows]
 
     def referrers(self, target: AnyKey, kind: str = "") -> list[str]:
-        """Keys of all (or of all of ``kind``) that refer to ``target``, whatever the bond, in key order."""
+        """Keys of all resources (or of all of ``kind``) that refer to ``target``, by any type of reference, in key
+        order."""
         sql = "SELECT key FROM referrers WHERE target = ?"
         if kind:
             first, end = prefix_range(f"{kind}/")
@@ -81,19 +82,19 @@ class Desired:
         return [key for (key,) in rows]
 
     def references(self, key: AnyKey) -> tuple[Reference, ...]:
-        """What ``key`` refers to; empty where it is unknown."""
+        """The references of ``key``; empty if it is unknown."""
         packed = self._db.value("SELECT links FROM desired WHERE key = ?", (str(key),))
         return () if packed is None else _references(packed)
 
     def gvcs_in(self, source: str, directory: str) -> list[str]:
-        """Names of the GVCs declared directly in ``directory`` (``""``: the root), sorted."""
+        """Names of the GVCs defined directly in ``directory`` (``""``: the root), sorted."""
         rows = self._db.all(
             "SELECT key FROM desired WHERE source = ? AND directory = ? AND is_gvc ORDER BY key", (source, directory)
         )
         return [str(key).partition("/")[2] for (key,) in rows]
 
     def paths_below(self, source: str, directory: str) -> list[str]:
-        """Files in ``directory`` or deeper (``""``: all) that ask for anything, sorted."""
+        """Files in ``directory`` or below (``""``: all) that define any resource, sorted."""
         sql = "SELECT DISTINCT path FROM desired WHERE source = ?"
         if not directory:
             return [path for (path,) in self._db.all(f"{sql} ORDER BY path", (source,))]
@@ -102,9 +103,9 @@ class Desired:
         return [path for (path,) in rows]
 
     def replace(self, source: str, removed: Iterable[str], added: Iterable[Entry]) -> None:
-        """Take the keys ``removed`` out, then put ``added`` in (an entry that is there is replaced), all or nothing.
+        """Remove the keys ``removed``, then insert or replace the entries ``added``, all or nothing.
 
-        A key that another source has meanwhile taken over is not removed.
+        A key that now belongs to another source is not removed.
         """
         with self._db.transaction():
             gone = [(key, source) for key in removed if self._source_of(key) == source]
@@ -117,15 +118,15 @@ class Desired:
         """(key, digest) of all, or of one source, in key order, without holding them in memory."""
         if source is None:
             return self._db.stream("SELECT key, digest FROM desired ORDER BY key")
-        # The plus keeps SQLite from the index by source, after which it would have to sort.
+        # The plus prevents SQLite from using the index by source, which would require a sort.
         return self._db.stream("SELECT key, digest FROM desired WHERE +source = ? ORDER BY key", (source,))
 
     def count(self, source: str) -> int:
-        """How many resources the source asks for; costs the same however many they are."""
+        """The number of resources that the source wants; the cost does not depend on the number."""
         return int(self._db.value("SELECT n FROM desired_tally WHERE source = ?", (source,)) or 0)
 
     def empty(self) -> bool:
-        """Whether no source asks for anything."""
+        """Whether no source wants any resource."""
         return self._db.one("SELECT 1 FROM desired LIMIT 1") is None
 
     def keys_of_gvc(self, gvc: str) -> list[str]:
@@ -143,7 +144,7 @@ class Desired:
         return source
 
     def _put(self, entries: dict[str, Entry]) -> None:
-        """Write what differs and nothing else: every index entry left alone is a page less to make durable."""
+        """Write only differences: every unchanged index entry is a page less to sync."""
         known = self.get_many(entries)
         stay = [entry for key, entry in entries.items() if key in known and _home(known[key]) == _home(entry)]
         come = [entry for key, entry in entries.items() if key not in known or _home(known[key]) != _home(entry)]

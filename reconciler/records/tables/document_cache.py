@@ -1,4 +1,4 @@
-"""The cache of parsed documents by blob id: a restart parses nothing."""
+"""The cache of parsed documents by blob id, so that a restart parses nothing."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from reconciler.records.database import Database
 
 
 class DocumentCache:
-    """Blob id to whatever bytes the decoder made of the file; holds no secrets (those are in the seals)."""
+    """Maps a blob id to the decoder's bytes for the file; contains no secrets (those are in ``secret_data``)."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
         self._usable = True
 
     def get_many(self, oids: Iterable[str]) -> dict[str, bytes]:
-        """What is cached of ``oids``; one that is not is left out."""
+        """The cached bytes of ``oids``; missing ones are omitted."""
         if not self._usable or self._is_empty():
             return {}
         asked = msgspec.json.encode(list(oids)).decode()
@@ -26,17 +26,18 @@ class DocumentCache:
         )
 
     def get(self, oid: str) -> bytes | None:
-        """What is cached of ``oid``, None where nothing is."""
+        """The cached bytes of ``oid``, None if there are none."""
         found: bytes | None = self._db.value("SELECT parsed FROM blobs WHERE oid = ?", (oid,)) if self._usable else None
         return found
 
     def put_many(self, pairs: Iterable[tuple[str, bytes]]) -> None:
-        """Cache (blob id, bytes) pairs, in order of id: the index is then walked once, which halves the cost."""
+        """Cache (blob id, bytes) pairs in order of id: that walks the index once, which halves the cost."""
         with self._db.repeatable():
             self._db.write_many("INSERT OR REPLACE INTO blobs (oid, parsed) VALUES (?, ?)", sorted(pairs))
 
     def use(self, decoder: str, *, keep: bool) -> None:
-        """Give only what ``decoder`` (this version of it) made; where this cache is to ``keep``, drop all else."""
+        """Use only entries of this ``decoder`` version; others are dropped if ``keep`` says that the cache is
+        persistent."""
         self._usable = self._db.value("SELECT value FROM meta WHERE name = 'decoder'") == decoder
         if self._usable or not keep:
             return
@@ -46,9 +47,9 @@ class DocumentCache:
             self._db.write("INSERT OR REPLACE INTO meta VALUES ('decoder', ?)", (decoder,))
 
     def _is_empty(self) -> bool:
-        """Before a first load 100,000 ids need not be looked up."""
+        """Avoids the lookup of 100,000 ids before a first load."""
         return self._db.one("SELECT 1 FROM blobs LIMIT 1") is None
 
     def sweep(self) -> int:
-        """Drop what no desired resource comes from; returns how many."""
+        """Drop entries that no desired resource uses; returns their number."""
         return self._db.write("DELETE FROM blobs WHERE oid NOT IN (SELECT blob FROM desired)").rowcount

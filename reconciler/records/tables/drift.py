@@ -1,4 +1,4 @@
-"""What was found otherwise at its location than recorded, at the last look; and when that was."""
+"""The differences between observed and recorded resources at the last check, and the time of that check."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from reconciler.records.database import Database
 from reconciler.records.sql import AnyKey
 
 CHECKED = "drift_checked"
-"""Name in the table ``meta`` of the time of the last look."""
+"""Name of the row in ``meta`` with the time of the last check."""
 
 
 class DriftRow(msgspec.Struct, frozen=True, gc=False):
-    """One difference since ``since`` (seconds since the epoch), packed by who found it.
+    """One difference since ``since`` (seconds since the epoch), in encoded form.
 
-    ``source`` is whose resource it is, empty where it is nobody's; ``fought`` says that healing it was given up.
+    ``source`` owns the resource, empty if none does; ``fought`` means that healing was given up.
     """
 
     key: str
@@ -28,7 +28,7 @@ class DriftRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Drifts:
-    """One row a key and location, as long as it differs."""
+    """One row for each key and location that differs."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -41,21 +41,21 @@ class Drifts:
         return [DriftRow(*(*row[:-1], bool(row[-1]))) for row in rows]
 
     def put_many(self, rows: Iterable[DriftRow]) -> None:
-        """Note differences, each in the place of what was known of its key and location."""
+        """Write differences; each replaces an earlier one of its key and location."""
         self._db.write_many(
             "INSERT OR REPLACE INTO drifts (key, location, source, since, packed, fought) VALUES (?, ?, ?, ?, ?, ?)",
             (msgspec.structs.astuple(row) for row in rows),
         )
 
     def remove(self, key: AnyKey, location: str) -> None:
-        """It differs no more."""
+        """Remove a difference that is resolved."""
         self._db.write("DELETE FROM drifts WHERE key = ? AND location = ?", (str(key), location))
 
     def checked(self) -> float | None:
-        """When the locations were last looked at (seconds since the epoch), None where nobody ever did."""
+        """When the locations were last checked (seconds since the epoch), None if never."""
         at = self._db.value("SELECT value FROM meta WHERE name = ?", (CHECKED,))
         return None if at is None else float(at)
 
     def check(self, at: float) -> None:
-        """The locations were looked at, at ``at``."""
+        """Record that the locations were checked at ``at``."""
         self._db.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (CHECKED, at))

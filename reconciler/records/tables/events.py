@@ -1,4 +1,4 @@
-"""What happened, for people: a bounded list of events."""
+"""Events for people, in a bounded list."""
 
 from __future__ import annotations
 
@@ -73,14 +73,15 @@ class Events:
         return [Event(*row) for row in (reversed(rows) if after_id is None else rows)]
 
     def mentions(self, key: AnyKey) -> bool:
-        """Whether anything happened to ``key`` that is still remembered."""
+        """Whether there is any event of ``key``."""
         return self._db.one("SELECT 1 FROM events WHERE key = ? LIMIT 1", (str(key),)) is not None
 
     def mentions_gvc(self, name: str) -> bool:
-        """Whether anything happened to the GVC ``name`` or what was in it; reads all events, so for mistakes only."""
+        """Whether there is any event of the GVC ``name`` or its resources; reads all events, so use it only for error
+        cases."""
         sql = "SELECT 1 FROM events WHERE key = ? OR instr(key, ?) LIMIT 1"
         return self._db.one(sql, (f"gvc/{name}", f"/{name}/")) is not None
 
     def trim(self, keep: int) -> None:
-        """Drop all but the last ``keep``."""
+        """Drop all but the last ``keep`` events."""
         self._db.write("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", (keep,))

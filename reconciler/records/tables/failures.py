@@ -1,4 +1,4 @@
-"""Steps that failed and are owed another try, or a person's attention."""
+"""Failed steps that wait for a retry, or for a person's attention."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ OF_SOURCE = """WHERE EXISTS (SELECT 1 FROM desired d WHERE d.key = failures.key 
 
 
 class Failures:
-    """One row a key and location: the last failure, until the step succeeds."""
+    """One row for each key and location: the last failure, until the step succeeds."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     def put(self, failure: Failure) -> None:
-        """Record ``failure`` in the place of an earlier one of its key and location."""
+        """Record ``failure``; replaces an earlier one of its key and location."""
         key, location, reason, *rest = msgspec.structs.astuple(failure)
         row = (str(key), location, reason.value, *rest)
         self._db.write("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
@@ -35,12 +35,12 @@ class Failures:
             self._db.write("DELETE FROM failures WHERE key = ? AND location = ?", (str(key), location))
 
     def retry_now(self, key: AnyKey, now: float) -> int:
-        """Owe the failed steps of ``key`` another try at once, however often they failed; how many there are."""
+        """Schedule a retry of the failed steps of ``key`` at once, after any number of failures; returns how many."""
         sql = "UPDATE failures SET next_attempt = ?, attempts = 0, retry = 1 WHERE key = ?"
         return self._db.write(sql, (now, str(key))).rowcount
 
     def clear_all(self, source: str) -> None:
-        """Forget all failures of what ``source`` desires or owns."""
+        """Forget all failures of resources that ``source`` wants or owns."""
         self._db.write(f"DELETE FROM failures {OF_SOURCE}", (source,))
 
     def get(self, key: AnyKey) -> tuple[Failure, ...]:
@@ -48,22 +48,22 @@ class Failures:
         return tuple(self._select("WHERE key = ? ORDER BY location", (str(key),)))
 
     def all(self, source: str | None = None) -> list[Failure]:
-        """All failures, or those of what ``source`` desires or owns, in order of key and location."""
+        """All failures, or those of resources that ``source`` wants or owns, in order of key and location."""
         if source is None:
             return self._select("ORDER BY key, location")
         return self._select(f"{OF_SOURCE} ORDER BY key, location", (source,))
 
     def due(self, now: float) -> list[Failure]:
-        """What may be tried again at ``now`` (seconds since the epoch), longest due first."""
+        """Failures that may be retried at ``now`` (seconds since the epoch), longest due first."""
         return self._select("WHERE retry AND next_attempt <= ? ORDER BY next_attempt, key, location", (now,))
 
     def next_attempt(self) -> float | None:
-        """When the next try is due (seconds since the epoch), None where none is owed."""
+        """When the next retry is due (seconds since the epoch), None if there is none."""
         at: float | None = self._db.value("SELECT min(next_attempt) FROM failures WHERE retry")
         return at
 
     def count(self) -> int:
-        """How many there are."""
+        """The number of failures."""
         return int(self._db.value("SELECT count(*) FROM failures"))
 
     def _select(self, rest: str, args: tuple[Any, ...] = ()) -> list[Failure]:

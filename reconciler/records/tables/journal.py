@@ -1,4 +1,4 @@
-"""Steps that were begun and whose outcome is not known yet: written before, taken out with the outcome."""
+"""Steps in flight: written before they begin, and removed together with the record of their outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reconciler.records.sql import AnyKey
 
 
 class JournalRow(msgspec.Struct, frozen=True, gc=False):
-    """A step begun in run ``run``; ``step`` is the packed step as it was handed in."""
+    """A step that began in run ``run``; ``step`` contains its encoded form."""
 
     id: int
     run: int
@@ -22,13 +22,13 @@ class JournalRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Journal:
-    """Whatever stands here after a crash may or may not have been performed, and is performed again."""
+    """Rows that remain after a crash may or may not have been performed; their steps are performed again."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     def begin(self, run: int, items: Sequence[tuple[AnyKey, str, str, bytes]]) -> list[int]:
-        """Write (key, location, action, packed step) of each step, all or none; returns their ids in the same order."""
+        """Write (key, location, action, encoded step) of each step, all or none; returns their ids in this order."""
         with self._db.transaction():
             first = int(self._db.value("SELECT coalesce(max(id), 0) + 1 FROM journal"))
             ids = list(range(first, first + len(items)))
@@ -37,9 +37,9 @@ class Journal:
         return ids
 
     def end(self, ids: Iterable[int]) -> None:
-        """Take steps out whose outcome is recorded in the same transaction."""
+        """Remove steps whose outcome is recorded in the same transaction."""
         self._db.write_many("DELETE FROM journal WHERE id = ?", [(number,) for number in ids])
 
     def open(self) -> list[JournalRow]:
-        """Steps without an outcome, in the order in which they were begun."""
+        """Steps without an outcome, in the order in which they began."""
         return [JournalRow(*row) for row in self._db.all("SELECT * FROM journal ORDER BY id")]

@@ -1,4 +1,4 @@
-"""Resources that stay when they leave Git, because an operator said so."""
+"""Resources that an operator has marked to stay when they leave Git."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from reconciler.records.sql import AnyKey
 
 
 class Orphans:
-    """One row a key, with who said it."""
+    """One row for each key, with the operator."""
 
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._db = database
         self._now = now
 
     def put(self, key: AnyKey, by: str) -> None:
-        """Never delete ``key``."""
+        """Mark ``key``: it is never deleted."""
         self._db.write("INSERT OR REPLACE INTO orphans VALUES (?, ?, ?)", (str(key), by, self._now()))
 
     def remove(self, key: AnyKey) -> bool:
-        """Treat ``key`` like any other again; whether it was marked."""
+        """Remove the mark of ``key``; returns whether there was one."""
         there = self._db.one("SELECT 1 FROM orphans WHERE key = ?", (str(key),)) is not None
         self._db.write("DELETE FROM orphans WHERE key = ?", (str(key),))
         return there
 
     def all(self) -> dict[str, str]:
-        """Who marked which key."""
+        """The marked keys, with the operator of each."""
         return dict(self._db.all('SELECT key, "by" FROM orphans ORDER BY key'))

@@ -1,4 +1,4 @@
-"""What operators ask of the daemon: rows that any command may write, whether or not a daemon runs."""
+"""Requests of operators to the daemon: rows that any command may write, with or without a running daemon."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from reconciler.records.database import Database
 from reconciler.records.sql import stored_row
 
 KEEP = 1000
-"""Requests remembered after they are done."""
+"""The number of completed requests that are remembered."""
 
 COLUMNS = 'id, kind, args, "by", at, taken, done, result'
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request; ``taken`` and ``done`` are None until then, ``result`` until it is done. Times: seconds, epoch."""
+    """One request; ``taken``, ``done`` and ``result`` are None until then. Times are seconds since the epoch."""
 
     id: int
     kind: str
@@ -30,14 +30,14 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Requests:
-    """Requests in the order in which they came. One that was taken and never done (a crash) is open again."""
+    """Requests in the order of arrival. One that was taken and not done because of a crash is open again."""
 
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._db = database
         self._now = now
 
     def add(self, kind: str, args: Mapping[str, Any], by: str) -> int:
-        """Ask for ``kind``; ``args`` must be JSON. Returns the number to ask about later."""
+        """Add a request of ``kind``; ``args`` must be JSON. Returns its number."""
         with self._db.transaction():
             cursor = self._db.write(
                 'INSERT INTO requests (kind, args, "by", at) VALUES (?, ?, ?, ?)',
@@ -48,22 +48,22 @@ class Requests:
         return number
 
     def open(self) -> list[Request]:
-        """What is not done, oldest first."""
+        """The open requests, oldest first."""
         return [_request(row) for row in self._db.all(f"SELECT {COLUMNS} FROM requests WHERE done IS NULL ORDER BY id")]
 
     def take(self, number: int) -> None:
-        """Note that work on it begins."""
+        """Record that work on it begins."""
         self._db.write("UPDATE requests SET taken = ? WHERE id = ?", (self._now(), number))
 
     def done(self, number: int, result: Mapping[str, Any]) -> None:
-        """Answer it; ``result`` must be JSON."""
+        """Record the result of a request, which must be JSON."""
         self._db.write(
             "UPDATE requests SET done = ?, result = ? WHERE id = ?",
             (self._now(), msgspec.json.encode(dict(result)), number),
         )
 
     def get(self, number: int) -> Request | None:
-        """One request, None where it was never made or is long done."""
+        """One request, None if it never existed or was done long ago."""
         row = self._db.one(f"SELECT {COLUMNS} FROM requests WHERE id = ?", (number,))
         return None if row is None else _request(row)
 

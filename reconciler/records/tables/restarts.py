@@ -1,4 +1,4 @@
-"""Restarts of workloads that an operator asked for: counted, so that what has not restarted yet still does."""
+"""Restarts of workloads that operators requested: counted, so that pending restarts still happen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reconciler.records.sql import AnyKey
 
 
 class Restarts:
-    """One row a key, with who asked last."""
+    """One row for each key, with the last operator."""
 
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._db = database
@@ -24,9 +24,9 @@ class Restarts:
         )
 
     def count(self, key: AnyKey) -> int:
-        """How often a restart of ``key`` was asked for."""
+        """The number of requested restarts of ``key``."""
         return int(self._db.value("SELECT count FROM restarts WHERE key = ?", (str(key),)) or 0)
 
     def sweep(self) -> None:
-        """Forget the restarts of what is recorded no more."""
+        """Forget the restarts of workloads that are no longer recorded."""
         self._db.write("DELETE FROM restarts WHERE key NOT IN (SELECT key FROM applied)")

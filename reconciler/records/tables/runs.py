@@ -14,7 +14,7 @@ REFUSED, UNREADABLE = "refused", "unreadable"
 """Outcomes of runs that did nothing."""
 
 KEEP = 10_000
-"""Runs remembered; at one a minute, a week."""
+"""The number of remembered runs; at one a minute, a week."""
 
 COLUMNS = "id, source, revision, reason, started, finished, outcome, digest, counts, message, author, subject"
 
@@ -22,9 +22,9 @@ _decode = msgspec.json.Decoder(dict[str, int]).decode
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One run of the line; ``finished`` is None while it goes on, or where a crash ended it.
+    """One run of the pipeline; ``finished`` is None while it runs, or if a crash ended it.
 
-    ``digest`` is the plan's, ``author`` and ``subject`` the commit's; times are seconds since the epoch.
+    ``digest`` belongs to the plan, ``author`` and ``subject`` to the commit; times are seconds since the epoch.
     """
 
     id: int
@@ -42,7 +42,7 @@ class Run(msgspec.Struct, frozen=True):
 
     @property
     def commit(self) -> str:
-        """The full id of the commit that ``revision`` names."""
+        """The full id of the commit in ``revision``."""
         return self.revision.rpartition(":")[2]
 
 
@@ -54,7 +54,7 @@ class Runs:
         self._now = now
 
     def start(self, source: str, revision: str, reason: str, *, author: str = "", subject: str = "") -> int:
-        """Note that a run begins and why; returns its number."""
+        """Record the start of a run and its reason; returns its number."""
         with self._db.transaction():
             cursor = self._db.write(
                 "INSERT INTO runs (source, revision, reason, started, author, subject) VALUES (?, ?, ?, ?, ?, ?)",
@@ -65,16 +65,16 @@ class Runs:
         return number
 
     def finish(self, run: int, outcome: str, digest: str, counts: Mapping[str, int], message: str = "") -> None:
-        """Note how the run ended, the digest of its plan and what it did."""
+        """Record the outcome of the run, the digest of its plan and its counts."""
         self._db.write(
             "UPDATE runs SET finished = ?, outcome = ?, digest = ?, counts = ?, message = ? WHERE id = ?",
             (self._now(), outcome, digest, msgspec.json.encode(dict(counts)), message, run),
         )
 
     def append_failed(self, run: Run) -> bool:
-        """Append ``run``, which did nothing; whether it did so. Its number and times are given here.
+        """Append ``run``, which did nothing; assigns its number and times, and returns whether it was appended.
 
-        A revision that is tried again and ends alike again is listed once.
+        Repeated attempts on a revision with the same outcome are listed once.
         """
         last = self.last_read(run.source)
         alike = last is not None and (last.revision, last.outcome) == (run.revision, run.outcome)

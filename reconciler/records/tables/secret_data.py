@@ -1,4 +1,4 @@
-"""The data of secrets, apart from every body: this is the only table that holds any."""
+"""The data of secrets, separate from every body: no other table contains any."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from reconciler.records.sql import AnyKey
 
 
 class SecretData:
-    """One row a key and digest, so that what is applied and what is desired can differ."""
+    """One row for each key and digest, so that applied and desired data can differ."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     def put(self, key: AnyKey, digest: str, seal: bytes) -> None:
-        """Keep the data of the secret ``key`` whose body has ``digest``."""
+        """Store the data of the secret ``key`` whose body has ``digest``."""
         self._db.write("INSERT OR REPLACE INTO seals VALUES (?, ?, ?)", (str(key), digest, seal))
 
     def get(self, key: AnyKey, digest: str) -> bytes | None:
-        """The data of the secret ``key`` whose body has ``digest``, None where it is not kept."""
+        """The data of the secret ``key`` whose body has ``digest``, None if it is not stored."""
         seal: bytes | None = self._db.value("SELECT seal FROM seals WHERE key = ? AND digest = ?", (str(key), digest))
         return seal
 
     def missing(self, source: str) -> list[str]:
-        """Keys of secrets that ``source`` asks for and whose data is not kept: it is opened, or read, when wanted."""
-        # The plus keeps SQLite from the index by source: it would look at all that the source asks for.
+        """Keys of secrets that ``source`` wants and whose data is not stored: it is decrypted, or read, on demand."""
+        # The plus prevents SQLite from using the index by source, which would scan all resources of the source.
         rows = self._db.all(
             """SELECT key FROM desired d WHERE key >= 'secret/' AND key < 'secret0' AND +source = ? AND
             NOT EXISTS (SELECT 1 FROM seals WHERE seals.key = d.key AND seals.digest = d.digest) ORDER BY key""",
@@ -32,7 +32,7 @@ class SecretData:
         return [key for (key,) in rows]
 
     def sweep(self) -> int:
-        """Drop what is neither desired nor applied any more; returns how many."""
+        """Drop data that is neither desired nor applied; returns the number of dropped rows."""
         return self._db.write(
             """DELETE FROM seals WHERE
             NOT EXISTS (SELECT 1 FROM desired d WHERE d.key = seals.key AND d.digest = seals.digest) AND

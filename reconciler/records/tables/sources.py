@@ -1,4 +1,4 @@
-"""The last good revision of each source that was loaded, and the last commit that it took from each branch."""
+"""The last good revision of each source, and the last commit that it took from each branch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from reconciler.records.database import Database
 
 
 class SourceRow(msgspec.Struct, frozen=True):
-    """What was loaded last: the commit, the tree at the source's path, and what decided which files are taken."""
+    """The last loaded revision: the commit, the tree at the source's path, and the digest of the file selection."""
 
     name: str
     ref: str
@@ -21,36 +21,36 @@ class SourceRow(msgspec.Struct, frozen=True):
 
 
 class Sources:
-    """One row a source."""
+    """One row for each source."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
     def get(self, name: str) -> SourceRow | None:
-        """What was loaded last of the source, None where nothing was yet."""
+        """The last loaded revision of the source, None if there is none yet."""
         row = self._db.one("SELECT * FROM sources WHERE name = ?", (name,))
         return None if row is None else SourceRow(*row)
 
     def put(self, row: SourceRow) -> None:
-        """Remember ``row`` as the last good revision of its source."""
+        """Record ``row`` as the last good revision of its source."""
         self._db.write("INSERT OR REPLACE INTO sources VALUES (?, ?, ?, ?, ?, ?, ?, ?)", msgspec.structs.astuple(row))
 
     def forget(self, name: str) -> None:
-        """Load the source from nothing next time; the index of its resources stays until then."""
+        """Forget the revision, so that the source is loaded completely next time; the index of its resources stays."""
         self._db.write("DELETE FROM sources WHERE name = ?", (name,))
 
     def followed(self, name: str, ref: str) -> str:
-        """The commit that the source took last from ``ref`` (its full name), "" where it took none.
+        """The last commit that the source took from ``ref`` (its full name), "" if there is none.
 
-        It stays as it is while an operator holds the source at another revision.
+        It does not change while an operator pins the source to another revision.
         """
         return str(self._db.value("SELECT commit_id FROM followed WHERE source = ? AND ref = ?", (name, ref)) or "")
 
     def put_followed(self, name: str, ref: str, commit: str) -> None:
-        """Remember that the source took ``commit`` from ``ref``."""
+        """Record that the source took ``commit`` from ``ref``."""
         if self.followed(name, ref) != commit:
             self._db.write("INSERT OR REPLACE INTO followed VALUES (?, ?, ?)", (name, ref, commit))
 
     def names(self) -> list[str]:
-        """The sources that were ever loaded, sorted."""
+        """All sources that were ever loaded, sorted."""
         return [name for (name,) in self._db.all("SELECT name FROM sources ORDER BY name")]

@@ -1,4 +1,4 @@
-"""What operators have suspended: a source, or one resource."""
+"""Suspensions by operators: of a source, or of one resource."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ COLUMNS = 'target, reason, "by", at, until'
 
 
 def source_target(name: str) -> str:
-    """How a source is written where a key could stand."""
+    """The target name of a source, used in place of a key."""
     return f"source/{name}"
 
 
 class Suspension(msgspec.Struct, frozen=True):
-    """Nothing is done about ``target`` (``source/NAME``, or a key) until ``until`` (None: until somebody resumes it).
+    """``target`` (``source/NAME``, or a key) is suspended until ``until`` (None: until an operator resumes it).
 
-    Times in seconds since the epoch.
+    Times are in seconds since the epoch.
     """
 
     target: str
@@ -30,40 +30,40 @@ class Suspension(msgspec.Struct, frozen=True):
 
 
 class Suspensions:
-    """One row a target. What is over is as if it were not there, but for ``over``."""
+    """One row for each target. Only ``over`` returns expired suspensions."""
 
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._db = database
         self._now = now
 
     def put(self, target: str, reason: str, by: str, until: float | None) -> None:
-        """Suspend ``target``, in the place of an earlier suspension of it."""
+        """Suspend ``target``; replaces an earlier suspension."""
         row = (target, reason, by, self._now(), until)
         self._db.write("INSERT OR REPLACE INTO suspensions VALUES (?, ?, ?, ?, ?)", row)
 
     def remove(self, target: str) -> bool:
-        """End the suspension of ``target``; whether there was one."""
+        """End the suspension of ``target``; returns whether there was one."""
         there = self.get(target) is not None
         self._db.write("DELETE FROM suspensions WHERE target = ?", (target,))
         return there
 
     def get(self, target: str) -> Suspension | None:
-        """The suspension of ``target`` that holds now."""
+        """The current suspension of ``target``."""
         sql = f"SELECT {COLUMNS} FROM suspensions WHERE target = ? AND (until IS NULL OR until > ?)"
         row = self._db.one(sql, (target, self._now()))
         return None if row is None else Suspension(*row)
 
     def all(self) -> list[Suspension]:
-        """Everything that is suspended now, by target."""
+        """All current suspensions, by target."""
         sql = f"SELECT {COLUMNS} FROM suspensions WHERE until IS NULL OR until > ? ORDER BY target"
         return [Suspension(*row) for row in self._db.all(sql, (self._now(),))]
 
     def over(self) -> list[Suspension]:
-        """Suspensions whose time is over and that nobody has removed yet, by target."""
+        """Expired suspensions that are not removed yet, by target."""
         sql = f"SELECT {COLUMNS} FROM suspensions WHERE until <= ? ORDER BY target"
         return [Suspension(*row) for row in self._db.all(sql, (self._now(),))]
 
     def next_end(self) -> float | None:
-        """When the next suspension ends by itself, None where none does."""
+        """When the next suspension expires, None if none does."""
         end: float | None = self._db.value("SELECT min(until) FROM suspensions WHERE until > ?", (self._now(),))
         return end
