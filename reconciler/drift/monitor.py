@@ -231,7 +231,7 @@ class DriftMonitor:
             yield NewEvent(row.key, Reason.DRIFT_CONFLICT, message, row.location)
 
     def _append_events(self, events: list[NewEvent]) -> None:
-        """The first of ``events``, and how many more there are: a lost location is thousands of them."""
+        """Append the first of ``events`` and the number of the rest: a lost location causes thousands."""
         more = len(events) - MAX_EVENTS
         first = events[:MAX_EVENTS]
         if more > 0:

@@ -115,7 +115,7 @@ class Signatures:
                 raise self._refusal(f"{_kind(git, bad)} {bad[:12]}", self._verdicts[bad])
 
     def _judge(self, git: pygit2.Repository, ids: Sequence[str], trust: Trust) -> None:
-        """Find the verdicts on ``ids``: all at once where all are good, else one by one up to the first that is not."""
+        """Determine the verdicts on ``ids``: in one command if all are good, else one by one up to the first bad."""
         if not ids:
             return
         try:

@@ -97,7 +97,7 @@ def conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
 
 
 def condition(type: ConditionType, status: bool, reason: Reason, message: str = "") -> Condition:  # noqa: A002
-    """A condition, its message on one line of at most 500 characters: every condition is made here."""
+    """A condition with its message on one line of at most 500 characters; every condition is created here."""
     return Condition(type, status, reason, truncated(message))
 
 
@@ -107,7 +107,7 @@ def ready(facts: ResourceFacts) -> bool:
 
 
 def condition_from_error(type: ConditionType, error: ReconcilerError) -> Condition:  # noqa: A002
-    """The condition ``type``, false because of ``error``."""
+    """The condition ``type`` with the status False because of ``error``."""
     return condition(type, False, error.reason, str(error))
 
 
@@ -177,14 +177,14 @@ def _by_health(facts: ResourceFacts) -> tuple[Condition, ...]:
 
 
 def _by_location(records: Iterable[Record], health: Health) -> str:
-    """`` at here: 1 of 2 replicas updated, 0 available; there``: the locations with ``health``, and their messages."""
+    """`` at here: 1 of 2 replicas updated, 0 available; there``: locations with ``health`` and their messages."""
     found = sorted((each.location, message_of(each.state)) for each in records if each.health is health)
     places = [f"{place}: {message}" if message else place for place, message in found if place]
     return f" at {('; ' if any(message for _, message in found) else ', ').join(places)}" if places else ""
 
 
 def _of_engines(records: tuple[Record, ...]) -> tuple[Condition, ...]:
-    """The conditions that engines show, in order of their type: a location each, or all where they agree."""
+    """The conditions of engines, sorted by type, with the locations of each message."""
     places: dict[tuple[ConditionType, Reason], dict[str, list[str]]] = {}
     for record in records:
         for kind, reason, message in engine_conditions(record.state):

@@ -11,7 +11,7 @@ from reconciler.reasons import ConditionType, Reason
 
 
 class EngineCondition(NamedTuple):
-    """A condition that an engine shows in the state of a deployment."""
+    """A condition that an engine reports in the state of a deployment."""
 
     type: ConditionType
     reason: Reason
@@ -45,7 +45,7 @@ def message_of(state: bytes) -> str:
 
 
 def engine_conditions(state: bytes) -> list[EngineCondition]:
-    """The conditions that an engine shows; most states have none and need no decoding for this."""
+    """The conditions that an engine reports; most states have none and need no decoding for this."""
     if not _SHOWN.search(state):
         return []
     return [

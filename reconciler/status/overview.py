@@ -27,7 +27,11 @@ _NOT_READY = re.compile(rb"^notReady: (\d+)$", re.MULTILINE)
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """A source as a whole. ``counts`` are of recorded resources; ``not_ready`` lists the first ``unready`` ones."""
+    """A source as a whole.
+
+    ``counts`` are of recorded resources. ``unready`` is the number of unready resources, and ``not_ready`` lists the
+    first.
+    """
 
     source: str
     revision: str

@@ -1,4 +1,4 @@
-"""Tells what is still in progress; `reconciler apply --wait` waits for it."""
+"""Finds what is still in progress; `reconciler apply --wait` waits for it."""
 
 from __future__ import annotations
 

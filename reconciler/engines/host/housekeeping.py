@@ -22,7 +22,7 @@ JUMP = 5.0
 
 
 class Housekeeping:
-    """``epoch`` is the wall clock minus the monotonic clock, in seconds, at the last check."""
+    """``epoch`` is the wall clock minus the monotonic clock, in seconds, since the clock was last set."""
 
     def __init__(self, collector: Collector, clock: Clock, location: str, tell: Callable[[EngineEvent], None]) -> None:
         self._collector = collector

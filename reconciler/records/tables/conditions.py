@@ -13,9 +13,9 @@ HOST = "/host"
 
 
 class Condition(msgspec.Struct, frozen=True, gc=False):
-    """Whether something holds of a resource or a source: why in one word, and why for people.
+    """A statement about a resource or source: whether it holds, a CamelCase reason, and a message for people.
 
-    ``status.conditions.condition`` makes them.
+    ``status.conditions.condition`` creates them.
     """
 
     type: str
@@ -25,13 +25,13 @@ class Condition(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScopeCondition(Condition, frozen=True, gc=False):
-    """A recorded condition; ``since`` (seconds since the epoch) is when ``status`` last turned."""
+    """A recorded condition; ``since`` (seconds since the epoch) is when ``status`` last changed."""
 
     since: float
 
     @property
     def condition(self) -> Condition:
-        """The condition alone."""
+        """The condition without its time."""
         return Condition(self.type, self.status, self.reason, self.message)
 
 
@@ -43,7 +43,7 @@ class Conditions:
         self._now = now
 
     def set(self, scope: str, condition: Condition) -> bool:
-        """Record ``condition`` as it is now; returns whether status, reason or message differ from before."""
+        """Record ``condition``; returns whether status, reason or message changed."""
         before = next((each for each in self.get(scope) if each.type == condition.type), None)
         if before is not None and before.condition == condition:
             return False

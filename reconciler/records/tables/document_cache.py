@@ -36,8 +36,7 @@ class DocumentCache:
             self._db.write_many("INSERT OR REPLACE INTO blobs (oid, parsed) VALUES (?, ?)", sorted(pairs))
 
     def use(self, decoder: str, *, keep: bool) -> None:
-        """Use only entries of this ``decoder`` version; others are dropped if ``keep`` says that the cache is
-        persistent."""
+        """Use only entries of this ``decoder`` version; ``keep`` drops all others for good."""
         self._usable = self._db.value("SELECT value FROM meta WHERE name = 'decoder'") == decoder
         if self._usable or not keep:
             return

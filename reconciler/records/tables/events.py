@@ -14,7 +14,7 @@ from reconciler.records.sql import AnyKey
 
 
 class NewEvent(NamedTuple):
-    """An event to append. ``key`` is empty where it concerns the daemon, ``run`` is 0 where no run made it."""
+    """An event to append. ``key`` is empty for an event of the daemon, ``run`` is 0 without a run."""
 
     key: AnyKey
     reason: Reason
@@ -26,7 +26,7 @@ class NewEvent(NamedTuple):
 class Event(msgspec.Struct, frozen=True):
     """Something that happened to ``key`` (``""``: to the daemon) at ``at``, seconds since the epoch.
 
-    ``type`` is Normal or Warning. ``id`` grows with every event.
+    ``type`` is Normal or Warning. ``id`` increases with every event.
     """
 
     at: float
@@ -47,11 +47,12 @@ class Events:
         self._now = now
 
     def append(self, key: AnyKey, reason: Reason, message: str, *, location: str = "", run: int = 0) -> None:
-        """Append an event of now. Its type is that of ``reason``; the message becomes one line of 500 characters."""
+        """Append an event with the current time. Its type is that of ``reason``; the message becomes one line of 500
+        characters."""
         self.append_many([NewEvent(key, reason, message, location, run)])
 
     def append_many(self, events: Iterable[NewEvent]) -> None:
-        """``append`` each of ``events``, all or none."""
+        """Append each of ``events`` as ``append`` does, all or none."""
         now = self._now()
         self._db.write_many(
             "INSERT INTO events (at, run, key, location, type, reason, message) VALUES (?, ?, ?, ?, ?, ?, ?)",

@@ -109,8 +109,8 @@ class LogTail:
     def _is_truncated(self, file: int, found: os.stat_result) -> bool:
         """Whether the program has truncated the file since, even if the file is as long again or longer.
 
-        After a truncation the text differs, or the size is the same without growth. A longer text that begins with the
-        last stored bytes at the same offset is not detected.
+        That is so if the file is shorter, if it changed without growing, or if the bytes before the read offset differ.
+        A longer text with the same bytes there is not detected.
         """
         if found.st_size <= self._offset:
             rewritten = self._seen[:2] == (found.st_ino, found.st_size) and self._seen != _state(found)

@@ -1,4 +1,4 @@
-"""Secrets as containers are given them: which part of one a reference means."""
+"""Secret values for containers: selects the part of a secret that a reference names."""
 
 from __future__ import annotations
 

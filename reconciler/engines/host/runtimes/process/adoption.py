@@ -67,7 +67,7 @@ def is_start_alive(marking: ProcessLabels, begun: StartRecord, boot: str) -> boo
 
 
 def running_of(begun: StartRecord, folders: StateDirectory, killed: bool = False) -> RunningContainer:
-    """How a container ended; ``killed`` by us means that it did not run out of memory."""
+    """How a container ended. If we ``killed`` it, the reason is never OutOfMemory."""
     code = folders.code(begun.place)
     reason = Reason.COMPLETED if code.number == 0 else Reason.ERROR
     if code.failed:

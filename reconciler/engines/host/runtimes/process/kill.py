@@ -21,7 +21,7 @@ _PAUSE = 0.002
 _LOOKS = 200
 """The most scans in a row for new processes; on a quiet host the second one finds none."""
 _MOMENTS, _MOMENT = 50, 0.001
-"""The number of scans that a process in the middle of an exec is given, and the seconds between them."""
+"""The number of scans that wait for a process in the middle of an exec, and the seconds between them."""
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ class HostRights(msgspec.Struct, frozen=True):
 
 
 def limitations(wanted: WorkloadSpec, rights: HostRights) -> Iterator[str]:
-    """What of ``wanted`` is not enforced, in a fixed order (docs/platform/workload.md#containers)."""
+    """The parts of ``wanted`` that are not enforced, in a fixed order (docs/platform/workload.md#containers)."""
     if wanted.type is Type.CRON:
         yield "The schedule is not followed: this engine runs no executions as yet."
     else:

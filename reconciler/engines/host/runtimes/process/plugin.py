@@ -34,7 +34,7 @@ class ProcessPlugin:
         return ProcessRuntime(root, location, clock)
 
     def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
-        """What processes lack even with a daemon that has all rights."""
+        """What containers as processes lack even with a daemon that has all rights."""
         return limitations(wanted, ABLE)
 
     def snapshot(self, root: Path, location: str) -> RuntimeSnapshot:

@@ -13,8 +13,8 @@ from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
 def usage(marking: ProcessLabels, running: Iterable[StartRecord]) -> dict[ContainerId, Usage]:
     """The usage of each container; ``running`` are alive. Blocks while it reads some files for each.
 
-    Without control groups, memory that processes share counts for each of them, and the CPU time of unreaped children
-    of ended processes is lost.
+    Without control groups, memory that processes share counts for each of them, and the CPU time of processes that
+    their parents did not wait for is lost.
     """
     found: dict[ContainerId, Usage] = {}
     rest: list[StartRecord] = []
