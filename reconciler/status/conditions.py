@@ -184,7 +184,7 @@ def _by_location(records: Iterable[Record], health: Health) -> str:
 
 
 def _of_engines(records: tuple[Record, ...]) -> tuple[Condition, ...]:
-    """The conditions of engines, sorted by type, with the locations of each message."""
+    """The conditions of engines in a fixed order, with the locations of each message."""
     places: dict[tuple[ConditionType, Reason], dict[str, list[str]]] = {}
     for record in records:
         for kind, reason, message in engine_conditions(record.state):

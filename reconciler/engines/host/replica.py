@@ -33,7 +33,7 @@ class Hook(StrEnum):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a container ended last; ``reason`` is one whose use is the end of a container."""
+    """How a container ended last; ``reason`` is a Reason for the end of a container."""
 
     code: int
     at: float

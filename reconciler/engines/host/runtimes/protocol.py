@@ -129,7 +129,7 @@ class Runtime(Protocol):
         """Kill the remains of a replica in any state, and forget it."""
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
-        """Remove what a crash left of replicas other than ``replicas``; failures leave things as they are."""
+        """Remove what a crash left of replicas other than ``replicas``; replicas that cannot be removed stay."""
 
 
 class RuntimeSnapshot(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
-# Runs the program of a container as the only one below it, and records how it ended. The daemon writes this script to
-# the shell's stdin, with the program and its arguments in front: nothing of it runs before all of it has arrived.
-# stdout is the file for the output, stderr the file for the exit code: a `-` says that it began, the code follows, with a
-# `!` where the program could not be begun: only then a shell is left below that can say so (bash never does).
+# Runs the program of a container as its only child, and records the exit code. The daemon writes this script to the
+# shell's stdin, preceded by the program and its arguments; nothing runs before the whole script has arrived.
+# stdout is the file for the output, stderr the file for the exit code. A `-` means that the script began. The code
+# follows, with a `!` if the program could not start: only then does the child shell survive to report it (bash never does).
 exec 3>&2 2>/dev/null
 printf %s - >&3
 failed=
@@ -12,9 +12,9 @@ trap failed=! USR1
     exec "$@" </dev/null 2>&1 3>&-
 )
 code=$?
-# What has left the program's session belongs to this shell since its parent ended, and must not outlive the program.
-# Their own children come here in turn. The empty subshell lets the shell reap them. The kernel may leave some out of the
-# list while others end, so it has to be empty three times in a row.
+# Processes that left the program's session became children of this shell when their parent ended. They must not outlive
+# the program. Their own children follow them here. The empty subshell makes the shell reap them. The kernel may omit
+# some from the list while others end, so it must be empty three times in a row.
 turns=200
 empty=0
 while [ "$turns" -gt 0 ] && [ "$empty" -lt 3 ]; do
