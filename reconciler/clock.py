@@ -41,7 +41,7 @@ class Timers(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The clock of the host."""
 
     def now(self) -> float:
         """Seconds since the epoch, UTC."""

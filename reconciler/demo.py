@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from reconciler.settings import Settings
 
 POLL_SECONDS = 0.5
-"""Seconds between looks at which replicas answer."""
+"""Seconds between checks of ready replicas."""
 
 SETTINGS = """\
 # Written for a trial: the daemon follows the repository beside this file and runs what it says on this machine.
@@ -85,13 +85,13 @@ STEPS = (
         ("git log --oneline reconciler/status", "git show reconciler/status:shop/workload/api.yaml"),
     ),
 )
-"""What to try, in this order: a title and commands, each a line of a shell."""
+"""Things to try, in order: a title and shell commands."""
 
 
 def prepare(directory: Path) -> Path:
-    """Make ``directory`` a trial, or take it as one that was begun before; returns its settings file.
+    """Create a trial in ``directory``, or reuse the trial there; returns its settings file.
 
-    Raises UsageError where something else lies there.
+    Raises UsageError where the directory holds something else.
     """
     settings = directory / "settings.yaml"
     if settings.exists() and (directory / "manifests").is_dir():
@@ -106,7 +106,7 @@ def prepare(directory: Path) -> Path:
 
 
 def _introduce(repository: Path) -> None:
-    """Name an author for this repository where Git knows none, since the commands below make commits."""
+    """Set an author for this repository where Git has none, since the guide's commands make commits."""
     git = ["git", "-C", str(repository)]
     if subprocess.run([*git, "var", "GIT_AUTHOR_IDENT"], capture_output=True, check=False).returncode:
         for name, value in (("user.name", "Trial"), ("user.email", "trial@localhost")):
@@ -114,7 +114,7 @@ def _introduce(repository: Path) -> None:
 
 
 def guide(directory: Path, colour: bool) -> str:
-    """What to try next: titles, and indented below them commands that work as they stand."""
+    """The things to try: titles, and below them, indented, commands that work as shown."""
     names = {
         "bin": shlex.quote(str(Path(sys.executable).parent)),
         "settings": shlex.quote(str(directory / "settings.yaml")),
@@ -129,7 +129,7 @@ def guide(directory: Path, colour: bool) -> str:
 
 
 async def announce(state: Path, show: Callable[[str], None]) -> None:
-    """Say which addresses answer, whenever others do; goes on until it is cancelled."""
+    """Print the addresses of ready replicas whenever they change, until cancelled."""
     known: dict[str, list[str]] = {}
     while True:
         now = answering(state)
@@ -153,15 +153,15 @@ def answering(state: Path) -> dict[str, list[str]]:
 
 
 async def follow(settings: Settings, show: Callable[[str], None]) -> None:
-    """The daemon, and beside it the addresses that answer; what it has started ends with it.
+    """Run the daemon and print the ready addresses; stop the replicas at the end.
 
-    Raises LockedError where another one follows this trial already: what runs is its own then.
+    Raises LockedError where another daemon runs this trial; its replicas then stay.
     """
     from reconciler.daemon.service import serve
 
     serving = asyncio.create_task(serve(settings))
-    await asyncio.sleep(0)  # by now it minds signals
-    # Who closes the terminal is done with the trial; to the daemon that signal only says to look again.
+    await asyncio.sleep(0)  # the daemon has installed its signal handlers
+    # Closing the terminal ends the trial; for the daemon, SIGHUP only means reload.
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)
     announcing = asyncio.create_task(announce(settings.state, show))
     await asyncio.wait([serving])
@@ -176,7 +176,7 @@ async def follow(settings: Settings, show: Callable[[str], None]) -> None:
 
 
 async def end(root: Path, location: str, runtime: str) -> None:
-    """End all that runs at a location, and forget it, so that the next start makes it anew. Raises EngineError."""
+    """Stop and forget all replicas at a location; the next start creates them again. Raises EngineError."""
     from reconciler.clock import SystemClock
     from reconciler.engines.host.provisioning.files import Files
     from reconciler.engines.host.runtimes.protocol import runtime_plugin
@@ -188,7 +188,7 @@ async def end(root: Path, location: str, runtime: str) -> None:
 
 
 async def end_all(runtime: Runtime) -> None:
-    """End every replica that a runtime knows. Raises EngineError."""
+    """Stop every replica of a runtime. Raises EngineError."""
     await runtime.open(lambda _: None)
     for key, replica in {(each.place.key, each.place.replica) for each in await runtime.list()}:
         await runtime.remove(key, replica)
@@ -200,7 +200,7 @@ def _unopened(key: Key) -> SecretValue:
 
 
 def farewell(directory: Path) -> str:
-    """How to go on, or to leave nothing behind."""
+    """The message on how to continue the trial, or to remove it."""
     place = shlex.quote(str(directory))
     return f"\nStopped. Go on where it was:  make run DEMO_DIR={place}\nLeave nothing behind:         rm -rf {place}"
 
@@ -221,7 +221,7 @@ def command(directory: Path | None) -> None:
 
 
 def main() -> None:
-    """Run the trial and exit: 0 once it was stopped, 1 or 2 with a message where it cannot begin."""
+    """Run the trial and exit: 0 after a stop, 1 or 2 with a message where it cannot start."""
     try:
         command(prog_name="reconciler.demo")
     except ReconcilerError as error:

@@ -1,4 +1,4 @@
-"""The tree of expected errors; anything outside it is a bug, which becomes an InternalError where it is contained.
+"""The tree of expected errors; any other error is a bug, which becomes an InternalError where it is contained.
 
 ReconcilerError
 ├── UsageError            the command line or the settings ask for something impossible (exit 2)

@@ -9,7 +9,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 MOST_NAMED = 10
-"""Names that one message lists."""
+"""Limit of names that one message lists."""
 
 
 def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

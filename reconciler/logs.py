@@ -72,7 +72,7 @@ def log() -> FilteringBoundLogger:
     """The logger: ``log().info("run", source="main", applied=3)``; facts are keys, never sentences."""
     import structlog
 
-    if not structlog.is_configured():  # a command, whose standard output is for its answer
+    if not structlog.is_configured():  # a command, whose standard output is for its result
         configure()
     logger: FilteringBoundLogger = structlog.get_logger()
     return logger

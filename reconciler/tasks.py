@@ -1,4 +1,4 @@
-"""Bounded ends of asyncio tasks: no shutdown waits for a task that does not end."""
+"""Ends asyncio tasks in bounded time: no shutdown waits for a task that does not end."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ CLOSE_SECONDS = 2.0
 """Seconds that a ``close`` waits for its tasks."""
 
 ENGINES_CLOSE_SECONDS = 5.0
-"""Seconds that all engines together have to end their work. With ``EXIT_SECONDS`` SIGTERM works within 10 s."""
+"""Seconds in which all engines together must stop. With ``EXIT_SECONDS``, SIGTERM works within 10 s."""
 
 CANCEL_AGAIN_SECONDS = 0.5
-"""Seconds until a task that has not ended is cancelled again: it may have lost the first cancellation."""
+"""Seconds until a running task is cancelled again: it may have swallowed the first cancellation."""
 
 EXIT_SECONDS = 4.0
-"""Seconds that a process has to end after its work is done."""
+"""Seconds in which a process must end after its work is done."""
 
 
 async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]], owner: str, seconds: float = CLOSE_SECONDS) -> None:
     """Cancel ``tasks`` and return when they have ended, after ``seconds`` at the latest.
 
-    A task that remains is logged by its name, with ``owner``, and abandoned.
+    A task that still runs is logged by its name, with ``owner``, and abandoned.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
@@ -40,7 +40,7 @@ async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]], owner: str, second
 
 
 async def wait_at_most(tasks: Iterable[asyncio.Task[Any]], owner: str, seconds: float = CLOSE_SECONDS) -> None:
-    """Return when ``tasks`` have ended, after ``seconds`` at the latest. What remains is logged and goes on."""
+    """Return when ``tasks`` have ended, at the latest after ``seconds``. A task that remains is logged and goes on."""
     pending = {task for task in tasks if not task.done()}
     _log_abandoned(await _wait(pending, seconds) if pending else pending, owner)
 
@@ -48,8 +48,8 @@ async def wait_at_most(tasks: Iterable[asyncio.Task[Any]], owner: str, seconds: 
 def exit_at_most(seconds: float = EXIT_SECONDS) -> threading.Timer:
     """End this process in ``seconds`` with code 0, unless the returned timer is cancelled before.
 
-    For the end of the daemon, when all that it has to write is written: neither a task that ignores its cancellation
-    nor a thread in a system call that never returns can keep the process.
+    For the end of the daemon, after its last write: neither a task that ignores its cancellation nor a thread in a
+    system call that never returns can keep the process alive.
     """
     names = _names(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
 

@@ -1,4 +1,4 @@
-"""The `reconciler` command: one file per subcommand, imported when it is called."""
+"""The `reconciler` command: one module per subcommand, imported when it is called."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ORDER = (
     "logs", "top", "history", "drift", "sync", "suspend", "resume", "rollback", "retry", "restart", "orphan", "adopt",
     "secret", "doctor", "backup", "restore", "convert", "import",
 )  # fmt: skip
-"""Subcommands in the order of work; one that is not here comes after them."""
+"""Subcommands in the order of use; subcommands not listed here follow."""
 
 
 def _commands() -> dict[str, str]:
-    """Each subcommand with its line in the help: what the first line of its module says after the colon."""
+    """Each subcommand with its help line: the text after the colon in the first line of its module."""
     found = {}
     for path in sorted(Path(__file__).with_name("commands").glob("[!_]*.py")):
         with path.open(encoding="utf-8") as file:
@@ -39,14 +39,14 @@ def _commands() -> dict[str, str]:
 
 
 COMMANDS = _commands()
-"""Subcommand to its line in the help; its module in ``commands`` (``import_`` for ``import``) holds ``command``."""
+"""Subcommand → help line; its module in ``commands`` (``import_`` for ``import``) holds ``command``."""
 
 
 class LazyGroup(click.Group):
     """A group that imports a subcommand only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Subcommands in the order of work."""
+        """Return the subcommands in the order of use."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -60,7 +60,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The subcommand that ``args`` begin with; raises click's UsageError that names the nearest."""
+        """Return the subcommand that ``args`` begin with; raises click's UsageError with the nearest name."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from reconciler.cli.options import nearest
 
@@ -68,7 +68,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The list of subcommands, without importing them."""
+        """List the subcommands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -88,7 +88,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit; a command returns its exit code, None being 0."""
-    # At its end the interpreter looks for garbage once more, in memory that is about to be given back: 30 ms of a plan.
+    # At exit the interpreter collects garbage in memory that the kernel frees anyway: 30 ms of a plan.
     atexit.register(gc.freeze)
     sys.exit(_run())
 
@@ -126,7 +126,7 @@ def _carried_out() -> object:
 
 
 def _tell(error: ReconcilerError) -> None:
-    """Say on stderr what is wrong; faults of the settings as those of manifests are told, with their lines."""
+    """Print the error on stderr; errors in the settings are shown as findings, with their lines."""
     from reconciler.settings import SettingsError
 
     if not isinstance(error, SettingsError):
@@ -141,10 +141,10 @@ def _tell(error: ReconcilerError) -> None:
 
 
 def _unsaid(error: OSError) -> int:
-    """The exit code where stdout takes no more: whoever read has gone, or the disk is full."""
+    """The exit code where stdout is closed by its reader, or the disk is full."""
     if error.errno not in (errno.EPIPE, errno.ENOSPC):
         return print_bug(error)
-    # Without this the interpreter complains about it once more at exit.
+    # Without this the interpreter reports the error again at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error.errno == errno.ENOSPC:
         print_error(f"what was to be said could not be written: {error.strerror}")

@@ -1,4 +1,4 @@
-"""What `convert` and `import` share: files in, manifests out, and what is to be said on the way."""
+"""Shared by `convert` and `import`: reads files, writes manifests, prints findings."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def files_argument(command: _Command) -> _Command:
-    """Give ``command`` the argument ``FILE…``, passed on as ``files``."""
+    """Add the argument ``FILE…`` to ``command``, passed on as ``files``."""
     return click.argument("files", metavar="FILE…", nargs=-1, required=True)(command)
 
 
 def out_options(command: _Command) -> _Command:
-    """Give ``command`` the options ``--out DIR`` and ``--force``, passed on under these names."""
+    """Add the options ``--out DIR`` and ``--force`` to ``command``, passed on under these names."""
     force = click.option("--force", is_flag=True, help="Overwrite files that are there.")
     out = click.option(
         "--out",
@@ -43,7 +43,7 @@ def out_options(command: _Command) -> _Command:
 
 
 def read_files(names: Sequence[str]) -> dict[str, bytes]:
-    """Path → content of every file that ``names`` give: files, directories with all below them, ``-`` for stdin.
+    """Return path → content of the files in ``names``: files, directories with all below them, ``-`` for stdin.
 
     Raises UsageError where one cannot be read or a directory holds none.
     """
@@ -64,8 +64,8 @@ def read_files(names: Sequence[str]) -> dict[str, bytes]:
 def put(drafts: Sequence[Draft], out: Path | None, force: bool) -> None:
     """Write ``drafts`` to stdout, or each to its file below ``out``.
 
-    Raises RefusedError, before anything is written, where files are there and ``force`` does not say to overwrite
-    them, or two resources would share one; UsageError where they cannot be written.
+    Raises RefusedError, before anything is written, where a file exists and ``force`` is false, or two resources
+    would share a file; UsageError where a file cannot be written.
     """
     from reconciler.convert.drafts import file_of
     from reconciler.documents.writer import stream, written
@@ -89,7 +89,7 @@ def put(drafts: Sequence[Draft], out: Path | None, force: bool) -> None:
 
 
 def tell(findings: Sequence[Finding]) -> None:
-    """Each finding on stderr, without its line: any may hold a secret."""
+    """Print each finding on stderr, without its source line: any line may hold a secret."""
     on = coloured(sys.stderr)
     for each in findings:
         where = paint(f"{each.path}:{each.line}:{each.column}:", "bold", on)

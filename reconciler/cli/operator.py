@@ -1,4 +1,4 @@
-"""How a command passes on what an operator says: a row in the records, and a wake-up for the daemon."""
+"""Passes an operator's command on: a row in the records, and a wake-up for the daemon."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run_operation(settings_file: Path, verb: Callable[[OperatorCommands], str], reason: str = "operator") -> None:
-    """Carry out ``verb``, tell what came of it, and wake the daemon. Raises RefusedError and RecordsError."""
+    """Carry out ``verb``, print its result, and wake the daemon. Raises RefusedError and RecordsError."""
     from reconciler.clock import SystemClock
     from reconciler.daemon.wake import wake
     from reconciler.operations.commands import run_operator_command
@@ -33,7 +33,7 @@ def megabytes(size: int) -> str:
 
 
 def parse_until(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Callback of an option that is a time or a duration from now: seconds since the epoch."""
+    """Callback of an option that is a time or a duration from now: returns seconds since the epoch."""
     from reconciler.clock import SystemClock
     from reconciler.settings import parse_duration
 
@@ -53,6 +53,6 @@ def parse_until(ctx: click.Context, param: click.Parameter, value: str | None) -
 
 
 def moment(text: str) -> float:
-    """A time such as ``2026-01-31T12:00:00Z`` in seconds since the epoch; UTC unless it says. Raises ValueError."""
+    """Parse a time such as ``2026-01-31T12:00:00Z`` (default UTC) into seconds since the epoch. Raises ValueError."""
     at = datetime.fromisoformat(text)
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

@@ -1,4 +1,4 @@
-"""What the commands share: the settings option, colour, and one way to complain."""
+"""Shared by the commands: the settings option, colour, and error messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _DEFAULT_SETTINGS = "/etc/reconciler/settings.yaml"
 
 DEFAULT_ORG = "org"
-"""The org of manifests that no settings speak of, unless ``--org`` names it."""
+"""The org of manifests without settings, unless ``--org`` names it."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -32,7 +32,7 @@ _COLOURS = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34
 
 
 def settings_option(command: _Command) -> _Command:
-    """Give ``command`` the option ``--settings FILE``, passed on as ``settings_file``."""
+    """Add the option ``--settings FILE`` to ``command``, passed on as ``settings_file``."""
     return click.option(
         "--settings",
         "settings_file",
@@ -45,13 +45,13 @@ def settings_option(command: _Command) -> _Command:
 
 
 def org_option(command: _Command) -> _Command:
-    """Give ``command`` the option ``--org NAME``, for where there are no settings to say it."""
+    """Add the option ``--org NAME`` to ``command``, for use without settings."""
     words = f"The org of the manifests; else that of the settings, else {DEFAULT_ORG}."
     return click.option("--org", metavar="NAME", default="", help=words)(command)
 
 
 def blame_option(command: _Command) -> _Command:
-    """Give ``command`` the option ``--blame``, passed on as ``blame``: None where the number of changes decides."""
+    """Add the option ``--blame`` to ``command``, passed on as ``blame``: None where the number of changes decides."""
     words = "Say whose commit asks for what; else up to 50 changes."
     return click.option("--blame/--no-blame", default=None, help=words)(command)
 
@@ -69,21 +69,21 @@ def load(settings_file: Path) -> Settings:
 
 
 def read_settings(settings_file: Path) -> Settings:
-    """The settings in ``settings_file``; raises UsageError that names every fault in it."""
+    """The settings in ``settings_file``; raises UsageError that lists every error in it."""
     from reconciler.settings import load_settings
 
     return load_settings(settings_file)
 
 
 def select_sources(settings: Settings, name: str) -> list[SourceSettings]:
-    """The source called ``name``, or all where it is empty; raises NotFoundError that names those that there are."""
+    """The source called ``name``, or all where it is empty; raises NotFoundError that lists the sources."""
     from reconciler.queries.existence import find_source
 
     return [find_source(settings, name)] if name else list(settings.sources)
 
 
 def load_or_none(settings_file: Path) -> Settings | None:
-    """The settings, or None where there are none to read; a file that ``--settings`` names has to be there.
+    """The settings, or None where there is no file; a file that ``--settings`` names must exist.
 
     Raises UsageError that names every fault in them.
     """
@@ -94,7 +94,7 @@ def load_or_none(settings_file: Path) -> Settings | None:
 
 
 class AskDaemon(Exception):
-    """This user may not read the records, and the daemon answers readers: it is to carry the command out."""
+    """This user may not read the records, but is served by the daemon, which runs the command."""
 
     def __init__(self, state: Path, group: str) -> None:
         super().__init__(group)
@@ -103,7 +103,7 @@ class AskDaemon(Exception):
 
 
 def read_records(settings: Settings) -> Records:
-    """The records, for reading only; raises RecordsError where there are none yet or they cannot be read."""
+    """The records, read-only; raises RecordsError where there are none yet or they cannot be read."""
     from reconciler.records.store import FILE, Records
 
     _ask_daemon(settings, settings.state / FILE)
@@ -111,7 +111,7 @@ def read_records(settings: Settings) -> Records:
 
 
 def records_or_none(settings: Settings) -> Records:
-    """The records, for reading only; empty ones in memory where nothing was ever recorded. Raises RecordsError."""
+    """The records, read-only; empty ones in memory where nothing was recorded yet. Raises RecordsError."""
     from reconciler.records.store import FILE, Records
 
     path = settings.state / FILE
@@ -120,19 +120,19 @@ def records_or_none(settings: Settings) -> Records:
 
 
 def is_served() -> bool:
-    """Whether the daemon carries this command out for somebody else."""
+    """Whether the daemon runs this command for another user."""
     return "RECONCILER_SERVED" in os.environ
 
 
 def closed(settings: Settings, error: PermissionError) -> Exception:
-    """What to raise where this user may not read a file of the state directory: AskDaemon, else RefusedError."""
+    """The error for a file of the state directory that this user may not read: AskDaemon, else RefusedError."""
     if settings.readers and not is_served():
         return AskDaemon(settings.state, settings.readers)
     return RefusedError(f"this user may not look at {error.filename}: run the command as root")
 
 
 def _ask_daemon(settings: Settings, path: Path) -> None:
-    """Raises AskDaemon where there are records which this user may not read, and readers are welcome."""
+    """Raise AskDaemon where this user may not read the records, and the settings name a group of readers."""
     if _may_be_there(path) and not os.access(path, os.R_OK) and settings.readers and not is_served():
         raise AskDaemon(settings.state, settings.readers)
 
@@ -141,11 +141,11 @@ def _may_be_there(path: Path) -> bool:
     try:
         return path.exists()
     except PermissionError:
-        return True  # whoever opens it says what to do
+        return True  # opening it raises an error with advice
 
 
 def parse_key(ctx: click.Context, param: click.Parameter, value: str | None) -> Key | None:
-    """Callback of a parameter that is a key (``workload/GVC/NAME``); raises click's UsageError that says so."""
+    """Callback of a parameter that is a key (``workload/GVC/NAME``); raises click's UsageError for any other text."""
     from reconciler.model.key import Key
 
     try:
@@ -155,7 +155,7 @@ def parse_key(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 
 def parse_target(ctx: click.Context, param: click.Parameter, value: str | None) -> Key | str | None:
-    """Callback of a parameter that is a key or ``source/NAME``; raises click's UsageError that says so."""
+    """Callback of a parameter that is a key or ``source/NAME``; raises click's UsageError for any other text."""
     from reconciler.queries.existence import source_of
 
     return value if value and source_of(value) else parse_key(ctx, param, value)
@@ -170,7 +170,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 
 def operator() -> str:
-    """Who is at the keyboard, for the records."""
+    """The user who runs the command, for the records."""
     if user := os.environ.get("SUDO_USER"):
         return user
     import getpass
@@ -187,13 +187,13 @@ def coloured(stream: TextIO) -> bool:
 
 
 def paint(text: str, colour: str, on: bool) -> str:
-    """``text`` in ``colour`` where ``on`` says so; an empty colour leaves it as it is."""
+    """``text`` in ``colour`` where ``on``; an empty colour leaves it as it is."""
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if on and colour else text
 
 
 @contextmanager
 def source_errors_printed(source: str, failed: dict[str, ReconcilerError]) -> Iterator[None]:
-    """That ``source`` cannot be read, or meets a bug, is printed and goes into ``failed``: the others go on."""
+    """Print an error or bug of ``source`` and add it to ``failed``, so that the other sources go on."""
     from reconciler.bugs import internal_error
 
     try:
@@ -210,7 +210,7 @@ def source_errors_printed(source: str, failed: dict[str, ReconcilerError]) -> It
 
 
 def print_bug(error: Exception, part: str = "") -> int:
-    """Say on stderr where this program has a bug, with the calls that led to it; the exit code."""
+    """Print a bug of this program on stderr, with the calls that led to it; return the exit code."""
     if file := unreadable_part():
         print_error(
             f"{file}, a part of this program, cannot be read by the user {os.geteuid()}, to whom the state directory "
@@ -226,5 +226,5 @@ def print_bug(error: Exception, part: str = "") -> int:
 
 
 def print_error(message: str) -> None:
-    """Say on stderr what is wrong, in red on a terminal."""
+    """Print an error on stderr, in red on a terminal."""
     click.echo(paint(f"error: {printable_lines(message)}", "red", coloured(sys.stderr)), err=True)

@@ -1,4 +1,4 @@
-"""Root's commands work as the owner of the state directory: what lies there is that user's to choose."""
+"""Root's commands run as the owner of the state directory, who controls its content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reconciler.errors import UsageError
 
 
 class Owner(NamedTuple):
-    """The user that a state directory belongs to."""
+    """The user who owns a state directory."""
 
     uid: int
     gid: int
@@ -22,11 +22,10 @@ class Owner(NamedTuple):
 
 
 def become_owner(state: Path) -> None:
-    """Let root become the owner of the directory ``state``, for good, unless that is root itself or nothing is there.
+    """Let root become the owner of the directory ``state`` for good, unless that is root or ``state`` does not exist.
 
-    Who owns it could put links in it, or leave steps there that are performed again: as root that would be anybody's
-    file or program. To be called before anything in it is opened. Raises UsageError where a link of a third user leads
-    to it.
+    The owner could put links in it, or journal steps for replay: root would follow the links and run the steps. Call
+    this before opening anything in ``state``. Raises UsageError where a link of a third user leads to it.
     """
     owner = _foreign_owner(state)
     if owner is None:
@@ -34,7 +33,7 @@ def become_owner(state: Path) -> None:
     import getpass
 
     with suppress(KeyError, OSError):
-        os.environ.setdefault("LOGNAME", getpass.getuser())  # who asked, for the records
+        os.environ.setdefault("LOGNAME", getpass.getuser())  # the operator, for the records
     with _permitted(state):
         os.setgroups(owner.groups)
         os.setresgid(owner.gid, owner.gid, owner.gid)
@@ -46,9 +45,9 @@ def become_owner(state: Path) -> None:
 
 @contextmanager
 def as_owner(state: Path) -> Iterator[bool]:
-    """As ``become_owner`` for a while; whether there was another user to become.
+    """As ``become_owner``, for the block only; yields whether the owner is another user.
 
-    Only for what starts no program: a program could become root again.
+    Only for code that starts no program: a program could become root again.
     """
     owner = _foreign_owner(state)
     if owner is None:
@@ -79,15 +78,15 @@ def _permitted(state: Path) -> Iterator[None]:
 
 
 def unreadable_part() -> str:
-    """A file of this program that its user may not read, such as one in a home of root; "" where there is none.
+    """A file of this program that its user may not read, such as one in root's home; "" where there is none.
 
-    Modules are imported when a command needs them, so that it fails in the middle of something.
+    Modules are imported when a command needs them, so the command would fail halfway.
     """
     return next((file for file in (os.__file__, __file__) if not os.access(file, os.R_OK, effective_ids=True)), "")
 
 
 def copy_to(file: Path, source: int) -> None:
-    """Put what the descriptor ``source`` holds in the place of ``file``, mode 0600, whole or not at all.
+    """Replace ``file`` by the content of the descriptor ``source``, mode 0600, atomically.
 
     Raises OSError.
     """
@@ -108,7 +107,7 @@ def copy_to(file: Path, source: int) -> None:
 
 
 def _foreign_owner(state: Path) -> Owner | None:
-    """Whom ``state`` belongs to where this is root and that is somebody else."""
+    """The owner of ``state``, where this is root and the owner is another user."""
     if os.geteuid() != 0:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Has the daemon carry out a command, for somebody who may not read the records but is a member of the readers."""
+"""Lets the daemon run a command for a member of the readers, who may not read the records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reconciler.errors import RecordsError
 
 
 def relay(state: Path, group: str, words: list[str]) -> int:
-    """Pass ``words`` on, print what comes back and return the exit code.
+    """Send the command line ``words`` to the daemon, print its output and return the exit code.
 
     Raises RecordsError where no daemon answers, or this user is not of the ``group``.
     """
@@ -48,7 +48,7 @@ def _printed(link: socket.socket) -> int:
 
 
 def _read(stream: IO[bytes], count: int) -> bytes:
-    """``count`` bytes; none where the other side has gone."""
+    """Read ``count`` bytes; ``b""`` where the daemon closed the connection."""
     try:
         content = stream.read(count)
     except ConnectionError:
@@ -57,7 +57,7 @@ def _read(stream: IO[bytes], count: int) -> bytes:
 
 
 def _without_settings(words: list[str]) -> list[str]:
-    """``words`` without ``--settings FILE``: the daemon goes by its own."""
+    """``words`` without ``--settings FILE``: the daemon uses its own settings."""
     kept: list[str] = []
     rest = iter(words)
     for word in rest:

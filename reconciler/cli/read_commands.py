@@ -1,4 +1,4 @@
-"""A command that the daemon carries out for somebody who may only look: refused unless it does nothing else."""
+"""Runs a command for a user with read-only access: refused unless it only reads."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ READING = {
     "history": {"source", "last", "output"},
     "plan": {"revision", "name", "form", "detailed_exitcode", "blame"},
 }
-"""The commands, each with the arguments and options that may be given; others name files, or change something."""
+"""The commands, each with its permitted arguments and options; others name files, or change something."""
 
 
 def refusal(words: list[str]) -> str:
-    """Why the command line ``words`` is not carried out for others; ``""`` where it is, faulty though it may be."""
+    """Return why readers may not run the command line ``words``; ``""`` where they may, even if it has errors."""
     import click
 
     from reconciler.cli import cli
@@ -31,14 +31,14 @@ def refusal(words: list[str]) -> str:
     try:
         context = command.make_context(name, words[1:], resilient_parsing=False)
     except (click.ClickException, click.exceptions.Exit):
-        return ""  # said again, in its own words, where it is carried out
+        return ""  # the command itself reports the error
     given = [each for each in context.params if context.get_parameter_source(each) is ParameterSource.COMMANDLINE]
     other = sorted(set(given) - READING[name])
     return f"{name}: {', '.join(other)} cannot be given by readers" if other else ""
 
 
 def main() -> None:
-    """Carry out the command line of this process."""
+    """Run the command line of this process."""
     from reconciler import cli
     from reconciler.cli.options import print_error
 

@@ -1,4 +1,4 @@
-"""Secret text in an editor, and files written whole or not at all; nothing of it stays behind."""
+"""Edits secret text and writes files atomically; no plain text stays behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reconciler.documents.limits import read_within
 from reconciler.errors import RefusedError, UsageError
 
 EDITORS = ("SOPS_EDITOR", "VISUAL", "EDITOR")
-"""Variables that name the editor, the first that is set."""
+"""Variables that name the editor; the first set one counts."""
 
 _IN_MEMORY = Path("/dev/shm")
 _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
@@ -28,9 +28,9 @@ _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def edited(name: str, text: bytes) -> Iterator[Iterator[bytes]]:
-    """Versions of ``text`` as an editor leaves them, each asked for after the one before would not do.
+    """Yield versions of ``text`` from an editor; take the next where a version cannot be used.
 
-    They end when the user gives up, or there is no terminal to ask at. Raises UsageError where no editor starts.
+    They end when the user declines to edit again, or there is no terminal. Raises UsageError where no editor starts.
     """
     with _room() as room:
         path = room / name
@@ -40,7 +40,7 @@ def edited(name: str, text: bytes) -> Iterator[Iterator[bytes]]:
 
 
 def replaced(path: Path, before: bytes, after: bytes) -> None:
-    """Write ``after`` to ``path``, whole or not at all, with the rights that it had.
+    """Write ``after`` to ``path`` atomically, with its former mode and owner.
 
     Raises RefusedError where the file no longer holds ``before``, UsageError where it cannot be written.
     """
@@ -78,7 +78,7 @@ def _versions(path: Path) -> Iterator[bytes]:
 
 def _edit(path: Path) -> None:
     words = shlex.split(next((os.environ[name] for name in EDITORS if os.environ.get(name)), "vi"))
-    # To an editor Ctrl-C means something else than the end, and it reaches both.
+    # Ctrl-C reaches both processes; in an editor it does not mean quit.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         code = subprocess.run([*words, str(path)], check=False, cwd=path.parent).returncode
@@ -92,7 +92,7 @@ def _edit(path: Path) -> None:
 
 @contextmanager
 def _room() -> Iterator[Path]:
-    """A directory for this user alone, in memory where there is some; gone afterwards, whatever signal ends it."""
+    """A directory for this user alone, in memory where possible; removed afterwards, even after a signal."""
     base = next((each for each in (_runtime(), _IN_MEMORY) if each is not None and os.access(each, os.W_OK)), None)
     before = {number: signal.signal(number, _end) for number in _ENDINGS}
     room = Path(tempfile.mkdtemp(prefix="reconciler-", dir=base))

@@ -1,1 +1,1 @@
-"""What wakes the pipeline, how often it retries, how it stops."""
+"""The daemon: what wakes the pipeline, how often it retries, how it stops."""

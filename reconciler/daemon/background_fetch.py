@@ -1,4 +1,4 @@
-"""A fetch beside a run: it shows whether a newer revision is there, which pre-empts the run."""
+"""A fetch during a run: it finds a newer revision, which pre-empts the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reconciler.source.source import Source
 
 
 class BackgroundFetch:
-    """At most one fetch at a time. Two into one mirror get in each other's way, so a run waits for it first."""
+    """Runs at most one fetch at a time. Two fetches into one mirror conflict, so a run waits for the fetch first."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None

@@ -1,4 +1,4 @@
-"""Engines that notice changes by themselves: what they notice becomes one wake-up in a while."""
+"""Joins the changes that engines notice by themselves into few wake-ups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reconciler.logs import log
 
 
 class Debounce:
-    """Calls ``call`` once, ``seconds`` after the first of many askings, however fast they come."""
+    """Calls ``call`` once, ``seconds`` after the first of many triggers, however fast they come."""
 
     def __init__(self, timers: Timers, seconds: float, call: Callable[[], None]) -> None:
         self._timers = timers
@@ -32,7 +32,7 @@ class Debounce:
 
 
 async def watch_engine(engine: SupportsWatch, noticed: Debounce) -> None:
-    """Ask for a look whenever ``engine`` notices something; once it cannot any more, intervals have to do."""
+    """Trigger ``noticed`` whenever ``engine`` notices a change; when watching fails, the intervals remain."""
     try:
         with contained("watching an engine"):
             async for _ in engine.changes():

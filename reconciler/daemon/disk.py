@@ -1,4 +1,4 @@
-"""Says when the disk of the state directory is full, and when it has room again."""
+"""Reports when the disk of the state directory is full, and when it has room again."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from reconciler.records.tables.suspensions import source_target
 from reconciler.status.conditions import condition
 
 DISK = "/disk"
-"""Woken in the place of a source (whose name has no slash) to look whether there is room."""
+"""Wake-up name, in place of a source (whose name has no slash), that checks for free space."""
 
 CHECK_SECONDS = 5.0
-"""Seconds between looks while the disk is full, and between tries to write the records."""
+"""Seconds between checks while the disk is full, and between attempts to write the records."""
 
 AT_ONCE = 0.05
-"""Seconds until the next try where room was given up for it."""
+"""Seconds until the next attempt where the reserve was released for it."""
 
 
 class DiskMonitor:
-    """Wakes by ``wakes``: itself for another ``check``, and every source when there is room again."""
+    """Adds wake-ups to ``wakes``: for its next ``check``, and for every source when the disk has room again."""
 
     def __init__(self, runner: Runner, timers: Timers, wakes: WakeQueue) -> None:
         self._runner = runner
@@ -33,11 +33,11 @@ class DiskMonitor:
         self._reported: bool | None = None
 
     def retry_seconds(self) -> float:
-        """When to try again to write the records, which could not be written."""
+        """Seconds until the next attempt to write the records, after one failed."""
         return AT_ONCE if self._runner.records.reserve.was_given_up() else CHECK_SECONDS
 
     def check(self) -> None:
-        """Make the reserve again where there is room; a change is a condition and an event. Raises RecordsError."""
+        """Restore the reserve where there is room; report a change by a condition and an event. Raises RecordsError."""
         reserve = self._runner.records.reserve
         reserve.restore()
         if reserve.full:

@@ -1,4 +1,4 @@
-"""The lock on the state directory: one process at a time may write there, and anybody can learn which."""
+"""The lock on the state directory: one process at a time may write there, and others can read which."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Identity = tuple[int, int]
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds the lock; ``since`` is UTC as ``2026-01-31T12:00:00Z``."""
+    """The process that holds the lock; ``since`` is UTC as ``2026-01-31T12:00:00Z``."""
 
     pid: int
     host: str
@@ -40,7 +40,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class StateLock:
-    """An exclusive lock on the directory ``state``, and on the file ``lock`` in it that says who holds it.
+    """An exclusive lock on the directory ``state``, and on the file ``lock`` in it, which names the holder.
 
     It lasts for as long as this process lives, or until ``release``. The kernel keeps it, so it ends with the process
     however that ends; the file stays and means nothing by itself. The directory is locked so that nobody gets in where
@@ -56,7 +56,7 @@ class StateLock:
     def acquire(self, command: str = "") -> None:
         """Take the lock for ``command`` (default: this process's command line).
 
-        Raises LockedError naming the holder, UsageError where the state directory cannot be written, or the file is a
+        Raises LockedError naming the holder, UsageError where the state directory cannot be written or the file is a
         link.
         """
         try:
@@ -86,13 +86,13 @@ class StateLock:
         self._directory, self._file = directory, file
         set_locked(self._state, True)
         words = command or " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
-        # On a full disk the lock holds all the same, and the records say what is wrong.
+        # On a full disk the lock holds all the same, and the records report the full disk.
         with contextlib.suppress(OSError):
             os.ftruncate(file, 0)
             os.pwrite(file, msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), words, iso(time.time()))), 0)
 
     def _locked_file(self, directory: int) -> int:
-        """The file, once it and the directory are locked."""
+        """Lock the directory and the file; return the file."""
         try:
             free = _take(directory)
             file = open_regular(self._state / "lock", os.O_RDWR | os.O_CREAT)
@@ -108,7 +108,7 @@ class StateLock:
         return UsageError(f"the state directory {self._state} cannot be written: {error.strerror}")
 
     def check(self) -> None:
-        """Raise StateLostError where the directory, or the file in it, is another one than was locked, or is gone."""
+        """Raise StateLostError where the locked directory, or the file in it, was deleted or replaced."""
         if self._directory is None or self._file is None:
             return
         for path, locked in ((self._state, self._directory), (self._state / "lock", self._file)):
@@ -119,13 +119,13 @@ class StateLock:
                 )
 
     def release(self) -> None:
-        """Let the lock go; nothing happens where it is not held."""
+        """Release the lock; without effect where it is not held."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, 0)
         for descriptor in (self._file, self._directory):
             if descriptor is not None:
-                # Closing alone would leave it to a child that is just being started and still shares the open file.
+                # Closing alone would leave the lock to a starting child process that still shares the open file.
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
                 os.close(descriptor)
         if self._name is not None:
@@ -201,7 +201,7 @@ def _in_use(state: Path, found: Holder | None) -> LockedError:
 
 
 def holder(state: Path) -> Holder | None:
-    """Who holds the lock on ``state`` right now, or None; a file left behind by a killed process counts as None."""
+    """Return the process that holds the lock on ``state``, or None; a file left by a killed process counts as None."""
     try:
         file = os.open(state / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -217,8 +217,8 @@ def holder(state: Path) -> Holder | None:
 def _take(file: int) -> bool:
     """Take the exclusive lock; False where another process has it.
 
-    A question by ``holder`` shares the lock for an instant. Whoever can share it as well has met only such a
-    question and asks again.
+    ``holder`` shares the lock for an instant. A caller that can share it as well has met only such a query, and tries
+    again.
     """
     deadline = time.monotonic() + _PATIENCE
     while not _try(file, fcntl.LOCK_EX):
@@ -243,7 +243,7 @@ def _read(file: int) -> Holder | None:
 
 
 def _identity(place: Path | int) -> _Identity | None:
-    """Device and inode of what is at a path, or is open; None where nothing is."""
+    """Device and inode of a path or an open file; None where it does not exist."""
     try:
         found = os.fstat(place) if isinstance(place, int) else os.stat(place)
     except OSError:

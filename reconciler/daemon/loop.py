@@ -29,19 +29,19 @@ from reconciler.pipeline.saved_plan import SavedPlan
 from reconciler.records.tables.requests import Request
 
 JITTER = 0.1
-"""Polls come up to this part of their interval later, so that many hosts do not ask at once."""
+"""Polls are delayed by up to this part of their interval, so that many hosts do not fetch at once."""
 RESTART = "restart"
-"""Reason to look again at what was asked for of replicas that run."""
+"""Reason: check again the restarts that operators requested."""
 BACKGROUND = frozenset({"poll", "ref", "apply", RESTART})
-"""Reasons that ask for a look and not for a run; what `reconciler apply` asks for was answered before it."""
+"""Reasons that cause a poll, not a run; the request of `reconciler apply` was answered before its wake-up."""
 STATUS = "/status"
-"""Woken in the place of a source (whose name has no slash) when only status is to be written."""
+"""Wake-up name, in place of a source (whose name has no slash), that only writes status."""
 DRIFT = "/drift"
-"""Woken in the place of a source when the locations, and secrets on this host, are to be looked at."""
+"""Wake-up name, in place of a source, that checks the locations and the secrets on this host."""
 PAUSE = 0.25
-"""Seconds from what an engine noticed to the look, so that many such things become one."""
+"""Seconds from a change that an engine noticed to the check, so that many changes cause one check."""
 OVERDUE = 5.0
-"""Seconds until a step that is owed another try, and did not get it in the last round, is looked at again."""
+"""Seconds until the next round for a step whose attempt was due, but not made, in the last round."""
 
 
 class Daemon:
@@ -62,7 +62,7 @@ class Daemon:
         self.notifier = notifier
         self._should_hand_over = over
         self._is_state_lost = state_lost
-        # Nothing is heard of a fetch until it ends or runs into its deadline.
+        # A fetch reports no progress until it ends or meets its deadline.
         slowest = max((source.timeout for source in runner.settings.sources if not source.local), default=0.0)
         self.watchdog = Watchdog(notifier, clock, notifier.watchdog_seconds + slowest)
         self.wakes = WakeQueue()
@@ -79,9 +79,9 @@ class Daemon:
         self._disk = DiskMonitor(runner, timers, self.wakes)
 
     async def run(self, reason: str = "start") -> None:
-        """Work until ``stop`` is set (the step in flight ends, or stays journaled) or ``over`` says so between rounds.
+        """Work until ``stop`` is set (the step in flight ends, or stays journaled) or ``over`` is true between rounds.
 
-        The first round looks at every source because of ``reason``.
+        The first round handles every source, with ``reason`` as the cause.
         """
         for source in self.runner.settings.sources:
             self.timers.every(
@@ -120,7 +120,7 @@ class Daemon:
             log().error("records", reason=error.reason, message=str(error))
 
     async def _run_round(self, wakes: Mapping[str | None, set[str]]) -> None:
-        """One round: what operators asked for, then every source that was woken, then status and timers."""
+        """Run one round: requests of operators, then every woken source, then status and timers."""
         self.watchdog.progress()
         began = self.clock.now()
         try:
@@ -150,7 +150,7 @@ class Daemon:
 
     @contextmanager
     def _contained(self, part: str) -> Iterator[None]:
-        """A bug met in one part of a round is an event and a line of the log, and the other parts are done."""
+        """Turn a bug in one part of a round into an event and a log line, so that the other parts go on."""
         try:
             yield
         except RecordsError:
@@ -159,7 +159,7 @@ class Daemon:
             self.runner.conditions.append_bug(part, internal_error(error, part))
 
     def _start_watchers(self) -> None:
-        """Look at the locations, and at this host, at intervals and whenever an engine notices something."""
+        """Check the locations, and this host, at intervals and whenever an engine notices a change."""
         every = self.runner.settings.drift.interval
         if every:
             self.timers.every("drift", every, every * JITTER, partial(self.wakes.add, DRIFT, "drift"))
@@ -170,7 +170,7 @@ class Daemon:
         self._watching = [asyncio.create_task(watch_engine(engine, noticed)) for engine in watched]
 
     async def _check_drift(self) -> None:
-        """Look at the locations and at secrets on this host; what is otherwise there becomes a run of its source."""
+        """Check the locations and the secrets on this host; a difference causes a run of its source."""
         for name in sorted(await self.runner.drift_monitor.check()):
             self.wakes.add(name, "drift")
         if self.runner.drift_monitor.health_changed:
@@ -185,14 +185,14 @@ class Daemon:
         return [name for name in self.runner.lines if (name in wakes or None in wakes) and not self.stop.is_set()]
 
     async def _recover(self) -> None:
-        """Finish what a crash, or records that could not be written, left in the journal."""
+        """Replay the steps that a crash, or a failed write of the records, left in the journal."""
         replayed = await self.runner.open()
         self._replay = False
         if replayed:
             log().info("journal_replayed", steps=replayed)
 
     def _poll(self, name: str) -> None:
-        """Time to look at a source. While it is being run, a fetch tells whether something newer pre-empts that."""
+        """Wake a source. During its run, a fetch finds out whether a newer revision pre-empts the run."""
         if self._backoff.is_backing_off(name):
             return
         self.wakes.add(name, "poll")
@@ -201,7 +201,7 @@ class Daemon:
             self._fetch.start(source)
 
     async def _reconcile_source(self, name: str, reasons: set[str]) -> None:
-        """A run where an operator, a start or a retry asks for one; else only where the source gives reason."""
+        """Run the source for an operator, a start or a retry; for background reasons only where the source changed."""
         self.notifier.status(f"{name}: looking ({', '.join(sorted(reasons))})")
         began = self.clock.monotonic()
         await self._fetch.wait()
@@ -226,7 +226,7 @@ class Daemon:
             self._running = None
 
     def _preempted(self, name: str, revision: str) -> bool:
-        """Whether the run of ``name`` at ``revision`` should begin nothing new."""
+        """Whether the run of ``name`` at ``revision`` should start no further step."""
         self.watchdog.progress()
         self._running = (name, revision)
         return self.stop.is_set() or (self.wakes.waiting() and self.runner.has_newer_revision(name, revision))
@@ -240,7 +240,7 @@ class Daemon:
         self._run_log.run(report, reason, seconds)
 
     async def _handle_request(self, request: Request) -> None:
-        """Do what an operator asked for and write the answer down."""
+        """Carry out the request of an operator and record the answer."""
         self.runner.records.requests.take(request.id)
         reports: list[Report] = []
         try:
@@ -261,7 +261,7 @@ class Daemon:
         await self._flush(force=True)
 
     async def _flush(self, *, force: bool = False) -> None:
-        """Write status that is due, and come back when more is."""
+        """Write the status that is due, and set timers for the rest."""
         for name, writer in () if self._is_state_lost() else self.runner.writers.items():
             with self._contained(f"status {name}"):
                 due = writer.next_due()
@@ -273,27 +273,27 @@ class Daemon:
                     self.timers.after(f"status {name}", max(due, 0.05), partial(self.wakes.add, STATUS, "status"))
 
     def _checkpoint(self) -> None:
-        """Tidy up behind the records now that all is told, beside whatever comes next."""
+        """Checkpoint the records in the background, now that the status is written."""
         if self.runner.records.needs_checkpoint() and (self._settling is None or self._settling.done()):
             self._settling = asyncio.create_task(asyncio.to_thread(self.runner.records.checkpoint))
 
     def _next_attempt(self, began: float) -> None:
-        """Come back when a failed step is owed another try; a newer revision does not wait for that.
+        """Set the timer for the next attempt of a failed step; a newer revision does not wait for it.
 
-        A try that was due before the round ``began`` could not be made: its source is refused or cannot be read.
+        An attempt that was due before the round ``began`` was not possible: its source is refused or cannot be read.
         """
         end = self.runner.next_end()
         if end is not None:
             self.timers.after("resume", max(0.05, end - self.clock.now()), partial(self.wakes.add, None, "resume"))
         due = self.runner.next_attempt()
         if due is not None:
-            # No wait is longer than the cap, but for a clock that was put back since.
+            # Only a clock that was set back since makes a wait longer than the cap.
             left = min(due - self.clock.now(), self.runner.settings.retry.cap)
             wait = max(0.05, left) if due > began else OVERDUE
             self.timers.after("retry", wait, partial(self.wakes.add, None, "retry"))
 
     def _on_records_error(self, error: RecordsError) -> None:
-        """The records cannot be written: nothing goes on until they can, and what was in flight is done again."""
+        """Pause until the records can be written again; then the steps in flight are replayed."""
         self._replay = True
         log().error("records", reason=error.reason, message=str(error))
         self.notifier.status(f"waiting: {error}")

@@ -1,7 +1,7 @@
-"""Answers for people who may look and nothing else: their commands are carried out here, as the daemon's user.
+"""Serves users with read-only access: their commands run here, as the daemon's user.
 
-So they need no right to any file of the state directory, and see what the commands show: of a secret never the data,
-unless a workload wrote it into its logs.
+So these users need no right to any file of the state directory. They see what the commands show: never the data of a
+secret, unless a workload wrote it into its logs.
 """
 
 from __future__ import annotations
@@ -27,50 +27,50 @@ from reconciler.private_files import remove_own
 from reconciler.tasks import cancel_and_wait
 
 NAME = "read.sock"
-"""The socket in the state directory. Whoever may write to it is answered; the kernel sees to that."""
+"""The socket in the state directory. Every user who may write to it is served; the kernel enforces that."""
 MAX_COMMANDS = 16
-"""Commands at once, of all users together."""
+"""Limit of concurrent commands, for all users together."""
 MAX_COMMANDS_PER_USER = 4
 PATIENCE = 5.0
-"""Seconds in which a question must have come."""
+"""Seconds in which a client must send its command."""
 COMMAND_SECONDS = 300.0
-"""Seconds that a command may take, unless it follows what happens."""
+"""Seconds that a command may take, unless it follows its output."""
 OUSTED = "ousted"
-"""Why a task is cancelled whose slot another user gets."""
+"""Cancel message of a task whose slot another user gets."""
 ENV_SERVED_FOR_UID = "RECONCILER_SERVED"
-"""Set, to the number of the user who asks, for a command that is carried out here."""
+"""Set for a command that runs here; its value is the uid of the client."""
 _LONGEST = 65_536
 _HEAD = 5
 
 
 class Frame:
-    """Kinds of frames: one byte, then the length in four, then the content."""
+    """Frame format: one byte for the kind, four for the length, then the content."""
 
     OUT, ERRORS, EXIT = 1, 2, 3
 
     @staticmethod
     def encode(kind: int, content: bytes) -> bytes:
-        """One frame."""
+        """Return one frame of ``kind``."""
         return bytes((kind,)) + len(content).to_bytes(_HEAD - 1, "big") + content
 
     @staticmethod
     def length(head: bytes) -> int:
-        """Bytes that follow ``head``."""
+        """Number of bytes that follow ``head``."""
         return int.from_bytes(head[1:_HEAD], "big")
 
 
 class ReaderSlots:
-    """Who has which commands under way; neither one user nor a few can keep the others out.
+    """The running commands of each user; neither one user nor a few can lock the others out.
 
-    A user has at most MAX_COMMANDS_PER_USER. Where all MAX_COMMANDS are taken, whoever has fewer than another user
-    gets the slot of that user's oldest command.
+    A user has at most MAX_COMMANDS_PER_USER. When all MAX_COMMANDS are taken, a user with fewer commands gets the slot
+    of the oldest command of the user with the most.
     """
 
     def __init__(self) -> None:
         self._users: dict[asyncio.Task[None], int] = {}
 
     def admit(self, user: int) -> tuple[str, asyncio.Task[None] | None]:
-        """Why ``user`` may begin no further command, ``""`` where that may be; and the task that has to end for it."""
+        """Return why ``user`` may start no further command (``""``: allowed), and the task that must end first."""
         counts = Counter(self._users.values())
         if counts[user] >= MAX_COMMANDS_PER_USER:
             return f"you have {counts[user]} commands running already; end one", None
@@ -82,16 +82,16 @@ class ReaderSlots:
         return "", next(task for task, owner in self._users.items() if owner == greediest)
 
     def take(self, task: asyncio.Task[None], user: int) -> None:
-        """``task`` serves ``user`` from now on."""
+        """Give ``user`` a slot, for ``task``."""
         self._users[task] = user
 
     def free(self, task: asyncio.Task[None]) -> None:
-        """``task`` has ended, or is about to."""
+        """Free the slot of ``task``, which has ended or is about to."""
         self._users.pop(task, None)
 
 
 class ReadOnlyServer:
-    """Listens in ``state`` for members of a group; ``file`` are the settings that their commands go by."""
+    """Listens in ``state`` for members of a group; their commands use the settings ``file``."""
 
     def __init__(self, state: Path, file: Path) -> None:
         self._state = state
@@ -103,7 +103,7 @@ class ReadOnlyServer:
         self._inode = 0
 
     async def open(self, group: str) -> None:
-        """Let members of ``group`` (a name; ``""``: nobody) ask. What the host does not allow is logged."""
+        """Serve members of ``group`` (a name; ``""``: none). A refusal by the host is logged."""
         if group == self._group:
             return
         await self.close()
@@ -119,7 +119,7 @@ class ReadOnlyServer:
             log().warning("readers", group=group, message=message)
 
     async def close(self) -> None:
-        """Answer nobody any more; what is under way ends."""
+        """Stop serving; running commands end."""
         self._group = ""
         if self._server is None:
             return
@@ -130,7 +130,7 @@ class ReadOnlyServer:
             self._restrict(0o700)
 
     def _restrict(self, mode: int) -> None:
-        """Close the state directory but for ``mode``, and for whom the host engine lets through to what is theirs."""
+        """Set ``mode`` on the state directory; keep the search bit that the host engine sets for other users."""
         self._state.chmod(mode | (self._state.stat().st_mode & stat.S_IXOTH))
 
     async def _listen(self, gid: int) -> asyncio.Server:
@@ -169,7 +169,7 @@ class ReadOnlyServer:
     async def _admit(
         self, task: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Answer, where the user may have one more command."""
+        """Run the command, where the user may have one more."""
         user = _user(writer.get_extra_info("socket"))
         refusal, ousted = self._slots.admit(user)
         if refusal:
@@ -184,7 +184,7 @@ class ReadOnlyServer:
         words = msgspec.json.decode(line, type=list[str])
         log().debug("reading", user=user, command=words[:1])
         running = await asyncio.create_subprocess_exec(
-            # -I and "/": nothing is imported from where the daemon happened to be started.
+            # -I and "/": nothing is imported from the daemon's working directory.
             *(sys.executable, "-I", "-m", "reconciler.cli.read_commands", *words),
             cwd="/",
             env=_environment()
@@ -203,7 +203,7 @@ async def _relay(
     writer: asyncio.StreamWriter,
     seconds: float | None,
 ) -> None:
-    """Pass on what the command writes, until it ends, the reader goes, or ``seconds`` are over. It is ended then."""
+    """Forward the command's output until it ends, the client leaves, or ``seconds`` are over; then kill it."""
     gone = asyncio.create_task(reader.read(1))
     told = asyncio.create_task(_tell(running, writer))
     try:
@@ -220,12 +220,12 @@ async def _relay(
 
 
 def _follows(words: list[str]) -> bool:
-    """Whether the command goes on until its reader ends it: ``--follow``, or ``-f`` alone or among other letters."""
+    """Whether the command runs until its client ends it: ``--follow``, or ``-f`` alone or among other letters."""
     return any(word == "--follow" or re.fullmatch("-[a-z]*f.*", word) for word in words)
 
 
 def _refuse(writer: asyncio.StreamWriter, why: str) -> None:
-    """Let the command of whoever asked end with an error. Does not wait until that has arrived."""
+    """Make the client's command end with an error. Does not wait for delivery."""
     writer.write(Frame.encode(Frame.ERRORS, f"error: {why}\n".encode()))
     writer.write(Frame.encode(Frame.EXIT, b"1"))
 
@@ -245,11 +245,11 @@ async def _tell(running: asyncio.subprocess.Process, writer: asyncio.StreamWrite
 
 
 def _user(peer: socket.socket) -> int:
-    """The number of the user at the other end, as the kernel has it."""
+    """The uid of the peer, from the kernel."""
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     return int.from_bytes(credentials[4:8], sys.byteorder)
 
 
 def _environment() -> dict[str, str]:
-    """The daemon's own, without what makes it a service."""
+    """The daemon's environment, without the variables of its systemd unit."""
     return {name: value for name, value in os.environ.items() if name not in ("NOTIFY_SOCKET", "WATCHDOG_PID")}

@@ -1,4 +1,4 @@
-"""Watches the refs of repositories on this machine, so that a commit is seen at once and not at the next poll."""
+"""Watches the refs of repositories on this host, so that a commit is found at once, not at the next poll."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 _DEBOUNCE_MS = 20
 _STEP_MS = 30
-"""Between looks of the library at what the kernel told it; a daemon spends most of its idle time on them."""
+"""Milliseconds between the library's checks of kernel events; an idle daemon spends most of its time on them."""
 _RECHECK_SECONDS = 2.0
 
 _Identities = dict[Path, tuple[int, int]]
@@ -20,8 +20,8 @@ async def watch_refs(
 ) -> None:
     """Call ``call(path)`` whenever a ref of the Git directory ``path`` may have moved, until ``stop`` is set.
 
-    ``ignore`` names refs, or folders of refs, that wake nobody (``refs/heads/reconciler/status``). A directory that
-    is missing, or goes and comes again, is watched from when it is there; so this only ever hastens a poll.
+    Changes of refs in ``ignore``, or of folders of refs, cause no call (``refs/heads/reconciler/status``). A directory
+    that is missing, or is replaced, is watched once it exists. Polls go on, so the watch only hastens them.
     Cancelling sets ``stop`` too.
     """
 
@@ -29,7 +29,7 @@ async def watch_refs(
         if any(_is_of_a_ref(name, ignore) for name in names):
             call(owner)
 
-    # Not one watch of the whole Git directory, which would wake for every object written.
+    # Two watches: one of the whole Git directory would report every object written.
     deep = {path / part: path for path in paths for part in ("refs", "reftable")}
     async with asyncio.TaskGroup() as watches:
         watches.create_task(_follow({path: path for path in paths}, False, stop, moved))
@@ -40,7 +40,7 @@ _Moved = Callable[[Path, Iterable[str]], None]
 
 
 async def _follow(owners: Mapping[Path, Path], recursive: bool, stop: asyncio.Event, moved: _Moved) -> None:
-    """Watch the directories ``owners`` (each with its Git directory), and anew when one of them is replaced."""
+    """Watch the directories ``owners`` (each with its Git directory); watch again when one is replaced."""
     watched = _identities(owners)
     while not stop.is_set():
         if watched:
@@ -84,7 +84,7 @@ async def _watch(
 
 
 def _identities(directories: Iterable[Path]) -> _Identities:
-    """The directories that exist, each with its device and inode: a new one of the same name is another."""
+    """The existing directories, each with its device and inode, which differ for a replaced directory."""
     found = {}
     for path in directories:
         with contextlib.suppress(OSError):
@@ -94,7 +94,7 @@ def _identities(directories: Iterable[Path]) -> _Identities:
 
 
 def _is_of_a_ref(name: str, ignore: Sequence[str]) -> bool:
-    """Whether a change of ``name``, relative to the Git directory, can mean that a ref moved that counts."""
+    """Whether a change of ``name``, relative to the Git directory, can mean a move of a ref outside ``ignore``."""
     if name.endswith(".lock") or not (name in ("HEAD", "packed-refs") or name.startswith(("refs/", "reftable/"))):
         return False
     # The folders above an ignored ref appear with it.

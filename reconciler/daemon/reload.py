@@ -1,4 +1,4 @@
-"""The settings of a daemon that runs: taken over when their file changes, all or nothing."""
+"""Reloads the settings of a running daemon when their file changes, all or nothing."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from reconciler.settings import Settings, load_settings
 from reconciler.status.conditions import condition
 
 SETTINGS_POLL_SECONDS = 1.0
-"""Seconds between looks at the file. One that is the same in two looks is no longer being written."""
+"""Seconds between reads of the file. When two reads are equal, the file is complete."""
 
 _CREDENTIALS = re.compile(r"://[^/@\s'\"`]+@")
 
 
 class Reload:
-    """What the file said when it was judged last. ``due`` only reads the file; the rest is for between two runs."""
+    """The last file content that was tried. ``due`` only reads the file; call the rest between two runs."""
 
     def __init__(self, file: Path, settings: Settings, records: Records) -> None:
         self._file = file
         self._settings = settings
         self._records = records
-        self._last_tried: bytes | None = b""  # so that a change since ``settings`` were read is not missed
+        self._last_tried: bytes | None = b""  # finds a change since ``settings`` were read
         self._last_read = self._content()
         self._set_condition(True, Reason.LOADED)
 
     def due(self) -> bool:
-        """Whether the file has changed since it was judged, and was the same when this was asked before."""
+        """Whether the file has changed since it was last tried, and is the same as at the last call."""
         before, self._last_read = self._last_read, self._content()
         return self._last_read == before != self._last_tried
 
     def try_reload(self, make: Callable[[Settings], Runner]) -> Runner | None:
-        """What works by the settings as they are now; None where they are the same, or cannot be taken.
+        """Return a runner for the current settings; None where they are unchanged or invalid.
 
-        Why they cannot is told in a condition of the host, an event and the log: once, until the file changes.
+        Invalid settings are reported by a condition of the host, an event and the log: once per content of the file.
         """
         content = self._content()
         again, self._last_tried = content == self._last_tried, content
@@ -57,7 +57,7 @@ class Reload:
         except ReconcilerError as error:
             self._refuse(_CREDENTIALS.sub("://", truncated(str(error))), again)
             return None
-        except Exception as error:  # noqa: BLE001 - the former settings go on
+        except Exception as error:  # noqa: BLE001 - the former settings stay in use
             self._refuse(str(internal_error(error, "settings")), again)
             return None
         mended = self._set_condition(True, Reason.LOADED)

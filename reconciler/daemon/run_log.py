@@ -1,4 +1,4 @@
-"""What the log says of runs: one line each, and none for what is as it was."""
+"""Log lines of runs: one line each, at level debug where nothing changed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _BAD = frozenset({"refused", "unreadable", "failed"})
 
 
 REMINDER = 3600.0
-"""Seconds after which a state that is bad is told again."""
+"""Seconds after which a bad state is logged again."""
 
 
 class RunLog:
-    """Remembers what was told last of each source: a state is told when it changes, a bad one again every hour."""
+    """Remembers what was last logged of each source: a state is logged when it changes, a bad one again every hour."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class RunLog:
         self._unseen: dict[str, str] = {}
 
     def run(self, report: Report, reason: str, seconds: float) -> None:
-        """The line of a run; at level debug where it changed nothing and ended like the one before."""
+        """Log a run; at level debug where it changed nothing and ended like the last one."""
         last = self._last.get(report.source)
         self._last[report.source] = report
         bad = _bad(report)
@@ -50,14 +50,14 @@ class RunLog:
         getattr(log(), level)("reconciled", source=report.source, seconds=round(seconds, 4), **facts)
 
     def idle(self, name: str) -> None:
-        """A look at a source found nothing to do; news only where the last look ended badly."""
+        """Log a poll that found nothing to do, only where the last one could not read the source."""
         last = self._last.get(name)
         if last is not None and last.outcome == "unreadable":
             del self._last[name]
             log().info("reconciled", source=name, reason="poll", outcome="unchanged", revision=last.revision)
 
     def status(self, records: Records, name: str) -> None:
-        """Whether writing the status works, when that changes."""
+        """Log whether status can be written, when that changes."""
         found = next((each for each in records.conditions.get(name) if each.type == ConditionType.STATUS_PUSHED), None)
         trouble = "" if found is None or found.status else found.reason
         if trouble == self._status.get(name, ""):
@@ -69,7 +69,7 @@ class RunLog:
             log().info("status", source=name, pushed=True)
 
     def unseen(self, places: Mapping[str, str]) -> None:
-        """Which locations cannot be looked at, when that changes."""
+        """Log which locations are unreachable (location → reason), when that changes."""
         for place in sorted(places.keys() | self._unseen.keys()):
             if place not in places:
                 log().info("location", location=place, reachable=True)

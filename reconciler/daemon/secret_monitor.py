@@ -1,4 +1,4 @@
-"""The daemon's look at secrets of which the records hold no values: those of this host, and those that did not open."""
+"""Checks secrets whose values the records do not hold: those of this host, and those that did not decrypt."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from reconciler.records.tables.suspensions import source_target
 
 
 class HostSecretMonitor:
-    """Looks at what secrets take from this host. ``views`` make, by source, a view without a difference over it.
-
-    ``filler`` opens what could not be opened before.
+    """Checks the values that secrets read from this host.
+    ``views`` makes, by source, a view of the desired state alone. ``filler`` retries secrets that did not decrypt.
     """
 
     def __init__(
@@ -34,7 +33,7 @@ class HostSecretMonitor:
         self._bugs: dict[str, str] = {}
 
     def check(self) -> set[str]:
-        """The sources whose secrets have other values now. What is lost is told, once. Raises RecordsError."""
+        """Return the sources whose secrets have changed values. Report a lost value once. Raises RecordsError."""
         if self._filler is not None:
             self._filler.retry()
         changed: set[str] = set()
@@ -42,11 +41,11 @@ class HostSecretMonitor:
         for name, view in self._views.items():
             try:
                 found = check_host_secrets(view())
-            except SourceError:  # whoever polls the source tells of that
+            except SourceError:  # the next poll of the source reports it
                 continue
             except RecordsError:
                 raise
-            except Exception as error:  # noqa: BLE001 - the secrets of the other sources are read
+            except Exception as error:  # noqa: BLE001 - the secrets of the other sources are checked
                 self._on_bug(name, internal_error(error, f"secrets of {name}"))
                 continue
             changed |= {name} if found.other else set()
@@ -59,7 +58,7 @@ class HostSecretMonitor:
         return changed
 
     def _on_bug(self, name: str, bug: InternalError) -> None:
-        """Append the event of a bug, once for each source and place."""
+        """Append an event for a bug, once for each source and place in the code."""
         if self._bugs.get(name) != bug.place:
             self._bugs[name] = bug.place
             message = f"its secrets on this host cannot be watched: {bug}"

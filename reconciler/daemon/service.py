@@ -27,11 +27,11 @@ from reconciler.records.store import FILE, Records
 from reconciler.settings import Settings
 
 STATE_CHECK_SECONDS = 1.0
-"""Seconds between looks at whether the state directory is still there; each round of the loop looks too."""
+"""Seconds between checks that the state directory still exists; each round of the loop checks too."""
 
 
 class Service:
-    """Loops over one set of records; the one that runs makes way for the next where the settings have changed."""
+    """Runs one loop at a time over one set of records; when the settings change, a new loop replaces it."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Service:
             await asyncio.sleep(STATE_CHECK_SECONDS)
 
     def _is_state_lost(self) -> bool:
-        """Whether the state directory is no longer the one that is locked; then the daemon ends and writes nothing."""
+        """Whether the locked state directory was deleted or replaced; then the daemon ends and writes nothing."""
         try:
             self._lock.check()
         except StateLostError as error:
@@ -97,12 +97,12 @@ class Service:
         self._daemon.stop.set()
 
     def on_sighup(self) -> None:
-        """Read the settings again, and look at every source."""
+        """Read the settings again, and wake every source."""
         self._asked = self._reload is not None
         self.wake(None, "SIGHUP")
 
     def wake(self, source: str | None, reason: str) -> None:
-        """Pass a wake-up to the loop that runs."""
+        """Pass a wake-up to the running loop."""
         self._daemon.wakes.add(source, reason)
 
     def _made(self, runner: Runner) -> Daemon:
@@ -116,7 +116,7 @@ class Service:
                 self.wake(STATUS, "settings")
 
     def _over(self) -> bool:
-        """Between two runs: whether the loop is to make way for one with other settings."""
+        """Whether a loop with new settings replaces this one; called between two runs."""
         if not self._asked or self._reload is None:
             return False
         self._asked = False
@@ -132,9 +132,9 @@ class Service:
 
 
 async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES, file: Path | None = None) -> None:
-    """Run the daemon until a signal ends it, and go by ``file``, where ``settings`` are from, when it changes.
+    """Run the daemon until a signal ends it; reload ``file``, the source of ``settings``, when it changes.
 
-    Raises LockedError where another one works on the state directory, StateLostError where that is deleted meanwhile.
+    Raises LockedError where another daemon uses the state directory, StateLostError where that is deleted meanwhile.
     """
     clock = SystemClock()
     with StateLock(settings.state) as lock:
@@ -159,7 +159,7 @@ async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES,
 
 
 def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A bug in a callback, or in a task that nobody waits for. The default handler would log its text."""
+    """Log a bug in a callback, or in a task that no code awaits. The default handler would log its text."""
     error = context.get("exception")
     if isinstance(error, asyncio.CancelledError):
         return  # asyncio itself asks a cancelled task of a server for its exception
@@ -170,7 +170,7 @@ def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
 
 
 async def _watch(daemon: Daemon) -> None:
-    """Wake the loop when a ref of a local source moves; polling goes on besides."""
+    """Wake the loop when a ref of a local source moves; polling continues."""
     owners: dict[Path, list[str]] = {}
     for name, line in daemon.runner.lines.items():
         try:
@@ -185,5 +185,5 @@ async def _watch(daemon: Daemon) -> None:
             daemon.wakes.add(name, "ref")
 
     if owners:
-        with contained("watching refs"):  # sources are polled besides
+        with contained("watching refs"):  # polling continues
             await watch_refs(sorted(owners), daemon.stop, moved, status)

@@ -1,4 +1,4 @@
-"""Sources that do not answer are asked less and less often, up to a bound; at the first answer all is as before."""
+"""Polls unreachable sources less and less often, up to a limit; the first answer restores the interval."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class _Outage(msgspec.Struct, frozen=True):
 
 
 class SourceBackoff:
-    """How long polls of each source rest. Whoever asks for a look by name does not wait for that.
+    """The backoff of each source's polls. A requested run does not wait for it.
 
-    ``now`` in seconds that never run backwards; no rest is longer than ``cap`` seconds.
+    ``now`` returns monotonic seconds; no backoff is longer than ``cap`` seconds.
     """
 
     def __init__(self, now: Callable[[], float], cap: float) -> None:
@@ -29,12 +29,12 @@ class SourceBackoff:
         return outage is not None and self._now() < outage.until
 
     def failed(self, name: str, interval: float) -> None:
-        """A look at the source, polled every ``interval`` seconds, got no answer: each rest is twice the last."""
+        """Record a poll without an answer; the backoff doubles each time, from ``interval`` seconds."""
         tries = self._outages[name].tries if name in self._outages else 0
-        # The poll after the rest finds it over, however late that rest began.
+        # Half an interval less: the poll after the backoff finds it over, however late the backoff began.
         until = self._now() + min(self._cap, interval * 2.0 ** min(tries, 30)) - interval / 2
         self._outages[name] = _Outage(tries + 1, until)
 
     def answered(self, name: str) -> None:
-        """The source has answered."""
+        """Record an answer of the source."""
         self._outages.pop(name, None)

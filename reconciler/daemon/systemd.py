@@ -1,4 +1,4 @@
-"""What systemd is told: ready, busy with what, stopping, and still getting on (sd_notify(3), in the stdlib)."""
+"""Notifies systemd: ready, status, stopping and watchdog (sd_notify(3), with the standard library only)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class SystemdNotifier:
         self.watchdog_seconds = _watchdog_seconds(environ)
 
     def ready(self, status: str = "") -> None:
-        """The daemon has started, or has finished reloading."""
+        """Report that the daemon has started, or has finished reloading."""
         self._send("READY=1", status)
 
     def status(self, status: str) -> None:
-        """One line for ``systemctl status``."""
+        """Set the status line of ``systemctl status``."""
         self._send("", status)
 
     def reloading(self, clock: Clock) -> None:
-        """The settings are being read anew; ``ready`` ends it."""
+        """Report that the daemon reloads its settings; ``ready`` ends it."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={int(clock.monotonic() * 1_000_000)}", "")
 
     def stopping(self, status: str = "") -> None:
-        """The daemon is on its way out."""
+        """Report that the daemon stops."""
         self._send("STOPPING=1", status)
 
     def alive(self) -> None:
@@ -54,10 +54,10 @@ class SystemdNotifier:
 
 
 class Watchdog:
-    """Feeds the service manager's watchdog only while the loop gets on, so that a hung run is restarted.
+    """Feeds the service manager's watchdog only while the loop makes progress, so that a hung daemon is restarted.
 
     The loop calls ``progress`` at every step of real work and ``idle`` before it waits for a wake-up; a timer calls
-    ``ping`` every ``interval`` seconds. ``interval`` is 0 where no watchdog is asked for.
+    ``ping`` every ``interval`` seconds. ``interval`` is 0 where the unit sets no watchdog.
     """
 
     def __init__(self, notifier: SystemdNotifier, clock: Clock, limit: float = 0.0) -> None:
@@ -69,16 +69,16 @@ class Watchdog:
         self.interval = notifier.watchdog_seconds / 3
 
     def progress(self) -> None:
-        """Something got done just now."""
+        """Record progress."""
         self._last = self._clock.monotonic()
         self._resting = False
 
     def idle(self) -> None:
-        """Nothing is to be done until the next wake-up, which counts as getting on."""
+        """Record that the loop waits for a wake-up, which counts as progress."""
         self._resting = True
 
     def is_alive(self) -> bool:
-        """Whether the loop rests, or got something done within the limit."""
+        """Whether the loop is idle, or made progress within the limit."""
         return self._resting or self._clock.monotonic() - self._last <= self._limit
 
     def ping(self) -> None:
@@ -88,7 +88,7 @@ class Watchdog:
 
 
 def _watchdog_seconds(environ: Mapping[str, str]) -> float:
-    """How long the service manager waits for a sign of life; 0 where it does not, or waits for another process."""
+    """The watchdog timeout of the service manager; 0 where it has none, or watches another process."""
     usec, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
     if not usec.isdecimal() or (pid and pid != str(os.getpid())):
         return 0.0

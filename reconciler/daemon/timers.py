@@ -1,4 +1,4 @@
-"""Timers of the running daemon, on the event loop. They go by the monotonic clock, so setting the clock moves none."""
+"""Timers of the daemon, on the event loop. They use the monotonic clock, so setting the clock moves none."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class _Timer(msgspec.Struct, frozen=True):
 
 
 class LoopTimers:
-    """Calls on the event loop that is running at ``start``; use it from that loop's thread only.
+    """Calls on the event loop that runs at ``start``; use it from that loop's thread only.
 
-    The next call is due so long after the last one was made: calls that were missed (a stopped process, a busy loop, a
-    machine that slept) are made up for by one. A call that raises is logged and made again when it is next due.
+    The interval counts from the last call: one call makes up for all missed ones (a stopped process, a busy loop, a
+    suspended machine). A call that raises is logged, and made again when it is next due.
     """
 
     def __init__(self) -> None:
@@ -31,28 +31,28 @@ class LoopTimers:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def every(self, name: str, seconds: float, jitter: float, call: Callable[[], None]) -> None:
-        """Call again and again, ``seconds`` plus up to ``jitter`` apart; replaces what ``name`` did before."""
+        """Call repeatedly, ``seconds`` plus up to ``jitter`` apart; replaces an earlier timer ``name``."""
         self._add(name, _Timer(call, seconds, jitter, repeats=True))
 
     def after(self, name: str, seconds: float, call: Callable[[], None]) -> None:
-        """Call once in ``seconds``; replaces what ``name`` did before."""
+        """Call once in ``seconds``; replaces an earlier timer ``name``."""
         self._add(name, _Timer(call, seconds))
 
     def cancel(self, name: str) -> None:
-        """Forget ``name``; nothing happens where it is not known."""
+        """Remove the timer ``name``; without effect where it does not exist."""
         self._timers.pop(name, None)
         handle = self._handles.pop(name, None)
         if handle is not None:
             handle.cancel()
 
     def start(self) -> None:
-        """Begin to call, and to count the seconds. Needs a running event loop."""
+        """Start all timers. Needs a running event loop."""
         self._loop = asyncio.get_running_loop()
         for name in self._timers:
             self._schedule(name)
 
     def stop(self) -> None:
-        """Never call again."""
+        """Cancel all timers."""
         for name in list(self._timers):
             self.cancel(name)
         self._loop = None

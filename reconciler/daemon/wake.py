@@ -1,4 +1,4 @@
-"""Wake-ups: many become one, and other processes can send them through a socket in the state directory."""
+"""Wake-ups: many are joined into one, and other processes send them through a socket in the state directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_MESSAGE = 1024
 
 
 class WakeQueue:
-    """Wake-ups that nobody has taken yet, by source; ``None`` stands for every source. For the loop's thread only."""
+    """Pending wake-ups by source; ``None`` stands for every source. For the loop's thread only."""
 
     def __init__(self) -> None:
         self._waiting: dict[str | None, set[str]] = {}
@@ -29,18 +29,18 @@ class WakeQueue:
         self._some.set()
 
     def waiting(self) -> bool:
-        """Whether a wake-up has come that nobody has taken."""
+        """Whether a wake-up is pending."""
         return bool(self._waiting)
 
     def transfer_to(self, to: WakeQueue) -> None:
-        """Let ``to`` have what has come and nobody here takes any more."""
+        """Move the pending wake-ups to the queue ``to``."""
         waiting, self._waiting = self._waiting, {}
         for source, reasons in waiting.items():
             for reason in reasons:
                 to.add(source, reason)
 
     async def take(self) -> dict[str | None, set[str]]:
-        """All wake-ups since the last call, as source → reasons; waits for the first."""
+        """Wait for a wake-up; return all since the last call, as source → reasons."""
         while not self._waiting:
             self._some.clear()
             await self._some.wait()
@@ -49,7 +49,7 @@ class WakeQueue:
 
 
 class WakeSocket:
-    """Receives the wake-ups of other processes at ``state``/wake.sock. Only who holds the state lock opens one."""
+    """Receives the wake-ups of other processes at ``state``/wake.sock. Only the holder of the state lock opens it."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
@@ -70,7 +70,7 @@ class WakeSocket:
         asyncio.get_running_loop().add_reader(receiver, self._receive, receiver, call)
 
     def close(self) -> None:
-        """Stop listening; nothing happens where it is not open."""
+        """Stop listening; without effect where it is not open."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
@@ -94,7 +94,7 @@ def wake(state: Path, source: str | None = None, reason: str = "operator") -> bo
             with address_of(state, _NAME) as address:
                 sender.sendto(f"{reason}\n{source or ''}".encode()[:_LONGEST_MESSAGE], address)
         except BlockingIOError:
-            # Its queue is full of wake-ups, so it will wake.
+            # The queue of the daemon is full of wake-ups, so it wakes anyway.
             return True
         except OSError:
             return False
@@ -103,7 +103,7 @@ def wake(state: Path, source: str | None = None, reason: str = "operator") -> bo
 
 @contextlib.contextmanager
 def address_of(state: Path, name: str) -> Iterator[str]:
-    """The address of the socket ``name``; one too long for the kernel goes by way of the open directory."""
+    """The address of the socket ``name``; a path too long for the kernel goes through the open directory."""
     path = str(state / name)
     if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
         yield path

@@ -1,1 +1,1 @@
-"""What an operator would look at when something is wrong, looked at all at once; changes nothing."""
+"""Checks of this host and its sources for `reconciler doctor`; changes nothing."""

@@ -1,4 +1,4 @@
-"""One thing that was looked at: how it is, and what to do about it."""
+"""The result of one check: a verdict, and what to do about it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Verdict(StrEnum):
-    """How bad it is: a warning works for now, a problem does not work or is not safe."""
+    """Severity: a warning works for now, a problem does not work or is not safe."""
 
     OK = "ok"
     WARNING = "warning"
@@ -16,7 +16,7 @@ class Verdict(StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """``about`` says in a word or two what was looked at; ``advice`` is empty where nothing is to be done."""
+    """``about`` names the subject in a word or two; ``advice`` is "" where nothing needs to be done."""
 
     about: str
     verdict: Verdict
@@ -25,17 +25,17 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def fine(about: str, message: str) -> Check:
-    """All is well."""
+    """A check without a problem."""
     return Check(about, Verdict.OK, message)
 
 
 def warning(about: str, message: str, advice: str) -> Check:
-    """It works, and should be looked after."""
+    """A check of something that works but needs attention."""
     return Check(about, Verdict.WARNING, message, advice)
 
 
 def problem(about: str, message: str, advice: str) -> Check:
-    """It does not work, or is not safe."""
+    """A check of something that does not work, or is not safe."""
     return Check(about, Verdict.PROBLEM, message, advice)
 
 

@@ -1,4 +1,4 @@
-"""The machine: programs, room on its disks, and its clock."""
+"""Checks of the host: programs, free disk space, and its clock."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from reconciler.settings import Settings
 OLDEST_GIT = (2, 29)
 OLDEST_GIT_FOR_SIGNATURES = (2, 35)
 LITTLE, SCARCE = 1_000_000_000, 100_000_000
-"""Bytes free below which room is a warning, and a problem."""
+"""Free bytes below which disk space is a warning, and a problem."""
 FEW_FILES = 1_000
 _OUT_OF_TIME = 5
 
 
 def check_host(settings: Settings) -> Iterator[Check]:
-    """Programs, disks and the clock."""
+    """Check programs, disks and the clock."""
     yield _git(settings)
     yield from _programs(settings)
     yield from _disks(settings)
@@ -83,8 +83,8 @@ def _room(place: Path) -> Check:
 
 
 def _clock() -> Check:
-    """Asks the kernel, which knows whether anything (chrony, timesyncd, ntpd, the hypervisor) sets its clock."""
-    buffer = ctypes.create_string_buffer(512)  # a struct timex of zeros: only a question
+    """Ask the kernel, which knows whether a service (chrony, timesyncd, ntpd, the hypervisor) sets its clock."""
+    buffer = ctypes.create_string_buffer(512)  # a struct timex of zeros: read only
     state = ctypes.CDLL(None).adjtimex(buffer)
     if state == _OUT_OF_TIME:
         advice = "run a time service such as chrony; certificates, signatures and suspensions go by the clock"

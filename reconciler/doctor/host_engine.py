@@ -1,4 +1,4 @@
-"""What the host engine needs of this machine: a shell, /proc, memory for secrets, control groups, ports and limits."""
+"""What the host engine needs on this host: a shell, /proc, memory for secrets, control groups, ports and limits."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from reconciler.settings import Settings
 
 ABOUT = "host engine"
 FILES, PROCESSES = 1024, 1024
-"""Open files and processes that the daemon should be allowed at least."""
+"""Lowest limits of open files and processes that suffice for the daemon."""
 FULL = 0.9
-"""The part of the ports from which on it is a warning that they are in use."""
+"""The used part of the ports from which on there is a warning."""
 _OUTGOING = "sys/net/ipv4/ip_local_port_range"
 _LISTENS = "0A"
 
 
 def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Path = Path("/proc")) -> Iterator[Check]:
-    """Nothing where no location is bound to the engine; ``pid`` is the daemon's, None where none runs."""
+    """Check the host engine, if a location is bound to it; ``pid`` is the daemon's, None where none runs."""
     places = sorted(name for name, bound in settings.locations.items() if bound.engine == "host")
     if not places:
         return
@@ -34,7 +34,7 @@ def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Pa
 
 
 def _runtimes(settings: Settings, places: list[str], who: Identity, proc: Path) -> Iterator[Check]:
-    """What the runtimes of ``places`` lack, each of them once."""
+    """Check the runtimes of ``places``, each runtime once."""
     for name in sorted({settings.locations[place].runtime for place in places}):
         for found in runtime_plugin(name).check_host(settings.state, proc, who.uid == os.geteuid()):
             message = f"{who.name} {found.message}" if found.of_user else found.message
@@ -68,7 +68,7 @@ def _outgoing(proc: Path) -> tuple[int, int]:
 
 
 def _listening(proc: Path) -> set[int]:
-    """Ports that somebody listens on."""
+    """TCP ports that a process listens on."""
     found = set()
     for name in ("tcp", "tcp6"):
         path = proc / "self" / "net" / name
@@ -80,7 +80,7 @@ def _listening(proc: Path) -> set[int]:
 
 
 def _allowed(pid: int | None, proc: Path) -> Iterator[Check]:
-    """What the daemon is allowed; where none runs, what this process is."""
+    """Check the limits of the daemon, or of this process where none runs."""
     for name, label, number, least in (
         ("open files", "Max open files", resource.RLIMIT_NOFILE, FILES),
         ("processes", "Max processes", resource.RLIMIT_NPROC, PROCESSES),
@@ -94,7 +94,7 @@ def _allowed(pid: int | None, proc: Path) -> Iterator[Check]:
 
 
 def _of_daemon(path: Path, label: str) -> int | None:
-    """None where it is not limited or cannot be told."""
+    """The limit of the daemon; None where it is unlimited or unknown."""
     try:
         lines = path.read_text().splitlines()
     except OSError:

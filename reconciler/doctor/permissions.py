@@ -1,4 +1,4 @@
-"""Who may read and write what: the settings, the state directory and the files with keys."""
+"""Checks of permissions: of the settings, the state directory and the files with keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READ, WRITE, ENTER = 4, 2, 1
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """A user with all groups; ``gid`` is the first of them, -1 where none is known."""
+    """A user with all groups; ``gid`` is the primary group, -1 where none is known."""
 
     uid: int
     name: str
@@ -27,7 +27,7 @@ class Identity(msgspec.Struct, frozen=True):
     gid: int = -1
 
     def may(self, path: Path, wanted: int) -> bool:
-        """Whether the mode bits of ``path`` and of the directories above let this user; False where it is not there."""
+        """Whether the mode bits of ``path`` and the directories above permit access; False where it does not exist."""
         if self.uid == os.geteuid():
             return os.access(path, wanted, effective_ids=True)
         try:
@@ -43,7 +43,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 def identity(uid: int) -> Identity:
-    """The user with this number, whether or not the system has a name for it."""
+    """The user with this uid, even if the system has no name for it."""
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
@@ -52,7 +52,7 @@ def identity(uid: int) -> Identity:
 
 
 def daemon_user(settings: Settings) -> Identity:
-    """Whom the state directory belongs to; the present user where there is none yet."""
+    """The owner of the state directory; the present user where it does not exist yet."""
     try:
         return identity(settings.state.stat().st_uid)
     except OSError:
@@ -60,7 +60,7 @@ def daemon_user(settings: Settings) -> Identity:
 
 
 def check_rights(settings: Settings, settings_file: Path, who: Identity) -> Iterator[Check]:
-    """The files of the operator and of the daemon, which runs as ``who``."""
+    """Check the files of the operator and of the daemon, which runs as ``who``."""
     yield _trusted(settings_file, "settings", who)
     yield _state(settings.state, who)
     if settings.readers:
@@ -136,7 +136,7 @@ def _secret(path: Path, about: str, who: Identity, *, ssh: bool = False) -> Chec
 
 
 def _trusted(path: Path, about: str, who: Identity) -> Check:
-    """Who can write to such a file decides what the daemon does."""
+    """Check that only trusted users can write to ``path``, which controls the daemon."""
     if (missing := unreadable(path, about, who)) is not None:
         return missing
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -148,7 +148,7 @@ def _trusted(path: Path, about: str, who: Identity) -> Check:
 
 
 def unreadable(path: Path, about: str, who: Identity) -> Check | None:
-    """What keeps ``who`` from reading ``path``; None where nothing does."""
+    """Return the check that explains why ``who`` cannot read ``path``; None where ``who`` can."""
     try:
         path.stat()
     except PermissionError:

@@ -1,4 +1,4 @@
-"""What the records tell of the daemon, its last runs, and the locations that manifests ask for."""
+"""Checks from the records: of the daemon, its last runs, and the locations that manifests use."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from reconciler.settings import Settings
 from reconciler.status.waiting import suspended_by
 
 SKEW = 60.0
-"""Seconds that a record may be ahead of the clock."""
+"""Seconds that a record's time may be ahead of the clock."""
 SILENCE = 60.0
-"""Seconds in which a daemon takes up what an operator asks for."""
+"""Seconds in which a daemon starts the request of an operator."""
 
 _ADVICE = {
     Reason.INVALID_REVISION: "see: reconciler validate",
@@ -42,7 +42,7 @@ _PROBLEMS = (
 
 
 def check_records(settings: Settings, holder: str, now: float) -> Iterator[Check]:
-    """The records, and the daemon: ``holder`` says who holds the state directory, "" where nobody does.
+    """Check the records and the daemon: ``holder`` describes the holder of the state lock, "" where there is none.
 
     ``now`` in seconds since the epoch.
     """
@@ -147,7 +147,7 @@ def _troubles(about: str, found: dict[str, ScopeCondition], now: float) -> Itera
 
 
 def _held_back(records: Records) -> Iterator[Check]:
-    """Resources that an operator has suspended and may have forgotten."""
+    """Check for suspended resources that an operator may have forgotten."""
     for each in records.suspensions.all():
         if not each.target.startswith("source/"):
             yield warning(each.target, suspended_by(each), f"when that is over: reconciler resume {each.target}")

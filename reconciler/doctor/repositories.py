@@ -1,4 +1,4 @@
-"""The sources: reachable, with the branch that is followed, signed where asked for, and writable for status."""
+"""Checks of the sources: reachable, with the followed branch, signed where required, and writable for status."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from reconciler.source.source import Source, open_source
 from reconciler.source.url import Address, source_address, wanted_ref
 
 PATIENCE = 15.0
-"""Seconds that a remote is waited for, where its ``timeout`` is not shorter still."""
+"""Timeout in seconds for a remote, unless its ``timeout`` is shorter."""
 AHEAD = 60.0
-"""Seconds that a commit may be ahead of this host's clock."""
+"""Seconds that a commit's time may be ahead of this host's clock."""
 
 
 def check_sources(settings: Settings, who: Identity, clock: Clock) -> Iterator[Check]:
-    """Each source in turn, as seen from here and for the daemon's user ``who``."""
+    """Check each source, as this process and as the daemon's user ``who``."""
     for each in settings.sources:
         patient = msgspec.structs.replace(each, timeout=min(each.timeout, PATIENCE))
         about = f"source {each.name}"

@@ -1,4 +1,4 @@
-"""Encrypted secrets and those that stand on this host: whether the daemon can open them."""
+"""Checks whether the daemon can read encrypted secrets and those stored on this host."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from reconciler.settings import Settings
 from reconciler.sops.keys import KeyringError, identities_of, recipients_in
 
 MOST = 200
-"""Secrets that are opened to see whether they can be."""
+"""Limit of secrets read for the check."""
 MOST_TOLD = 10
 
 
 def check_secrets(settings: Settings, who: Identity, clock: Clock) -> Iterator[Check]:
-    """The identity of the settings, as the daemon's user ``who`` has it, and what it is to open.
+    """Check the identity of the settings for the daemon's user ``who``, and the secrets that it decrypts.
 
-    That only this user can try, since others are told otherwise about the same files.
+    Only ``who`` can check the secrets: for other users the permissions differ.
     """
     if settings.secrets.identity is not None:
         yield _identity(settings.secrets.identity, who)
@@ -35,7 +35,7 @@ def check_secrets(settings: Settings, who: Identity, clock: Clock) -> Iterator[C
         return
     try:
         records = Records.open(path, read_only=True)
-    except RecordsError:  # told where the records are looked at
+    except RecordsError:  # ``check_records`` reports it
         return
     try:
         yield from _opened(settings, records, clock)
@@ -66,7 +66,7 @@ def _identity(path: Path, who: Identity) -> Check:
 
 
 def _opened(settings: Settings, records: Records, clock: Clock) -> Iterator[Check]:
-    """What becomes of trying; a source that cannot be read is told where the sources are looked at."""
+    """Read the secrets without recorded values; ``check_sources`` reports a source that cannot be read."""
     found: dict[str, str] = {}
     for source in settings.sources:
         keys = records.secret_data.missing(source.name)[:MOST]

@@ -1,1 +1,1 @@
-"""What operators ask for: rows in the records, and events."""
+"""Commands of operators: rows in the records, and events."""

@@ -1,4 +1,4 @@
-"""An operator's approval: from a digest somebody read to the held steps that it lets go."""
+"""An operator's approval: it releases the held steps of the plan with a digest."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
 
 MIN_PREFIX = 8
-"""Characters of a digest that have to be given at least; people read twelve in `reconciler history`."""
+"""Shortest prefix of a digest that is accepted, in characters; `reconciler history` shows twelve."""
 
 
 def approve(settings: Settings, digest: str, by: str) -> str:
-    """Record that ``by`` lets the held steps of the plan ``digest`` go; returns what to tell the operator.
+    """Record that ``by`` approves the held steps of the plan ``digest``; returns the message for the operator.
 
-    ``digest`` is that of a whole plan or of its held steps alone, or begins it, with at least ``MIN_PREFIX``
-    characters. Raises RefusedError where no such plan is known and none of today's plans has it, where several begin
-    so, or where nothing in it waits; RecordsError where there are no records.
+    ``digest`` is the digest of a whole plan or of its held steps alone, or a prefix of at least ``MIN_PREFIX``
+    characters. Raises RefusedError where no recorded or present plan matches, where several match, or where no step of
+    it waits; RecordsError where there are no records.
     """
     if len(digest) < MIN_PREFIX:
         raise RefusedError(f"{digest!r} is too short; write the first {MIN_PREFIX} characters of a digest, or more")
     path = settings.state / FILE
-    Records.open(path, read_only=True).close()  # where there are none, none are made
+    Records.open(path, read_only=True).close()  # raises where there are none, so none are created
     records = Records.open(path)
     try:
         known = records.approvals.held_of(digest) or _held_today(settings, records, digest)
@@ -53,7 +53,7 @@ def _alone(held: str) -> str:
 
 
 def _held_today(settings: Settings, records: Records, prefix: str) -> list[str]:
-    """What today's plans hold that have the digest, as ``SOURCE/DIGEST``. Raises RefusedError where none has it."""
+    """The held steps of the present plans that match, as ``SOURCE/DIGEST``. Raises RefusedError where none does."""
     found: list[str] = []
     clock = SystemClock()
     waiting: list[str] = []

@@ -1,6 +1,6 @@
-"""What operators say: suspend, resume, roll back, retry, restart, adopt, orphan. Each is a row and an event.
+"""Commands of operators: suspend, resume, roll back, retry, restart, adopt, orphan. Each is a row and an event.
 
-A wake-up tells the daemon, where one runs; else the next run goes by it.
+A wake-up notifies a running daemon; else the next run reads the row.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ PREVIOUS = "--previous"
 
 
 class OperatorCommands:
-    """Verbs over one set of records; ``by`` is who says them. Each returns what to tell the operator.
+    """Commands on one set of records; ``by`` names the operator. Each returns the message for the operator.
 
-    All raise RefusedError where what is named does not exist, and RecordsError.
+    All raise RefusedError where the target does not exist, and RecordsError.
     """
 
     def __init__(self, settings: Settings, records: Records, clock: Clock, by: str) -> None:
@@ -39,7 +39,7 @@ class OperatorCommands:
         self._by = by
 
     def suspend(self, target: str, reason: str, until: float | None) -> str:
-        """Leave a source or a resource as it is, until ``until`` (seconds since the epoch; None: until resumed)."""
+        """Suspend a source or a resource until ``until`` (seconds since the epoch; None: until resumed)."""
         name = self._target(target)
         end = f" until {iso(until)}" if until is not None else ""
         with self._recorded_as_event(name, Reason.SUSPENDED, f"{self._by}{end}{_reason_suffix(reason)}"):
@@ -59,7 +59,7 @@ class OperatorCommands:
         return f"{target} goes on"
 
     def rollback(self, source: str, expression: str, reason: str, *, force: bool = False) -> str:
-        """Hold ``source`` at the revision that ``expression`` names; PREVIOUS names the last good one before this.
+        """Pin ``source`` to the revision ``expression``; PREVIOUS names the last good one before the applied one.
 
         Raises SourceError where there is none, RefusedError where the source never followed it, unless ``force``.
         """
@@ -77,7 +77,7 @@ class OperatorCommands:
         return f"{source} is held at {short} ({revision.subject}); follow the branch again: reconciler resume {source}"
 
     def _previous(self, line: SourcePipeline) -> Revision:
-        """The revision before what is applied now of which everything was applied."""
+        """The last fully applied revision before the applied one."""
         applied = line.revisions.applied()
         repository = line.source.repository
         commits = (run.commit for run in self._records.runs.list(KEEP, line.name) if run.outcome == "applied")
@@ -89,7 +89,7 @@ class OperatorCommands:
         )
 
     def retry(self, key: Key) -> str:
-        """Try the failed steps of ``key`` again at once, and heal again what was fought over."""
+        """Retry the failed steps of ``key`` at once, and heal its repeated drift again."""
         check_present(self._records, key)
         with self._recorded_as_event(str(key), Reason.RETRY_REQUESTED, self._by):
             count = self._records.failures.retry_now(key, self._clock.now())
@@ -98,7 +98,7 @@ class OperatorCommands:
         return f"{key} is tried again"
 
     def restart(self, key: Key) -> str:
-        """Have new replicas take over from those that ``key`` has, in the same version, as its rolloutOptions say."""
+        """Replace the replicas of ``key`` by new ones of the same version, following its rolloutOptions."""
         places = restartable_at(self._settings, self._records, key)
         with self._recorded_as_event(str(key), Reason.RESTART_REQUESTED, self._by):
             self._records.restarts.request(key, self._by)
@@ -112,7 +112,7 @@ class OperatorCommands:
         return f"{key} stays when it leaves Git; take it back: reconciler adopt {key}"
 
     def adopt(self, key: Key, source: str = "") -> str:
-        """Treat an orphan like any other resource again, or let ``source`` own what a removed source left behind."""
+        """Treat an orphan like any other resource again, or give ``source`` the resource of a removed source."""
         self._target(str(key))
         records = self._records.applied.get(key)
         owner = records[0].source if records else ""
@@ -127,7 +127,7 @@ class OperatorCommands:
         return f"{key} is deleted again when it leaves Git"
 
     def adopt_all(self, gone: str, source: str = "") -> str:
-        """Let ``source`` own all that the source ``gone``, which the settings have no more, has left behind."""
+        """Make ``source`` the owner of all resources of ``gone``, a source removed from the settings."""
         if gone in self._sources():
             raise RefusedError(f"the source {gone} is in the settings, and owns what it applied")
         keys = list(dict.fromkeys(row[0] for row in self._records.applied.scan(gone)))
@@ -155,7 +155,7 @@ class OperatorCommands:
         raise RefusedError(f"{wrong}say which source takes it, with --source: {', '.join(names)}")
 
     def _target(self, text: str) -> str:
-        """``text`` as suspensions name it: a source, or a key that is desired or recorded."""
+        """The target of a suspension: a source, or a key that is desired or recorded."""
         if any(source.name == text for source in self._settings.sources):
             return source_target(text)
         try:
@@ -178,9 +178,9 @@ class OperatorCommands:
 
 
 def run_operator_command(settings: Settings, clock: Clock, by: str, verb: Callable[[OperatorCommands], str]) -> str:
-    """Carry out ``verb`` on the records of ``settings``, which must exist; returns what to tell the operator."""
+    """Carry out ``verb`` on the records of ``settings``, which must exist; returns the message for the operator."""
     path = settings.state / FILE
-    Records.open(path, read_only=True).close()  # where there are none, none are made
+    Records.open(path, read_only=True).close()  # raises where there are none, so none are created
     records = Records.open(path, clock_now=clock.now)
     try:
         return verb(OperatorCommands(settings, records, clock, by))
@@ -189,7 +189,7 @@ def run_operator_command(settings: Settings, clock: Clock, by: str, verb: Callab
 
 
 def _refuse_unfollowed(line: SourcePipeline, revision: Revision, expression: str) -> None:
-    """Raises RefusedError where ``revision`` is no part of what the source followed: nobody merged it there."""
+    """Raise RefusedError where ``revision`` is no ancestor of the commits that the source followed."""
     followed = line.revisions.followed() or line.revisions.applied() or line.source.revision().commit
     repository = line.source.repository
     if repository.holds(followed) and repository.contains(followed, revision.commit):

@@ -1,4 +1,4 @@
-"""Where a workload can be restarted, and why it cannot."""
+"""Finds the locations at which a workload can be restarted."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
 
 ENGINE = "host"
-"""The engine that has replicas to restart."""
+"""The engine whose replicas can be restarted."""
 
 
 def restartable_at(settings: Settings, records: Records, key: Key) -> list[str]:
-    """The locations at which ``key`` has replicas to restart. Raises RefusedError that says why there are none."""
+    """The locations at which ``key`` has replicas to restart. Raises RefusedError where there are none."""
     if key.kind is not Kind.WORKLOAD:
         raise RefusedError(f"{key} is no workload; only workloads have replicas to restart")
     found = records.applied.get(key)

@@ -1,1 +1,1 @@
-"""The straight line from a commit to recorded state; the only package that knows every stage."""
+"""The pipeline from a commit to recorded state; the only package that imports every stage."""

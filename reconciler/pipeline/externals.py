@@ -1,4 +1,4 @@
-"""What exists without a manifest."""
+"""Resources that exist without a manifest."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from reconciler.settings import Settings
 
 
 class ExternalResources(msgspec.Struct, frozen=True):
-    """What exists without a manifest: locations that the settings bind, and links listed as external.
+    """Resources without a manifest: locations that the settings bind, and links listed as external.
 
-    ``prune_disabled`` says that nothing is ever pruned. ``settings_unknown`` says that there are no settings here: any
-    location and any other org's resource may exist. ``process_locations`` are those whose containers are programs of
-    the host, which uses no images.
+    ``prune_disabled``: nothing is pruned. ``settings_unknown``: there are no settings, so any location and any other
+    org's resource may exist. At ``process_locations``, containers are programs of the host, without images.
     """
 
     locations: frozenset[str] = frozenset()
@@ -26,7 +25,7 @@ class ExternalResources(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, settings: Settings, org: str = "") -> ExternalResources:
-        """What ``settings`` say of them; ``org`` where another than theirs is meant. Raises UsageError."""
+        """The external resources of ``settings``; ``org`` overrides their org. Raises UsageError."""
         try:
             external = frozenset(parse_link(text, org or settings.org, "").target for text in settings.external)
         except LinkError as error:

@@ -1,4 +1,4 @@
-"""Secrets whose values stand on this host: which of them have other values now than Git's last good revision had."""
+"""Finds secrets stored on this host whose values changed since the last good revision was applied."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.records.tables.desired import Entry
 
 _MARKS = (FILE.encode(), CREDENTIAL.encode())
-"""One of them is in every manifest that leads to the host."""
+"""Every manifest that refers to the host contains one of them."""
 
 
 class HostSecretChanges(msgspec.Struct, frozen=True):
-    """What was found: secrets with ``other`` values than before, and those whose values are ``lost``."""
+    """Index entries of secrets with ``other`` values than before, and of those whose values are ``lost``."""
 
     other: list[Entry]
     lost: list[Entry]
 
 
 def check_host_secrets(view: DesiredStateView) -> HostSecretChanges:
-    """Read again what the secrets of the last good revision take from this host; ``view`` has no difference over it.
+    """Read again the values that secrets of the last good revision have on this host; ``view`` has no change set.
 
     Raises SourceError where Git cannot be read.
     """
@@ -41,7 +41,7 @@ def check_host_secrets(view: DesiredStateView) -> HostSecretChanges:
 
 
 def _host_backed_secrets(view: DesiredStateView) -> Iterator[Entry]:
-    """Secrets that may lead to the host. None of them is kept in the records, so these are the only ones to read."""
+    """Secrets that may refer to the host. Their values are never recorded, so only secrets without values are read."""
     records = view.index.records
     for key in records.secret_data.missing(view.index.source):
         entry = records.desired.get(key)
@@ -52,7 +52,7 @@ def _host_backed_secrets(view: DesiredStateView) -> Iterator[Entry]:
 
 
 def with_host_secret_files(view: DesiredStateView, changes: Sequence[FileChange]) -> list[FileChange]:
-    """``changes``, and the unchanged files of secrets that have other values now. Raises SourceError."""
+    """``changes`` plus the unchanged files of secrets with changed values. Raises SourceError."""
     known = {change.path for change in changes}
     others = {entry.path: entry.blob for entry in check_host_secrets(view).other}
     return [*changes, *(FileChange(path, blob, blob) for path, blob in others.items() if path not in known)]

@@ -1,4 +1,4 @@
-"""Revision in; the difference it makes and every finding in it out. Writes nothing but the document cache."""
+"""Loads a revision: returns its change set and every finding. Writes only the document cache."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from reconciler.records.store import Records
 from reconciler.source.repository import Repository
 
 PARTIAL = "partial"
-"""Selection of a revision that was taken without its invalid files: the next one is compared with everything."""
+"""Selection of a revision that was accepted without its invalid files: the next one is compared with everything."""
 
 
 class LoadedRevision(msgspec.Struct, frozen=True):
-    """A revision held against the last good one. ``skipped`` are files left as they were (``onInvalid: skip``)."""
+    """A revision compared with the last good one. ``skipped`` files stay as they were (``onInvalid: skip``)."""
 
     revision: Revision
     selection: str
@@ -38,7 +38,7 @@ class LoadedRevision(msgspec.Struct, frozen=True):
 
     @property
     def refused(self) -> bool:
-        """Whether an error keeps the revision from being applied."""
+        """Whether an error blocks the revision."""
         return not self.skipped and any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
@@ -51,7 +51,7 @@ class Loaded(NamedTuple):
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Without the garbage collector, which would look through every manifest again and again and find nothing."""
+    """Pause the garbage collector, which would scan every manifest repeatedly and find nothing."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -62,7 +62,7 @@ def gc_paused() -> Iterator[None]:
 
 
 class Loader:
-    """Loads revisions of one source over what the records know of it."""
+    """Loads revisions of one source against its records."""
 
     def __init__(self, repository: Repository, view: DesiredStateView, *, skip_invalid: bool, keep_cache: bool) -> None:
         self.repository = repository
@@ -75,10 +75,10 @@ class Loader:
         self.cache = Cache(self.records.documents.get_many, put)
 
     def load(self, revision: Revision, *, whole: bool = False, without: frozenset[str] = frozenset()) -> Loaded:
-        """The difference between ``revision`` and the last good one, with every finding of it in place order.
+        """Return the changes from the last good revision to ``revision``, with every finding in order of place.
 
-        ``whole`` looks at every file again, so that warnings in unchanged ones are found too. Files ``without`` which
-        to go on stay as they were, as those with errors do where these are skipped.
+        ``whole`` checks every file again, so that warnings in unchanged ones are found too. The files ``without`` stay
+        as they were, as do files with errors if the settings skip them.
         """
         selection = f"{self.repository.selection(revision.tree)} {decoder_fingerprint(self.decoder.dialect)}"
         row = self.records.sources.get(self.source)
@@ -116,13 +116,13 @@ class Loader:
 
     def _decoded(self, wanted: Sequence[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
         decoder = self.decoder
-        # Closed here where a consumer raises: nothing is to be written to the cache any more when the snapshot ends.
+        # Closed even if a consumer raises: nothing may be written to the cache after the snapshot ends.
         with closing(decode_all(wanted, decoder.blobs, self.cache, decoder.dialect)) as every:
             for change, decoded in every:
                 yield change, decoder.with_host_secrets(decoded, change.after)
 
     def _against_index(self, files: Sequence[FileChange]) -> list[FileChange]:
-        """Every file of the tree and every file that the index knows, as one list of changes."""
+        """Every file of the tree and every file in the index, as one list of changes."""
         known = dict.fromkeys(self.records.desired.paths_below(self.source, ""), "known")
         changes = [FileChange(file.path, known.pop(file.path, ""), file.after) for file in files]
         return sorted([*changes, *(FileChange(path, before, "") for path, before in known.items())])

@@ -1,4 +1,4 @@
-"""Where the members of each GVC are to be, worked out once per GVC."""
+"""The desired locations of each GVC, computed once per GVC."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Body = Callable[[str], dict[str, Any] | None]
 class GvcLocations:
     """Locations of each GVC.
 
-    ``body`` gives the body of a key, ``manifests`` the keys of all location manifests, and ``named`` are the locations
-    that the settings name.
+    ``body`` returns the body of a key, ``manifests`` the keys of all location manifests; ``named`` are the locations
+    in the settings.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class GvcLocations:
         self._open: set[str] = set()
 
     def of(self, gvc: str) -> tuple[str, ...]:
-        """Every location of ``gvc``, bound here or not; none where the GVC is neither desired nor kept."""
+        """Every location of ``gvc``, bound here or not; empty where the GVC is neither desired nor retained."""
         found = self._by_gvc.get(gvc)
         if found is None:
             body = self._body(f"{Kind.GVC}/{gvc}")
@@ -43,7 +43,7 @@ class GvcLocations:
         return found
 
     def of_few(self, gvc: str, budget: QueryBudget) -> tuple[str, ...] | None:
-        """As ``of``; None where finding out takes more of the ``budget`` than is left."""
+        """As ``of``; None where the query exceeds the rest of the ``budget``."""
         if gvc not in self._by_gvc and gvc not in self._open:
             placement = (self._body(f"{Kind.GVC}/{gvc}") or {}).get("spec", {}).get("staticPlacement") or {}
             query = placement.get("locationQuery")
@@ -52,13 +52,13 @@ class GvcLocations:
         return None if gvc in self._open else self.of(gvc)
 
     def known(self) -> tuple[str, ...]:
-        """Names of all locations that a query chooses from, sorted."""
+        """Names of all locations that a query selects from, sorted."""
         if self._names is None:
             self._names = tuple(sorted(body["name"] for body in self._locations()))
         return self._names
 
     def _locations(self) -> list[dict[str, Any]]:
-        """Bodies of all location manifests, and a bare one for each that only the settings name."""
+        """Bodies of all location manifests, and a minimal one for each location only in the settings."""
         if self._known is None:
             bodies = [body for key in sorted(self._manifests()) if (body := self._body(key)) is not None]
             declared = {body["name"] for body in bodies}

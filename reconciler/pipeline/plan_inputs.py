@@ -1,4 +1,4 @@
-"""From a difference to the planner's input: which keys to look at, and what holds around them."""
+"""Builds the planner's input from a change set: the keys to plan, and the state around them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from reconciler.settings import Settings
 def planner_input(
     view: DesiredStateView, settings: Settings, revision: str, unsettled: Iterable[str], now: float
 ) -> PlannerInput:
-    """The planner's input for what the view's difference touches and for ``unsettled`` keys of earlier runs.
+    """Return the planner's input for the view's change set and the ``unsettled`` keys of earlier runs.
 
-    What drifted is looked at with them, where it is to be healed.
+    It includes drifted resources that are to be healed.
     """
     index = view.index
     drifts = drifts_to_heal(index.records, settings, index.source)
     places = view.bodies.gvc_locations
     touched = keys_touched(index.changes)
     drifted = (str(found.key) for found in drifts)
-    # In the order of files, which is near that of keys: sorting takes half as long, and what is near in memory is too.
+    # File order is close to key order: sorting takes half as long, and neighbours are close in memory.
     names = dict.fromkeys((*touched, *unsettled, *drifted, *_moved_members(view, touched, places)))
     wanted = {name: touched[name] if name in touched else view.bodies.resource(name) for name in names}
     keys = {
@@ -76,7 +76,7 @@ def _policy(settings: Settings) -> PrunePolicy:
 
 
 def _counted_deletes(index: RecordsIndex, now: float) -> dict[str, str]:
-    """The keys that the source deleted within the hour before ``now``, each with the time until which it counts."""
+    """The keys that the source deleted in the hour before ``now``, each with the time until which it counts."""
     return {key: iso(math.ceil(at + HOUR)) for key, at in index.records.deletions.recent(index.source, now).items()}
 
 
@@ -85,12 +85,12 @@ def _suspended(index: RecordsIndex, keys: Mapping[str, Key]) -> Iterator[Key]:
 
 
 def engines_of(settings: Settings) -> dict[str, str]:
-    """Name of the engine by location; what has no place is only recorded."""
+    """Location → name of its engine; a resource without a location is only recorded."""
     return {"": "recorded"} | {name: location.engine for name, location in settings.locations.items()}
 
 
 def _moved_members(view: DesiredStateView, touched: Iterable[str], places: GvcLocations) -> Iterator[str]:
-    """Members of GVCs whose locations are not those that their recorded bodies name."""
+    """Members of the touched GVCs whose recorded locations differ from the desired ones."""
     gvcs = {name.partition("/")[2] for name in touched if name.startswith(f"{Kind.GVC}/")}
     if any(name.startswith(f"{Kind.LOCATION}/") for name in touched):
         gvcs |= {record.key.name for record in view.index.records.applied.items(Kind.GVC)}
@@ -101,15 +101,15 @@ def _moved_members(view: DesiredStateView, touched: Iterable[str], places: GvcLo
 
 
 def _placed_at(index: RecordsIndex, members: Iterable[str]) -> set[str]:
-    """Locations at which the recorded members are."""
+    """Recorded locations of the members."""
     recorded = index.records.applied.get_many(key for key in members if not key.startswith(f"{Kind.IDENTITY}/"))
     return {record.location for records in recorded.values() for record in records if record.location}
 
 
 def pending_keys_of(view: DesiredStateView, settings: Settings) -> frozenset[str]:
-    """Keys of the source whose records are not what is desired, found by reading both lists side by side.
+    """Keys of the source whose records differ from the desired state, found by a merge of both sorted lists.
 
-    Done once at start; from then on each run leaves what it could not settle.
+    Done once at start; after that, each run returns the keys that it could not finish.
     """
     places = view.bodies.gvc_locations
     engines = engines_of(settings)
@@ -138,7 +138,7 @@ _END: tuple[str, Iterator[tuple[str, str, str, str]]] = ("", iter(()))
 
 
 def finding_of(view: DesiredStateView, refusal: Refusal) -> Finding:
-    """``refusal`` with the place in Git of what it refuses."""
+    """``refusal`` as a finding at the place of its resource in Git."""
     site = view.index.site(str(refusal.key))
     parts = tuple(refusal.pointer.split("/")[1:])
     line, column = view.positions.position(site, parts)

@@ -1,4 +1,4 @@
-"""How a run ended, as a document for programs and as lines for people; the same whether a daemon did it or not."""
+"""The report of a run, as JSON and as lines of text; the same with and without a daemon."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ from reconciler.render.summary import sentence
 
 DONE = {Action.CREATE: "created", Action.UPDATE: "updated", Action.REPLACE: "replaced", Action.DELETE: "deleted"}
 MOST_LINES = 50
-"""Findings and failures told one by one; of the rest only the number."""
+"""Limit of findings and failures listed; for the rest only the count is shown."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """How one run of one source ended.
+    """The result of one run of one source.
 
     ``outcome`` is ``unchanged``, ``applied``, ``waiting`` (for an approval, for health, or pre-empted), ``failed``,
-    ``refused`` (findings), ``suspended``, ``plan_changed`` (the plan is not the one that was reviewed), or
-    ``unreadable`` (the source cannot be read; ``message`` says why).
-    ``counts`` are resources by what became of them (``created``, ``waiting`` …), ``steps`` the steps that were done (a
-    resource has one for each location; 0: not known). ``left_out`` says which errors kept files from being applied
-    where the settings skip those.
+    ``refused`` (findings), ``suspended``, ``plan_changed`` (the plan differs from the reviewed one), or ``unreadable``
+    (the source cannot be read; ``message`` has the reason).
+    ``counts`` are resources by result (``created``, ``waiting`` …), ``steps`` the finished steps (a resource has one
+    for each location; 0: unknown). ``left_out`` sums up the errors of skipped files.
     """
 
     source: str
@@ -51,12 +50,12 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def good(self) -> bool:
-        """Whether everything that was asked for is done."""
+        """Whether everything desired is applied."""
         return self.outcome in ("unchanged", "applied") and not self.left_out
 
 
 def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], findings: list[Finding]) -> Report:
-    """The report of a plan that was carried out, with one outcome a step."""
+    """The report of an executed plan, with one outcome per step."""
     return Report(source, revision, _outcome(outcomes), _counts(plan, outcomes), plan.digest, plan.hold_digest,
                   steps=sum(one.result is Result.APPLIED for one in outcomes), message=sentence(plan),
                   left_out=_summed(findings) if has_errors(findings) else "", findings=findings,
@@ -64,7 +63,7 @@ def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], fin
 
 
 def _counts(plan: Plan, outcomes: list[Outcome]) -> dict[str, int]:
-    """Resources by how they ended, counted as plans count them: done are those of which every step is."""
+    """Resources by result, counted as plans count them: a resource is done when all its steps are."""
     results: dict[tuple[Action, Key], set[Result]] = {}
     for step, outcome in zip(plan.steps, outcomes, strict=True):
         results.setdefault((step.action, step.key), set()).add(outcome.result)
@@ -78,7 +77,7 @@ def _word(action: Action, results: set[Result]) -> str:
 
 
 def merge_reports(before: list[Report], after: list[Report]) -> list[Report]:
-    """The reports of ``after``, each with what runs ``before`` it did of the same revision; those of others stand."""
+    """The reports ``after``, plus the steps of reports ``before`` for the same revision; other reports stay."""
     earlier = {report.source: report for report in before}
     merged = [_merged(earlier[each.source], each) if each.source in earlier else each for each in after]
     seen = {(each.source, each.revision) for each in merged}
@@ -94,10 +93,9 @@ def _merged(before: Report, after: Report) -> Report:
 
 
 def with_history(report: Report, runs: Iterable[Run], mark: int) -> Report:
-    """``report`` with what else was done of its revision, by those of ``runs`` (newest first) with numbers > ``mark``.
+    """``report`` plus the results of other ``runs`` (newest first) of its revision with ids > ``mark``.
 
-    Runs before that count too where they left something to do. Where there was nothing to do since, it says what was
-    done before.
+    Earlier unfinished runs count too. If there was nothing to do since, the message sums up the earlier runs.
     """
     mine = list(takewhile(lambda run: run.revision == report.revision, runs))
     is_new = any(run.id > mark and _done(run.counts) for run in mine)
@@ -125,7 +123,7 @@ def _with_done(report: Report, done: Counter[str], steps: int) -> Report:
 
 
 def _troubles(outcomes: list[Outcome]) -> list[str]:
-    """What did not happen and why, the same at several locations told once."""
+    """The steps that were not applied, with reasons; locations with the same reason share a line."""
     alike: dict[tuple[str, str], list[str]] = {}
     for one in outcomes:
         if one.result is not Result.APPLIED:
@@ -136,26 +134,26 @@ def _troubles(outcomes: list[Outcome]) -> list[str]:
 
 
 def refused(source: str, revision: str, findings: list[Finding]) -> Report:
-    """The report of a revision that errors keep from being applied."""
+    """The report of a revision refused for errors."""
     count = sum(finding.severity is Severity.ERROR for finding in findings)
     return Report(source, revision, "refused", {"errors": count}, reason=Reason.INVALID_REVISION,
                   message=_summed(findings), findings=findings)  # fmt: skip
 
 
 def _summed(findings: list[Finding]) -> str:
-    """``2 errors; the first: shop/api.yaml:12:7: unknown field`` of findings with an error among them."""
+    """``2 errors; the first: shop/api.yaml:12:7: unknown field``, for findings with at least one error."""
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     first = errors[0]
     return f"{len(errors)} error{'s' if len(errors) > 1 else ''}; the first: {place(first)}: {first.message}"
 
 
 def suspended(source: str, message: str) -> Report:
-    """The report of a source about which an operator wants nothing done; ``message`` says who, how long and why."""
+    """The report of a suspended source; ``message`` names the operator, the end and the reason."""
     return Report(source, "", "suspended", reason=Reason.SUSPENDED, message=message)
 
 
 def plan_changed(source: str, revision: str, message: str) -> Report:
-    """The report of a run that would not have done what was reviewed, and did nothing."""
+    """The report of a run that did nothing, because its plan differs from the reviewed one."""
     return Report(source, revision, "plan_changed", reason=Reason.PLAN_CHANGED, message=message)
 
 
@@ -170,9 +168,9 @@ def internal_error(source: str, revision: str, bug: InternalError) -> Report:
 
 
 def place(finding: Finding) -> str:
-    """``shop/api.yaml:12:7``, or the path alone where it is the file as a whole."""
+    """``shop/api.yaml:12:7``, or the path alone for a finding about the whole file."""
     path = printable(finding.path)
-    # A runner of workflows takes a line that begins so for a command.
+    # A workflow runner treats a line that begins like this as a command.
     path = f"./{path}" if path.startswith(("::", "##")) else path
     return f"{path}:{finding.line}:{finding.column}" if finding.line else path
 
@@ -187,7 +185,7 @@ def _outcome(outcomes: list[Outcome]) -> str:
 
 
 def lines(report: Report) -> Iterator[str]:
-    """The report as people read it."""
+    """The report as lines of text."""
     where = f" at {report.revision}" if report.revision else ""
     yield f"{report.source}: {report.outcome}{where}: {_told(report)}"
     if report.left_out:

@@ -1,4 +1,4 @@
-"""Runs: every source's line, the executor and the status writers over one set of records."""
+"""Runs sources: their pipelines, the executor and the status writers over one set of records."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ from reconciler.status.waiting import mark_status_dirty, orphaned_by_settings, p
 from reconciler.tasks import ENGINES_CLOSE_SECONDS, wait_at_most
 
 ORG_SCOPED_FOR_WORKLOADS = frozenset({Kind.GVC, Kind.LOCATION, Kind.SECRET})
-"""What is recorded without a place and reaches an engine with the workloads that use it."""
+"""Kinds recorded without a location, which reach an engine through the workloads that use them."""
 
 REASON_ADOPTED = "adopt"
-"""Why a run looks at all that the source owns: it has come to own more since the last one."""
+"""Reason of a run that compares all resources of the source, because it adopted some."""
 
 Answer = TypeVar("Answer")
 Preempted = Callable[[str], bool]
-"""Whether the run of a revision (as text) should begin nothing new."""
+"""Whether the run of a revision (as text) should start no further step."""
 
 
 def never(_revision: str) -> bool:
-    """Nothing pre-empts."""
+    """A run that is never pre-empted."""
     return False
 
 
 class Runner:
-    """What one holder of the state lock works with. Only one run at a time is under way."""
+    """The work of the process that holds the state lock. Makes one run at a time."""
 
     def __init__(
         self, settings: Settings, records: Records, clock: Clock, engines: Mapping[str, MakeEngine] = ENGINES
@@ -79,18 +79,18 @@ class Runner:
         }
         self.conditions = SourceConditions(records, settings, clock)
         self.sources_to_requeue: set[str] = set()
-        """Sources that should be looked at again, since another one changed what they build on."""
+        """Sources to poll again, since another source changed their dependencies."""
 
     async def open(self) -> int:
-        """Let the engines begin to work, and perform again what a crash left without an outcome; how many steps.
+        """Start the engines, and replay steps that a crash left without an outcome; returns their number.
 
-        Sources that the settings have no more are forgotten first: what they asked for is free to be another's. Raises
+        Sources removed from the settings are forgotten first, so that other sources can own their resources. Raises
         RecordsError.
         """
         if self._runs_containers:
             await asyncio.to_thread(self.secret_filler.fill)
         for engine in self._lifecycle_engines:
-            # One that cannot is tried again, and told, at each look at its location.
+            # Each drift check tries a failed engine again and reports it.
             try:
                 await engine.open()
             except (EngineError, RecordsError) as error:
@@ -102,7 +102,7 @@ class Runner:
         return len(await self.executor.replay())
 
     def refresh_engines(self) -> None:
-        """Have the engines look again at what reaches them with no step: GVCs, secrets, restarts that were asked for.
+        """Make the engines read again the inputs that come without a step: GVCs, secrets, requested restarts.
 
         Raises RecordsError.
         """
@@ -110,13 +110,13 @@ class Runner:
             engine.refresh()
 
     def replica_counts(self) -> ReplicaCounts:
-        """The replicas that engines of this host run and want, all together."""
+        """Total running and wanted replicas of the engines of this host."""
         counts = [engine.replica_counts() for engine in self._lifecycle_engines if isinstance(engine, SupportsReplicas)]
         running, wanted = sum(each.running for each in counts), sum(each.wanted for each in counts)
         return ReplicaCounts(running, wanted, any(each.busy for each in counts))
 
     async def close(self) -> None:
-        """End the work of the engines; what they run goes on. An engine that does not end in time is abandoned."""
+        """Stop the engines; their replicas keep running. An engine that does not stop in time is abandoned."""
         closing = [asyncio.create_task(engine.close(), name=engine.name) for engine in self._lifecycle_engines]
         await wait_at_most(closing, "engines", ENGINES_CLOSE_SECONDS)
         self._secrets.close()
@@ -134,7 +134,7 @@ class Runner:
                 self.records.sources.forget(name)
 
     def _append_orphaned(self, name: str) -> None:
-        """Append events that what the source ``name`` has applied stays, and that nothing is done about it."""
+        """Append events that the applied resources of the source ``name`` stay and are no longer managed."""
         keys = dict.fromkeys(Key.parse(key) for key, *_ in self.records.applied.scan(name))
         if not keys:
             return
@@ -148,19 +148,19 @@ class Runner:
     async def run(
         self, name: str, reason: str, preempted: Preempted = never, reviewed: SavedPlan | None = None
     ) -> Report:
-        """One run of the source ``name``: refresh, read, plan, perform; conditions and events are recorded.
+        """Run the source ``name``: refresh, read, plan, perform; record conditions and events.
 
-        Where the plan is not the one that was ``reviewed``, nothing is done but to say so. Raises RecordsError; that a
-        source cannot be read, is refused, or meets a bug, is in the report.
+        If the plan differs from the ``reviewed`` one, only the report says so. Raises RecordsError; the report covers
+        a source that cannot be read, is refused, or meets a bug.
         """
         return await self._contained(name, self._run(name, reason, preempted, reviewed), reason)
 
     async def poll(self, name: str, preempted: Preempted = never) -> Report | None:
-        """A look at the source that becomes a run only where there is reason for one; else None."""
+        """Poll the source; run it only if there is a reason, else return None."""
         return await self._contained(name, self._poll(name, preempted), "poll")
 
     async def _contained(self, name: str, work: Coroutine[None, None, Answer], reason: str) -> Answer | Report:
-        """``work`` for one source, whose troubles are its own. Raises RecordsError, which concerns all."""
+        """Do ``work`` for one source; its errors do not affect others. Raises RecordsError, which concerns all."""
         try:
             return await work
         except SourceError as error:
@@ -197,10 +197,10 @@ class Runner:
         return ended
 
     def _requeue_dependents(self, name: str, prepared: PlannedRevision, ended: Report) -> None:
-        """Let other sources look again at what the run of ``name`` may have changed for them.
+        """Requeue other sources that the run of ``name`` may affect.
 
-        A refusal may be over once something is there, or declared there no more; and what a source has in a GVC of
-        another one follows where that GVC goes.
+        A refusal may end when this source adds or removes a resource; and members of this source's GVCs move with
+        the locations of the GVC.
         """
         delta, plan = prepared.loaded.change_set, prepared.plan
         done = ended.steps > 0
@@ -228,27 +228,27 @@ class Runner:
         return await self._run(name, "poll", preempted, None)
 
     def has_nothing_to_do(self, name: str) -> bool:
-        """Whether a poll is all that the source ``name`` needs now. Raises SourceError."""
+        """Whether the source ``name`` needs no run now. Raises SourceError."""
         return self.lines[name].has_nothing_to_do(self.states[name])
 
     def sources_to_repoll(self) -> list[str]:
-        """Sources with steps that wait for what nothing announces, such as the health of another resource."""
+        """Sources with steps that wait for a change without an event, such as the health of another resource."""
         return [name for name, state in self.states.items() if state.must_repoll]
 
     def has_newer_revision(self, name: str, revision: str) -> bool:
-        """Whether the source stands elsewhere than at ``revision`` as far as this machine knows."""
+        """Whether the source is at another revision than ``revision``, as far as this host knows."""
         return self.lines[name].has_newer_revision(revision)
 
     def flush(self, name: str, *, force: bool = False) -> bool:
-        """Write the status of the source ``name`` to its branch where it is due; whether something was written."""
+        """Write the status of the source ``name`` to its branch if due; returns whether it was written."""
         return self.writers[name].flush(force=force)
 
     def next_attempt(self) -> float | None:
-        """When the next failed step is owed another try (seconds since the epoch), None where none is."""
+        """Time of the next attempt of a failed step (seconds since the epoch), None where there is none."""
         return self.records.failures.next_attempt()
 
     def _suspended(self, name: str) -> Report | None:
-        """The report of a source about which nothing is done now; its conditions say so, and that it is pinned."""
+        """The report of a suspended source, else None; sets its conditions, also whether it is pinned."""
         self._end_suspensions()
         pin = self.records.pins.get(name)
         found = self.records.suspensions.get(source_target(name))
@@ -264,7 +264,7 @@ class Runner:
         return None if found is None else report.suspended(name, suspended_by(found))
 
     def _end_suspensions(self) -> None:
-        """Take away suspensions whose time is over, and tell of it."""
+        """Remove expired suspensions, and append events for them."""
         over = self.records.suspensions.over()
         if not over:
             return
@@ -277,12 +277,12 @@ class Runner:
             )
 
     def next_end(self) -> float | None:
-        """When the next suspension ends by itself (seconds since the epoch), None where none does."""
+        """Time at which the next suspension expires (seconds since the epoch), None where none does."""
         return self.records.suspensions.next_end()
 
     def _read(self, name: str) -> PlannedRevision:
         line = self.lines[name]
-        # A bug that ends the run is reported with the revision that it read, and with none before it read one.
+        # A bug is reported with the revision that this run read, or with none.
         self.states[name] = self.states[name].with_revision(None)
         line.source.refresh()
         revision = line.current_revision()
@@ -290,7 +290,7 @@ class Runner:
         return line.plan_current(revision, self.states[name], keep_cache=True)
 
     def _crashed(self, name: str, error: Exception, reason: str) -> Report:
-        """A bug ended what was done for one source: it is written down and tried again later, and the others go on."""
+        """Record a bug that ended the work for one source; it is tried again later, and other sources go on."""
         read = self.states[name].revision
         revision = str(read) if read is not None else ""
         bug = internal_error(error, f"source {name}", revision)

@@ -1,4 +1,4 @@
-"""A plan that somebody saved and read: a run goes by it only where it would do just that."""
+"""A saved and reviewed plan: a run executes only if its own plan is the same."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from reconciler.planning.plan import Action, FieldChange, Plan, Step
 from reconciler.render.json import document
 
 MOST_NAMED = 5
-"""Steps that are named of those that differ."""
+"""Limit of differing steps that a message names."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What a step of a saved plan does; its changes as they were written down, whoever asked for them."""
+    """A step of a saved plan, with its changes as written, without blame."""
 
     action: str
     key: str
@@ -29,7 +29,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class SavedPlan(msgspec.Struct, frozen=True):
-    """A plan as `reconciler plan --out FILE` writes it, as far as it is compared."""
+    """The compared fields of a plan that `reconciler plan --out FILE` wrote."""
 
     source: str
     revision: str
@@ -37,7 +37,7 @@ class SavedPlan(msgspec.Struct, frozen=True):
     steps: list[Change]
 
     def difference_from(self, plan: Plan) -> str:
-        """What ``plan`` does otherwise than what was read, in words; empty where it is the same."""
+        """Describe how ``plan`` differs from this saved plan; "" where it is the same."""
         if plan.digest == self.digest:
             return ""
         now = msgspec.convert(document(plan)["steps"], list[Change])
@@ -53,16 +53,16 @@ class SavedPlan(msgspec.Struct, frozen=True):
 
 
 def _first(step: Step) -> bool:
-    """Whether ``step`` makes what nothing is recorded of.
+    """Whether ``step`` creates a resource that is not recorded.
 
-    A plan that was saved before there were records has digests of its own, since those of secrets are keyed in the
-    records: there the commit says what shall be made.
+    A plan saved before there were records has other digests, since the key of secret digests is in the records: such
+    plans are compared by their commit.
     """
     return step.action is Action.CREATE and not step.before
 
 
 def load_saved_plans(path: Path) -> dict[str, SavedPlan]:
-    """The plans in the file ``path``, by source. Raises UsageError where it is not what `plan --out` writes."""
+    """Return the plans in the file ``path``, by source. Raises UsageError where `plan --out` did not write it."""
     try:
         raw = path.read_bytes()
     except OSError as error:

@@ -17,10 +17,10 @@ from reconciler.secrets.store import SecretStore
 
 
 class SecretFiller:
-    """Puts data that the records never hold into ``store``: that of encrypted secrets, and of those on this host.
+    """Puts data that the records never hold into ``store``: of encrypted secrets, and of secrets on this host.
 
-    ``views`` make, by source, a view of its last good revision. Each method is called by a run, or while none is under
-    way. All raise RecordsError; what cannot be opened is reported to the store and hurts no other secret.
+    ``views`` makes, by source, a view of its last good revision. Call each method within a run, or while none is in
+    progress. All raise RecordsError; a secret that cannot be read is reported to the store and affects no other.
     """
 
     def __init__(
@@ -31,18 +31,18 @@ class SecretFiller:
         self._views = views
 
     def fill(self) -> None:
-        """Open every secret of the last good revisions, as a process that begins to run containers has to."""
+        """Read every secret of the last good revisions, before the process starts containers."""
         self._open(key for source in self._views for key in self._records.secret_data.missing(source))
 
     def accept(self, changes: ChangeSet) -> None:
-        """Put the secrets of a revision that was accepted, which were opened already to read it."""
+        """Store the secrets of an accepted revision, which were decrypted when it was read."""
         for resource in changes.added.values():
             if resource.transient and resource.seal:
                 self._store.put(resource)
         self.retry()
 
     def retry(self) -> None:
-        """Open once more what could not be opened: the identity or the file may be back."""
+        """Read again the secrets that failed: their identity or file may exist now."""
         self._open(map(str, self._store.unopened()))
 
     def _open(self, keys: Iterable[str]) -> None:

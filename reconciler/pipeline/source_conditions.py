@@ -1,4 +1,4 @@
-"""Conditions and events of a source, from how its runs end; what is as it was costs no write."""
+"""Sets conditions and events of a source from the results of its runs; unchanged conditions are not written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from reconciler.settings import Settings
 from reconciler.status.conditions import condition, condition_from_error
 
 MAX_EVENTS = 100
-"""Findings of a refused revision that become events; the rest is counted in its condition."""
+"""Limit of findings of a refused revision that become events; its condition has the count of all."""
 
 RECOVERS_FROM = frozenset({Reason.INTERNAL_ERROR, Reason.INVALID_REVISION, Reason.INVALID_FILES})
 """Reasons of Ready whose end is an event."""
@@ -41,7 +41,7 @@ class SourceConditions:
         self._bugs: set[tuple[str, str]] = set()
 
     def after_run(self, name: str, prepared: PlannedRevision, ended: Report, reason: str) -> None:
-        """Write down how a run of the source ``name``, made for ``reason``, ended."""
+        """Record the result of a run of the source ``name``, made for ``reason``."""
         refused = ended.outcome == REFUSED
         if refused:
             is_new = self._records.runs.append_failed(_failed_run(ended, reason, prepared.revision))
@@ -56,7 +56,7 @@ class SourceConditions:
             self.append_events([_approval_required(name, prepared.plan)])
 
     def unreadable(self, name: str, error: SourceError, reason: str) -> None:
-        """Write down that no revision of the source ``name`` could be read for a run made for ``reason``."""
+        """Record that no revision of the source ``name`` could be read for a run made for ``reason``."""
         before = self._of(name).get(ConditionType.SOURCE_REACHABLE)
         if before is None or before.status or before.reason != error.reason:
             self._records.runs.append_failed(_failed_run(report.unreadable(name, error), reason))
@@ -68,20 +68,20 @@ class SourceConditions:
             self.set(name, condition(ConditionType.SOURCE_STALE, True, error.reason, message))
 
     def internal_error(self, name: str, bug: InternalError, run: Report, reason: str) -> None:
-        """Write down that a bug ended the ``run`` of the source ``name`` that was made for ``reason``."""
+        """Record that a bug ended the ``run`` of the source ``name`` that was made for ``reason``."""
         self._records.runs.append_failed(_failed_run(run, reason))
         self.set(name, condition_from_error(ConditionType.READY, bug))
 
     def append_bug(self, part: str, bug: InternalError) -> None:
-        """Append the event of a bug that concerns no source, once for each place: it may be met every second."""
+        """Append the event of a bug outside any source, once for each place, since it may recur every second."""
         if (part, bug.place) not in self._bugs:
             self._bugs.add((part, bug.place))
             self.append_events([NewEvent("", bug.reason, f"{part}: {bug}")])
 
     def set(self, name: str, *wanted: Condition) -> set[str]:
-        """Write the conditions that are new, and return their types.
+        """Write the changed conditions, and return their types.
 
-        That a source cannot be read, that a bug ended its run, and the end of that, are events.
+        An unreadable source, a bug that ended its run, and the recovery from either become events.
         """
         known = self._of(name)
         fresh = [each for each in wanted if known.get(each.type) != each]
@@ -102,7 +102,7 @@ class SourceConditions:
         return {each.type: each.condition for each in self._records.conditions.get(name)}
 
     def append_events(self, events: Iterable[NewEvent]) -> None:
-        """Append ``events`` and drop the oldest: nothing may come to be applied, and trimmed, for a long time."""
+        """Append ``events`` and trim the oldest here, since the next applied run, which also trims, may be far off."""
         with self._records.transaction():
             self._records.events.append_many(events)
             self._records.events.trim(self._settings.events.keep)
@@ -143,7 +143,7 @@ def _recovered(target: str, before: Condition) -> NewEvent:
 
 
 def _invalid(name: str, reason: Reason, prepared: PlannedRevision, ended: Report) -> Iterable[NewEvent]:
-    """That a revision is refused, or files of it are left out, and its first errors, each of the resource concerned."""
+    """Events of a refused revision or skipped files, and of the first errors, each for its resource."""
     made, target = prepared.revision, source_target(name)
     what = "is refused" if ended.outcome == REFUSED else "is applied without the files with errors"
     summary = ended.left_out or ended.message

@@ -1,4 +1,4 @@
-"""One source's way from a revision to a plan, and from a plan to records."""
+"""The pipeline of one source: from a revision to a plan, and from a plan to records."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
     from reconciler.engines.execution.executor import Executor
 
 CACHE_SWEEP_EVERY_RUNS = 1000
-"""Runs after which documents that nothing comes from any more are dropped from the cache."""
+"""Runs after which unused documents are removed from the cache."""
 
 
 Accepted = Callable[[ChangeSet], None]
-"""Called, in a thread, with what a revision changes that is the last good one from now on."""
+"""Called, in a thread, with the change set of a newly accepted revision."""
 
 
 class PlannedRevision(msgspec.Struct, frozen=True):
     """A revision read, checked and planned, with nothing changed yet. ``plan`` is None where errors refuse it.
 
-    ``read`` gives the bytes of a file as findings name it, ``blames`` who asked for the changes where that was looked
-    for. ``state`` is the source's state after this, as long as the plan is not carried out.
+    ``read`` returns the bytes of a file by its path in findings; ``blames`` has the commits that caused the changes, if
+    searched for. ``state`` is the source's state until the plan is executed.
     """
 
     loaded: LoadedRevision
@@ -71,14 +71,14 @@ class PlannedRevision(msgspec.Struct, frozen=True):
 
 
 class RunResult(NamedTuple):
-    """How a run ended, and the state of its source after it."""
+    """The report of a run, and the state of its source after it."""
 
     report: Report
     state: SourceState
 
 
 class SourcePipeline:
-    """The line of one source over one set of records. Reading happens in one thread at a time."""
+    """The pipeline of one source over one set of records. Only one thread may read at a time."""
 
     def __init__(self, settings: Settings, source: SourceSettings, records: Records, clock: Clock) -> None:
         self.settings = settings
@@ -97,10 +97,10 @@ class SourcePipeline:
         return self.source.name
 
     def has_nothing_to_do(self, state: SourceState) -> bool:
-        """Whether a poll is all that the source in ``state`` needs: nothing moved, and no retry is due.
+        """Whether the source in ``state`` needs no run: nothing moved, and no retry is due.
 
-        What waits for an operator needs no run until one decides. A revision that was refused is still refused; where
-        the branch goes back to the last good one, a run has to report that. Raises SourceError.
+        Steps that wait for an operator need no run until the decision. A refused revision stays refused; when the
+        branch returns to the last good one, a run must report that. Raises SourceError.
         """
         row = self.records.sources.get(self.name)
         revision = self.revisions.current()
@@ -111,24 +111,24 @@ class SourcePipeline:
             return commit == state.refused_commit
         if row is None or state.pending_keys is None or state.must_repoll:
             return False
-        # The same commit under another ref is new too: it may be less than what that ref had before.
+        # The same commit under another ref is new too: it may be behind the last commit of that ref.
         if (revision.ref, commit) != (row.ref, row.commit):
             return False
         due, now = self.records.failures.next_attempt(), self.clock.now()
         if state.is_hold_over(now):
             return False
-        # A try further away than any wait was set by a clock that has been put back since.
+        # An attempt later than the longest wait means that the clock was set back since.
         return due is None or now < due <= now + self.settings.retry.cap
 
     def has_newer_revision(self, revision: str) -> bool:
-        """Whether the source stands elsewhere than at ``revision``; one that cannot be read has not moved."""
+        """Whether the source is at another revision than ``revision``; one that cannot be read has not moved."""
         try:
             return str(self.revisions.current()) != revision
         except SourceError:
             return False
 
     def current_revision(self) -> Revision:
-        """Where the source is now, not yet compared with where it was. Raises SourceError."""
+        """The wanted revision of the source, not yet compared with the last one. Raises SourceError."""
         return self.revisions.current()
 
     def plan_current(self, revision: Revision, state: SourceState, *, keep_cache: bool = False) -> PlannedRevision:
@@ -141,10 +141,10 @@ class SourcePipeline:
     def plan_revision(
         self, expression: str = "", *, head: str = "", keep_cache: bool = False, whole: bool = False
     ) -> PlannedRevision:
-        """Read and plan the source's revision, or the one that ``expression`` names; changes nothing in the world.
+        """Read and plan the source's revision, or the one that ``expression`` names, without applying anything.
 
-        Raises SourceError. ``head`` is what ``HEAD`` means, else what is applied. ``keep_cache`` stores decoded
-        documents, which only the holder of the lock should do; ``whole`` checks every file again.
+        Raises SourceError. ``HEAD`` means ``head``, else the applied commit. ``keep_cache`` stores decoded documents,
+        which only the holder of the lock should do; ``whole`` checks every file again.
         """
         revision = self.revisions.named(expression, head) if expression else self.current_revision()
         if not expression:
@@ -162,7 +162,7 @@ class SourcePipeline:
 
     @property
     def _skips(self) -> bool:
-        """Whether files with errors stay as they were, in place of refusing the revision."""
+        """Whether files with errors stay as they were, instead of a refusal of the revision."""
         return self.settings.on_invalid == "skip"
 
     def _loaded_and_planned(
@@ -176,8 +176,8 @@ class SourcePipeline:
         return prepared
 
     def view(self) -> DesiredStateView:
-        """The desired state as it is indexed, ready to lay a difference over. Raises SourceNotFound."""
-        # The file of the identity may have come, or be another one by now.
+        """The indexed desired state, to which a change set can be applied. Raises SourceNotFound."""
+        # The identity file may have been created or replaced since.
         ring = msgspec.structs.replace(keyring_of(self.settings), required=self.dialect.keyring.required)
         self.dialect = msgspec.structs.replace(self.dialect, keyring=ring)
         decoder = BlobDecoder(Blobs.of(self.source.repository), self.dialect, self.host)
@@ -186,7 +186,7 @@ class SourcePipeline:
     def scope(
         self, view: DesiredStateView, loaded: LoadedRevision, pending_keys: frozenset[str] | None = None
     ) -> PlannerInput:
-        """The planner's input for a loaded revision; without ``pending_keys`` they are found by comparing all."""
+        """The planner's input for a loaded revision; without ``pending_keys``, a comparison of all finds them."""
         pending = pending_keys_of(view, self.settings) if pending_keys is None else pending_keys
         return planner_input(view, self.settings, str(loaded.revision), pending, self.clock.now())
 
@@ -204,13 +204,13 @@ class SourcePipeline:
         return PlannedRevision(loaded, findings, None if refused else plan, read, state)
 
     def start_run(self, prepared: PlannedRevision, reason: str, accepted: Accepted | None = None) -> int:
-        """Make the prepared revision the last good one, in one transaction; the number of the run that begins.
+        """Make the prepared revision the last good one, in one transaction; return the id of the new run.
 
-        0 where nothing is to be performed. Failures of steps that nobody wants any more are forgotten.
+        0 for a plan without steps. Failures of steps that are no longer planned are deleted.
         """
         plan = prepared.plan
         assert plan is not None
-        # Before a step is performed its journal row is on the disk, and all that was written before it.
+        # A step's journal row is synced before the step is performed, and these writes with it.
         with self.records.repeatable():
             self._forget_failures(plan)
             index_revision(self.records, prepared.loaded, self.name)
@@ -219,7 +219,7 @@ class SourcePipeline:
                 for digest in (plan.digest, plan.hold_digest):
                     self.records.approvals.remember_plan(digest, f"{self.name}/{plan.hold_digest}")
             self.records.approvals.carry(self.name, plan.hold_digest, plan.approved_digests)
-            # Counted before the first is journaled, so that a crash loses none; one that is tried again counts once.
+            # Counted before the first step is journaled, so that a crash loses none; a retried delete counts once.
             if any(step.action is Action.DELETE for step in plan.steps):
                 self.records.deletions.add(plan.source, budgeted_deletes(plan), self.clock.now())
             run = self._append_run(prepared, reason) if plan.steps else 0
@@ -234,7 +234,7 @@ class SourcePipeline:
         return self.records.runs.start(self.name, str(made), reason, author=made.author, subject=made.subject)
 
     def _forget_failures(self, plan: Plan) -> None:
-        """To be called while the index still has what the plan takes away: that may never have been recorded."""
+        """Call this while the index still has the resources that the plan removes: some may never be recorded."""
         wanted = {(step.key, step.location) for step in plan.steps}
         for failure in self.records.failures.all(self.name) if self.records.failures.count() else ():
             if (failure.key, failure.location) not in wanted:
@@ -244,7 +244,7 @@ class SourcePipeline:
         self, prepared: PlannedRevision, executor: Executor, reason: str, preempted: Callable[[], bool],
         accepted: Accepted | None = None,
     ) -> RunResult:  # fmt: skip
-        """Accept ``prepared`` and carry its plan out. Raises RecordsError."""
+        """Accept ``prepared`` and execute its plan. Raises RecordsError."""
         import asyncio
 
         revision = str(prepared.revision)
@@ -260,7 +260,7 @@ class SourcePipeline:
         return RunResult(ended, prepared.state.after_steps(plan, outcomes))
 
     def _record_results(self, run: int, plan: Plan, outcomes: list[Outcome], ended: Report) -> None:
-        # Only an approval that is used up has to outlive a power cut; the rest is told again by the next run.
+        # Only a consumed approval must survive a power failure; the next run writes the rest again.
         with self.records.transaction() if plan.approved_digests else self.records.repeatable():
             news = waiting.save_wait_reasons(self.records, outcomes, plan.retained)
             self.records.status_queue.add_many(self.name, news)
@@ -280,7 +280,7 @@ class SourcePipeline:
 
 
 def _refused_files(prepared: PlannedRevision) -> frozenset[str]:
-    """All files to go on without where the plan refuses a change of some; none where leaving out more is no use."""
+    """All files to skip where the plan refuses changes in some; empty where skipping more does not help."""
     bad = {finding.path for finding in prepared.findings if finding.severity is Severity.ERROR}
     changed = {resource.path for resource in prepared.loaded.change_set.added.values()}
     skipped = prepared.loaded.skipped

@@ -1,4 +1,4 @@
-"""What a run of a source leaves for the next poll of it: a value that the run returns and the runner keeps."""
+"""The state of a source between runs: each run returns it, and the runner holds it for the next poll."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from reconciler.records.tables.deletions import HOUR
 from reconciler.settings import RetrySettings
 
 POLL_AGAIN_REASONS = frozenset({Reason.DEPENDENCY_NOT_HEALTHY, Reason.PREEMPTED, Reason.TERMINATING})
-"""Reasons to wait that nothing announces the end of: every poll of the source is a run while one holds."""
+"""Wait reasons that end without an event: while one holds, every poll of the source is a run."""
 
 
 class CrashBackoff(msgspec.Struct, frozen=True):
-    """When a source whose run ended in a bug runs again: later and later, and at once at another commit."""
+    """Backoff of a source whose run ended in a bug: the delay grows, and a new commit runs at once."""
 
     commit: str = ""
     tries: int = 0
     until: float = 0.0
 
     def after_crash(self, commit: str, now: float, retry: RetrySettings) -> CrashBackoff:
-        """The backoff after a run of ``commit`` ended in a bug at ``now`` (seconds that never run backwards)."""
+        """The backoff after a run of ``commit`` ended in a bug at ``now`` (monotonic seconds)."""
         tries = self.tries + 1 if commit == self.commit else 1
         return CrashBackoff(commit, tries, now + longest_wait(RetryPolicy(retry.base, retry.cap), tries))
 
@@ -37,12 +37,11 @@ class CrashBackoff(msgspec.Struct, frozen=True):
 
 
 class SourceState(msgspec.Struct, frozen=True):
-    """What is known of a source between two runs; a process begins with nothing known.
+    """The state of a source between two runs, in memory only.
 
-    ``revision`` is the last one read. ``pending_keys`` are resources whose records may differ from what is desired,
-    None where they are to be found by comparing all. ``refused_commit`` was read and refused. While ``must_repoll``
-    holds, every poll is a run. ``hold_ends`` is the time (ISO 8601) at which deletes that the hourly budget holds back
-    can go, "" for none.
+    ``revision`` is the last one read. ``pending_keys`` are resources whose records may differ from the desired state,
+    None where all must be compared to find them. ``refused_commit`` was read and refused. While ``must_repoll`` is
+    true, every poll is a run. At ``hold_ends`` (ISO 8601, "" for none) the hourly budget releases held deletes.
     """
 
     revision: Revision | None = None
@@ -53,23 +52,23 @@ class SourceState(msgspec.Struct, frozen=True):
     crashes: CrashBackoff = CrashBackoff()
 
     def with_revision(self, revision: Revision | None) -> SourceState:
-        """The state where ``revision`` was read last, None where nothing was."""
+        """The state with ``revision`` as the last one read, None for none."""
         return msgspec.structs.replace(self, revision=revision)
 
     def with_all_pending(self) -> SourceState:
-        """The state where any resource may differ from what is desired."""
+        """The state in which any resource may differ from the desired state."""
         return msgspec.structs.replace(self, pending_keys=None)
 
     def with_pending(self, keys: frozenset[str]) -> SourceState:
-        """The state where only the resources ``keys`` may differ from what is desired."""
+        """The state in which only the resources ``keys`` may differ from the desired state."""
         return msgspec.structs.replace(self, pending_keys=keys)
 
     def with_refusal(self, commit: str) -> SourceState:
-        """The state where the revision ``commit`` is refused; "" where none is."""
+        """The state in which the revision ``commit`` is refused; "" for none."""
         return msgspec.structs.replace(self, refused_commit=commit)
 
     def before_steps(self, plan: Plan) -> SourceState:
-        """The state until the outcomes of ``plan`` are known: it may end anywhere between its steps."""
+        """The state until the outcomes of ``plan`` are known: the run may end between any two steps."""
         pending = None if self.pending_keys is None else self.pending_keys | _planned(plan)
         return msgspec.structs.replace(self, pending_keys=pending, must_repoll=True, hold_ends=_hold_ends(plan))
 
@@ -85,13 +84,13 @@ class SourceState(msgspec.Struct, frozen=True):
         )
 
     def after_crash(self, now: float, retry: RetrySettings) -> SourceState:
-        """The state after a bug ended a run at ``now``, at a place that is not known."""
+        """The state after a bug ended a run at ``now``, at an unknown step."""
         commit = self.revision.commit if self.revision is not None else ""
         crashes = self.crashes.after_crash(commit, now, retry)
         return msgspec.structs.replace(self, pending_keys=None, crashes=crashes)
 
     def is_hold_over(self, now: float) -> bool:
-        """Whether ``hold_ends`` has come, or the clock was set back by more than the hour that it takes."""
+        """Whether ``hold_ends`` has passed, or the clock was set back by more than the hour of the hold."""
         return bool(self.hold_ends) and not iso(now) < self.hold_ends <= iso(now + HOUR + 1)
 
 

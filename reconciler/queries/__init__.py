@@ -1,1 +1,1 @@
-"""What may be read: answers from the records, for the commands."""
+"""Queries: read-only answers from the records, for the commands."""

@@ -1,6 +1,6 @@
-"""Whether what somebody names exists: one message, with the nearest name, and one exit code wherever it does not.
+"""Checks that a name from an operator exists; else one error, with the nearest name, and one exit code.
 
-Something deleted of which there are events is known: it had a history, and people look for that.
+A deleted resource with events still counts as known, since operators look for its history.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from reconciler.settings import Settings, SourceSettings
 
 MAX_CANDIDATES = 5_000
-"""Names that are searched for the nearest one."""
+"""Limit of names searched for the nearest one."""
 NEARLY = 0.85
-"""How alike two whole keys are, that one may be taken for the other: all of a kind begin alike."""
+"""Similarity from which a whole key is suggested; high, since all keys of a kind begin alike."""
 
 
 def did_you_mean(word: str, words: Iterable[str], enough: float = LIKE) -> str:
@@ -30,7 +30,7 @@ def did_you_mean(word: str, words: Iterable[str], enough: float = LIKE) -> str:
 
 
 def find_source(settings: Settings, name: str) -> SourceSettings:
-    """The source called ``name``. Raises NotFoundError with the names that there are."""
+    """The source called ``name``. Raises NotFoundError that lists the sources."""
     found = next((source for source in settings.sources if source.name == name), None)
     if found is None:
         there = ", ".join(source.name for source in settings.sources)
@@ -39,19 +39,19 @@ def find_source(settings: Settings, name: str) -> SourceSettings:
 
 
 def check_key(records: Records, key: Key) -> None:
-    """Raises NotFoundError, with the nearest key, where ``key`` is neither in Git nor recorded, nor ever was."""
+    """Raise NotFoundError, with the nearest key, where ``key`` is neither in Git nor recorded, nor ever was."""
     if not records.events.mentions(str(key)):
         check_present(records, key)
 
 
 def check_present(records: Records, key: Key) -> None:
-    """Raises NotFoundError, with the nearest key, where ``key`` is neither in Git nor recorded now."""
+    """Raise NotFoundError, with the nearest key, where ``key`` is neither in Git nor recorded now."""
     if not is_present(records, key):
         raise NotFoundError(f"there is no {key}, neither in Git nor in the records{_nearest_key(records, key)}")
 
 
 def check_target(settings: Settings, records: Records, target: Key | str) -> None:
-    """As ``check_key``; ``target`` can be ``source/NAME`` too, which is in the settings, or was."""
+    """As ``check_key``; ``target`` can also be ``source/NAME``, a source that is or was in the settings."""
     if isinstance(target, Key):
         check_key(records, target)
     elif not records.events.mentions(target):
@@ -59,7 +59,7 @@ def check_target(settings: Settings, records: Records, target: Key | str) -> Non
 
 
 def check_gvc(records: Records, name: str) -> None:
-    """Raises NotFoundError, with the nearest name, where no GVC ``name`` is in Git or recorded, or ever was."""
+    """Raise NotFoundError, with the nearest name, where no GVC ``name`` is in Git or recorded, or ever was."""
     key = Key(Kind.GVC, "", name)
     if is_present(records, key) or records.applied.keys_of_gvc(name) or records.events.mentions_gvc(name):
         return
@@ -80,7 +80,7 @@ def source_of(target: str) -> str:
 
 
 def _nearest_key(records: Records, key: Key) -> str:
-    """The key of another kind with the same name, else the one of the same kind that is most like it."""
+    """The key of another kind with the same name, else the most similar one of the same kind."""
     kinds = [kind for kind in Kind if (kind in GVC_SCOPED) is bool(key.gvc)]
     same = next((other for kind in kinds if is_present(records, other := Key(kind, key.gvc, key.name))), None)
     if same is not None:

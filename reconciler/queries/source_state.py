@@ -1,4 +1,4 @@
-"""How a source is: what is applied of it, whether that is the newest there is, and if not, why and since when."""
+"""The state of a source: its applied revision, whether that is the newest, and if not, why and since when."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from reconciler.status.waiting import pinned_by, suspended_by
 
 
 class SourceState(msgspec.Struct, frozen=True):
-    """What the records have of a source; ``refused`` is the run that refused its newest revision."""
+    """The recorded state of a source; ``refused`` is the run that refused its newest revision."""
 
     name: str
     applied: SourceRow | None
@@ -30,13 +30,13 @@ class SourceState(msgspec.Struct, frozen=True):
 
     @property
     def ready(self) -> bool:
-        """Whether the newest revision that was read is applied, all of it."""
+        """Whether the newest revision that was read is fully applied."""
         found = self.conditions.get(ConditionType.READY)
         return found is not None and found.status and self.trouble is None
 
     @property
     def trouble(self) -> ScopeCondition | None:
-        """Why its newest revision is not applied, or not all of it; None where it is, or where steps go on."""
+        """Why its newest revision is not fully applied; None where it is, or where a run is in progress."""
         reach, found = self.conditions.get(ConditionType.SOURCE_REACHABLE), self.conditions.get(ConditionType.READY)
         if reach is not None and not reach.status:
             return reach
@@ -45,7 +45,7 @@ class SourceState(msgspec.Struct, frozen=True):
 
 
 def source_state(records: Records, name: str) -> SourceState:
-    """How the source ``name`` is; one that nothing is known of has no conditions."""
+    """Return the state of the source ``name``; an unknown source has no conditions."""
     conditions = {each.type: each for each in records.conditions.get(name)}
     ready = conditions.get(ConditionType.READY)
     last = records.runs.last_read(name) if ready is not None and ready.reason == Reason.INVALID_REVISION else None
@@ -60,7 +60,7 @@ def source_state(records: Records, name: str) -> SourceState:
 
 
 def source_lines(state: SourceState) -> list[str]:
-    """What is out of the ordinary about a source, a line each; none where all is well."""
+    """Suspension, rollback and trouble of a source, a line each; empty where there is none."""
     found = []
     if state.suspension is not None:
         found.append(suspended_by(state.suspension))
@@ -72,7 +72,7 @@ def source_lines(state: SourceState) -> list[str]:
 
 
 def hold_lines(state: SourceState) -> list[str]:
-    """Who holds a source back, why, and what ends it; none where nobody does."""
+    """Who suspended or rolled back a source, why, and the command that ends it; empty where nobody did."""
     ends = f"until: reconciler resume {state.name}"
     found = []
     if state.suspension is not None:
@@ -103,7 +103,7 @@ def applied_sentence(state: SourceState) -> str:
 
 
 def source_document(state: SourceState) -> dict[str, Any]:
-    """A source as JSON values; times are UTC. ``refused``, ``pinned`` and ``suspended`` are null where it is not so."""
+    """A source as JSON values; times are UTC. ``refused``, ``pinned`` and ``suspended`` can be null."""
     row, run, pin, suspension = state.applied, state.refused, state.pin, state.suspension
     shown = state.trouble or state.conditions.get(ConditionType.READY)
     return {

@@ -9,7 +9,7 @@ from reconciler.printable import printable
 
 
 def workflow_commands(findings: Iterable[Finding]) -> str:
-    """A line ``::error file=…,line=…,col=…,title=RULE::message`` for each finding."""
+    """Return a line ``::error file=…,line=…,col=…,title=RULE::message`` for each finding."""
     return "".join(f"{_command(finding)}\n" for finding in findings)
 
 

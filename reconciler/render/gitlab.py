@@ -13,7 +13,7 @@ _SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.N
 
 
 def report(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """An entry for each finding; one about a whole file stands on its first line."""
+    """Return an entry for each finding; one about a whole file is placed on line 1."""
     seen: Counter[str] = Counter()
     return [
         {

@@ -1,4 +1,4 @@
-"""A plan as a JSON document, in the shape that scripts rely on."""
+"""A plan as a JSON document, in a stable shape for scripts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from reconciler.render.summary import changes_of, summary
 
 
 def document(plan: Plan, blames: Blames | None = None) -> dict[str, Any]:
-    """Source, revision, digests, steps in order, and the summary; ``location`` is null for what has no place.
+    """Source, revision, digests, steps in order, and the summary; ``location`` is null where there is none.
 
-    With ``blames`` each changed field, and each step that makes or deletes, has a ``blame``: null where nobody is.
+    With ``blames`` each changed field, and each create and delete, has a ``blame``, or null.
     """
     causes = causes_of_waiting(plan.steps)
     return {
@@ -52,7 +52,7 @@ def _step(step: Step, cause: Step | None, blames: Blames | None) -> dict[str, An
 
 
 def _blame(blame: Blame | None) -> dict[str, Any] | None:
-    """Commit and author are null where it is older than was looked, the line where there is none."""
+    """Commit and author are null where the commit is older than the search, the line where there is none."""
     if blame is None:
         return None
     return {

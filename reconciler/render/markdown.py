@@ -12,20 +12,20 @@ from reconciler.render.text import NOTES
 
 WORDS = {Action.CREATE: "create", Action.UPDATE: "update", Action.REPLACE: "**replace**", Action.DELETE: "**delete**"}
 MOST_GROUPS = 200
-"""Forges cut long comments; beyond this many rows only the count is given."""
+"""Limit of rows, since forges cut long comments; for the rest only the count is shown."""
 MAX_FIELDS = 100
 """Changed fields shown of one resource."""
 MAX_LINES = 50
 """Lines shown of one side of a field's difference."""
 MAX_AUTHORS = 3
-"""Commits named in the row of a resource that several asked to change."""
+"""Limit of commits named in the row of a resource."""
 
 
 def markdown(plan: Plan, blames: Blames | None = None, since: str = "") -> str:
     """A heading, a table of what happens to which resource, and the changed fields folded below it.
 
-    With ``blames`` both say who asked for what. ``since`` is the revision that the plan begins at, where that is not
-    what is applied.
+    With ``blames`` both name the author of each change. ``since`` is the base revision, where that is not the applied
+    one.
     """
     compared = f", compared with {code_span(since)}" if since else ""
     source = f"Source {code_span(plan.source)}, revision {code_span(plan.revision)}{compared}"
@@ -62,12 +62,12 @@ def _heading(names: list[str], blames: Blames | None) -> Iterator[str]:
 
 
 def _by(group: Group, path: str, blames: Blames | None) -> str:
-    """One more cell of a row, where somebody was looked for."""
+    """A further cell of a row, where ``blames`` are shown."""
     return "" if blames is None else f" {code_span(shown(blames.get((group.step.id, path))))} |"
 
 
 def _by_whom(group: Group, blames: Blames | None) -> str:
-    """The last cell of a resource: who asked to make or delete it, or whose commits change its fields."""
+    """The last cell of a resource: the commits that create or delete it, or change its fields."""
     if blames is None or not group.changes:
         return _by(group, WHOLE, blames)
     found = [blames.get((group.step.id, change.path)) for change in group.changes]
@@ -97,7 +97,7 @@ def _details(members: list[Group], blames: Blames | None) -> Iterator[str]:
 
 
 def _cells(change: FieldChange) -> tuple[str, str]:
-    """Before and after; of a longer difference the lines that only one of them has."""
+    """The values before and after; for long values the lines that only one of them has."""
     pair = shown_pair(change)
     if pair is not None:
         return code_span(pair[0]), code_span(pair[1])

@@ -1,4 +1,4 @@
-"""Findings as SARIF 2.1.0, the form in which forges take the results of static analysis."""
+"""Findings as SARIF 2.1.0, the format in which forges accept results of static analysis."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTICE
 
 
 def sarif(findings: Iterable[Finding]) -> dict[str, Any]:
-    """One run with its rules and a result for each finding; paths are those of the findings, from ``%SRCROOT%`` on."""
+    """Return one run with its rules and a result for each finding; paths are relative to ``%SRCROOT%``."""
     found = list(findings)
     book = rulebook()
     names = sorted({finding.rule for finding in found} & book.keys())
@@ -63,7 +63,7 @@ def _result(finding: Finding, index: dict[str, int], seen: Counter[str]) -> dict
 
 
 def fingerprint(finding: Finding, seen: Counter[str]) -> str:
-    """The same for a finding that only moved in its file; equal ones in a file are told apart by their order."""
+    """A hash that stays the same when a finding moves in its file; the order distinguishes equal findings in a file."""
     parts = "\0".join((finding.rule, finding.path, finding.key, finding.message))
     digest = blake2b(parts.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     seen[digest] += 1

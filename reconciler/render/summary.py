@@ -1,4 +1,4 @@
-"""A plan told in numbers and groups: what every way of showing it shares."""
+"""The counts and groups of a plan, shared by all its formats."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ HOLD_REASONS = {
 }
 
 DIFFERS = "(differs)"
-"""Stands for a value that looks like the one before it, since it is secret."""
+"""Replaces a changed secret value, which looks the same before and after."""
 MAX_INLINE = 60
-"""Characters of a value that stands beside its new value; a longer one has a line of its own."""
+"""Characters up to which a value is shown beside its new value; a longer one has a line of its own."""
 MAX_LINE = 1_000
-"""Characters of a line about a difference; it is cut at its end."""
+"""Limit of characters in a line of a difference; the line is cut at its end."""
 _CONTEXT = 40
-"""Characters that two long lines share and that are shown before their difference."""
+"""Characters shown before the difference of two long lines."""
 _MAX_ALIGNED = 1_000_000
-"""Pairs of lines up to which two texts are aligned; longer ones are shown whole."""
+"""Pairs of lines up to which two texts are aligned; longer texts are shown whole."""
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Steps of one key that do the same at several locations; ``cause`` is a held step that they wait for."""
+    """Steps of one key with the same effect at several locations; ``cause`` is a held step that they wait for."""
 
     step: Step
     locations: tuple[str, ...]
@@ -46,7 +46,7 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def waiting(self) -> str:
-        """Why it is not done by the next run, in words; empty where it is."""
+        """Why the next run does not perform it; "" where it does."""
         if self.cause is not None:
             why = "waits for approval" if self.cause.hold.approvable else "is suspended"
             return f"waits for {self.cause.key}, which {why}"
@@ -59,7 +59,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 def groups(plan: Plan) -> Iterator[tuple[str, list[Group]]]:
-    """The plan's steps by GVC (``""``: the org's own), those of one key and one effect together."""
+    """Return the plan's steps by GVC (``""``: the org), grouped by key and effect."""
 
     def home(step: Step) -> str:
         return step.key.name if step.key.kind is Kind.GVC else step.key.gvc
@@ -94,9 +94,9 @@ def changes_of(step: Step) -> tuple[FieldChange, ...]:
 
 
 def summary(plan: Plan) -> dict[str, int]:
-    """Keys (not steps) by action; how many wait for approval, are suspended, and stay though Git dropped them.
+    """Count keys (not steps) by action; and those that wait for approval, are suspended, or stay as orphans.
 
-    ``blocked`` are those that wait for one that waits for approval or is suspended.
+    ``blocked`` counts those that wait for a held or suspended one.
     """
     keys = Counter(action for action, _ in {(step.action, step.key) for step in plan.steps})
     held = {step.key for step in plan.steps if step.hold.approvable}
@@ -107,7 +107,7 @@ def summary(plan: Plan) -> dict[str, int]:
 
 
 def sentence(plan: Plan) -> str:
-    """``2 to create, 1 to delete (1 waits for approval)``, or that nothing is to be done."""
+    """``2 to create, 1 to delete (1 waits for approval)``, or a sentence for an empty plan."""
     count = summary(plan)
     parts = [f"{count[action]} to {action}" for action in Action if count[action]]
     if not parts:
@@ -121,9 +121,9 @@ def sentence(plan: Plan) -> str:
 
 
 def shown_pair(change: FieldChange) -> tuple[str, str] | None:
-    """Before and after where one line shows both in full; None where that takes ``differences``.
+    """The values before and after, if one line can show both in full; else None: use ``differences``.
 
-    Secret values look the same before and after: they are said to differ.
+    Secret values look the same before and after, so ``DIFFERS`` replaces the second.
     """
     values = change.before, change.after
     before, after = map(one_line, values)
@@ -135,10 +135,10 @@ def shown_pair(change: FieldChange) -> tuple[str, str] | None:
 
 
 def differences(before: Any, after: Any) -> list[tuple[str, str]]:
-    """How two values differ, a line each: ``-`` or ``+`` (a blank: in both, shown for its place), and the text.
+    """Return the lines of a difference: ``-`` or ``+`` (a blank: in both, for context), and the text.
 
-    Of lists of plain values only the entries that differ are shown, of texts the lines. All else is shown whole, as
-    YAML; a long line is cut where both are alike, and at its end.
+    For lists of plain values and for texts, only the entries or lines that differ are shown. Other values are shown
+    whole, as YAML; a long line is cut in the part that both share, and at its end.
     """
     old, new = _lines(before), _lines(after)
     if isinstance(before, list) and isinstance(after, list):
@@ -151,7 +151,7 @@ def differences(before: Any, after: Any) -> list[tuple[str, str]]:
 
 
 def _entries_changed(old: list[str], new: list[str]) -> list[tuple[str, str]]:
-    """Entries that only one of two lists has; nothing where the order of the others is another too."""
+    """Entries that only one of two lists has; empty where the order of the others differs too."""
     gone, come = Counter(old) - Counter(new), Counter(new) - Counter(old)
     if _without(old, gone) != _without(new, come):
         return []
@@ -159,7 +159,7 @@ def _entries_changed(old: list[str], new: list[str]) -> list[tuple[str, str]]:
 
 
 def _without(lines: list[str], counts: Mapping[str, int]) -> list[str]:
-    """``lines`` without so many of each, the last of them."""
+    """``lines`` without the last ``counts`` occurrences of each."""
     left, found = Counter(counts), []
     for line in reversed(lines):
         if left[line]:
@@ -179,7 +179,7 @@ def _unified(old: list[str], new: list[str]) -> list[tuple[str, str]]:
 
 
 def _around_difference(old: str, new: str) -> tuple[str, str]:
-    """Two long lines without most of what both begin with."""
+    """Two long lines without most of their common start."""
     pairs = enumerate(zip(old, new, strict=False))
     alike = next((index for index, (one, other) in pairs if one != other), min(len(old), len(new)))
     if max(len(old), len(new)) <= MAX_LINE or alike <= _CONTEXT:
@@ -194,7 +194,7 @@ def _cut(line: str) -> str:
 
 
 def _lines(value: Any) -> list[str]:
-    """The lines of a text, the entries of a list of plain values, else lines of YAML; none where nothing is there."""
+    """The lines of a text, the entries of a list of plain values, else lines of YAML; empty for no value."""
     if value is None:
         return []
     if isinstance(value, str):
@@ -209,7 +209,7 @@ def _lines(value: Any) -> list[str]:
 
 
 def one_line(value: Any) -> str:
-    """A value on one line: a text as it is where that is plain to see, else JSON."""
+    """A value on one line: a text as it is where that is unambiguous, else JSON."""
     if value is None:
         return "(none)"
     plain = isinstance(value, str) and value.isprintable() and value

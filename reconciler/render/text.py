@@ -20,15 +20,15 @@ NOTES = {
 
 PART_COLOURS = {"+": "32", "-": "31", " ": "2"}
 MAX_PARTS = 100
-"""Lines shown of one field's difference; of the rest only the number."""
+"""Limit of lines shown of one field's difference; for the rest only the count is shown."""
 MAX_CHANGES = 500
-"""Changed fields shown of one resource; of the rest only the number."""
+"""Limit of changed fields shown of one resource; for the rest only the count is shown."""
 
 
 def text(plan: Plan, *, colour: bool = False, blames: Blames | None = None, since: str = "") -> str:
-    """The whole plan, grouped by GVC, with who asked for what; ends with a line that sums it up and a newline.
+    """The whole plan, grouped by GVC, with the authors of changes; ends with a summary line and a newline.
 
-    ``since`` is the revision that it begins at, where that is not what is applied.
+    ``since`` is the base revision, where that is not the applied one.
     """
     paint = _Paint(colour)
     way = f"{since} → {plan.revision}" if since else plan.revision

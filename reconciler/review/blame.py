@@ -1,4 +1,4 @@
-"""The commits that asked for the changes of a plan, found by walking the history of the files concerned."""
+"""Finds the commits that caused the changes of a plan, by walking the history of their files."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from reconciler.planning.plan import Action, Step, StepId
 from reconciler.source.file_history import HISTORY_END, CommitTouch, History
 
 UNLIMITED_COMMITS = 50
-"""Changes of a plan up to which nobody has to ask for the blame."""
+"""Changes of a plan up to which the blame is shown without ``--blame``."""
 MAX_COMMITS = 20_000
-"""Commits looked at for one plan."""
+"""Limit of commits visited for one plan."""
 TIMEOUT_SECONDS = 2.0
-"""Time after which what is not found yet is called older."""
+"""Limit of the search; changes not found by then count as older."""
 MAX_FILE_BYTES = 1 << 20
-"""Bytes of a file that is looked into."""
+"""Limit of the size of a file that is searched."""
 
 
 def blamed(line: SourcePipeline, prepared: PlannedRevision, wanted: bool | None) -> PlannedRevision:
-    """``prepared`` with who asked for its changes, where ``wanted``, or (None) they are few. Raises SourceError."""
+    """``prepared`` with the blame of its changes, where ``wanted``, or (None) they are few. Raises SourceError."""
     plan = prepared.plan
     if plan is None or wanted is False or (wanted is None and count(plan) > UNLIMITED_COMMITS):
         return prepared
@@ -44,7 +44,7 @@ def blamed(line: SourcePipeline, prepared: PlannedRevision, wanted: bool | None)
 
 
 class BlameSearch:
-    """One plan's search, with bounds over all of it; what one file holds is decoded once."""
+    """The search for one plan, with limits for all of it; each file version is decoded once."""
 
     def __init__(self, line: SourcePipeline, view: DesiredStateView, tip: str) -> None:
         self._line = line
@@ -59,7 +59,7 @@ class BlameSearch:
         self._touches = lru_cache(maxsize=256)(self._all_touches)
 
     def of(self, step: Step) -> dict[str, Blame]:
-        """Who asked for ``step``, by the path of the field; what was not found within the bounds is older."""
+        """Return the blame of ``step`` by field path; changes not found within the limits count as older."""
         open_paths = blamable_paths(step)
         entry = (
             self._line.records.desired.get(step.key)
@@ -89,14 +89,14 @@ class BlameSearch:
         return self._left >= 0 and self._clock.monotonic() < self._until
 
     def _base(self, step: Step) -> str:
-        """The commit from which ``step`` departs; "" where nothing is recorded."""
+        """The recorded commit that ``step`` changes; "" where nothing is recorded."""
         records = self._line.records.applied.get(step.key)
         here = next((each for each in records if each.location == step.location), None)
         record = here or next(iter(records), None)
         return record.revision.rpartition(":")[2] if record is not None and step.action is not Action.CREATE else ""
 
     def _inside(self, blob: str, key: Key) -> Resource | None:
-        """The resource ``key`` in a file; None where it is not in it, or cannot be read."""
+        """The resource ``key`` in a file; None where the file does not have it, or cannot be read."""
         for each in self._manifests(blob) if blob else ():
             if (each.kind, each.name) == (key.kind, key.name) and each.gvc in (key.gvc, GVC_PLACEHOLDER):
                 return resource_of(each, key.gvc, "", blob)
@@ -124,7 +124,7 @@ def _body(resource: Resource | None) -> bytes | None:
 
 
 class _Replayed:
-    """A generator that can be gone through again: the next resource of the file goes over what is known already."""
+    """A generator that can be iterated again: the next resource of a file reuses the known commits."""
 
     def __init__(self, rest: Iterator[CommitTouch]) -> None:
         self._known: list[CommitTouch] = []

@@ -1,4 +1,4 @@
-"""What would change between two commits, from Git alone: the first is taken for recorded, the second is planned."""
+"""Plans the change between two commits from Git alone: the first counts as recorded, the second is planned."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from reconciler.source.url import wanted_ref
 
 
 class PlanBetweenCommits(msgspec.Struct, frozen=True):
-    """The plan from one commit to the other, None where the second has errors; and how much of the second was read.
+    """The plan from one commit to the other, None where the second has errors; and counts of the second.
 
-    ``before`` is the first commit, as asked for and with its id. ``read`` gives the bytes of the second one's files,
-    ``blames`` who asked for the changes where that was looked for.
+    ``before`` is the first commit, as requested and with its id. ``read`` returns the bytes of the second one's files,
+    ``blames`` has the commits that caused the changes, if searched for.
     """
 
     findings: list[Finding]
@@ -43,12 +43,12 @@ class PlanBetweenCommits(msgspec.Struct, frozen=True):
 def plan_between(
     settings: Settings, source: SourceSettings, before: str, after: str, blame: bool | None = None, head: str = ""
 ) -> PlanBetweenCommits:
-    """Plan the way from ``before`` to ``after``, in which ``HEAD`` means ``head``, else the newest.
+    """Plan the changes from ``before`` to ``after``; ``HEAD`` means ``head``, else the newest commit.
 
     Raises SourceError; it is SourceEmpty where ``after`` has no manifest, which is never taken for "delete everything".
 
-    Faults in ``before`` do not matter: what is sound in it counts, be it nothing. Every location is taken for bound.
-    Who asked for the changes since is looked for where ``blame`` says so, or (None) they are few.
+    Errors in ``before`` are ignored: only its valid manifests count. Every location counts as bound. The commits that
+    caused the changes are searched for if ``blame`` is true, or (None) the changes are few.
     """
     records = Records.open(None)
     head = head or source.commit or wanted_ref(source)
@@ -74,7 +74,7 @@ def plan_between(
 
 def _pipeline(settings: Settings, source: SourceSettings, records: Records) -> SourcePipeline:
     line = SourcePipeline(settings, source, records, SystemClock())
-    # What no identity opens, and what stands on the host, is compared as it is written.
+    # Secrets that no identity decrypts, and those stored on the host, are compared as they are in Git.
     ring = msgspec.structs.replace(line.dialect.keyring, required=False)
     line.dialect, line.host = msgspec.structs.replace(line.dialect, keyring=ring), None
     line.externals = ExternalResources(frozenset(settings.locations), line.externals.external, settings_unknown=True)
@@ -82,7 +82,7 @@ def _pipeline(settings: Settings, source: SourceSettings, records: Records) -> S
 
 
 def _base(line: SourcePipeline, before: str, head: str) -> PlannedRevision | None:
-    """What ``before`` holds; None where that is nothing, since every repository has to begin somewhere."""
+    """The manifests of ``before``; None where it has none, as in a new repository."""
     try:
         return line.plan_revision(before, head=head)
     except SourceEmpty:
@@ -100,7 +100,7 @@ def _all_locations(line: SourcePipeline, prepared: PlannedRevision) -> set[str]:
 
 
 def _record(line: SourcePipeline, prepared: PlannedRevision) -> None:
-    """Write ``prepared`` down as if it had been applied."""
+    """Record ``prepared`` as applied."""
     scope = line.scope(_view(line, prepared), prepared.loaded)
     with line.records.transaction():
         index_revision(line.records, prepared.loaded, line.name)

@@ -1,4 +1,4 @@
-"""Manifests as they lie there, a directory or one file, Git or not: read, checked, never applied."""
+"""Checks manifests in a directory or one file, in Git or not, without applying them."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ from reconciler.source.file_reader import Read
 from reconciler.source.tree_diff import Difference, Entry
 
 WORKSPACE = "GITHUB_WORKSPACE"
-"""Names the directory that paths in annotations begin at."""
+"""Variable that names the root of paths in annotations."""
 
 _QUESTIONS = frozenset({"missing-reference", "gvc-missing", "gvc-ambiguous", "ignore-comment", "too-many-faults"})
-"""Rules whose findings other manifests may answer, beside those that look at neighbours."""
+"""Rules whose findings other manifests may resolve, in addition to the cross checks."""
 
 _SECOND_PLACE = re.compile(r"(?<= at )\S+\.ya?ml(?=:[0-9]+$)")
-"""Where a message names another place of the same manifests."""
+"""A second place in the same manifests, in a message."""
 
 _MOST_KEPT = 100
-"""Files that are not read again where they are checked once more, among those around them."""
+"""Limit of files whose decoded content is reused in the second check, with the files around them."""
 
 _FILE, _LINK = b"100644", b"120000"
 
 
 class FolderCheck(msgspec.Struct, frozen=True):
-    """What was looked at, and every fault in it in order of place.
+    """The counts of what was checked, and all findings in order of place.
 
-    ``read`` gives the bytes of a file as findings name it; ``base`` is where their paths begin, from the root of the
-    repository on, "" for the root itself; ``folder`` is that place on the disk, None for a revision.
+    ``read`` returns the bytes of a file by its path in findings; those paths begin at ``base``, which is relative to
+    the root of the repository ("": the root). ``folder`` is that place on the disk, None for a revision.
     """
 
     findings: list[Finding]
@@ -63,7 +63,7 @@ class FolderCheck(msgspec.Struct, frozen=True):
     folder: Path | None = None
 
     def seen_from(self, here: Path) -> FolderCheck:
-        """The same with paths that can be opened from ``here``: relative below it, else absolute."""
+        """Return the check with paths that can be opened from ``here``: relative below it, else absolute."""
         if self.folder is None:
             return self
         start = _seen_from(self.folder, here)
@@ -72,7 +72,7 @@ class FolderCheck(msgspec.Struct, frozen=True):
 
 
 class _Chosen(NamedTuple):
-    """The argument: its directory, and the manifests in it that are asked about, by their paths in the directory."""
+    """The argument: its directory, and the paths of the requested manifests in it."""
 
     folder: Path
     names: list[str]
@@ -83,15 +83,15 @@ def check_folder(
 ) -> FolderCheck:
     """Check every manifest at ``path``, a directory or one file. Raises UsageError where there is nothing to read.
 
-    They are read alone first. Where that leaves questions that neighbours may answer, everything up to the directory
-    of a source (``sources``), a ``.reconcilerignore`` or the root of the repository is read too; the findings are
-    still about ``path`` alone.
+    They are checked alone first. If other manifests may resolve a finding, everything up to the directory of a source
+    (``sources``), a ``.reconcilerignore`` or the root of the repository is read too; the findings still cover ``path``
+    alone.
     """
     chosen, check = _chosen(path, sources), _Check(dialect, around)
     top = _top(chosen.folder, sources)
     if top == chosen.folder.absolute() and path.is_dir():
         return check.run(chosen.folder, chosen.names)[0]
-    # Whether there are questions is seen at the first finding of each file.
+    # The first finding of each file shows whether other manifests may resolve it.
     alone, _ = check.run(chosen.folder, chosen.names, most=1)
     if not any(map(_is_question, alone.findings)):
         return check.run(chosen.folder, chosen.names)[0] if alone.findings else alone
@@ -116,7 +116,7 @@ def _chosen(path: Path, sources: Sequence[Path]) -> _Chosen:
     names = sorted(_manifests(path))
     top = _top(path, sources)
     if top != path.absolute():
-        # What the directory above leaves out is left out here, unless it is all that was asked for.
+        # Files that the directory above ignores are ignored here, unless no others are requested.
         selection, start = _selection(top), os.path.relpath(path.absolute(), top)
         names = [name for name in names if selection.matches(f"{start}/{name}")] or names
     if not names:
@@ -125,12 +125,12 @@ def _chosen(path: Path, sources: Sequence[Path]) -> _Chosen:
 
 
 def _is_question(finding: Finding) -> bool:
-    """Whether other manifests may be the answer to ``finding``."""
+    """Whether other manifests may resolve ``finding``."""
     return finding.rule in _QUESTIONS or finding.rule in CROSS_CHECKS
 
 
 def _turned(finding: Finding, mine: Container[str]) -> Finding:
-    """``finding``; where a file outside declares anew what one of ``mine`` does, the same at the place in ``mine``."""
+    """``finding``; a duplicate that an outside file declares is moved to its place in ``mine``."""
     other = _SECOND_PLACE.search(finding.message) if finding.rule == "duplicate-resource" else None
     if other is None or finding.path in mine or other[0] not in mine:
         return finding
@@ -140,7 +140,7 @@ def _turned(finding: Finding, mine: Container[str]) -> Finding:
 
 
 def _inside(finding: Finding, top: Path, start: str) -> Finding:
-    """``finding``, whose paths begin at ``top``, with paths that begin at ``start`` below it."""
+    """``finding`` with paths relative to ``start`` instead of ``top``."""
 
     def shortened(path: str) -> str:
         return path[len(start) :] if path.startswith(start) else os.path.join(top, path)
@@ -155,7 +155,7 @@ def _moved(finding: Finding, path: str, other: Callable[[str], str]) -> Finding:
 
 
 def _seen_from(folder: Path, here: Path) -> str:
-    """How paths in ``folder`` begin where somebody stands at ``here``."""
+    """The prefix of paths in ``folder``, as seen from ``here``."""
     there = os.path.abspath(folder)
     inside = os.path.relpath(there, here)
     if inside == os.curdir:
@@ -164,7 +164,7 @@ def _seen_from(folder: Path, here: Path) -> str:
 
 
 def _place_from(here: Path, start: str, path: str) -> str:
-    """How the file ``path`` of a folder that is at ``start``, or anywhere if absolute, is opened from ``here``."""
+    """The path, as seen from ``here``, of the file ``path`` in the folder ``start``; ``path`` may be absolute."""
     if not os.path.isabs(path):
         return start + path
     inside = os.path.relpath(path, here)
@@ -172,7 +172,7 @@ def _place_from(here: Path, start: str, path: str) -> str:
 
 
 class _Check:
-    """Reads manifests and checks them, some of them twice: alone, and among those around them."""
+    """Reads and checks manifests, some of them twice: alone, and with the files around them."""
 
     def __init__(self, dialect: ManifestContext, around: ExternalResources) -> None:
         self._dialect = dialect
@@ -182,9 +182,9 @@ class _Check:
     def run(
         self, base: Path, names: Sequence[str], only: Container[str] = (), most: int = MOST_IN_FILE
     ) -> tuple[FolderCheck, int]:
-        """What is found in the files ``names`` below ``base``, and how many resources the files ``only`` hold.
+        """Check the files ``names`` below ``base``; returns the check and the count of resources in the files ``only``.
 
-        Between resources it finds at most so many errors of one file, and so many warnings.
+        Checks between resources report at most ``most`` errors, and ``most`` warnings, of one file.
         """
         blobs = Blobs(lambda name: _size(base, name), lambda name: _read(base, name))
         compared = _compared(base, names)
@@ -202,7 +202,7 @@ class _Check:
     def _decode(
         self, base: Path, blobs: Blobs, keep: bool, wanted: Iterable[FileChange]
     ) -> Iterator[tuple[FileChange, Decoded]]:
-        """What files say; with ``keep`` those that have not been read before are kept for the next time."""
+        """Decode files; with ``keep``, cache them for the next check."""
         fresh: list[FileChange] = []
         for change in wanted:
             if (known := self._decoded.get(os.path.abspath(_path(base, change.after)))) is not None:
@@ -216,7 +216,7 @@ class _Check:
 
 
 def _compared(base: Path, names: Iterable[str]) -> TreeChanges:
-    """The files as the difference to nothing, judged as those of a revision are; a blob's id is its path."""
+    """The files as added files of a revision, with its rules; the id of a blob is its path."""
     found = ((os.fsencode(name), _LINK if os.path.islink(os.path.join(base, name)) else _FILE) for name in names)
     differences = (Difference(raw, None, Entry(mode, raw)) for raw, mode in found)
     return classify(differences, lambda _: True)
@@ -237,7 +237,7 @@ def _read(base: Path, blob: str) -> bytes:
 
 
 def _named(base: Path, name: str) -> bytes:
-    """What is shown of a file beside its findings; nothing where it cannot be read."""
+    """The content of a file for excerpts; empty where it cannot be read."""
     try:
         return _read(base, os.fsencode(name).hex())
     except UsageError:
@@ -245,17 +245,17 @@ def _named(base: Path, name: str) -> bytes:
 
 
 def _path(base: Path, blob: str) -> str:
-    # Not a Path: of 10,000 files, making them costs as much as reading the files.
+    # Not a Path: for 10,000 files, creating them costs as much as reading the files.
     return os.path.join(base, os.fsdecode(bytes.fromhex(blob)))
 
 
 def _root(here: Path) -> Path:
-    """The work tree that the directory ``here`` is in, or itself."""
+    """The work tree of the directory ``here``, or ``here`` itself."""
     return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
 
 
 def _top(folder: Path, sources: Sequence[Path]) -> Path:
-    """Where the manifests begin among which those in ``folder`` stand; ``folder`` itself where nothing says it."""
+    """The root directory of the manifests around ``folder``; ``folder`` itself where nothing marks one."""
     here = folder.absolute()
     known = [each for each in sources if here.is_relative_to(each)]
     if known:
@@ -265,7 +265,7 @@ def _top(folder: Path, sources: Sequence[Path]) -> Path:
 
 
 def _below_root(base: Path) -> str:
-    """``base`` from the root of its repository on, which a forge's runner may know better than the disk."""
+    """``base`` relative to the root of its repository, which the variable of a forge's runner may name."""
     here = base.resolve()
     root = Path(os.environ.get(WORKSPACE) or os.devnull).resolve()
     return os.path.relpath(here, root if here.is_relative_to(root) else _root(here))
@@ -275,7 +275,7 @@ def _manifests(base: Path) -> Iterator[str]:
     """Paths of manifests below ``base``, as Git would hold them: files and symbolic links."""
     selection = _selection(base)
     for folder, folders, files in os.walk(base, onerror=_unreadable):
-        # A link to a directory is an entry of its own to Git, never a way down.
+        # For Git, a link to a directory is an entry of its own, not followed.
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         inside = os.path.relpath(folder, base)
@@ -286,7 +286,7 @@ def _manifests(base: Path) -> Iterator[str]:
 
 
 def _selection(base: Path) -> FileFilter:
-    """What ``base`` says of which files are manifests."""
+    """The file filter of ``base``, from its ignore file."""
     ignore = base / IGNORE_FILE
     return FileFilter(ignored=read_within(ignore, MOST_IGNORE_BYTES) if ignore.is_file() else b"")
 

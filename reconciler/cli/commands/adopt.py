@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 )
 @settings_option
 def command(settings_file: Path, key: Key | None, gone: str, source: str) -> None:
-    """Treat an orphan like any other resource again: what its source has not in Git is deleted.
+    """Treat an orphan like any other resource again: it is deleted if its source does not have it in Git.
 
-    What belonged to a source that the settings have no more stays as it is, until --source takes it: KEY, or all of
-    it with --all-of.
+    Resources of a source that was removed from the settings stay as they are, until another source takes them with
+    --source: KEY, or all of them with --all-of.
     """
     if (key is None) == (not gone):
         raise UsageError("say either which KEY is to be adopted, or with --all-of what a source left behind")

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     Plans = dict[str, SavedPlan] | None
 
 FINISH_SECONDS = 10.0
-"""Seconds that a run without a daemon has to start the replicas that it has made."""
+"""Seconds that a run without a daemon has to start the replicas that it has created."""
 FINISH_POLL_SECONDS = 0.02
 SOON = 0.1
-"""Seconds between looks at what is to become healthy."""
+"""Seconds between checks of resources that are not healthy yet."""
 MAX_RUNS = 100
-"""Runs of one commit that are summed up where a daemon makes them."""
+"""Limit of the daemon's runs whose results are added up."""
 LATER = 2.0
-"""Seconds between two runs where nothing has changed, at most: each takes twice as long to come as the one before."""
+"""Longest wait in seconds before another run where nothing has changed; the wait doubles each time."""
 
 
 @click.command(epilog="Example: reconciler apply --wait")
@@ -44,12 +44,12 @@ LATER = 2.0
 def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | None) -> int:
     """Do one run of every source and exit; the status branch is written by then.
 
-    With --plan only the sources of a plan that `reconciler plan --out FILE` saved are run, and only where that plan
-    is still what a run would do; else it says what moved. While --wait waits, a terminal shows how far it is.
+    --plan runs only the sources of a plan that `reconciler plan --out FILE` saved, and only if a run would still do
+    what that plan shows; else it reports what changed. During --wait, a terminal shows the progress.
 
-    While a daemon holds the state directory, it is asked for the run. Without one, replicas on this host are started
-    before the command ends; what takes longer, and all probes and restarts, need a daemon. Exits with 1 where
-    anything was refused, failed or waits, where --wait waited in vain, and where nobody starts what is left.
+    If a daemon is running, it makes the run. Without a daemon, the command starts replicas on this host before it
+    ends; replicas that take longer, and all probes and restarts, need a daemon. Exits with 1 if anything was refused,
+    failed or waits, if --wait ran out of time, or if replicas are left that only a daemon can start.
     """
     import asyncio
 
@@ -90,7 +90,7 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
 
 
 def _reviewed(settings: Settings, plan_file: Path | None) -> Plans:
-    """The plans to go by, by source; None for whatever a run would do."""
+    """The saved plans by source; None without --plan."""
     from reconciler.cli.options import select_sources
     from reconciler.pipeline.saved_plan import load_saved_plans
 
@@ -103,7 +103,7 @@ def _reviewed(settings: Settings, plan_file: Path | None) -> Plans:
 
 
 def _report_replicas(counts: ReplicaCounts) -> int:
-    """Say what goes on only with a daemon; the exit code."""
+    """Warn about the work that needs a daemon; return the exit code."""
     others = "start the others, or to " if counts.running < counts.wanted else ""
     message = f"{counts.running} of {counts.wanted} replicas run; no daemon is there to {others}probe, restart or scale"
     click.echo(f"warning: {message} them: reconciler run", err=True)
@@ -111,7 +111,7 @@ def _report_replicas(counts: ReplicaCounts) -> int:
 
 
 async def _finish(runner: Runner) -> ReplicaCounts:
-    """Let engines of this host start what they have begun with, for a bounded time; how far they are."""
+    """Let the engines of this host finish starting replicas, for a bounded time; return the counts."""
     import asyncio
 
     deadline = time.monotonic() + FINISH_SECONDS
@@ -137,7 +137,7 @@ async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -
         except DiskFull:
             if not records.reserve.was_given_up():
                 raise
-            # There is room for deletes now.
+            # The released reserve leaves room for deletes.
             reports = await _first_round(runner, plans)
         turns = RunPacer(records)
         while wait and _should_continue(records, reports, deadline):
@@ -178,7 +178,7 @@ def _write_status(runner: Runner) -> None:
 
 
 def _worth_waiting(records: Records, reports: list[Report]) -> float | None:
-    """When to look again, since time alone can help; None where it cannot."""
+    """When to check again, if time alone can help; None if it cannot."""
     from reconciler.status.progress import recheck_at
 
     if any(report.outcome in ("refused", "unreadable") for report in reports):
@@ -187,12 +187,12 @@ def _worth_waiting(records: Records, reports: list[Report]) -> float | None:
 
 
 def _should_continue(records: Records, reports: list[Report], deadline: float) -> bool:
-    """Whether to go on waiting: it is of some use, and there is time left."""
+    """Whether to keep waiting: it can help, and there is time left."""
     return _worth_waiting(records, reports) is not None and time.monotonic() < deadline
 
 
 class RunPacer:
-    """When the next run is due while the ones before have left something to wait for."""
+    """Spaces the runs of ``--wait``."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
@@ -200,7 +200,7 @@ class RunPacer:
         self._next = time.monotonic() + self._pause
 
     def due(self, *, sooner: bool = False) -> bool:
-        """Whether to run again now: ``sooner`` says that something has changed. A failed step has its own time."""
+        """Whether to run again now; ``sooner``: something has changed. A failed step has its own schedule."""
         from reconciler.status.progress import recheck_at
 
         now, motion = time.monotonic(), recheck_at(self._records)
@@ -212,7 +212,7 @@ class RunPacer:
 
 
 def _ask(settings: Settings, wait: bool, deadline: float, plans: Plans) -> list[Report]:
-    """Ask the daemon for the run, and for more of them while that helps; what it did by itself meanwhile counts too."""
+    """Request the run from the daemon, and more while that helps; the daemon's own runs meanwhile count too."""
     from reconciler.pipeline.report import with_history
     from reconciler.records.store import FILE, Records
 
@@ -227,7 +227,7 @@ def _ask(settings: Settings, wait: bool, deadline: float, plans: Plans) -> list[
 
 
 def _asked(settings: Settings, records: Records, deadline: float, plans: Plans = None) -> list[Report]:
-    """Ask the daemon for one run and wait for its answer."""
+    """Request one run from the daemon and wait for its answer."""
     from reconciler.daemon.lock import holder
     from reconciler.daemon.wake import wake
     from reconciler.pipeline.report import decode_reports
@@ -246,7 +246,7 @@ def _asked(settings: Settings, records: Records, deadline: float, plans: Plans =
 
 
 def _tell_unwritten(records: Records, reports: list[Report]) -> None:
-    """Say where status could not be written; that makes no run a failed one."""
+    """Warn about status that could not be written, which does not make a run fail."""
     from reconciler.reasons import ConditionType
 
     for report in reports:

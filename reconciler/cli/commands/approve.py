@@ -13,11 +13,11 @@ from reconciler.cli.options import load, operator, settings_option
 @click.argument("digest")
 @settings_option
 def command(settings_file: Path, digest: str) -> None:
-    """Let the deletes of the plan with this DIGEST go.
+    """Approve the deletes of the plan with this DIGEST.
 
-    The first 8 characters of it are enough where no other digest begins so. `reconciler plan` prints the digest of a
-    plan whose deletes wait. It covers what is to be done and not the commit, so a later commit that changes nothing
-    about it does not void the approval.
+    Its first 8 characters are enough if no other digest begins with them. `reconciler plan` prints the digest of a
+    plan whose deletes wait. The digest covers the steps, not the commit, so a later commit that leaves the steps the
+    same does not void the approval.
     """
     from reconciler.daemon.wake import wake
     from reconciler.operations.approval import approve

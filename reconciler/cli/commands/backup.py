@@ -16,7 +16,7 @@ from reconciler.cli.privileges import as_owner, copy_to
 @click.argument("file", type=click.Path(path_type=Path))
 @settings_option
 def command(settings_file: Path, file: Path) -> None:
-    """Copy the records to FILE, as they are at one moment, while the daemon goes on. An older FILE is replaced.
+    """Copy a consistent snapshot of the records to FILE while the daemon runs. An older FILE is replaced.
 
     The copy holds the data of secrets as plain text; only its owner can read it (mode 0600).
     """
@@ -43,7 +43,7 @@ def command(settings_file: Path, file: Path) -> None:
 
 
 def _put(file: Path, written: int) -> None:
-    """Put the copy, which the owner of the state directory has made, where root wants it."""
+    """Write the copy, which the owner of the state directory made, to root's ``file``."""
     from reconciler.errors import RecordsError
 
     try:

@@ -24,10 +24,10 @@ def command(files: tuple[str, ...], gvc: str, protocol: str | None, out: Path | 
     """Write manifests for the Kubernetes resources in each FILE, in their order.
 
     A FILE is YAML or JSON, a directory of such files, or - for standard input. All are converted together, since
-    Services, autoscalers and the like only say more about others. What has no counterpart is named in a warning. A
-    GVC with its locations has to be there, or be written besides. Values of Secrets stay as they are.
+    Services, autoscalers and the like describe other resources. A warning names each field without a counterpart. A
+    GVC with its locations must exist, or be written by hand. Values of Secrets stay as they are.
 
-    Only faults in the input make the exit code 1, and nothing is written then.
+    Only errors in the input make the exit code 1; nothing is written then.
     """
     from reconciler.convert.kubernetes.convert import convert
     from reconciler.convert.notes import findings

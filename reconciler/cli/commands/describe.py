@@ -29,7 +29,7 @@ _SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
 def command(settings_file: Path, key: Key | str) -> None:
     """Show all that is known about KEY: its fields, conditions, locations and last events.
 
-    Keys look like workload/GVC/NAME, gvc/NAME and secret/NAME. Of source/NAME it says whether the newest commit is
+    Keys look like workload/GVC/NAME, gvc/NAME and secret/NAME. For source/NAME it shows whether the newest commit is
     live, and if not, why.
     """
     from reconciler.queries.existence import check_key, find_source, source_of
@@ -58,7 +58,7 @@ def _print(sections: Iterable[tuple[str, str]], on: bool) -> None:
 
 
 def _sections(facts: ResourceFacts, records: Records, on: bool) -> Iterator[tuple[str, str]]:
-    """Titles with their lines; a section without lines is left out by the caller."""
+    """Titles with their lines; the caller omits a section without lines."""
     from reconciler.cli.commands.events import as_line
     from reconciler.cli.output.resources import HEALTH_COLOURS, body, columns, replicas
     from reconciler.reasons import ConditionType
@@ -115,7 +115,7 @@ def _places(facts: ResourceFacts) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _lacking(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
-    """What has no effect, whole, a sentence a row, with the locations that say so."""
+    """The fields that are not enforced: one sentence a row, in full, with its locations."""
     from reconciler.reasons import ConditionType
     from reconciler.status.engine_state import engine_conditions
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class CommitOptions(NamedTuple):
-    """Options that say where the commits are; ``org`` is empty where the settings, or nobody, say it."""
+    """Options that locate the commits; ``org`` is empty where the option is not set."""
 
     repo: Path | None
     below: str
@@ -52,8 +52,8 @@ DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 def command(settings_file: Path, rev1: str, rev2: str, form: str, blame: bool | None, **where: Any) -> int:
     """Show what would change between the commits REV1 and REV2, as if REV1 were applied.
 
-    Needs neither records nor settings, so a pull request's CI can show it. Exits with 1 where REV2 has errors. HEAD is
-    what is checked out; of a source in the settings it is what is applied.
+    Needs neither records nor settings, so it works in the CI of a pull request. Exits with 1 if REV2 has errors. HEAD
+    is the checked-out commit; for a source in the settings it is the applied one.
     """
     from reconciler.review.compare import plan_between
 
@@ -64,7 +64,7 @@ def command(settings_file: Path, rev1: str, rev2: str, form: str, blame: bool | 
 
 
 def _head(settings: Settings, source: SourceSettings, wanted: tuple[str, str], here: bool) -> str:
-    """What HEAD means: what is checked out ``here``, else what is applied; "" for what the source has newest."""
+    """The meaning of HEAD: the checked-out commit (``here``), else the applied one; "" for the newest of the source."""
     from reconciler.source.expression import CHECKOUT, names_head
 
     if here or not any(map(names_head, wanted)):
@@ -74,14 +74,14 @@ def _head(settings: Settings, source: SourceSettings, wanted: tuple[str, str], h
 
 
 def _source(settings_file: Path, where: CommitOptions) -> tuple[Settings, SourceSettings, bool]:
-    """Whose commits to compare: those of the repository asked for, else of a source, else of where we are (True)."""
+    """The source to compare: the source in the settings, else the named or current repository, with True."""
     from msgspec.structs import replace
 
     from reconciler.settings import Settings, SourceSettings
 
     settings = load_or_none(settings_file)
     if where.repo is None and settings is not None:
-        become_owner(settings.state)  # where the mirror of a remote source lies
+        become_owner(settings.state)  # the mirror of a remote source is there
         return replace(settings, org=where.org or settings.org), select_sources(settings, where.name)[0], False
     url = str((where.repo or _repository()).resolve())
     here = SourceSettings(name=where.name or "here", url=url, path=where.below)
@@ -90,7 +90,7 @@ def _source(settings_file: Path, where: CommitOptions) -> tuple[Settings, Source
 
 
 def _repository() -> Path:
-    """The repository that the current directory is in."""
+    """The repository of the current directory."""
     here = Path.cwd()
     found = next((folder for folder in (here, *here.parents) if _is_repository(folder)), None)
     if found is None:
@@ -120,7 +120,7 @@ def _show(compared: PlanBetweenCommits, form: str) -> None:
 
     findings, plan = compared.findings, compared.plan
     if plan is not None:
-        # Its versions are not those of any records: nobody could approve it.
+        # Its versions come from no records, so it cannot be approved.
         plan = replace(plan, held="")
     if form == "json":
         empty = findings_document(findings, compared.documents, compared.resources)

@@ -21,9 +21,9 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
 @settings_option
 def command(settings_file: Path, form: str) -> int:
-    """Look at settings, rights, keys, sources, clock, disks, records and the daemon, and say what to do.
+    """Check settings, rights, keys, sources, clock, disks, records and the daemon, and suggest what to do.
 
-    Changes nothing. Exits with 1 where there is a problem; a warning is none. Run it as root or as the daemon's user.
+    Changes nothing. Exits with 1 if there is a problem, but not for warnings. Run it as root or as the daemon's user.
     """
     from reconciler.cli.output.findings import echo_json
     from reconciler.doctor.check import Verdict

@@ -26,10 +26,10 @@ _COLOURS = {"missing": "red", "changed": "yellow", "unexpected": "blue"}
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
 @settings_option
 def command(settings_file: Path, key: Key | None, output: str) -> None:
-    """Show what somebody changed at its location and not in Git: all of it, or what is of KEY.
+    """Show the changes that were made at a location and not in Git: all of them, or those of KEY.
 
-    While a daemon runs this is what its last look found, else the locations are looked at now. What is printed below
-    it lets the same things differ from now on, once it stands in the settings.
+    While a daemon runs, its last check is shown; else the locations are checked now. The printed rules permit the same
+    differences from now on, once they are added to the settings.
     """
     from reconciler.cli.output.findings import echo_json
     from reconciler.queries.existence import check_key
@@ -48,7 +48,7 @@ def command(settings_file: Path, key: Key | None, output: str) -> None:
 
 
 def _found(settings: Settings, records: Records) -> tuple[float | None, list[DriftRow]]:
-    """When the locations were looked at, and what differed then. Raises RefusedError where one does not answer."""
+    """The time of the last check and the drift found. Raises RefusedError where a location does not answer."""
     from reconciler.daemon.lock import holder
 
     if holder(settings.state) is not None:
@@ -109,7 +109,7 @@ def _one(row: DriftRow, drift: Drift, on: bool) -> Iterator[str]:
 
 
 def _document(at: float | None, rows: list[DriftRow]) -> dict[str, Any]:
-    """What differs as JSON; times are UTC, ``checked`` null where nobody has looked."""
+    """The drift as JSON; times are UTC, ``checked`` null before the first check."""
     from reconciler.clock import iso
 
     return {"checked": None if at is None else iso(at), "items": [_item(row) for row in rows]}

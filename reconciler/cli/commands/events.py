@@ -27,9 +27,9 @@ _LOOK_SECONDS = 0.2
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object a line.")
 @settings_option
 def command(settings_file: Path, key: Key | str | None, follow: bool, last: int, output: str) -> None:
-    """Show what happened, oldest first: to all resources and sources, or to KEY, which can be source/NAME.
+    """Show events, oldest first: of all resources and sources, or of KEY, which can be source/NAME.
 
-    What is deleted has its events for as long as they are kept.
+    Events of deleted resources stay until they expire.
     """
     from reconciler.queries.existence import check_target
 
@@ -62,7 +62,7 @@ def as_json(event: Event) -> str:
 
 
 def _stream(records: Records, key: Key | str | None, last: int, follow: bool) -> Iterator[Event]:
-    """The ``last`` events, then with ``follow`` every further one as it comes."""
+    """The ``last`` events, then with ``follow`` each new one."""
     version = records.data_version()
     latest = records.events.list(limit=1)
     found = records.events.list(key, limit=last)

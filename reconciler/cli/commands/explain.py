@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 WIDTH = 88
 CONVERSIONS = "docs/convert.md"
-"""The page that tells of the rules of `convert` and `import`, which have no examples of their own."""
+"""The page with the rules of `convert` and `import`, which have no examples of their own."""
 _COLOURS = {"error": "red", "warning": "yellow", "notice": "blue"}
 
 
 @click.command(epilog="Example: reconciler explain readiness-missing")
 @click.argument("rule")
 def command(rule: str) -> None:
-    """Say what a rule asks for and why, with manifests that break it and follow it.
+    """Explain what a rule requires and why, with manifests that break it and follow it.
 
-    In the examples, a comment with an arrow marks what is wrong: on its line, or with ↓ on the next.
+    In the examples, a comment with an arrow marks the error: on its own line, or with ↓ on the next.
     """
     from reconciler.convert.rules import RULEBOOK
     from reconciler.rulebook import rulebook

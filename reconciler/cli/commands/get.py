@@ -31,11 +31,11 @@ _HEADING = ("KEY", "HEALTH", "READY", "VERSION", "LOCATIONS")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", help="Default: text.")
 @settings_option
 def command(settings_file: Path, kind: str | None, name: str | None, gvc: str | None, output: str) -> None:
-    """Show what is recorded: all resources, those of KIND, or the one called NAME.
+    """Show the records: all resources, those of KIND, or the one called NAME.
 
-    It is what was applied last and how it was seen last; secret data shows as ***. A source whose newest revision is
-    refused or cannot be read, or that is held or suspended, has a line on standard error; programs find all sources
-    below `sources`. The exit code does not say how anything is.
+    It shows what was last applied and its last known status; secret data shows as ***. A source whose newest revision
+    is refused or cannot be read, or that is held or suspended, has a line on standard error; JSON has all sources
+    below `sources`. The exit code does not depend on the status of resources.
     """
     from reconciler.queries.source_state import source_state
 
@@ -71,7 +71,7 @@ def _matching(
 
 
 def _check_there(records: Records, kind: Kind | None, gvc: str | None, name: str | None) -> None:
-    """Raises NotFoundError where what is asked for by its name does not exist, or is not applied yet."""
+    """Raise NotFoundError where a named resource does not exist, or is not applied yet."""
     from reconciler.model.key import Key
     from reconciler.queries.existence import check_gvc
 
@@ -105,7 +105,7 @@ def _text(found: Iterable[ResourceFacts], sources: Iterable[SourceState]) -> Non
         click.echo(strip_control(line), err=True)
 
 
-# Items leave one by one, since 100,000 of them as dicts would fill a gigabyte.
+# Items are written one by one, since 100,000 of them as dicts would take a gigabyte.
 def _json(found: Iterable[ResourceFacts], sources: Iterable[SourceState]) -> None:
     import msgspec
 

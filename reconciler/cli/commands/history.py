@@ -22,16 +22,16 @@ _COLOURS = {"applied": "green", "failed": "red", "refused": "red", "unreadable":
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
 @settings_option
 def command(settings_file: Path, source: str, last: int, output: str) -> None:
-    """Show the runs that did something, and those that could not, newest first: of SOURCE, or of all.
+    """Show the runs that changed something, and those that failed, newest first: of SOURCE, or of all.
 
-    A revision that is refused, and tried again, is listed once.
+    A revision that is refused several times is listed once.
     """
     from reconciler.cli.output.findings import echo_json
     from reconciler.queries.existence import find_source
 
     settings = load(settings_file)
     runs = read_records(settings).runs.list(last, source)
-    if source and not runs:  # one that was taken out of the settings has its history all the same
+    if source and not runs:  # a source removed from the settings still has its history
         find_source(settings, source)
     if output == "json":
         echo_json({"items": [_document(run) for run in runs]})
@@ -42,7 +42,7 @@ def command(settings_file: Path, source: str, last: int, output: str) -> None:
 
 
 def as_line(run: Run, on: bool) -> str:
-    """``run`` as time, source and commit, outcome, seconds, what it did or why not, and who made the commit."""
+    """``run`` as time, source and commit, outcome, seconds, changes or reason, and the author of the commit."""
     from reconciler.clock import iso
 
     outcome = run.outcome or "unfinished"
@@ -64,7 +64,7 @@ def as_line(run: Run, on: bool) -> str:
 
 
 def _document(run: Run) -> dict[str, Any]:
-    """A run as JSON; times are UTC, ``seconds`` null while it goes on."""
+    """A run as JSON; times are UTC, ``seconds`` null while it runs."""
     from reconciler.clock import iso
 
     return {

@@ -18,13 +18,15 @@ from reconciler.errors import RefusedError, UsageError
 @click.option("--gvc", metavar="NAME", default="", help="The GVC of what neither says it nor comes with one GVC.")
 @out_options
 def command(files: tuple[str, ...], scheme: str, org: str, gvc: str, out: Path | None, force: bool) -> int:
-    """Tidy the manifests in each FILE: nothing in them that the platform sets itself or takes anyway.
+    """Tidy the manifests in each FILE: remove fields that the platform sets itself.
 
-    A FILE is YAML or JSON, a directory of such files, or - for standard input. Fields of the platform and defaults go,
-    links become relative, URIs, tags and variables become ours. Comments cannot be kept, and secrets without data go.
+    A FILE is YAML or JSON, a directory of such files, or - for standard input. Fields of the platform and default
+    values are removed, links become relative, URIs, tags and variables become ours. Comments are lost, and secrets
+    without data are left out.
 
-    What does not say its GVC belongs to the only GVC of its FILE, else of all. With --out each resource gets a file:
-    GVC/gvc.yaml, GVC/workload/NAME.yaml, secret/NAME.yaml. Only faults make the exit code 1; nothing is written then.
+    A resource without a GVC belongs to the only GVC of its FILE, else to the only one of all. With --out each resource
+    gets a file: GVC/gvc.yaml, GVC/workload/NAME.yaml, secret/NAME.yaml. Only errors make the exit code 1; nothing is
+    written then.
     """
     from reconciler.convert.export.convert import normalise
     from reconciler.convert.notes import findings

@@ -16,8 +16,8 @@ from reconciler.errors import RefusedError, UsageError
 def command(directory: Path) -> None:
     """Make DIR a Git repository of example manifests.
 
-    The example is a small system: two GVCs with workloads, a volume set, and what they need.
-    DIR must be empty or not there yet.
+    The example is a small system: two GVCs with workloads, a volume set, and the resources they need.
+    DIR must be empty or not exist yet.
     """
     from reconciler.documents.schema.loader import shipped
 
@@ -35,14 +35,14 @@ def command(directory: Path) -> None:
 
 
 def _bring_schemas(schemas: Path, directory: Path) -> None:
-    """Put the schemas beside the manifests, whose first lines name them for editors; they lie elsewhere here."""
+    """Copy the schemas beside the manifests, whose first lines name them for editors."""
     shutil.copytree(schemas, directory / ".schemas")
     for manifest in directory.rglob("*.yaml"):
         manifest.write_text(manifest.read_text().replace("=../../../schemas/", "=../.schemas/"))
 
 
 def _git(directory: Path, *words: str) -> str:
-    """Run git in ``directory``; raises RefusedError with what it said."""
+    """Run git in ``directory``; raises RefusedError with its message."""
     try:
         ran = subprocess.run(["git", *words], cwd=directory, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
@@ -53,7 +53,7 @@ def _git(directory: Path, *words: str) -> str:
 
 
 def _author(directory: Path) -> list[str]:
-    """Options that name an author where the user has not told Git who they are."""
+    """Options that name an author where the user has set none in Git."""
     told = subprocess.run(
         ["git", "var", "GIT_AUTHOR_IDENT"], cwd=directory, capture_output=True, check=False
     ).returncode

@@ -30,17 +30,17 @@ _LOOK_SECONDS = 0.3
 _AT_ONCE = 500
 """Lines that are printed together."""
 _NAMED = 10
-"""Workloads, or locations, that are named where the query chooses none."""
+"""Limit of workloads, or locations, named where the query matches no stream."""
 _COLOURS = ("green", "yellow", "blue", "bold")
 _LONGEST = 2.0
-"""Seconds of computing that the expressions of a query may take for the labels of a stream, or for one block."""
+"""CPU seconds that the expressions of a query may take for the labels of a stream, or for one block."""
 
 _Given = TypeVar("_Given")
 _Found = TypeVar("_Found")
 
 
 class LogOptions(NamedTuple):
-    """What to look for; times in seconds since the epoch."""
+    """The search; times in seconds since the epoch."""
 
     query: LogQuery
     follow: bool = False
@@ -51,7 +51,7 @@ class LogOptions(NamedTuple):
 
 
 def _query(ctx: click.Context, param: click.Parameter, value: str) -> LogQuery:
-    """Callback of the query; a key stands for all that it names."""
+    """Callback of the query; a key stands for all its streams."""
     from reconciler.logql.query import LogQuery, Matcher, QueryError, parse
     from reconciler.model.key import Key, Kind
 
@@ -73,13 +73,13 @@ def _query(ctx: click.Context, param: click.Parameter, value: str) -> LogQuery:
 
 
 def _pointed(query: str, column: int) -> str:
-    """``query`` once more with a mark below the column; nothing where that would not stand below it."""
+    """``query`` again with a mark below the column; "" where the mark would not line up."""
     shown = len(query) < 90 and query.isascii() and query.isprintable()
     return f"\n  {query}\n  {' ' * (column - 1)}^" if shown else ""
 
 
 def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Callback of an option that is a time or how long ago that was: seconds since the epoch."""
+    """Callback of an option that is a time or an age: returns seconds since the epoch."""
     from reconciler.clock import SystemClock
     from reconciler.settings import parse_duration
 
@@ -124,7 +124,7 @@ def command(settings_file: Path, output: str, **wanted: Any) -> None:
 
 
 def _found(asked: LogOptions, settings: Settings) -> Iterator[Sequence[Line]]:
-    """The newest lines, and then with ``follow`` what comes, as it comes."""
+    """The newest lines, and then with ``follow`` new ones as they come."""
     from reconciler.engines.host.logs.search import Search, Span, select
     from reconciler.engines.host.logs.segments import roots
 
@@ -148,7 +148,7 @@ def _found(asked: LogOptions, settings: Settings) -> Iterator[Sequence[Line]]:
 
 
 def _check_named(asked: LogOptions, settings: Settings) -> None:
-    """Raises NotFoundError where a location, GVC or workload that is asked for by its name does not exist."""
+    """Raise NotFoundError where a named location, GVC or workload does not exist."""
     from reconciler.engines.host.logs.segments import roots, streams
     from reconciler.model.key import Key, Kind
     from reconciler.queries.existence import check_gvc, check_key, did_you_mean
@@ -160,7 +160,7 @@ def _check_named(asked: LogOptions, settings: Settings) -> None:
     if len(named) < len(asked.query.matchers) or named.keys() not in ({"gvc"}, {"gvc", "workload"}):
         return
     if any(asked.query.selects(stream.labels()) for stream in streams(roots(settings.state))):
-        return  # what is gone may have left logs
+        return  # deleted workloads can have logs
     with closing(records_or_none(settings)) as records:
         try:
             if "workload" in named:
@@ -173,7 +173,7 @@ def _check_named(asked: LogOptions, settings: Settings) -> None:
 
 
 def _nothing(state: Path, location: str | None) -> str:
-    """What to say where the query chooses no stream."""
+    """The message where the query matches no stream."""
     from reconciler.engines.host.logs.segments import roots, streams
 
     there = list(streams(roots(state)))
@@ -187,7 +187,7 @@ def _nothing(state: Path, location: str | None) -> str:
 
 
 def _in_time(call: Callable[[_Given], _Found]) -> Callable[[_Given], _Found]:
-    """``call``, given up where it computes for too long: some expressions would take years."""
+    """``call`` with a limit of CPU time: some expressions would take years."""
 
     def bounded(given: _Given) -> _Found:
         signal.setitimer(signal.ITIMER_VIRTUAL, _LONGEST)
@@ -204,18 +204,18 @@ def _give_up(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
 
 
 def _is_watched() -> bool:
-    """Whether what is printed may reach a terminal, here or where a reader sits whom the daemon serves."""
+    """Whether the output can reach a terminal, here or at a reader whom the daemon serves."""
     return sys.stdout.isatty() or is_served()
 
 
 def _say(lines: Sequence[Line], show: Callable[[Line], str]) -> None:
     for begin in range(0, len(lines), _AT_ONCE):
-        # Lines are their workload's own: a pipe gets all of them, and a terminal what ``show`` leaves of them.
+        # A pipe gets the lines as the workload wrote them; for a terminal, ``show`` escapes control characters.
         write_unguarded(sys.stdout, "\n".join(map(show, lines[begin : begin + _AT_ONCE])) + "\n")
 
 
 def _as_text(on: bool, watched: bool) -> Callable[[Line], str]:
-    """A line as time, stream and text, coloured where ``on``; ``watched``: with nothing that a terminal obeys."""
+    """A line as time, stream and text, coloured where ``on``; ``watched``: control characters are escaped."""
 
     def shown(line: Line) -> str:
         at = line.stream
@@ -239,7 +239,7 @@ def _read(text: bytes) -> str:
 
 
 def _harmless(text: str) -> str:
-    """``text`` with what is not shown escaped."""
+    """``text`` with unprintable characters escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)

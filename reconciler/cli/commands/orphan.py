@@ -18,5 +18,5 @@ if TYPE_CHECKING:
 @click.argument("key", callback=parse_key)
 @settings_option
 def command(settings_file: Path, key: Key) -> None:
-    """Let KEY stay where it is when it is taken out of Git, until `reconciler adopt KEY`."""
+    """Keep KEY where it is when it is removed from Git, until `reconciler adopt KEY`."""
     run_operation(settings_file, lambda operations: operations.orphan(key))

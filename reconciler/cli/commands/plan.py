@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class PlanOptions(NamedTuple):
-    """Which plans are asked for; ``blame`` is None where the number of changes decides."""
+    """The requested plans; ``blame`` is None where the number of changes decides."""
 
     revision: str
     name: str
@@ -39,9 +39,9 @@ class PlanOptions(NamedTuple):
 
 FORMS = ("text", "json", "markdown")
 MAX_LIMITATIONS, MAX_KEYS = 20, 3
-"""Sentences shown of what is not enforced, and workloads named with each; of the rest only the number."""
+"""Limits of limitations shown, and of workloads named with each; for the rest only the number is shown."""
 CHANGES = 3
-"""Exit code of --detailed-exitcode where there is something to do."""
+"""Exit code of --detailed-exitcode where the plan has steps."""
 
 
 @click.command(epilog="Example: reconciler plan --revision feature --format markdown")
@@ -58,10 +58,10 @@ CHANGES = 3
 @blame_option
 @settings_option
 def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode: bool, **wanted: Any) -> int:
-    """Show what a run would do to make the revision so. Changes nothing.
+    """Show what a run would do to apply the revision. Changes nothing.
 
-    Deletes beyond the budget, and all that delete volumes, wait for `reconciler approve DIGEST`. Exits with 1 where
-    anything has errors, also where the settings skip it.
+    Deletes beyond the budget, and all deletes of volumes, wait for `reconciler approve DIGEST`. Exits with 1 if
+    anything has errors, even if the settings skip it.
     """
     from reconciler.model.finding import has_errors
 
@@ -94,9 +94,9 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
 
 
 class PlannedSource(NamedTuple):
-    """What a source is about to become, and how it is now: nothing of it is applied while it is suspended.
+    """The plan of a source, and its present state: nothing of a suspended source is applied.
 
-    ``limitations`` is what its locations will not enforce of it.
+    ``limitations`` lists what its locations do not enforce.
     """
 
     revision: PlannedRevision
@@ -105,7 +105,7 @@ class PlannedSource(NamedTuple):
 
 
 def _prepared(settings: Settings, wanted: PlanOptions, failed: dict[str, ReconcilerError]) -> list[PlannedSource]:
-    """What each source is about to become; why that of others cannot be known is printed, and in ``failed``."""
+    """Plan each source; the errors of sources that cannot be planned are printed and added to ``failed``."""
     from reconciler.clock import SystemClock
     from reconciler.pipeline.accept import index_revision
     from reconciler.pipeline.source_pipeline import SourcePipeline
@@ -124,13 +124,13 @@ def _prepared(settings: Settings, wanted: PlanOptions, failed: dict[str, Reconci
             limitations = _limitations(settings, records, planned)
             found.append(PlannedSource(planned, source_state(records, source.name), limitations))
             if records.path is None:
-                # Nothing is recorded yet, so this is how the sources that follow get to know this one.
+                # Nothing is recorded yet, so this makes the source's resources known to the next sources.
                 index_revision(records, planned.loaded, source.name)
     return found
 
 
 def _limitations(settings: Settings, records: Records, planned: PlannedRevision) -> list[ForeseenLimitation]:
-    """What locations on this host will not enforce of the plan; its code is loaded only where there are any."""
+    """What locations on this host do not enforce of the plan; the host engine is imported only where it is used."""
     if planned.plan is None or all(each.engine != "host" for each in settings.locations.values()):
         return []
     from reconciler.engines.host.foreseen import foreseen_limitations
@@ -191,7 +191,7 @@ def _shown(prepared: PlannedSource, form: str) -> str:
 
 
 def _not_enforced(limitations: Sequence[ForeseenLimitation]) -> Iterator[str]:
-    """A line for each sentence of what locations will not enforce, with the workloads that it concerns."""
+    """A line for each limitation, with its workloads."""
     for each in limitations[:MAX_LIMITATIONS]:
         names = ", ".join(map(str, each.keys[:MAX_KEYS]))
         more_keys = f" and {len(each.keys) - MAX_KEYS} more" if len(each.keys) > MAX_KEYS else ""
@@ -201,7 +201,7 @@ def _not_enforced(limitations: Sequence[ForeseenLimitation]) -> Iterator[str]:
 
 
 def _complain(prepared: list[PlannedSource]) -> None:
-    """Say on stderr what is left out of plans, since a plan as JSON has no place for it."""
+    """Print the findings on stderr, since a plan as JSON has no place for them."""
     from reconciler.cli.output.excerpt import Excerpts
     from reconciler.cli.output.findings import print_findings
 
@@ -211,7 +211,7 @@ def _complain(prepared: list[PlannedSource]) -> None:
 
 
 def _opened(out: Path) -> int:
-    """The file ``out`` for writing, left as it is: root may write where the owner of the state directory may not."""
+    """Open ``out`` for writing, not truncated: root may write where the owner of the state directory may not."""
     try:
         return os.open(out, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:

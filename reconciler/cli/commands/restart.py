@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 @click.argument("key", callback=parse_key)
 @settings_option
 def command(settings_file: Path, key: Key) -> None:
-    """Have new replicas of the workload KEY take over from those that run on this host, in the same version.
+    """Replace the replicas of the workload KEY on this host by new ones of the same version.
 
-    It goes as its rolloutOptions say, and waits where a new replica does not become ready.
+    The restart follows its rolloutOptions, and pauses if a new replica does not become ready.
     """
     run_operation(settings_file, lambda operations: operations.restart(key), "restart")

@@ -18,10 +18,10 @@ from reconciler.errors import RecordsError, RefusedError
 @click.option("--force", is_flag=True, help="Replace records that are there; they are kept beside the restored ones.")
 @settings_option
 def command(settings_file: Path, file: Path, force: bool) -> None:
-    """Make the records what the backup FILE holds. Stop the daemon first.
+    """Replace the records by the backup FILE. Stop the daemon first.
 
-    The backup is checked whole; one of an older reconciler is migrated. Approvals and requests in it are dropped, and
-    what was in flight is planned anew. The next run compares the restored records with Git.
+    The whole backup is checked; one of an older reconciler is migrated. Its approvals and requests are dropped, and
+    steps in flight are planned again. The next run compares the restored records with Git.
     """
     from reconciler.cli.operator import megabytes
     from reconciler.clock import iso
@@ -43,7 +43,7 @@ def command(settings_file: Path, file: Path, force: bool) -> None:
 
 @contextmanager
 def _readable(file: Path, state: Path) -> Iterator[Path]:
-    """``file``, or a copy of it in ``state`` where root reads it for the owner of that, whom this process becomes."""
+    """Become the owner of ``state``; yield ``file``, or a copy in ``state`` made by root that the owner can read."""
     from reconciler.cli.privileges import as_owner, become_owner, copy_to
 
     with as_owner(state) as other:

@@ -14,5 +14,5 @@ from reconciler.cli.options import settings_option
 @click.argument("target", metavar="SOURCE|KEY")
 @settings_option
 def command(settings_file: Path, target: str) -> None:
-    """Go on with a suspended source or resource; a source that was rolled back follows its branch again."""
+    """Resume a suspended source or resource; a source that was rolled back follows its branch again."""
     run_operation(settings_file, lambda operations: operations.resume(target))

@@ -18,5 +18,5 @@ if TYPE_CHECKING:
 @click.argument("key", callback=parse_key)
 @settings_option
 def command(settings_file: Path, key: Key) -> None:
-    """Try the failed steps of KEY again at once, also those that were given up."""
+    """Retry the failed steps of KEY at once, even after the last attempt."""
     run_operation(settings_file, lambda operations: operations.retry(key))

@@ -19,12 +19,12 @@ from reconciler.errors import UsageError
 @click.option("--reason", default="", metavar="TEXT", help="Why; others will read it.")
 @settings_option
 def command(settings_file: Path, source: str, revision: str, previous: bool, force: bool, reason: str) -> None:
-    """Take a source back to the revision REV and hold it there, whatever is pushed, until `reconciler resume SOURCE`.
+    """Roll a source back to the revision REV and hold it there, whatever is pushed, until `reconciler resume SOURCE`.
 
-    REV is a commit, a tag, or a name such as main~2. HEAD is what is applied now, so that HEAD~1 is the commit before
-    it, whatever is checked out in the repository. It has to be an ancestor of what the source followed.
+    REV is a commit, a tag, or an expression such as main~2. HEAD is the applied commit, so HEAD~1 is its parent,
+    whatever is checked out in the repository. REV must be an ancestor of the commits that the source followed.
 
-    Drift is healed towards REV meanwhile. Deletes beyond the budget wait for approval as in any other run.
+    Meanwhile drift is healed towards REV. Deletes beyond the budget wait for approval as in any other run.
     """
     from reconciler.operations.commands import PREVIOUS
 

@@ -16,10 +16,10 @@ SEVERITIES = ("error", "warning", "notice")
 @click.option("--severity", type=click.Choice(SEVERITIES), help="Only rules of this severity.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default: text.")
 def command(severity: str | None, form: str) -> None:
-    """List the rules: what each asks for, by what they are about.
+    """List the rules by subject, with what each requires.
 
-    Only errors keep a revision from being applied; the comment `# reconciler: ignore RULE reason` silences the others.
-    `reconciler explain RULE` tells more of one.
+    Only errors block a revision; the comment `# reconciler: ignore RULE reason` silences the others.
+    `reconciler explain RULE` explains one rule.
     """
     from reconciler.rulebook import sections
 

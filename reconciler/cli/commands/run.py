@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 @click.command(epilog="Example: reconciler run --settings /etc/reconciler/settings.yaml")
 @settings_option
 def command(settings_file: Path) -> None:
-    """Follow the sources and make their manifests so, until SIGTERM or SIGINT.
+    """Follow the sources and apply their manifests, until SIGTERM or SIGINT.
 
-    SIGHUP looks at all sources at once. Settings are taken over when their file changes; what is wrong with them is
-    said, and the former ones go on. Only one daemon works on a state directory. Where that, or the lock in
-    it, is deleted or replaced meanwhile, the daemon exits with 2 and writes nothing more.
+    SIGHUP checks all sources at once. Settings are reloaded when their file changes; if they have errors, these are
+    reported and the former settings stay in use. Only one daemon can use a state directory. If the directory, or the
+    lock in it, is deleted or replaced, the daemon exits with 2 and writes nothing further.
     """
     import asyncio
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from reconciler.sops.keys import Keyring
 
 IDENTITY_FILE = "SOPS_AGE_KEY_FILE"
-"""Names the file with identities, for sops too."""
+"""Variable that names the file with identities, as for sops."""
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _identity_option = click.option(
@@ -30,10 +30,10 @@ _identity_option = click.option(
 
 @click.group(epilog="Example: reconciler secret encrypt db.yaml --in-place")
 def command() -> None:
-    """Encrypt files of secrets for age recipients, change them, and change who can open them.
+    """Encrypt files of secrets for age recipients, edit them, and change their recipients.
 
-    The files are those of SOPS: sops opens them too, and what sops wrote for age can be edited here. Layout and
-    comments stay. Values are shown to the editor alone, from a directory in memory that nobody else can enter.
+    The files have the format of SOPS: sops can open them, and files that sops encrypted for age can be edited here.
+    Layout and comments stay. Only the editor sees values, from a directory in memory that no other user can enter.
     """
 
 
@@ -47,8 +47,8 @@ def command() -> None:
 def encrypt(files: tuple[Path, ...], recipients: tuple[str, ...], in_place: bool) -> None:
     """Encrypt the data of the secrets in each FILE.
 
-    Without --recipient, a .sops.yaml in a directory above says for whom, and what else is encrypted: the first of its
-    creation_rules that fits. A FILE holds secrets only.
+    Without --recipient, a .sops.yaml in a directory above sets the recipients and the fields to encrypt: its first
+    creation rule that matches. A FILE holds secrets only.
     """
     from reconciler.cli.secret_edit import replaced
     from reconciler.sops.creation_rules import Creation
@@ -75,9 +75,9 @@ def encrypt(files: tuple[Path, ...], recipients: tuple[str, ...], in_place: bool
 @_identity_option
 @settings_option
 def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
-    """Open the encrypted FILE in an editor and encrypt it again; what has not changed stays as it is.
+    """Open the encrypted FILE in an editor and encrypt it again; unchanged values stay as they are.
 
-    The editor is $SOPS_EDITOR, $VISUAL, $EDITOR or vi. FILE is only written where the edit can be encrypted.
+    The editor is $SOPS_EDITOR, $VISUAL, $EDITOR or vi. FILE is written only if the edited text can be encrypted.
     """
     from reconciler.cli.secret_edit import edited, replaced
     from reconciler.sops.encrypt import WritingError, decrypt_file, reencrypt
@@ -116,9 +116,9 @@ def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
 def rotate(
     settings_file: Path, files: tuple[Path, ...], add: tuple[str, ...], remove: tuple[str, ...], identity: Path | None
 ) -> None:
-    """Encrypt each FILE with a new key, for its recipients and those to add, without those to remove.
+    """Encrypt each FILE with a new key, for its recipients plus those to add, minus those to remove.
 
-    Whoever could open a file once has read it: with --remove, change the values too.
+    A removed recipient may have read the values already: with --remove, change the values too.
     """
     from reconciler.cli.secret_edit import replaced
     from reconciler.sops.encrypt import WritingError
@@ -158,7 +158,7 @@ def _encrypted(path: Path, raw: bytes, creation: Creation) -> bytes:
 
 
 def _rule_for(path: Path) -> Creation:
-    """What the nearest ``.sops.yaml`` above ``path`` asks for. Raises UsageError where nothing does."""
+    """The first matching rule of the nearest ``.sops.yaml`` above ``path``. Raises UsageError where there is none."""
     from reconciler.sops.creation_rules import FILE, creation_of
     from reconciler.sops.encrypt import WritingError
 
@@ -178,7 +178,7 @@ def _rule_for(path: Path) -> Creation:
 
 
 def _keyring(settings_file: Path, identity: Path | None) -> Keyring:
-    """What opens a file. Raises UsageError where there is nothing."""
+    """The identities that decrypt a file. Raises UsageError where there are none."""
     from reconciler.secrets.host_files import keyring_of
     from reconciler.sops.keys import Keyring, KeyringError, identities_of
 

@@ -18,9 +18,9 @@ from reconciler.cli.options import settings_option
 )
 @settings_option
 def command(settings_file: Path, target: str, reason: str, until: float | None) -> None:
-    """Leave a source or a resource as it is: nothing of it is applied, deleted or healed until it is resumed.
+    """Suspend a source or a resource: nothing of it is applied, deleted or healed until it is resumed.
 
-    What depends on a suspended resource waits for it; members of a suspended GVC go on. Status and `reconciler
-    describe` say who suspended it and why.
+    Dependents of a suspended resource wait for it; members of a suspended GVC do not. Status and `reconciler describe`
+    show who suspended it and why.
     """
     run_operation(settings_file, lambda operations: operations.suspend(target, reason, until))

@@ -13,9 +13,9 @@ from reconciler.cli.options import load, select_sources, settings_option
 @click.argument("source", required=False, default="")
 @settings_option
 def command(settings_file: Path, source: str) -> int:
-    """Have the daemon fetch and run SOURCE, or all, now instead of at the next poll. Does not wait for the end.
+    """Make the daemon fetch and run SOURCE, or all, now instead of at the next poll. Does not wait for the end.
 
-    Without SOURCE it looks for drift at the locations too.
+    Without SOURCE the daemon also checks the locations for drift.
     """
     from reconciler.cli.options import print_error
     from reconciler.daemon.wake import wake

@@ -25,7 +25,7 @@ _HEADING = (
 _COLOURS = {"Ready": "green", "Loading": "yellow", "Ending": "yellow", "Not ready": "red", "Backoff": "red"}
 NOBODY = "no replicas run here"
 _ONCE = 0.5
-"""Seconds over which CPU is counted where the table is printed once."""
+"""Seconds over which CPU is measured where the table is printed once."""
 
 
 @click.command(epilog="Example: reconciler top --gvc shop")
@@ -35,10 +35,10 @@ _ONCE = 0.5
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: once, for programs.")
 @settings_option
 def command(settings_file: Path, gvc: str | None, once: bool, interval: float, output: str) -> None:
-    """Show the replicas on this host: how they are, how often they restarted, and what they use.
+    """Show the replicas on this host: their state, their restarts, and what they use.
 
-    CPU is in thousandths of a core since the look before, memory is what is in RAM. A port stands as 20001->8080: at
-    127.0.0.1:20001 the replica serves what its manifest declares as 8080. It needs no daemon.
+    CPU is in thousandths of a core since the last refresh; memory is resident memory. A port shows as 20001->8080: at
+    127.0.0.1:20001 the replica serves the port that its manifest declares as 8080. Needs no daemon.
     """
     settings = load(settings_file)
     places = [name for name, bound in settings.locations.items() if bound.engine == "host"]
@@ -58,7 +58,7 @@ def command(settings_file: Path, gvc: str | None, once: bool, interval: float, o
 
 
 def _check_gvc(settings: Settings, gvc: str) -> None:
-    """Raises NotFoundError where nobody knows the GVC: it has no replicas here, and no records."""
+    """Raise NotFoundError for a GVC without replicas here and without records."""
     from reconciler.queries.existence import check_gvc
 
     try:
@@ -84,7 +84,7 @@ def _print(rows: Sequence[ReplicaRow]) -> None:
 
 
 def _follow(settings: Settings, gvc: str | None, interval: float) -> None:
-    """Draw the table again and again, until somebody interrupts it."""
+    """Refresh the table until Ctrl-C."""
     before: dict[str, HostSnapshot] = {}
     on = coloured(sys.stdout)
     with Live(sys.stdout) as live:

@@ -39,13 +39,13 @@ FORMS = ("text", "json", "github", "gitlab", "sarif")
 @org_option
 @settings_option
 def command(settings_file: Path, path: Path | None, revision: str, form: str, org: str) -> int:
-    """Check manifests and say every fault, with its place and what to do.
+    """Check manifests and report every error, with its place and what to do.
 
-    PATH is a file or a directory, in Git or not. Links into the files around it are followed, up to a source's
-    directory, a .reconcilerignore or the repository's root; duplicates there are found by checking all of them.
-    Without PATH, the revision of every source in the settings. Only errors make the exit code 1.
+    PATH is a file or a directory, in Git or not. References to files around it are resolved, up to a source's
+    directory, a .reconcilerignore or the repository's root; to find duplicates there, check all files. Without PATH,
+    the revision of every source in the settings is checked. Only errors make the exit code 1.
 
-    Paths are relative to the current directory; for the formats github, gitlab and sarif, to the repository's root.
+    Paths are relative to the current directory; in the formats github, gitlab and sarif, to the repository's root.
     """
     from reconciler.model.finding import has_errors
 
@@ -76,7 +76,7 @@ def _folder(path: Path, settings_file: Path, org: str) -> FolderCheck:
             ManifestContext(org or DEFAULT_ORG, secret_key=key, secrets="any", org_known=bool(org)),
             ExternalResources(settings_unknown=True),
         )
-    # Whoever looks at files need not be able to open them.
+    # A check of files works without identities that decrypt them.
     ring = replace(keyring_of(settings), required=False)
     dialect = ManifestContext(org or settings.org, settings.scheme, key, ring, settings.secrets.policy)
     folders = [Path(each.url, each.path).absolute() for each in settings.sources if each.local]
@@ -84,7 +84,7 @@ def _folder(path: Path, settings_file: Path, org: str) -> FolderCheck:
 
 
 def _sources(settings_file: Path, revision: str, failed: dict[str, ReconcilerError]) -> list[FolderCheck]:
-    """What is found in each source; why others cannot be read is printed, and in ``failed``."""
+    """Check each source; the errors of sources that cannot be read are printed and added to ``failed``."""
     from reconciler.clock import SystemClock
     from reconciler.pipeline.source_pipeline import SourcePipeline
     from reconciler.review.folder import FolderCheck
@@ -107,7 +107,7 @@ def _sources(settings_file: Path, revision: str, failed: dict[str, ReconcilerErr
 
 
 def _claimed(resources: Iterable[Resource], seen: Mapping[str, str]) -> Iterator[Finding]:
-    """Resources that another source declares too; ``seen`` says where."""
+    """Findings for resources that another source declares too, at the places in ``seen``."""
     from reconciler.model.finding import Finding, Severity
 
     for each in resources:
@@ -139,7 +139,7 @@ def _show(checked: Sequence[FolderCheck], form: str) -> None:
 
 
 def _show_to_a_forge(checked: Sequence[FolderCheck], form: str) -> None:
-    """The findings with their paths from the repository's root on."""
+    """Print the findings with their paths relative to the repository's root."""
     from msgspec.structs import replace
 
     from reconciler.source.file_reader import repository_path

@@ -1,1 +1,1 @@
-"""What commands show on a terminal."""
+"""The output of commands on a terminal."""

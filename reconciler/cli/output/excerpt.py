@@ -1,4 +1,4 @@
-"""The line that a finding is about, with carets under the value."""
+"""The source line of a finding, with carets under the value."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from reconciler.source.file_reader import Read
 
 WIDTH = 100
-"""Columns of a line that are shown; of a longer one, those around the caret."""
+"""Columns shown of a line; of a longer line, those around the caret."""
 LONGEST = 4 * WIDTH
-"""Characters of a line that are shown at most: some take no column."""
+"""Limit of characters shown of a line: some take no column."""
 BEFORE = 30
-"""Columns before the caret that a cut line keeps."""
+"""Columns shown before the caret in a cut line."""
 TAB = "    "
 HIDDEN = "*** (not shown, since it may be part of a secret)"
 
 
 class Excerpts:
-    """Excerpts of the files behind findings; each file is read once where its findings come in a row."""
+    """Excerpts of files with findings; a file is read once where its findings are consecutive."""
 
     def __init__(self, read: Read, *, secrets: bool = True) -> None:
-        """``secrets`` says whether there may be some, so that lines that may be part of one are hidden."""
+        """``secrets``: hide lines that may be part of a secret."""
         self._read = read
         self._visible: Callable[[bytes], list[str | None]] = visible_lines if secrets else lambda raw: [*lines_of(raw)]
         self._path = ""
@@ -35,7 +35,7 @@ class Excerpts:
         self._ends: dict[tuple[int, int], int] = {}
 
     def of(self, finding: Finding) -> tuple[str, str] | None:
-        """The line of ``finding`` and the one with carets to go below it; None where there is none to show."""
+        """Return the line of ``finding`` and the line of carets below it; None where there is no line to show."""
         if not finding.line or finding.rule in SIZE_RULES:
             return None
         if finding.path != self._path:
@@ -55,10 +55,10 @@ class Excerpts:
 
 
 def underlined(line: str, start: int, stop: int) -> tuple[str, str]:
-    """``line`` as a terminal can show it, and the carets below the characters from ``start`` to ``stop``."""
+    """Return ``line`` as a terminal shows it, and the carets below the characters from ``start`` to ``stop``."""
     line = line.rstrip()
     first, last = 0, len(line)
-    # Of a file that is one long line every finding may show a part; none looks at all of it.
+    # In a file that is one long line, no finding scans the whole line.
     if len(line) > LONGEST or sum(_cell(character)[1] for character in line) > WIDTH:
         first = max(0, start - BEFORE)
         last = _fitting(line, first)
@@ -70,7 +70,7 @@ def underlined(line: str, start: int, stop: int) -> tuple[str, str]:
 
 
 def _fitting(line: str, first: int) -> int:
-    """The end of what fits into the width from ``first`` on."""
+    """The end of the characters from ``first`` that fit into the width."""
     room = WIDTH
     end = min(len(line), first + LONGEST)
     for number in range(first, end):
@@ -81,7 +81,7 @@ def _fitting(line: str, first: int) -> int:
 
 
 def _cell(character: str) -> tuple[str, int]:
-    """A character as it is shown, and how many columns it takes; what would move the cursor is written out."""
+    """A character as shown, and its width in columns; characters that move the cursor are escaped."""
     if " " <= character <= "~":
         return character, 1
     if character == "\t":

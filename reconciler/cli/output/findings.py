@@ -1,4 +1,4 @@
-"""Findings as people read them, and as programs do."""
+"""Findings as text, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTICE: "blue"}
 
 MOST_ROWS = 200
-"""Forges cut long comments; of findings beyond as many only the count is given."""
+"""Limit of rows, since forges cut long comments; for further findings only the count is shown."""
 
 
 def print_findings(findings: Sequence[Finding], excerpts: Excerpts, stream: TextIO | None = None) -> None:
-    """The findings on ``stream``, else on stdout, as ``findings_text`` puts them."""
+    """Print ``findings_text`` on ``stream``, else on stdout."""
     out = stream or sys.stdout
     click.echo(findings_text(findings, excerpts, colour=coloured(out)), nl=False, file=out)
 
@@ -53,7 +53,7 @@ def _told(finding: Finding, excerpts: Excerpts, colour: bool) -> Iterator[str]:
 
 
 def more(findings: Iterable[Finding]) -> str:
-    """A line on where there is more about the rules of ``findings``; nothing where there are none."""
+    """A line that points to the explanation of the rules of ``findings``; "" where there are none."""
     rules = {finding.rule for finding in findings}
     if not rules:
         return ""
@@ -61,7 +61,7 @@ def more(findings: Iterable[Finding]) -> str:
 
 
 def markdown_plan(plan: Plan | None, findings: Sequence[Finding], blames: Blames | None = None, since: str = "") -> str:
-    """A plan, None where the revision is refused, as the comment on a pull request, with what was found below it."""
+    """A plan (None: refused) as the comment on a pull request, with the findings below it."""
     from reconciler.render.markdown import markdown
 
     if plan is None:
@@ -73,7 +73,7 @@ def markdown_plan(plan: Plan | None, findings: Sequence[Finding], blames: Blames
 
 
 def markdown_findings(findings: Sequence[Finding], heading: str) -> str:
-    """Findings as a table under a heading, with what their rules are for."""
+    """Findings as a table under a heading, with the purpose of their rules."""
     lines = [f"### {heading}: {counted(findings)}", "", "| where | severity | what | what to do | rule |",
              "|---|---|---|---|---|"]  # fmt: skip
     lines += [
@@ -87,7 +87,7 @@ def markdown_findings(findings: Sequence[Finding], heading: str) -> str:
 
 
 def _meanings(findings: Sequence[Finding]) -> Iterator[str]:
-    """What the rules are for, folded below the table; the page has no address that a forge could lead to."""
+    """The purpose of the rules, folded below the table; their page has no address to link to."""
     from reconciler.rulebook import rulebook
 
     book = rulebook()
@@ -110,7 +110,7 @@ def numbered(count: int, noun: str) -> str:
 
 
 def findings_document(findings: Iterable[Finding], documents: int, resources: int) -> dict[str, Any]:
-    """The findings object: findings in order of place, and how much was looked at."""
+    """The findings object: findings in order of place, and the counts of what was checked."""
     return {"findings": [_fields(finding) for finding in findings], "documents": documents, "resources": resources}
 
 
@@ -129,7 +129,7 @@ def _fields(finding: Finding) -> dict[str, Any]:
 
 
 def echo_json(value: object) -> None:
-    """``value`` as indented JSON on stdout."""
+    """Print ``value`` as indented JSON on stdout."""
     click.echo(as_json(value).decode())
 
 

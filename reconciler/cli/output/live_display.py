@@ -1,4 +1,4 @@
-"""Lines on a terminal that are drawn again and again in their place."""
+"""Lines on a terminal that are redrawn in place."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import TextIO
 
 _HIDE, _SHOW = "\x1b[?25l\x1b[?7l", "\x1b[?25h\x1b[?7h"
-"""Without a cursor, and with lines cut off at the edge and not wrapped round it; and the other way about."""
+"""Hide the cursor and cut long lines at the edge; show the cursor and wrap lines again."""
 _CLEAR_BELOW = "\x1b[J"
 
 
 class Live:
-    """A part of the terminal ``stream``, from where the cursor is; use it in a ``with``. What is in it last stays."""
+    """A part of the terminal ``stream``, from the cursor on; use it in a ``with``. The last content stays."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -26,19 +26,19 @@ class Live:
         self._write(_SHOW)
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Show ``lines`` in the place of those before; as many as there is room for, and how many more there are."""
+        """Replace the lines by ``lines``, as many as fit, and the number of the rest."""
         fitting = tuple(_fitted(lines, shutil.get_terminal_size().lines - 1))
         if fitting != self._drawn:
             self._write(self._home() + "".join(f"{line}\n" for line in fitting))
             self._drawn = fitting
 
     def clear(self) -> None:
-        """Show nothing, as if nothing had been drawn."""
+        """Remove all lines."""
         self._write(self._home())
         self._drawn = ()
 
     def _home(self) -> str:
-        """Back to the first line, with nothing in it and below."""
+        """Move to the first line and clear everything below."""
         up = f"\x1b[{len(self._drawn)}A" if self._drawn else ""
         return f"\r{up}{_CLEAR_BELOW}"
 
@@ -48,7 +48,7 @@ class Live:
 
 
 def strip_control(text: str) -> str:
-    """``text`` on one line, without what a terminal would obey."""
+    """``text`` on one line, without control characters."""
     return text if text.isprintable() else "".join(sign if sign.isprintable() else " " for sign in text)
 
 

@@ -1,4 +1,4 @@
-"""Resources as people and programs are shown them: items from records, lines from items; never secret data."""
+"""Resources as JSON items and as lines of text, without secret data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEALTH_COLOURS = {
 
 
 def item(facts: ResourceFacts) -> dict[str, Any]:
-    """One resource as JSON: the fields of its manifest, then what is recorded about it."""
+    """One resource as JSON: the fields of its manifest, then its recorded status."""
     found: dict[str, Any] = {"kind": str(facts.key.kind), "name": facts.key.name, "gvc": facts.key.gvc}
     if not facts.key.gvc:
         del found["gvc"]
@@ -44,7 +44,7 @@ def item(facts: ResourceFacts) -> dict[str, Any]:
 
 
 def body(facts: ResourceFacts) -> dict[str, Any]:
-    """The fields of the manifest as applied last, empty where nothing is; ``***`` for whatever is secret."""
+    """The fields of the manifest as last applied, empty where nothing is; ``***`` for secret values."""
     newest = max(facts.records, key=lambda record: record.applied_at, default=None)
     if newest is None:
         return {}
@@ -55,12 +55,12 @@ def body(facts: ResourceFacts) -> dict[str, Any]:
 
 
 def version(facts: ResourceFacts) -> int:
-    """The version applied last, 0 where none is."""
+    """The version last applied, 0 where none is."""
     return max((record.version for record in facts.records), default=0)
 
 
 def ready_words(found: Sequence[Condition]) -> str:
-    """``yes``, or the reason why not; and that an operator wants nothing done."""
+    """``yes``, or the reason why not; and whether an operator suspended it."""
     ready = next((each for each in found if each.type == ConditionType.READY), None)
     if ready is None:
         return "-"
@@ -72,7 +72,7 @@ def ready_words(found: Sequence[Condition]) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]], indent: str = "", colours: dict[str, str] | None = None) -> str:
-    """``rows`` as lines with aligned cells; a cell whose text ``colours`` knows is painted."""
+    """``rows`` as lines with aligned cells; ``colours`` maps the text of a cell to its colour."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -85,13 +85,13 @@ def columns(rows: Sequence[Sequence[str]], indent: str = "", colours: dict[str, 
 
 
 def endpoint(record: Record) -> str:
-    """Where what ``record`` is about answers, empty where nowhere."""
+    """The endpoint of ``record``, "" where there is none."""
     status = msgspec.json.decode(record.state).get("status")
     return str(status.get("endpoint") or "") if isinstance(status, dict) else ""
 
 
 def replicas(record: Record) -> Iterator[tuple[str, ...]]:
-    """A row for each replica, as its engine last told of it: name, place, version, state, restarts, ports, message."""
+    """A row for each replica, as last observed: name, place, version, state, restarts, ports, message."""
     status = msgspec.json.decode(record.state).get("status")
     for each in status.get("replicas", ()) if isinstance(status, dict) else ():
         ports = " ".join(f"127.0.0.1:{given}->{declared}" for declared, given in each["ports"].items())
@@ -114,7 +114,7 @@ def _deployment(record: Record) -> dict[str, Any]:
 
 
 def _hidden(value: Any) -> Any:
-    """``value`` with the names that it has and none of the data, whatever the records hold of it."""
+    """``value`` with its names and without its data."""
     if isinstance(value, dict):
         return {name: _hidden(member) for name, member in value.items()}
     return MASK

@@ -1,4 +1,4 @@
-"""The examples of rules, as their page shows them: the page comes with the program."""
+"""The examples of rules, read from their page, which is part of the package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Paragraph(NamedTuple):
 
 
 def examples_of(rule: str) -> Iterator[Paragraph]:
-    """The examples of the rule with the id ``rule``: everything after its source. Raises FileNotFoundError."""
+    """Return the examples of the rule ``rule``: everything after its source. Raises FileNotFoundError."""
     _, _, section = shipped(PAGE).read_text().partition(f"\n### {rule}\n")
     _, _, examples = section.partition("\nSource: ")
     fence, block = "", list[str]()

@@ -1,4 +1,4 @@
-"""One source as people read it: whether its newest commit is live, and if not, why."""
+"""One source as text: whether its newest commit is live, and if not, why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `reconciler apply --wait` waits for: shown while it does, and named where it was in vain."""
+"""The unhealthy resources that `reconciler apply --wait` waits for: shown meanwhile, and listed at a timeout."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from reconciler.settings import Settings
 
 LOOK = 0.2
-"""Seconds between looks at the records."""
+"""Seconds between reads of the records."""
 MOST = 10
-"""Lines about what is not healthy; of the rest only that there is more."""
+"""Limit of lines for unhealthy resources; one line replaces the rest."""
 
 
 @contextmanager
 def shown(settings: Settings, wait: bool) -> Iterator[None]:
-    """Show on a terminal what is not healthy yet, a line each; gone without a trace at the end."""
+    """Show unhealthy resources on a terminal, a line each; clear them at the end."""
     if not (wait and sys.stdout.isatty()):
         yield
         return
@@ -39,7 +39,7 @@ def shown(settings: Settings, wait: bool) -> Iterator[None]:
 
 
 def unwell_lines(records: Records) -> list[str]:
-    """``workload/shop/api@local  1 of 2 replicas updated, 0 available``, a line for each that is not healthy."""
+    """``workload/shop/api@local  1 of 2 replicas updated, 0 available``, a line for each unhealthy resource."""
     from reconciler.status.progress import unhealthy_resources
 
     found = list(islice(unhealthy_resources(records), MOST + 1))
@@ -49,7 +49,7 @@ def unwell_lines(records: Records) -> list[str]:
 
 
 def _draw(settings: Settings, over: Event) -> None:
-    """Draw until it is ``over``, on a connection of its own, since others of this process are at work on theirs."""
+    """Draw until ``over`` is set; this thread needs a connection of its own to the records."""
     from reconciler.records.store import FILE, Records
 
     records: Records | None = None
