@@ -1,1 +1,1 @@
-"""Bytes in, Documents out: values with their places, bounded; for manifests and settings alike."""
+"""From bytes to Documents: bounded values with their positions, for manifests and settings alike."""

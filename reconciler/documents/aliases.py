@@ -31,7 +31,7 @@ class _Opened(msgspec.Struct):
 
 
 class Anchors:
-    """What has been named so far; an alias shares the value, so the values of a document are read-only."""
+    """The anchors so far. An alias shares the value of its anchor, so the values of a document are read-only."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -40,11 +40,11 @@ class Anchors:
         self._aliases = 0
 
     def name(self, name: str, value: Any, text: str | None) -> None:
-        """Name a scalar."""
+        """Add the anchor of a scalar."""
         self._named[name] = Anchor(value, text=text)
 
     def open(self, event: NodeEvent, value: Any, depth: int, nodes: int) -> None:
-        """Note the start of a list or mapping at ``depth``, with ``nodes`` counted in the containers ended so far."""
+        """Record the start of a list or mapping at ``depth``, with ``nodes`` counted in the containers ended so far."""
         if self._opened and depth > self._opened[-1].deepest:
             self._opened[-1].deepest = depth
         if event.anchor:
@@ -52,7 +52,7 @@ class Anchors:
             self._opened.append(_Opened(anchor, depth, depth, nodes))
 
     def close(self, value: Any, nodes: int) -> None:
-        """Note the end of a list or mapping, its own ``nodes`` counted now."""
+        """Record the end of a list or mapping of ``nodes``."""
         if not self._opened or self._opened[-1].anchor.value is not value:
             return
         ended = self._opened.pop()
@@ -63,7 +63,7 @@ class Anchors:
             self._opened[-1].deepest = ended.deepest
 
     def alias(self, event: Any, depth: int) -> Anchor | None:
-        """What an alias inside ``depth`` levels stands for; None, and a fault, where that cannot be said.
+        """The value of an alias inside ``depth`` levels; None, with a fault, where it has none.
 
         Raises Stop where the document has too many aliases, or gets too deep by this one.
         """
@@ -93,12 +93,12 @@ class Anchors:
 
 
 def too_deep(sink: Sink, event: Event) -> Never:
-    """End the reading at ``event``; raises Stop."""
+    """End the reading at ``event``. Raises LimitReached."""
     message = f"lists and mappings are nested more than {sink.limits.depth} levels deep here"
     sink.end("too-deep", event, message, "nest less deeply; an unclosed bracket looks like this too")
 
 
 def too_many_nodes(sink: Sink, event: Event) -> Never:
-    """End the reading at ``event``; raises Stop."""
+    """End the reading at ``event``. Raises LimitReached."""
     message = f"this document has more than {sink.limits.nodes:,} values, aliases counted as what they stand for"
     sink.end("too-many-nodes", event, message, "split the document, or use fewer aliases")

@@ -1,4 +1,4 @@
-"""A file's events into plain values, in one pass and within limits."""
+"""Composes plain values from the events of a file, in one pass and within limits."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ MERGE = object()
 
 
 class Merges:
-    """The mappings being filled that have a merge key, the innermost last."""
+    """The open mappings that have a merge key, the innermost last."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._waiting: list[tuple[dict[Any, Any], Event]] = []
 
     def open(self, event: Event, into: dict[Any, Any]) -> None:
-        """Note a merge key in ``into``."""
+        """Record a merge key in ``into``."""
         self._waiting.append((into, event))
 
     def close(self, value: Any) -> None:
-        """Merge what is to be merged into ``value``, now complete: its own keys win, then the earlier mapping."""
+        """Merge into the complete mapping ``value``: its own keys win, then the earlier mapping."""
         if not self._waiting or self._waiting[-1][0] is not value:
             return
         into, event = self._waiting.pop()
@@ -85,7 +85,7 @@ _KEY_OPENED = Problem("key-type", "a list or mapping is used as a key", "quote t
 
 
 class NeedKeyPositions(Exception):
-    """A key came twice, and where it came first was not noted."""
+    """A key is duplicate, and the place of the first one was not recorded."""
 
 
 class Composer:
@@ -177,7 +177,7 @@ class Composer:
         return too_many_nodes(self.faults, event)
 
     def _open(self, event: Any, filled: Any, role: Any) -> tuple[Any, Any]:
-        """Add what is not a scalar; what is to be filled next, and the role of its next node."""
+        """Add a node that is no scalar; returns the container to fill next, and the role of its next node."""
         kind = type(event)
         value: Any = {} if kind is MappingStartEvent else [] if kind is SequenceStartEvent else self._alias(event)
         if role is _ITEM:
@@ -277,7 +277,7 @@ class Composer:
         self._repeats.append((filled, key))
 
     def _marked(self, value: Any) -> Any:
-        """``value`` without what was given twice: nobody knows which of the two is meant."""
+        """``value`` without duplicate keys: which of the two is meant is unknown."""
         for filled, key in self._repeats:
             if key is MERGE:
                 return UNREADABLE

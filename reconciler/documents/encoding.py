@@ -12,17 +12,17 @@ from reconciler.documents.positions import position
 from reconciler.model.finding import Fault
 
 _MOST_BYTES = 4 * LIMITS.document_bytes
-"""A document of more bytes has more characters than a document may have, and is refused."""
+"""A document of more bytes has too many characters, and is refused."""
 
 _PAIR = re.compile(rb"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
-"""One character beyond the first 65,536 as JSON escapes it, in two halves."""
+"""A pair of surrogates, as JSON escapes a character beyond the first 65,536."""
 
 _FROM_PAIR = re.compile(_PAIR.pattern + rb'[^"\\]*+(?:\\.[^"\\]*+)*+"')
-"""The first such character of a string, and the rest of that string."""
+"""The first such pair of a string, and the rest of that string."""
 
 
 def is_json(raw: bytes) -> bool:
-    """Whether ``raw`` is one list or mapping in JSON; none of its values is made, and no escape is checked."""
+    """Whether ``raw`` is one list or mapping in JSON; decodes no value and checks no escape."""
     try:
         return raw[:1] in (b"{", b"[") and bool(msgspec.json.decode(raw, type=msgspec.Raw))
     except (msgspec.DecodeError, RecursionError):
@@ -30,9 +30,9 @@ def is_json(raw: bytes) -> bool:
 
 
 def fix_json_surrogates(raw: bytes) -> bytes:
-    """``raw``, or where it is one JSON document with characters in two halves, the same with these in one piece.
+    """``raw``; in a JSON document each pair of surrogates is replaced by its character.
 
-    Behind each such string are as many spaces as it has lost, so that the next value stands where it stood.
+    Spaces behind each changed string make up for its lost length, so that the positions of later values stay.
     """
     if raw[:1] not in (b"{", b"[") or len(raw) > _MOST_BYTES or b"\\ud" not in raw.lower():
         return raw
@@ -65,7 +65,7 @@ _MOST_DIRECTIVES = 1_000
 
 
 def check_encoding(raw: bytes, limits: Limits) -> Fault | None:
-    """Why ``raw`` is not to be parsed: too large, not UTF-8 text, or made to keep the parser busy."""
+    """Why ``raw`` must not be parsed: too large, not UTF-8, or made to keep the parser busy."""
     if len(raw) > limits.file_bytes:
         message = f"this file has {len(raw):,} bytes, more than the limit of {limits.file_bytes:,}"
         return Fault("too-large", message, 1, 1, "split the file; large data does not belong into manifests")
@@ -90,7 +90,7 @@ def check_encoding(raw: bytes, limits: Limits) -> Fault | None:
 
 
 def too_large(characters: int, limits: Limits) -> str:
-    """What is wrong with a document of ``characters``."""
+    """The fault of a document of too many ``characters``."""
     return f"this document has {characters:,} characters, more than the limit of {limits.document_bytes:,}"
 
 

@@ -1,4 +1,4 @@
-"""The events of one file within the limits of the reader: the only way for a pass after the first to see a file."""
+"""The events of one file within the limits of the reader, for every pass after the first."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from reconciler.documents.fault_sink import LimitReached
 from reconciler.documents.limits import LIMITS, Limits
 
 ENDS = (YAMLError, LimitReached)
-"""What ends a stream before the end of its file."""
+"""Exceptions that end a stream before the end of its file."""
 
 _OPENING = frozenset({MappingStartEvent, SequenceStartEvent})
 _CLOSING = frozenset({MappingEndEvent, SequenceEndEvent})
 
 
 class EventStream:
-    """The parser's events, one at each call of ``next``; it stops no later than the reader stops in the same file.
+    """The parser's events, one for each call of ``next``; stops no later than the reader does in the same file.
 
     ``content`` is the text that the positions of the events count in: that of the file, with the escapes of JSON
     repaired as the reader repairs them; empty where the reader refuses the file unread.

@@ -1,4 +1,4 @@
-"""The events of PyYAML's C parser, by which everything here reads YAML."""
+"""The events of PyYAML's C parser, the only way in which this program reads YAML."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class Event(Protocol):
-    """What every event has: where it begins and ends, counted from 0."""
+    """Any event; its marks count from 0."""
 
     start_mark: Mark
     end_mark: Mark
@@ -49,5 +49,5 @@ class NodeEvent(Event, Protocol):
 
 
 def is_empty(root: Any) -> bool:
-    """Whether a document whose first node is ``root`` holds nothing at all."""
+    """Whether a document with the first node ``root`` is empty."""
     return type(root) is ScalarEvent and not (root.value or root.style or root.tag or root.anchor)

@@ -1,4 +1,4 @@
-"""Where faults gather while a file is read, and what ends the reading early."""
+"""Collects the faults of a file that is being read, and ends the reading early."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reconciler.model.finding import Fault
 
 
 class LimitReached(Exception):
-    """Nothing more of the file is read; the reason is among the faults."""
+    """Ends the reading of a file; the reason is among the faults."""
 
 
 class Sink:
@@ -21,14 +21,14 @@ class Sink:
         self.faults: list[Fault] = []
 
     def add(self, rule: str, event: Event, message: str, suggestion: str = "") -> None:
-        """Note a fault at ``event``; raises Stop when there are enough of them."""
+        """Add a fault at ``event``. Raises LimitReached where there are enough."""
         line, column = place(event)
         self.faults.append(Fault(rule, message, line, column, suggestion))
         if len(self.faults) >= self.limits.faults:
             raise LimitReached
 
     def end(self, rule: str, event: Event, message: str, suggestion: str = "") -> Never:
-        """Note a fault that leaves nothing to go on with; raises Stop."""
+        """Add a fault after which nothing can be read. Raises LimitReached."""
         self.add(rule, event, message, suggestion)
         raise LimitReached
 

@@ -9,29 +9,29 @@ from typing import NamedTuple
 from reconciler.documents.positions import count_breaks, start_of_line
 
 MARK = b"reconciler:"
-"""Without these bytes a file has no such comment, and nothing looks for one."""
+"""The mark of these comments; a file without it is not searched."""
 
 _TEXT = MARK.decode()
 
 MOST_COMMENTS = 1_000
-"""Such comments of one file; further ones silence nothing."""
+"""Comments of one file that count; further ones silence nothing."""
 
 _MOST_MARKS = 10 * MOST_COMMENTS
-"""Places of one file that are looked at for a comment."""
+"""Marks of one file that are checked for a comment."""
 
 _BEFORE, _BEHIND = 100, 1_000
-"""Characters before and behind the mark that may belong to its comment."""
+"""Characters before and after the mark that may belong to its comment."""
 
 _COMMENT = re.compile(r"(?:(?<![\s\S])|(?<=\s))(#\s*reconciler:\s*ignore\b\s*)([-a-zA-Z0-9_]*)(?:\s+([^\s#].*))?")
 _END = re.compile("[\n\r\x85\u2028\u2029]|\\Z")
 _COMMENT_LINES = re.compile(
     "(?:[^\\S\n\r\x85\u2028\u2029]*+#[^\n\r\x85\u2028\u2029]*+(?:\r\n|[\n\r\x85\u2028\u2029]|\\Z))*+"
 )
-"""Lines that hold nothing but a comment."""
+"""Lines that have only a comment."""
 
 
 class Comment(NamedTuple):
-    """What a comment says, and where it begins; ``rule`` and ``reason`` are empty where it does not say them."""
+    """A comment and its position; ``rule`` and ``reason`` are "" where it lacks them."""
 
     line: int
     column: int
@@ -40,7 +40,7 @@ class Comment(NamedTuple):
 
 
 class UnusedComment(NamedTuple):
-    """Where a comment stands that silences no warning of ``rule`` in its own file."""
+    """The position of a comment that silences no warning of ``rule`` in its file."""
 
     line: int
     column: int
@@ -48,7 +48,7 @@ class UnusedComment(NamedTuple):
 
 
 class IgnoreComments:
-    """The comments of one file, the first ``MOST_COMMENTS`` of them, and what they silence.
+    """The first ``MOST_COMMENTS`` comments of one file, and the warnings that they silence.
 
     A text that spells one passes for it. ``overflow`` is the line from which on comments are not read; 0 where all are.
     """
@@ -61,7 +61,7 @@ class IgnoreComments:
             self._read(raw.decode("utf-8-sig", "replace"))
 
     def silencing(self, line: int, rule: str) -> int:
-        """The line (from 1) of the comment that silences ``rule`` on ``line``, there or right above it; 0 for none."""
+        """The line (from 1) of the comment on or right above ``line`` that silences ``rule`` there; 0 for none."""
         return self._silenced.get((line, rule), 0)
 
     def _read(self, text: str) -> None:
@@ -86,7 +86,7 @@ class IgnoreComments:
 
 
 def _marked(text: str) -> Iterator[tuple[int, int, re.Match[str] | None]]:
-    """Each mark: its line, where that line starts, and the comment that the mark is of, the first on its line."""
+    """For each mark its line, the start of that line, and the comment that it belongs to."""
     number, start, at, last = 1, 0, 0, 0
     while (at := text.find(_TEXT, at)) >= 0:
         # Only what lies between two marks is looked at for line breaks, so that one long line costs no more than many.

@@ -1,4 +1,4 @@
-"""How much one file may ask of the reader."""
+"""Limits of what the reader takes from one file."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
     faults: int = 100
 
     def file_nodes_at(self, documents: int) -> int:
-        """Nodes that the first ``documents`` of a file may have together."""
+        """The limit of nodes of the first ``documents`` of a file together."""
         return self.file_nodes + self.document_share * documents
 
 
 LIMITS = Limits()
 
 EXCERPT_BYTES = LIMITS.document_bytes
-"""No line is shown of a larger file: finding out which lines may be shown takes longer than reading it."""
+"""No line of a larger file is shown: to find lines without secrets takes longer than to read it."""
 
 SIZE_RULES = frozenset(
     {
@@ -48,7 +48,7 @@ SIZE_RULES = frozenset(
         "too-many-nodes",
     }
 )
-"""Rules about size, depth and number. No line shows what breaks them, so none is read for an excerpt."""
+"""Rules about size, depth and number. No single line breaks them, so no excerpt is shown."""
 
 
 def read_within(path: str | os.PathLike[str], limit: int = LIMITS.file_bytes) -> bytes:

@@ -24,7 +24,7 @@ from reconciler.documents.scalars import NUMERIC, WORDS
 
 
 def walk(stream: EventStream, skipped: int, places: Positions) -> bool:
-    """Note the places of the document after ``skipped`` more; False where it is not there or cannot be read whole."""
+    """Record the positions of the document after ``skipped`` more; False where it is missing or unreadable."""
     with suppress(*ENDS):
         for _ in range(skipped):
             stream.document()
@@ -36,7 +36,7 @@ def walk(stream: EventStream, skipped: int, places: Positions) -> bool:
 
 
 class _Open(msgspec.Struct):
-    """A container being walked: the number of its next item, or the key whose value comes next."""
+    """An open container: the number of its next item, or the key of its next value."""
 
     pointer: Pointer
     is_list: bool
@@ -66,7 +66,7 @@ def _root_pointer(event: Any, places: Positions) -> Pointer:
 
 
 def _written(event: Any) -> str | None:
-    """The text of a plain scalar that may be no text."""
+    """The text of a plain scalar that may be a number, a boolean or null."""
     if type(event) is not ScalarEvent or event.style or event.tag:
         return None
     text: str = event.value
@@ -74,7 +74,7 @@ def _written(event: Any) -> str | None:
 
 
 def _step(parent: _Open, event: Any, places: Positions) -> Pointer:
-    """The pointer of the next node of ``parent``, noted unless the node is a key."""
+    """The pointer of the next node of ``parent``, recorded unless the node is a key."""
     here, written = place(event), _written(event)
     if parent.is_list:
         pointer: Pointer = (*parent.pointer, parent.count)
@@ -95,11 +95,11 @@ def _step(parent: _Open, event: Any, places: Positions) -> Pointer:
 
 
 _ENDED = 1 << 62
-"""More documents than there are: a parser at its end answers no more, so that whatever is asked next begins anew."""
+"""A number of documents beyond any file: the parser is at its end, so the next call starts a new one."""
 
 
 class Locator:
-    """The places in the documents of one file; asked for them in their order it parses the file once."""
+    """The positions in the documents of one file; calls in the order of documents parse the file once."""
 
     def __init__(self, raw: bytes, limits: Limits = LIMITS) -> None:
         self._raw = raw
@@ -109,7 +109,7 @@ class Locator:
         self._places = Positions()
 
     def of(self, index: int) -> Positions:
-        """The places in the document ``index``, counted as ``Document.index``; as far as it can be parsed."""
+        """The positions in the document ``index`` (``Document.index``), as far as it can be parsed."""
         if index < self._passed:
             self._begin()
         if index > self._passed:
@@ -125,5 +125,5 @@ class Locator:
 
 
 def locate(raw: bytes, index: int, limits: Limits = LIMITS) -> Positions:
-    """The places in one document of a file; see Locator."""
+    """The positions in one document of a file."""
     return Locator(raw, limits).of(index)

@@ -1,4 +1,4 @@
-"""Places in a file: lines and columns, and where the values of a document are."""
+"""Lines and columns in a file, and the positions of the values of a document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def count_breaks(text: str, begin: int, end: int) -> int:
 
 
 def start_of_line(text: str, index: int, after: int = 0) -> int:
-    """Where the line of the character at ``index`` begins; at the start of the text where none ends since ``after``."""
+    """The start of the line of the character at ``index``; 0 where no line ends after ``after``."""
     return 1 + max(text.rfind(each, after, index) for each in _BREAKS)
 
 
@@ -37,7 +37,7 @@ class Positions:
         self._written: dict[Pointer, str] = {}
 
     def value(self, pointer: Pointer) -> Position:
-        """Where the value at ``pointer`` begins; where there is none (an alias has no parts), its nearest ancestor."""
+        """The start of the value at ``pointer``, or of its nearest ancestor (an alias has no parts)."""
         while pointer and pointer not in self._values:
             pointer = pointer[:-1]
         return self._values.get(pointer, (1, 1))
@@ -45,18 +45,18 @@ class Positions:
     def key(self, pointer: Pointer) -> Position:
         """Where the mapping key that leads to ``pointer`` begins; for an item of a list, the item.
 
-        Where there is no such value, the key or item of the nearest ancestor.
+        Without such a value, the key or item of the nearest ancestor.
         """
         while pointer and pointer not in self._values:
             pointer = pointer[:-1]
         return self._keys.get(pointer) or self.value(pointer)
 
     def written(self, pointer: Pointer) -> str | None:
-        """The number, boolean or null at ``pointer`` as it is written; None where there is no such text of its own."""
+        """The written text of the number, boolean or null at ``pointer``; None where there is none."""
         return self._written.get(pointer)
 
     def add(self, pointer: Pointer, value: Position, key: Position | None, written: str | None = None) -> None:
-        """Add the value at ``pointer``; of two with one pointer the first stays."""
+        """Add the value at ``pointer``; the first of two with one pointer wins."""
         if written is not None and pointer not in self._values:
             self._written[pointer] = written
         self._values.setdefault(pointer, value)

@@ -1,4 +1,4 @@
-"""Bytes of one file in, its documents and all its faults out."""
+"""From the bytes of a file to its documents and all its faults."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TEXT_FIELDS = frozenset({"tags"})
 """Top-level mappings in which numbers and booleans stay as written."""
 
 _TEMPLATE = re.compile(rb"\{\{-?\s{0,8}(?:[.$/]|(?:if|range|include|template|with|define|end|else|block|toYaml)\b)")
-"""An action of a template, as Helm has them."""
+"""An action of a template, such as those of Helm."""
 
 SINGLE = frozenset({"ambiguous-scalar", "control-character", "duplicate-key", "key-type", "nan", "number-range"})
-"""Faults that leave the rest of a document as it is meant."""
+"""Faults that leave the rest of a document usable."""
 
 
 def read(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT_FIELDS) -> Reading:
-    """All documents of a file, in one pass that costs little more than parsing it; never raises for what is in ``raw``.
+    """All documents of a file, in one pass that costs little more than parsing; no content of ``raw`` makes it raise.
 
     A fault costs its document only, except where it ends the file: a limit, or a syntax error. Scalars resolve by the
     core schema of YAML 1.2; in the top-level mappings named by ``text_fields`` numbers and booleans stay as written.
@@ -63,7 +63,7 @@ def _read(raw: bytes, composer: Composer) -> Reading:
 
 
 def _template_fault(raw: bytes, at: int) -> Fault:
-    """The one fault of a file that is to become YAML only once it is rendered."""
+    """The one fault of a file that is YAML only after it is rendered."""
     line = raw.count(b"\n", 0, at) + 1
     column = len(raw[raw.rfind(b"\n", 0, at) + 1 : at].decode("utf-8", "replace")) + 1
     message = "this is a template, such as those of Helm, and no manifest yet"
@@ -71,9 +71,9 @@ def _template_fault(raw: bytes, at: int) -> Fault:
 
 
 def _in_order(faults: list[Fault], raw: bytes) -> list[Fault]:
-    """``faults`` by place, none of them behind the end of the file.
+    """``faults`` sorted by position, none behind the end of the file.
 
-    Where a file has no last line break, its end is to the parser on a line that does not exist.
+    For a file without a last line break the parser reports its end on a line that does not exist.
     """
     text = raw.decode("utf-8-sig")
     end = position(text, len(text))

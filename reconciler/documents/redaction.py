@@ -1,4 +1,4 @@
-"""The lines of a manifest file as people may see them: whatever may be part of a secret is left out.
+"""The lines of a manifest file that may be shown: none that may be part of a secret.
 
 It works on text, since files that are shown are mostly broken ones, and it errs on the side of silence.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from reconciler.model.kinds.table import TABLE, DataPrivacy
 
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-"""What ends a line to the parser, whose line numbers findings carry."""
+"""Line breaks of the parser, whose line numbers findings have."""
 
 _BOUNDARY = re.compile(r"(?:---|\.\.\.)(?=\s|$)(.*)", re.DOTALL)
 _QUIET = re.compile(r"\s*(?:#.*)?", re.DOTALL)
@@ -28,16 +28,16 @@ _DOUBTFUL = re.compile(r"""[?&!*{\[\ufeff]|"[^"]*\\|(?:<<|["']?(kind|data|string
 
 _OPEN = frozenset(str(kind) for kind, traits in TABLE.items() if traits.data is not DataPrivacy.SECRET)
 _HARMLESS = frozenset(str(kind) for kind, traits in TABLE.items() if traits.data is DataPrivacy.PUBLIC)
-"""Kinds whose ``data`` holds names and links only."""
+"""Kinds whose ``data`` has only names and links."""
 
 
 def lines_of(raw: bytes) -> list[str]:
-    """The lines of a file as the parser counts them; what is not UTF-8 is replaced."""
+    """The lines of a file as the parser counts them; bytes that are not UTF-8 are replaced."""
     return _BREAK.split(raw.decode("utf-8-sig", "replace"))
 
 
 def visible_lines(raw: bytes) -> list[str | None]:
-    """The lines of a manifest file; None for those that may hold secret data.
+    """The lines of a manifest file; None for a line that may have secret data.
 
     A document is shown whole where it begins with a kind that is known and no secret, and nothing in it looks like a
     second document that lost its separator. Of any other only the first lines that are plain fields such as ``name``
@@ -52,7 +52,7 @@ def visible_lines(raw: bytes) -> list[str | None]:
 
 
 def _documents(lines: Sequence[str]) -> Iterator[list[str]]:
-    """Lines by document, each with the separator before it."""
+    """The lines of each document, with the separator before it."""
     document: list[str] = []
     for line in lines:
         if document and _BOUNDARY.match(line):
@@ -79,7 +79,7 @@ def _head(document: Sequence[str]) -> Iterator[str | None]:
 
 
 def _opens(head: Sequence[str | None], rest: Sequence[str]) -> bool:
-    """Whether a document in block style with such a head may be shown whole."""
+    """Whether a document in block style with this head may be shown whole."""
     plain = (_PLAIN.fullmatch(line) for line in head if line)
     fields = [found.group(2, 3) for found in plain if found is not None]
     kinds = [str(value).strip("\"'") for name, value in fields if name == "kind"]
@@ -90,7 +90,7 @@ def _opens(head: Sequence[str | None], rest: Sequence[str]) -> bool:
 
 
 def _opens_in_flow(document: Sequence[str]) -> bool:
-    """Whether a document written as one ``{…}`` may be shown whole; its kind has to come first."""
+    """Whether a document written as one ``{…}`` may be shown whole; its kind must come first."""
     text = "\n".join(line for line in document if not _QUIET.fullmatch(line)).removeprefix("---").lstrip()
     begun = _FLOW.match(text)
     if begun is None or begun[3] not in _OPEN:

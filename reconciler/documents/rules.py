@@ -1,4 +1,4 @@
-"""The rules a file can break before any schema looks at it."""
+"""Rules that a file can break before it is checked against a schema."""
 
 from __future__ import annotations
 
@@ -142,4 +142,4 @@ RULES = (
         "docs/manifests.md#yaml",
     ),
 )
-"""What is wrong in a file as such, whatever it describes."""
+"""Rules about the file itself, whatever its kinds."""

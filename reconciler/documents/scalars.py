@@ -1,4 +1,4 @@
-"""What a scalar means: YAML 1.2's core schema, with the spellings refused that YAML 1.1 reads otherwise."""
+"""Values of scalars by YAML 1.2's core schema; refuses spellings that YAML 1.1 reads differently."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LONGEST = 20
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False):
-    """A scalar that cannot be taken: the rule, what is wrong, and what to write instead. Never quotes free text.
+    """A refused scalar: the rule, what is wrong, and what to write instead. Never quotes free text.
 
     ``key_suggestion`` is what to write where it is a key, which is always text.
     """
@@ -83,7 +83,7 @@ def plain(text: str) -> Scalar | Problem:
 
 
 def literal(text: str) -> Scalar | Problem:
-    """The value of an unquoted scalar where text is wanted: ``1.10`` and ``true`` stay as written, null stays null."""
+    """The value of an unquoted scalar in a field for text: ``1.10`` and ``true`` stay as written, null stays null."""
     if text in _NULLS:
         return None
     return _word(text) if text in _FORMER_BOOLS else text
@@ -106,7 +106,7 @@ def _word(text: str) -> Scalar | Problem:
 
 
 def former_boolean(text: str) -> bool | None:
-    """What ``text`` means to readers of YAML 1.1 that take it for a boolean; None where it is no such word."""
+    """The boolean that YAML 1.1 reads in ``text``; None where it reads none."""
     return _FORMER_BOOLS.get(text)
 
 
@@ -151,7 +151,7 @@ def tagged(tag: str, text: str) -> Scalar | Problem:
 
 
 def collection(tag: str, kind: str) -> Problem | None:
-    """What is wrong with ``tag`` on a collection of ``kind``, which is ``map`` or ``seq``."""
+    """The problem of ``tag`` on a collection of ``kind`` (``map`` or ``seq``), None where there is none."""
     found = _kind(tag)
     if tag == "!" or found == kind:
         return None

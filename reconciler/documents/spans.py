@@ -1,4 +1,4 @@
-"""How far the scalars of a file reach, for underlining the one that a finding is about."""
+"""The ends of the scalars of a file, to underline the one that a finding is about."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from reconciler.documents.events import AliasEvent, ScalarEvent, StreamEndEvent
 from reconciler.documents.limits import LIMITS
 
 _NEAR = replace(LIMITS, file_nodes=50_000, document_share=0)
-"""Underlining is worth no more of another parse."""
+"""Tighter limits: an underline is not worth a long second parse."""
 
 TO_THE_END = 1 << 30
-"""The end of a scalar that goes on below its line."""
+"""The end of a scalar that continues on the next line."""
 
 
 def spans(raw: bytes) -> dict[tuple[int, int], int]:

@@ -1,4 +1,4 @@
-"""What PyYAML's parser objects to, worded for people."""
+"""Errors of PyYAML's parser as faults for people."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U000100
 
 
 def explain(error: YAMLError, raw: bytes) -> Fault:
-    """The fault behind ``error``, which the parser raised for ``raw``, valid UTF-8."""
+    """The fault for ``error``, which the parser raised for ``raw`` (valid UTF-8)."""
     text = raw.decode("utf-8-sig")
     if isinstance(error, MarkedYAMLError) and error.problem_mark:
         return _explain(error.problem or "", error.problem_mark, error.context_mark or error.problem_mark, text)

@@ -1,4 +1,4 @@
-"""What one file says, as far as it could be read."""
+"""The content of one file, as far as it can be read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from reconciler.model.finding import Fault, Pointer
 
 UNREADABLE = "\0"
-"""How a text or a key begins that stands for one which cannot be read; no other holds this character."""
+"""The first character of a text or key that stands for an unreadable one; no other text has it."""
 
 
 class Document(msgspec.Struct, frozen=True, gc=False):
@@ -27,7 +27,7 @@ class Document(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The sound documents of a file, and the faults of the others in order of place.
+    """The valid documents of a file, and the faults of the others, sorted by position.
 
     ``partial`` are those others of which all is known but single values: see ``unreadable_paths``.
     """
@@ -38,7 +38,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def unreadable_paths(value: Any, at: Pointer = ()) -> Iterator[Pointer]:
-    """Where in a partial document values stand that are not what is written there, and keys."""
+    """The pointers of values and keys of a partial document that stand for unreadable ones."""
     if isinstance(value, str):
         if value.startswith(UNREADABLE):
             yield at

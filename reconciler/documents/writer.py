@@ -1,4 +1,4 @@
-"""Values out as block YAML that any reader takes for the same values, our own strict one included."""
+"""Write values as block YAML that every reader reads as the same values, our own strict one included."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from reconciler.documents.scalars import plain
 from reconciler.printable import UNSAFE
 
 _INDICATORS = frozenset("-?:,[]{}#&*!|>'\"%@`=~<. ")
-"""What a text without quotes does not begin with; most of these only mean something before certain others."""
+"""First characters that need quotes; most of them only before certain others."""
 _NUMERIC = re.compile(r"[-+0-9][-+0-9:._ TZxobe]*", re.IGNORECASE)
-"""What some reader takes for a number, a date or a time of day; many texts that nobody does are quoted with them."""
+"""Texts that some reader takes for a number, a date or a time of day; it also matches some harmless ones."""
 _OPTION = re.compile("--?[a-zA-Z]")
 _FORMER_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _BREAKS = re.compile(rf"[\x00-\x08\x0b-\x1f{UNSAFE}]")
@@ -30,12 +30,12 @@ def written(value: Any) -> str:
 
 
 def stream(values: Iterable[Any]) -> str:
-    """Each of ``values`` as a YAML document, parted by ``---``."""
+    """Each of ``values`` as a YAML document, separated by ``---``."""
     return "---\n".join(map(written, values))
 
 
 def scalar(text: str) -> str:
-    """``text`` on one line: as it is where every reader takes it for text, else in quotes."""
+    """``text`` on one line: plain where every reader takes it for text, else in quotes."""
     if text and _is_plain(text):
         return text
     if ('"' in text or "\\" in text) and text.isprintable() and not _BREAKS.search(text):
@@ -45,7 +45,7 @@ def scalar(text: str) -> str:
 
 
 def after_key(value: str | int | float | bool | None, indent: str) -> str:
-    """A scalar as it stands behind a key; lines of a block begin with ``indent``, without which all is on one line."""
+    """A scalar behind a key; lines of a block begin with ``indent``, and without one all is on one line."""
     return _leaf(value, indent)
 
 
@@ -84,7 +84,7 @@ def _leaf(value: Any, indent: str) -> str:
 
 
 def _number(value: float) -> str:
-    """A float with a point in it, without which some readers take ``1e20`` for text."""
+    """A float with a point: some readers take ``1e20`` for text."""
     text = repr(value)
     return text if "." in text else text.replace("e", ".0e")
 
@@ -98,7 +98,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a literal block can hold ``text``; its first line tells readers the indentation."""
+    """Whether ``text`` fits a literal block, whose first line decides the indentation."""
     return "\n" in text and text[0] not in " \n\t" and text.strip(" \n") != "" and not _BREAKS.search(text)
 
 

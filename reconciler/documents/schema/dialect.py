@@ -1,4 +1,4 @@
-"""JSON Schema as both validators understand it: what jsonschema does otherwise than jsonschema-rs, put right.
+"""One JSON Schema for both validators: corrects where jsonschema differs from jsonschema-rs.
 
 Some keywords also say more here than jsonschema tells: the error of a missing or unknown field carries its name as
 the message, and an error about a field's name carries the field in its path.
@@ -19,7 +19,7 @@ from jsonschema.validators import extend
 
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """``pattern`` of a schema; both validators read it alike."""
+    """``pattern`` of a schema, compiled so that both validators agree."""
     # Python's ``$`` also matches before a closing newline, ECMA's and Rust's do not.
     return re.compile(pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern)
 
@@ -65,11 +65,11 @@ SchemaValidator = extend(  # type: ignore[no-untyped-call]
         "propertyNames": _property_names,
     },
 )
-"""The validator class that says what is wrong: everything by itself, slowly."""
+"""The validator class that finds every error by itself, slowly."""
 
 
 def _fits(schema: Any, value: Any) -> bool:
-    """Whether jsonschema-rs finds ``value`` sound; ``schema`` is part of one that is loaded for good."""
+    """Whether jsonschema-rs accepts ``value``; ``schema`` is part of a cached one."""
     quick = _QUICK.get(id(schema))
     if quick is None:
         import jsonschema_rs
@@ -120,11 +120,11 @@ Sparing = extend(  # type: ignore[no-untyped-call]
         "propertyNames": _sparing_names,
     },
 )
-"""``SchemaValidator`` that skips what jsonschema-rs accepts: of a large document only the faulty parts cost time."""
+"""A ``SchemaValidator`` that skips what jsonschema-rs accepts: only faulty parts of a document cost time."""
 
 
 class SchemaError(NamedTuple):
-    """One way in which a document does not fit its schema.
+    """One breach of a schema by a document.
 
     ``keyword`` of ``schema`` asks for ``asked``, and ``value``, at ``path``, is something else. ``field`` is the
     missing or unknown field; ``naming`` says that the breach is in the name of a field. ``written`` is a number or
@@ -143,7 +143,7 @@ class SchemaError(NamedTuple):
 
 
 def breaches(validator: Validator, value: Any) -> Iterator[SchemaError]:
-    """Everything in ``value`` that does not fit the schema of ``validator`` (``SchemaValidator`` or ``Sparing``)."""
+    """All breaches by ``value`` of the schema of ``validator`` (``SchemaValidator`` or ``Sparing``)."""
     for error in validator.iter_errors(value):
         where: Any = error
         yield SchemaError(
@@ -158,7 +158,7 @@ def breaches(validator: Validator, value: Any) -> Iterator[SchemaError]:
 
 
 def schemas_at(schema: dict[str, Any], path: tuple[str | int, ...]) -> Iterator[dict[str, Any]]:
-    """``schema`` and those of each step of ``path``, as far as they stand in it."""
+    """``schema`` and the schema of each step of ``path``, as far as it has them."""
     here: Any = schema
     yield here
     for part in path:

@@ -1,4 +1,4 @@
-"""The schema files: where they lie, in a source tree or an installed wheel, and their content without references."""
+"""The schema files, in a source tree or an installed wheel, and their content without references."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from reconciler.model.kinds.table import TABLE
 
 KIND_NAMES = tuple(str(kind) for kind in TABLE)
-"""The schemas that are called as the kind whose manifests they describe."""
+"""The schemas of kinds, named after their kind."""
 
 SCHEMA_NAMES = (*KIND_NAMES, "settings", "status", "run-status")
-"""Every schema there is: one per kind, the settings, and the two sorts of status files."""
+"""All schemas: one per kind, the settings, and the two sorts of status files."""
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 

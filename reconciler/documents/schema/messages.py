@@ -32,9 +32,9 @@ _SIZES = {
     "maxProperties": ("entries", "at most"),
 }
 _AMOUNT = re.compile("([0-9]+) *(?:s|secs?|seconds?|g|gb|gi|gib)", re.IGNORECASE | re.ASCII)
-"""Whole numbers are seconds or gigabytes where they have a unit at all."""
+"""Whole numbers with a unit: seconds or gigabytes."""
 _FIELDS_OF_OTHERS = frozenset({"gvc", "spec", "metadata", "apiVersion"})
-"""Fields that manifests have, though not those of secrets."""
+"""Fields that other manifests have and secrets have not."""
 
 Advice = tuple[str, str, str]
 """Rule, message, suggestion."""
@@ -53,7 +53,7 @@ def to_faults(found: Iterable[SchemaError], schema: dict[str, Any], places: Posi
 
 
 def _without_echoes(found: Iterable[SchemaError]) -> list[SchemaError]:
-    """Where the type is wrong or a text too long, say only that: bounds, forms and allowed values would repeat it."""
+    """Where the type is wrong or a text too long, report only that: bounds, forms and values would repeat it."""
     wrong: dict[Pointer, SchemaError] = {}
     rest: list[SchemaError] = []
     for breach in found:
@@ -78,7 +78,7 @@ def _fault(breach: SchemaError, secret: bool, places: Positions) -> Fault:
 
 
 def _in_place(breach: SchemaError, schema: dict[str, Any], places: Positions) -> SchemaError:
-    """``breach`` with what only the file and the whole ``schema`` know of it."""
+    """``breach`` with facts from the file and from the whole ``schema``."""
     if breach.naming or not breach.path:
         return breach
     *around, name = breach.path
@@ -88,7 +88,7 @@ def _in_place(breach: SchemaError, schema: dict[str, Any], places: Positions) ->
 
 
 def _rule(breach: SchemaError) -> str:
-    """The rule that the schema names for a breach; "" where it is one of those that hold for every field."""
+    """The rule that the schema names for a breach; "" where a general rule applies."""
     return "" if breach.keyword in _GENERAL else _noted(breach, "x-rule")
 
 
@@ -147,7 +147,7 @@ def _remedy(breach: SchemaError, wanted: list[str], secret: bool) -> str:
 
 
 def _as_text(breach: SchemaError, secret: bool) -> str:
-    """What to write where a number or boolean stands and text is wanted."""
+    """Advice where a number or boolean is in a field for text."""
     if secret:
         return "put quotes around it"
     if breach.written is None and isinstance(breach.value, float):
@@ -232,11 +232,11 @@ _PHRASES: dict[str, Callable[[SchemaError, bool], Advice]] = {
 }
 _GENERAL = frozenset({"type", "required", "additionalProperties"})
 PHRASED = frozenset(_PHRASES)
-"""Keywords that have words; a schema that uses another one must bring them here."""
+"""Keywords that have a message; a schema with another keyword needs one here."""
 
 
 def _present(breach: SchemaError) -> list[str]:
-    """The fields of an either-or that are there, in the order of the document."""
+    """The present fields of a choice, in the order of the document."""
     asked = breach.asked
     names = asked["required"] if isinstance(asked, dict) else [branch["required"][0] for branch in asked]
     return [name for name in breach.value if name in names]
@@ -248,13 +248,13 @@ def _secret(schema: dict[str, Any], path: Pointer) -> bool:
 
 
 def _slipped(breach: SchemaError) -> bool:
-    """Whether a breach is about a field or a text that a lost indentation can have made of a secret's value."""
+    """Whether a breach is about a field or a text that may be a secret's value after a lost indentation."""
     unknown = breach.keyword == "additionalProperties" and breach.field not in _FIELDS_OF_OTHERS
     return unknown or (isinstance(breach.value, str) and len(breach.value.split()) > 1)
 
 
 def _nearest(word: str, among: list[str]) -> str:
-    """What ``word`` was probably meant to be; empty where nothing comes near."""
+    """What ``word`` probably means; "" where nothing is like it."""
     # Comparing costs the square of the length.
     if len(word) > QUOTED:
         return ""
@@ -278,7 +278,7 @@ def _shown(breach: SchemaError, secret: bool) -> str:
 
 
 def _as_written(breach: SchemaError) -> str:
-    """A number or boolean as the file has it, since advice to put it in quotes must keep it."""
+    """The written text of a number or boolean, for the advice to quote it."""
     return _plain(breach.value if breach.written is None else breach.written)
 
 

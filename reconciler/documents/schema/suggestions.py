@@ -1,4 +1,4 @@
-"""What a text that does not fit its field was probably meant to be."""
+"""Corrections of texts that do not fit their field."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reconciler.documents.scalars import former_boolean
 from reconciler.documents.schema.dialect import SchemaValidator, compiled
 
 LONGEST = 60
-"""Characters of a text that is looked at; what is longer is not a slip of the pen."""
+"""Characters of a text that may be corrected; a longer one is no typing error."""
 
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([a-zA-Z]*)", re.ASCII)
 _IN_MEBIBYTES = {"": 1, "m": 1, "mb": 1, "mi": 1, "mib": 1, "g": 1024, "gb": 1024, "gi": 1024, "gib": 1024,
@@ -19,7 +19,7 @@ _IN_MEBIBYTES = {"": 1, "m": 1, "mb": 1, "mi": 1, "mib": 1, "g": 1024, "gb": 102
 _MEBIBYTE = 1 << 20
 _CONTAINERS = {"array": "write a list", "object": "write a mapping"}
 _EVERYWHERE = frozenset({"*", "all", "any", "0.0.0.0"})
-"""What people write for every address there is."""
+"""What people write for "all addresses"."""
 
 
 def suggest_fix(text: str, schema: dict[str, Any]) -> str:
@@ -56,7 +56,7 @@ def suggest_spelling(text: str, schema: dict[str, Any]) -> str:
 
 
 def _guesses(text: str, schema: dict[str, Any]) -> Iterator[str]:
-    """Likely meanings, the least change first; ``pattern`` tells what sort of text is wanted."""
+    """Likely meanings, the smallest change first; ``pattern`` shows which sort of text fits."""
     pattern = schema.get("pattern", "")
     bare = text.strip()
     path = bare.strip("/")

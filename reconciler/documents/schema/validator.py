@@ -1,4 +1,4 @@
-"""Documents against their schema: a quick yes or no, and only where it is no, every fault in words."""
+"""Checks documents against their schema: a quick yes or no, and for a no every fault in words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reconciler.documents.schema.dialect import SchemaError
 
 MOST = 100
-"""Faults of one document that are told."""
+"""Faults of one document that are reported."""
 
 
 RULES = (
@@ -73,7 +73,7 @@ RULES = (
         "docs/platform/fields.md#manifests",
     ),
 )
-"""Rules that any place of a schema can break; places with a rule of their own name it in ``x-rule``."""
+"""General rules of any field; a field with a rule of its own names it in ``x-rule``."""
 
 
 class Checker:
@@ -92,7 +92,7 @@ class Checker:
         return bool(self._quick.is_valid(value))
 
     def breaches(self, value: object, but: Callable[[Pointer], bool] = lambda _: False) -> list[SchemaError]:
-        """Every way in which ``value`` does not fit, ``but`` at some places, at most ``MOST``; empty where it fits."""
+        """The breaches by ``value``, at most ``MOST``, without those at the places that ``but`` excludes."""
         from reconciler.documents.schema.dialect import Sparing, breaches
 
         if self._dialect is None:
@@ -100,7 +100,7 @@ class Checker:
         return list(islice((each for each in breaches(self._dialect, value) if not but(each.path)), MOST))
 
     def phrased(self, found: list[SchemaError], places: Positions) -> list[Fault]:
-        """Breaches of this schema in words, sorted by place."""
+        """Breaches of this schema as faults, sorted by position."""
         from reconciler.documents.schema.messages import to_faults
 
         return to_faults(found, self.schema, places)
@@ -123,11 +123,11 @@ class Checker:
         ]  # fmt: skip
 
     def faults(self, value: object, places: Positions) -> list[Fault]:
-        """Every way in which ``value`` does not fit, in words, sorted by place; empty where it fits."""
+        """The faults of ``value`` in words, sorted by position; empty where it fits."""
         return self.phrased(self.breaches(value), places)
 
 
 @cache
 def checker(name: str) -> Checker:
-    """The checker of the schema ``name``, made once. Raises FileNotFoundError where there is none."""
+    """The cached checker of the schema ``name``. Raises FileNotFoundError where there is none."""
     return Checker(name)
