@@ -1,1 +1,1 @@
-"""Documents in, Resources and Findings out; knows nothing of Git."""
+"""From Documents to Resources and Findings, without Git."""

@@ -1,4 +1,4 @@
-"""Changed files and their manifests in; which resources come, stay and go out.
+"""From changed files and their manifests to a change set: the resources added and removed.
 
 Works on a difference: what an index knows of the last good revision, and what the changed files say now.
 """
@@ -25,9 +25,9 @@ from reconciler.model.rule import error_rule
 from reconciler.printable import printable
 
 MOST_GVCS = 50
-"""GVCs to which a faulty document that names none may belong; of more, the first ones."""
+"""GVCs, at most, to which a faulty document without a GVC may belong."""
 MAX_LISTED = 80
-"""Characters of a kind and name that are said as they are, more than any that is allowed has."""
+"""Characters of a kind and name that a message shows; every valid one is shorter."""
 
 RULES = (
     error_rule(
@@ -50,7 +50,7 @@ RULES = (
         "docs/manifests.md#one-declaration",
     ),
 )
-"""What can be wrong with where a manifest stands."""
+"""Rules about the place of a manifest."""
 
 _UNREADABLE = frozenset(rule.id for rule in READING)
 """Faults that may hide a whole document."""
@@ -58,7 +58,7 @@ Decode = Callable[[Sequence[FileChange]], Iterator[tuple[FileChange, Decoded]]]
 
 
 def assemble(source: str, changes: Sequence[FileChange], decode: Decode, index: Index) -> ChangeSet:
-    """Decode the changed files, find each manifest's GVC, and tell what is declared twice."""
+    """Decode the changed files, find each manifest's GVC, and report duplicate declarations."""
     return _Assembly(source, index, decode).run(changes)
 
 
@@ -109,7 +109,7 @@ class _Assembly:
         return self.change_set
 
     def _take(self, changes: Sequence[FileChange]) -> set[str]:
-        """Decode ``changes``; the directories whose set of GVCs is not what it was."""
+        """Decode ``changes``; returns the directories whose set of GVCs has changed."""
         self.changed.update(change.path for change in changes)
         known = self.index.at_paths(self.source, [change.path for change in changes if change.before])
         self.change_set.previous.update((entry.key, entry) for entry in known)
@@ -130,7 +130,7 @@ class _Assembly:
         return {place for place in {*fresh, *stale} if sorted(fresh[place]) != sorted(stale[place])}
 
     def _collect(self, change: FileChange, decoded: Decoded) -> list[str]:
-        """Take in what one file says; the names of the GVCs that it declares, sound or not."""
+        """Add the manifests of one file; returns the names of the GVCs that it declares, valid or not."""
         for manifest in decoded.manifests:
             self.manifests.append((change.path, change.after, self._interned(manifest)))
         self.change_set.unused_comments += [(change.path, each) for each in decoded.unused_comments]
@@ -140,7 +140,7 @@ class _Assembly:
         return names
 
     def _note_faults(self, change: FileChange, decoded: Decoded) -> list[str]:
-        """Take in what is wrong with one file; the names of the GVCs that it means to declare."""
+        """Add the broken documents of one file; returns the names of the GVCs that they mean to declare."""
         self.change_set.findings.extend(Finding.at(change.path, fault) for fault in decoded.faults)
         lost = decoded.documents > len(decoded.manifests) + len(decoded.broken)
         if lost or any(fault.rule in _UNREADABLE for fault in decoded.faults):
@@ -200,7 +200,7 @@ class _Assembly:
         self.change_set.added[key] = resource
 
     def _other_declaration(self, key: str) -> IndexedResource | None:
-        """What is known of a declaration of ``key`` in a file that has not changed, or in another source."""
+        """The declaration of ``key`` in an unchanged file or another source, None where there is none."""
         if self.first or key in self.change_set.previous:
             return None
         known = self.index.get(key)
@@ -209,7 +209,7 @@ class _Assembly:
         return known
 
     def _report_duplicate(self, key: str, claims: list[_Claim]) -> None:
-        """Every claim but the first names the first; that of another source comes before all."""
+        """Report every claim but the first, with the place of the first; another source counts as first."""
         known, placed = self._other_declaration(key), self.change_set.added.pop(key, None)
         where = ""
         if placed is not None:
@@ -229,7 +229,7 @@ class _Assembly:
                           f"{key} is declared twice: here and at {where}", "keep one of the two", key)  # fmt: skip
 
     def _inferred(self, path: str, line: int, what: str) -> str:
-        """The GVC that the directory gives to ``what``; "" where it gives none, which is told."""
+        """The GVC that the directory decides for ``what``; "", with a finding, where it decides none."""
         place, names = self._gvcs_for(path)
         if len(names) == 1:
             return names[0]
@@ -246,7 +246,7 @@ class _Assembly:
         return ""
 
     def _unclear(self, directory: str) -> bool:
-        """Whether a faulty file at or above ``directory`` may be the one that should declare a GVC."""
+        """Whether a faulty file at or above ``directory`` may mean to declare a GVC."""
         while directory and directory not in self.unclear:
             directory = directory_of(directory)
         return directory in self.unclear

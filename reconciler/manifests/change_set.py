@@ -1,4 +1,4 @@
-"""The difference that a revision makes to what is desired, and what has to be known of the last good one for it."""
+"""The difference between a revision and the last good one, and the index that it is computed from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reconciler.model.resource import LookupRequest, Reference, Resource
 
 
 class IndexedResource(Protocol):
-    """A resource of the last good revision, as the index tells of it."""
+    """A resource of the last good revision, from the index."""
 
     @property
     def key(self) -> str:
@@ -21,15 +21,15 @@ class IndexedResource(Protocol):
 
     @property
     def source(self) -> str:
-        """Name of the source that asks for it."""
+        """Name of the source that declares it."""
 
     @property
     def path(self) -> str:
-        """The file that says it."""
+        """The file that declares it."""
 
     @property
     def line(self) -> int:
-        """Where in the file its document begins, from 1."""
+        """The first line of its document, from 1."""
 
     @property
     def blob(self) -> str:
@@ -41,30 +41,30 @@ class IndexedResource(Protocol):
 
     @property
     def references(self) -> Sequence[Reference]:
-        """What it refers to."""
+        """Its references."""
 
 
 class Index(Protocol):
-    """What is known of the last good revision of every source."""
+    """The index of the last good revision of every source."""
 
     def empty(self) -> bool:
-        """Whether nothing is known of any source."""
+        """Whether the index is empty."""
 
     def get(self, key: str) -> IndexedResource | None:
-        """What is known of ``key``, of whatever source."""
+        """The resource ``key`` of any source."""
 
     def at_paths(self, source: str, paths: Iterable[str]) -> Sequence[IndexedResource]:
-        """What the files at ``paths`` ask for."""
+        """The resources that the files at ``paths`` declare."""
 
     def gvcs_in(self, source: str, directory: str) -> Sequence[str]:
         """Names of the GVCs declared directly in ``directory``."""
 
     def paths_below(self, source: str, directory: str) -> Sequence[str]:
-        """Files in ``directory`` or deeper that ask for anything."""
+        """Files at or below ``directory`` that declare resources."""
 
 
 class PartialDocument(NamedTuple):
-    """A document with faults, of which only the links and what the rules ask could be read."""
+    """A document with faults: only its links and the questions of rules are known."""
 
     key: str
     path: str
@@ -75,7 +75,7 @@ class PartialDocument(NamedTuple):
 
 
 class ChangeSet(msgspec.Struct):
-    """The difference that a revision makes: resources that changed files hold now, and what they held before.
+    """The change by a revision: the resources of changed files, now and before.
 
     ``unresolved`` are keys that faulty documents mean to have: links to them are not faults of their own. With each are
     the keys that the document links to, None where these are not known.
@@ -92,12 +92,12 @@ class ChangeSet(msgspec.Struct):
     documents: int = 0
 
     def removed(self) -> list[str]:
-        """Keys that the changed files held and nothing holds now."""
+        """Keys that the changed files no longer declare, nor any other file."""
         return [key for key in self.previous if key not in self.added]
 
 
 def keys_touched(delta: ChangeSet) -> Mapping[str, Resource | None]:
-    """Every key whose resource is not what it was: its resource now, None where it is gone."""
+    """Every changed key with its new resource, None where it was removed."""
     touched: dict[str, Resource | None] = dict.fromkeys(delta.removed())
     for key, resource in delta.added.items():
         known = delta.previous.get(key)

@@ -1,4 +1,4 @@
-"""Comments that silence warnings: what they silence in one file, and which of them silence nothing."""
+"""Comments that silence warnings: apply them to one file, and report those without effect."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Check:
         self.pending: list[UnusedComment] = []
 
     def faults(self, comment: Comment) -> Iterator[Fault]:
-        """What is wrong with ``comment``; nothing yet where neighbours have to be known for it."""
+        """The faults of ``comment``; none yet where other resources decide."""
         message = self._malformed(comment)
         if message:
             near = closest(comment.rule[:60], self.mild) or "RULE"

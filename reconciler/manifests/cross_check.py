@@ -1,4 +1,4 @@
-"""The questions that rules have about other resources: who has to ask again after a change, and what is found."""
+"""Cross-resource rules: which resources are checked again after a change, and the findings."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ does the same to the GVCs that find theirs by a query, without any link.
 """
 
 LOOKUP_BATCH = 1000
-"""Resources about whose neighbours is asked together."""
+"""Resources whose references are read in one batch."""
 
 PendingCheck = tuple[str, ResourceLocation | None, tuple[LookupRequest, ...]]
-"""A key, where it is written if that is not where keys are looked up, and what its rules ask."""
+"""A key, its place in a file where the index does not have it, and the questions of its rules."""
 
 _PLACES = frozenset({Kind.LOCATION})
 
 
 def cross_check(delta: ChangeSet, world: DesiredState, findings: CrossFindings) -> None:
-    """Add to ``findings`` what is wrong between what changed, what refers to it, and what the rules look at besides."""
+    """Add the findings between changed resources, those that refer to them, and those that rules ask about."""
     context = RuleContext(world.index, world.bodies)
     # Most of what there is to ask is asked by thousands alike: 0.2 s less of 100,000 workloads.
     all_pass = cache(lambda questions: all(trivially_passes(question, context) for question in questions))
@@ -49,7 +49,7 @@ def cross_check(delta: ChangeSet, world: DesiredState, findings: CrossFindings) 
 def _answer(
     question: LookupRequest, key: str, site: ResourceLocation | None, world: RuleContext, findings: CrossFindings
 ) -> None:
-    """Add what is wrong where ``key`` asks; ``site`` is as in ``PendingCheck``."""
+    """Add the findings for one question of ``key``; ``site`` is as in ``PendingCheck``."""
     rule = rules()[question.rule]
     if findings.any_full and findings.is_full((site or world.index.site(key)).path, rule.severity):
         return
@@ -73,14 +73,14 @@ def unused_comments(delta: ChangeSet, used: Container[tuple[str, int]]) -> Itera
 
 
 def _expected(delta: ChangeSet, world: DesiredState) -> Iterator[PendingCheck]:
-    """What is asked, with what it is asked about made ready to be looked at."""
+    """The questions, with their targets prefetched."""
     for batch in batches(_asking(delta, world), LOOKUP_BATCH):
         world.index.prefetch(question.target for *_, questions in batch for question in questions)
         yield from batch
 
 
 def _asking(delta: ChangeSet, world: DesiredState) -> Iterator[PendingCheck]:
-    """Keys with what is asked for them; documents with faults say where they are."""
+    """Keys with their questions; documents with faults have their place."""
     for key, resource in resources_to_check(delta, world):
         yield key, None, resource.questions
     for loose in delta.partial_documents:
@@ -88,7 +88,7 @@ def _asking(delta: ChangeSet, world: DesiredState) -> Iterator[PendingCheck]:
 
 
 def resources_to_check(delta: ChangeSet, world: DesiredState) -> Iterator[tuple[str, Resource]]:
-    """Everything that changed and has questions, and of what has not changed all that a change may concern."""
+    """Changed resources with questions, and unchanged ones that a change may concern."""
     for key, resource in delta.added.items():
         if resource.questions:
             yield key, resource
@@ -101,7 +101,7 @@ def resources_to_check(delta: ChangeSet, world: DesiredState) -> Iterator[tuple[
 
 
 def _concerned(delta: ChangeSet, world: DesiredState) -> set[str]:
-    """Unchanged resources that refer to what changed, or to what something that changed has to do with."""
+    """Unchanged resources that refer to a changed resource, or to a target of one."""
     changed = keys_touched(delta)
     middle: set[str] = set()
     if any(_of_kinds(_PLACES, changed)):

@@ -1,4 +1,4 @@
-"""What is wrong between resources: a bounded number for each file, and the lines found in one pass over each."""
+"""Findings between resources: a bounded number for each file, whose lines are found in one pass."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_IN_FILE = 1_000
 
 
 class CrossFinding(NamedTuple):
-    """A finding whose line is not known yet: at ``pointer`` in the document at ``site``, None for the file itself."""
+    """A finding before its line is known: at ``pointer`` in the document at ``site``, None for the whole file."""
 
     site: ResourceLocation
     pointer: str | None
@@ -28,7 +28,7 @@ class CrossFinding(NamedTuple):
 
 
 class CrossFindings:
-    """Gathers findings. Of one file no more are taken than people read, so that none needs to be looked for."""
+    """Collects findings, of each file no more than people read."""
 
     def __init__(self, most: int = MOST_IN_FILE) -> None:
         self._most = most
@@ -41,7 +41,7 @@ class CrossFindings:
         return self.any_full and self._counts[path, severity is Severity.ERROR] > self._most
 
     def add(self, found: CrossFinding) -> None:
-        """Take ``found``; in the place of the first one too many, a finding that says so."""
+        """Add ``found``; instead of the first one too many, a finding about the limit."""
         path, severity = found.site.path, found.severity
         if self.is_full(path, severity):
             return

@@ -1,4 +1,4 @@
-"""Bytes of one manifest file in; Manifests in normal form and Faults out. Depends on nothing but the bytes."""
+"""From the bytes of one manifest file to Manifests in normal form and Faults; nothing else decides them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from reconciler.sops.result import MARK as ENCRYPTED
 from reconciler.sops.result import DecryptedDocument
 
 MOST_PARTIAL = 10
-"""Documents of one file that are looked through although single values in them cannot be read."""
+"""Documents of one file, at most, that are checked although some of their values are unreadable."""
 
 
 RULES = (
@@ -91,13 +91,13 @@ RULES = (
         "docs/rules.md#rules",
     ),
 )
-"""What can be wrong with a manifest before its kind matters."""
+"""Rules of manifests of every kind."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Broken(msgspec.Struct, frozen=True, gc=False):
-    """A document that is no manifest for its faults.
+    """A document whose faults keep it from being a manifest.
 
     ``key`` is the one that it means to have, as text, its GVC open where the directory decides; ``references`` are the
     links in it that could be read, ``questions`` what the rules ask about what is whole in it. ``mentions`` are the
@@ -115,7 +115,7 @@ class Broken(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):
-    """What one file says: its manifests, its faults, and how many documents it holds.
+    """A decoded file: its manifests, its faults, and its number of documents.
 
     A manifest that breaks a rule is among them too, so that its links are looked at; its file's faults refuse it.
     """
@@ -128,7 +128,7 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
 
 
 def decode(raw: bytes, dialect: ManifestContext) -> Decoded:
-    """Read, check and normalise one file; every fault in it is reported, and only sound documents become manifests."""
+    """Read, check and normalise one file; reports every fault, and only valid documents become manifests."""
     reading = read(raw)
     manifests: list[Manifest] = []
     faults = list(reading.faults)
@@ -189,7 +189,7 @@ def _broken(one: DocumentDecoder) -> Broken:
 
 
 def _guessed(raw: bytes, dialect: ManifestContext, known: set[str]) -> Iterator[Broken]:
-    """Documents that cannot be read at all, as far as their text shows what they were to be."""
+    """The probable keys of documents that cannot be parsed, from their text."""
     from reconciler.manifests.torn_files import intended
 
     for key, mentions in intended(raw, dialect):
@@ -209,13 +209,13 @@ def _opened(raw: bytes, reading: Reading, dialect: ManifestContext) -> dict[int,
 
 
 def _with_platform_scheme(fault: Fault, prefix: str) -> Fault:
-    """``fault`` as people say it who write ``prefix`` where others write platform://."""
+    """``fault`` in the spelling of manifests that write ``prefix`` for platform://."""
     message, hint = (text.replace(PLATFORM_URI, prefix) for text in (fault.message, fault.suggestion))
     return msgspec.structs.replace(fault, message=message, suggestion=hint)
 
 
 def renormalize(kind: Kind, body: bytes) -> bytes:
-    """``body``, in normal form but for the order of its links, in normal form."""
+    """``body`` in normal form, where only the order of its links is not."""
     return _encode(Normalizer(ManifestContext("")).normalize(shape_of(str(kind)), msgspec.json.decode(body)))
 
 

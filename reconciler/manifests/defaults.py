@@ -1,4 +1,4 @@
-"""What the normal form of each kind needs beyond its schema: defaults that depend on other fields."""
+"""Defaults that depend on other fields, which the schemas cannot state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Body = dict[str, Any]
 
 
 def apply_defaults(kind: Kind, body: Body, dialect: ManifestContext) -> None:
-    """Fill in place what the schema of ``kind`` cannot: defaults that other fields decide."""
+    """Fill in place the defaults of ``kind`` that other fields decide."""
     body.setdefault("description", body["name"])
     fill = _COMPLETE.get(kind)
     if fill is not None:
@@ -20,7 +20,7 @@ def apply_defaults(kind: Kind, body: Body, dialect: ManifestContext) -> None:
 
 
 def upgrade_deprecated(kind: Kind, body: Body) -> Body:
-    """``body`` in today's spelling, before the schema's defaults go in: the deprecated ``port`` as ``ports``."""
+    """``body`` without deprecated fields, before defaults are filled: ``port`` becomes ``ports``."""
     if kind is not Kind.WORKLOAD:
         return body
     spec = dict(body["spec"])

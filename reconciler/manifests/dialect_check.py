@@ -1,4 +1,4 @@
-"""What only the settings can decide of one document: built-in tags, reserved variables, the org that it is for."""
+"""Checks of a document that depend on the settings: built-in tags, reserved variables, its org."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reconciler.model.platform import BUILT_IN_TAGS, SPELLING, TAG_PREFIX
 
 
 def dialect_problems(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
-    """What ``context`` refuses in ``value``, a document of ``kind`` whose tags have the spelling of the platform."""
+    """The problems of ``value``, a document of ``kind`` with tags in normal spelling, under ``context``."""
     yield from _tags(value, context)
     yield from _variables(kind, value, context)
     if kind is Kind.ORG:
@@ -32,7 +32,7 @@ def _tags(value: dict[str, Any], context: ManifestContext) -> Iterator[Normalize
 
 
 def _variables(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
-    """The schema reserves names beginning PLATFORM_; this is the same for another spelling of it."""
+    """The schema reserves the prefix PLATFORM_; this reserves that of another spelling."""
     prefix = f"{context.scheme.upper()}_"
     if context.scheme == SPELLING:
         return

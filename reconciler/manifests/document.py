@@ -1,4 +1,4 @@
-"""One document on its way to a manifest: its kind, its schema, its rules, its normal form."""
+"""Decodes one document: its kind, its schema, its rules, its normal form."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ SERVER_OWNED = frozenset({"id", "version", "created", "lastModified", "links", "
 DEPENDS_ON = "reconciler/depends-on"
 
 _WHOLE_FLOAT = re.compile(rb"\.0[,}\]]").search
-"""How a number such as 80.0 ends in JSON; most bodies hold none, which is seen without walking them."""
+"""The end of a number such as 80.0 in JSON: one search spares most bodies a walk."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class SourceFile:
-    """The file, parsed again for places only when something is wrong."""
+    """The file; it is parsed a second time, for positions, only where something is wrong."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
         self._locator: Locator | None = None
 
     def places(self, document: Document) -> Positions:
-        """Where the values of ``document`` stand."""
+        """The positions of the values of ``document``."""
         if self._locator is None:
             self._locator = Locator(self._raw)
         return self._locator.of(document.index)
 
 
 class DocumentDecoder:
-    """One document on its way to a manifest."""
+    """Decodes one document to a manifest."""
 
     def __init__(
         self, site: SourceFile, document: Document, dialect: ManifestContext, opened: DecryptedDocument | None = None
@@ -81,7 +81,7 @@ class DocumentDecoder:
         self.links_known = False
 
     def manifest(self) -> Manifest | None:
-        """The document as a manifest, one that breaks rules too; None where it does not fit its schema."""
+        """The manifest of the document, also where it breaks rules; None where it does not fit its schema."""
         value = self.document.value if self.opened is None else self.opened.value
         if not isinstance(value, dict):
             self._fault("not-a-mapping", (), "a manifest is a mapping that begins with `kind:`")
@@ -109,7 +109,7 @@ class DocumentDecoder:
         return None
 
     def collect_partial(self) -> None:
-        """Look at a document of which the reader tells already that single values cannot be read, for all the rest."""
+        """Check the rest of a document some of whose values the reader could not read."""
         value = self.document.value
         places = frozenset(unreadable_paths(value))
         missed = missing(places)
@@ -128,9 +128,9 @@ class DocumentDecoder:
     def _report_breaches(
         self, kind: Kind, value: dict[str, Any], breaches: list[SchemaError], missed: Sequence[InvalidValue] = ()
     ) -> None:
-        """Say where ``value`` does not fit its schema, and look through what is whole of it.
+        """Report where ``value`` does not fit its schema, and check its valid rest.
 
-        What is ``missed`` could not be read, of which the reader has told.
+        The reader has reported the values in ``missed``.
         """
         torn = [*missed, *(invalid_of(breach) for breach in breaches)]
         rest = without_invalid(value, torn)
@@ -152,7 +152,7 @@ class DocumentDecoder:
         self.links_known = not any(map(_may_hide_links, reported))
 
     def _disclosed(self, opened: DecryptedDocument) -> bool:
-        """Whether enough of an encrypted document is known to look at it; tells what is wrong with its encryption."""
+        """Whether enough of an encrypted document is readable to check it; reports faults of its encryption."""
         for trouble in opened.troubles:
             self._sealed(trouble, Severity.NOTICE if trouble.rule == LOCKED else Severity.ERROR)
         if not opened.locked:
@@ -167,7 +167,7 @@ class DocumentDecoder:
     def _judged(
         self, kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue] = ()
     ) -> tuple[LookupRequest, ...]:
-        """Hold ``value`` to the rules of its kind; what they have to ask about other resources."""
+        """Check ``value`` by the rules of its kind; returns their questions about other resources."""
         scheme = self.dialect.scheme
         judgement = check_rules(kind, value if scheme == SPELLING else respelled(value, scheme), torn)
         for rule, flaw in judgement.flaws:
@@ -237,7 +237,7 @@ class DocumentDecoder:
                         former.unsorted, mixed, questions, self.opened is not None)  # fmt: skip
 
     def _report(self, former: Normalizer, kind: Kind, value: dict[str, Any], reported: Container[Pointer] = ()) -> None:
-        """The faults that the normal form and the settings find in ``value``, but at the places ``reported``."""
+        """Report faults by the normal form and the settings in ``value``, except at the places ``reported``."""
         self._dependencies(value, former)
         for trouble in (*dialect_problems(kind, value, self.dialect), *former.troubles):
             pointer = pointer_parts(trouble.pointer)
@@ -266,7 +266,7 @@ class DocumentDecoder:
 
 
 def _may_hide_links(at: Pointer) -> bool:
-    """Whether a faulty value at ``at`` of a policy may be, or hold, a link that cannot be read."""
+    """Whether a faulty value at ``at`` of a policy may be or contain an unreadable link."""
     return at[:1] in (("bindings",), ("targetLinks",)) and "permissions" not in at
 
 

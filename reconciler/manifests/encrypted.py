@@ -1,4 +1,4 @@
-"""Encrypted manifests: what is known of one that no identity opens, and what of a secret should be encrypted."""
+"""Encrypted manifests: what a locked one shows, and which values of a secret should be encrypted."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from reconciler.documents.schema.dialect import SchemaError
 
 UNNAMED_SECRET = f"{Kind.SECRET}/"
-"""Stands among keys for a secret whose name cannot be read."""
+"""The key of a secret whose name cannot be read."""
 
 ENCRYPTED_ONLY = "encrypted-only"
-"""The policy by which no secret may stand in Git as plain text."""
+"""The policy that refuses secrets in plain text in Git."""
 
 _DATA: Pointer = ("data",)
 _PUBLIC: dict[str, Collection[str]] = {
@@ -38,17 +38,17 @@ _PUBLIC: dict[str, Collection[str]] = {
 
 
 def hidden_in(opened: DecryptedDocument | None) -> Collection[Pointer]:
-    """Pointers of the values of a document that could not be opened."""
+    """Pointers of the locked values of a document."""
     return sorted(opened.encrypted, key=str) if opened is not None and opened.locked else ()
 
 
 def seen(breaches: list[SchemaError], hidden: Collection[Pointer]) -> list[SchemaError]:
-    """Those of ``breaches`` that do not rest on a value that is hidden."""
+    """The ``breaches`` that do not depend on a locked value."""
     return [each for each in breaches if each.path not in hidden] if hidden else breaches
 
 
 def is_readable(opened: DecryptedDocument) -> bool:
-    """Whether a document that could not be opened says what it is and which type it has."""
+    """Whether a locked document shows its kind, name and type."""
     return not any((field,) in opened.encrypted for field in ("kind", "name", "gvc", "type"))
 
 

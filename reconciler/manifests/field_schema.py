@@ -1,4 +1,4 @@
-"""Schemas compiled to what generic code needs of them: defaults, links, list manners, classes of change.
+"""Schemas compiled for generic code: defaults, links, order of lists, classes of change.
 
 The annotations are ours and validators ignore them: ``x-link``, ``x-depends``, ``x-peers``, ``x-uri``, ``x-set``,
 ``x-named``, ``x-sorted``, ``x-change``, ``x-secret``; docs/schemas.md says what each means.
@@ -40,7 +40,7 @@ class FieldSchema(msgspec.Struct):
     plain: bool = True
 
     def member(self, name: str) -> FieldSchema | None:
-        """The shape of the field ``name``, None where nothing is known of it."""
+        """The shape of the field ``name``, None for an unknown field."""
         return self.properties.get(name, self.extra)
 
 

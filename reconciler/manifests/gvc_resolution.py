@@ -1,4 +1,4 @@
-"""A manifest that leaves its GVC open, as a resource of one GVC."""
+"""Makes a manifest without a GVC of its own a resource of one GVC."""
 
 from __future__ import annotations
 

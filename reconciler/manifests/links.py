@@ -1,4 +1,4 @@
-"""Links and URIs: every spelling in, the full form and its target out (docs/platform/fields.md#links)."""
+"""Parses links and URIs of any spelling to their full form and target (docs/platform/fields.md#links)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reconciler.model.kinds.table import TABLE
 from reconciler.model.platform import PLATFORM_URI, SECRET_URI, VOLUMESET_URI
 
 UNCHECKED_KINDS = frozenset(kind for kind, traits in TABLE.items() if not traits.listed)
-"""Kinds whose existence nobody here can check (docs/platform/fields.md#what-a-link-may-lead-to)."""
+"""Kinds whose existence cannot be checked (docs/platform/fields.md#what-a-link-may-lead-to)."""
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
@@ -23,7 +23,7 @@ class Link(msgspec.Struct, frozen=True, gc=False):
 
 
 class LinkError(ValueError):
-    """The text is no link; the message says what one looks like."""
+    """The text is not a link; the message shows the form of one."""
 
 
 def full_form(key: Key, org: str) -> str:

@@ -1,4 +1,4 @@
-"""The normal form: defaults filled, links full, order-free lists sorted; references are collected on the way."""
+"""The normal form: defaults filled, links full, order-free lists sorted. Collects the references."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class ManifestContext(msgspec.Struct, frozen=True):
 
     @property
     def prefix(self) -> str:
-        """How a URI begins in manifests of this spelling."""
+        """The prefix of URIs in manifests of this spelling."""
         return f"{self.scheme}://"
 
 
 class NormalizeProblem(msgspec.Struct, frozen=True):
-    """A value that the normal form cannot take; ``pointer`` is its JSON pointer."""
+    """A value without a normal form; ``pointer`` is its JSON pointer."""
 
     pointer: str
     message: str
@@ -162,7 +162,7 @@ class Normalizer:
 
 
 _written = msgspec.json.Encoder(order="deterministic").encode
-"""What entries without a name are sorted by."""
+"""The sort key of entries without a name."""
 
 
 def escaped(name: str) -> str:
@@ -171,14 +171,14 @@ def escaped(name: str) -> str:
 
 
 def translate(value: str, scheme: str) -> str:
-    """A text of another spelling in ours: its URI, and the built-in variables that it embeds."""
+    """A text of another spelling in normal spelling: its URI and its embedded built-in variables."""
     if value.startswith(f"{scheme}://"):
         return SPELLING + value[len(scheme) :]
     return value.replace(f"$({scheme.upper()}_", f"$({VARIABLE_PREFIX}")
 
 
 def respelled(value: Any, scheme: str) -> Any:
-    """``value`` with every text in it in our spelling, as rules expect it."""
+    """``value`` with every text in normal spelling, for rules."""
     if isinstance(value, dict):
         return {name: respelled(member, scheme) for name, member in value.items()}
     if isinstance(value, list):
@@ -187,7 +187,7 @@ def respelled(value: Any, scheme: str) -> Any:
 
 
 def whole_numbers(value: Any) -> Any:
-    """``value`` with 80.0 as 80, which validators hold to be the same."""
+    """``value`` with 80.0 as 80, which are equal to validators."""
     if isinstance(value, dict):
         return {name: whole_numbers(member) for name, member in value.items()}
     if isinstance(value, list):
@@ -198,7 +198,7 @@ def whole_numbers(value: Any) -> Any:
 def depends_on(
     text: str, dialect: ManifestContext, gvc: str, pointer: str
 ) -> tuple[list[Reference], list[NormalizeProblem]]:
-    """The tag ``reconciler/depends-on``: keys or links, parted by commas or blanks; each must be Healthy first."""
+    """The tag ``reconciler/depends-on``: keys or links, separated by commas or spaces, that must be Healthy first."""
     references, troubles = [], []
     for word in text.replace(",", " ").split():
         try:

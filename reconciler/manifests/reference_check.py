@@ -1,4 +1,4 @@
-"""Checks between resources: links that lead nowhere and dependencies that go in a circle.
+"""Checks between resources: links without a target and cycles of dependencies.
 
 Only what a change touches and what refers to it is looked at.
 """
@@ -36,16 +36,16 @@ RULES = (
         "docs/manifests.md#order",
     ),
 )
-"""What is wrong between resources, whatever their kinds."""
+"""Rules between resources of any kind."""
 
 MOST_LETTERS = 500_000
-"""Letters of names that are compared with missing targets in one revision: an eighth of a second."""
+"""Letters of names that one revision compares with missing targets: an eighth of a second."""
 
 LETTERS_PER_GUESS = 100
-"""As many letters as a guess costs by itself, however few names there are."""
+"""The fixed cost of one guess, in letters."""
 
 MOST_MISSING = 100
-"""Links of one document that lead nowhere and are told one by one."""
+"""Links without a target that are reported one by one for a document."""
 
 MOST_CIRCLES = 20
 """Circles of one revision that are reported: a few hundred resources can have more of them than there are atoms."""

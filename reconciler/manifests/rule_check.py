@@ -1,4 +1,4 @@
-"""One document against the rules of its kind: what breaks them, and what they have to ask about other resources."""
+"""Checks one document by the rules of its kind; collects their questions about other resources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reconciler.documents.schema.dialect import SchemaError
 
 MOST_FAULTS = 500
-"""Faults of one file that are looked for and told one by one."""
+"""Faults of one file that are reported one by one."""
 
 _EMPTY: dict[str, Any] = {"object": {}, "array": [], "string": "", "integer": 0, "number": 0, "boolean": False}
 
@@ -36,7 +36,7 @@ class InvalidValue(NamedTuple):
 
 
 class RuleResult(NamedTuple):
-    """What the rules hold against a document, and what they ask."""
+    """The faults that rules find in a document, and their questions."""
 
     flaws: list[tuple[Rule, Flaw]]
     questions: list[LookupRequest]
@@ -103,7 +103,7 @@ def missing(places: Collection[Pointer]) -> list[InvalidValue]:
 
 
 def within(at: Pointer, places: Container[Pointer]) -> bool:
-    """Whether ``at`` is one of ``places``, or below one."""
+    """Whether ``at`` is at or below one of ``places``."""
     return any(at[:length] in places for length in range(len(at) + 1))
 
 

@@ -1,4 +1,4 @@
-"""Secret data, parted from its manifest: bodies carry ``***`` and a keyed digest, the data travels as a seal."""
+"""Separates secret data from its manifest: the body has ``***`` and a keyed digest, the seal has the data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def masked(content: Any, key: bytes) -> Any:
 
 
 def shown(value: Any) -> Any:
-    """A masked value as people may see it: ``***``, without the digest."""
+    """A masked value without its digest: ``***``."""
     if isinstance(value, dict):
         return {name: shown(member) for name, member in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What a faulty document was to declare: enough to report only its file, and not all that links to it."""
+"""Guesses the key of a faulty document, so that links to it are not reported as well."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _LONGEST_KIND = 64
 
 
 def named_key(kind: Kind, value: dict[str, Any]) -> str:
-    """The key that a document means to have, faulty or not; "" where it does not say."""
+    """The key of a document, faulty or not; "" where it names none."""
     name, gvc = value.get("name"), value.get("gvc", GVC_PLACEHOLDER) if kind in GVC_SCOPED else ""
     return str(Key(kind, gvc, name)) if isinstance(name, str) and isinstance(gvc, str) else ""
 
 
 def guessed_key(value: dict[str, Any]) -> str:
-    """The same where the kind, or the field of the kind or the name, is misspelt; "" where nothing is like them."""
+    """The key where the kind, or the field of kind or name, is misspelt; "" where nothing is like them."""
     fields = list(islice(value, _MOST_FIELDS))
     written = {name: value[field] for name in ("kind", "name") if (field := closest(name, fields))}
     kind = kind_like(str(written.get("kind", "")))
@@ -44,7 +44,7 @@ def guessed_key(value: dict[str, Any]) -> str:
 
 
 def kind_like(word: str) -> str:
-    """The kind that ``word`` is probably meant to be, or ""."""
+    """The kind that ``word`` probably means, or ""."""
     return closest(word[:_LONGEST_KIND].lower(), KINDS, 0.7)
 
 
