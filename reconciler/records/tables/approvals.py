@@ -57,8 +57,7 @@ class Approvals:
             self._db.write("DELETE FROM plans WHERE seq <= (SELECT max(seq) FROM plans) - ?", (KEEP,))
 
     def held_of(self, prefix: str) -> list[str]:
-        """The steps (``SOURCE/DIGEST``; ``""``: none) held by plans whose digest, or whose held digest, has this
-        prefix."""
+        """Held steps (``SOURCE/DIGEST``; ``""``: none) of plans whose digest, or that of their steps has ``prefix``."""
         sql = """SELECT DISTINCT held FROM plans WHERE substr(digest, 1, length(?1)) = ?1
             OR substr(held, instr(held, '/') + 1, length(?1)) = ?1 ORDER BY held"""
         return [held for (held,) in self._db.all(sql, (prefix,))]

@@ -1,7 +1,7 @@
 # Runs the program of a container as its only child, and records the exit code. The daemon writes this script to the
 # shell's stdin, preceded by the program and its arguments; nothing runs before the whole script has arrived.
 # stdout is the file for the output, stderr the file for the exit code. A `-` means that the script began. The code
-# follows, with a `!` if the program could not start: only then does the child shell survive to report it (bash never does).
+# follows, with a `!` if the program could not start: only then the child shell survives to report it (bash never does).
 exec 3>&2 2>/dev/null
 printf %s - >&3
 failed=
