@@ -53,7 +53,9 @@ compared, so that an index in them may not be that of the file; the line beside 
 field; text and Markdown show the entries that come and go. With `--format json` each step has `changes`, each with
 `path`, `before`, `after` (null where there is nothing) and `class` (`in-place`, `scale-only`, `new-version`,
 `replace`). `[order]` at the end of a path: the same entries stand in another order. `hold` says why a step waits,
-`blocked_by` which such step it waits for; `pinned` and `suspended` say who holds the source back. Of several sources
+`blocked_by` which such step it waits for. `hold_digest` covers the steps that wait for an approval, `retained` lists
+what is no longer in Git and stays; `pinned` and `suspended` say who holds the source back. `format_version` changes
+where a field gets another name or meaning. Of several sources
 the document is a list, in which a source that cannot be read has `error` (`reason`, `message`) and no plan. In the
 summary, resources are counted, not steps.
 """,

@@ -241,7 +241,7 @@ class Daemon:
 
     async def _handle_request(self, request: Request) -> None:
         """Carry out the request of an operator and record the answer."""
-        self.runner.records.requests.take(request.id)
+        self.runner.records.requests.start(request.id)
         reports: list[Report] = []
         try:
             await self._answer(request, reports)

@@ -22,7 +22,7 @@ class RunLog:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._told: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         self._last: dict[str, Report] = {}
         self._status: dict[str, str] = {}
         self._unseen: dict[str, str] = {}
@@ -35,18 +35,18 @@ class RunLog:
         recovered = last is not None and _bad(last) and not bad
         repeated = _mark(report) == _mark(last) or (report.outcome == "unchanged" and not bad and not recovered)
         now = self._clock.monotonic()
-        if bad and now - self._told.get(report.source, now) >= REMINDER:
+        if bad and now - self._logged_at.get(report.source, now) >= REMINDER:
             repeated = False
         if not repeated:
-            self._told[report.source] = now
+            self._logged_at[report.source] = now
         level = "debug" if repeated else "warning" if bad else "info"
         facts = {"reason": reason, "outcome": report.outcome, "revision": report.revision, **report.counts}
         if report.outcome in ("refused", "unreadable") or report.reason == Reason.INTERNAL_ERROR:
             facts["message"] = report.message
-        if report.left_out:
-            facts["skipped"] = report.left_out
-        if report.held:
-            facts["approve"] = report.held
+        if report.skipped_files:
+            facts["skipped"] = report.skipped_files
+        if report.hold_digest:
+            facts["approve"] = report.hold_digest
         getattr(log(), level)("reconciled", source=report.source, seconds=round(seconds, 4), **facts)
 
     def idle(self, name: str) -> None:
@@ -79,11 +79,11 @@ class RunLog:
 
 
 def _bad(report: Report) -> bool:
-    return report.outcome in _BAD or bool(report.left_out)
+    return report.outcome in _BAD or bool(report.skipped_files)
 
 
 def _mark(report: Report | None) -> tuple[object, ...]:
     if report is None:
         return ()
-    said = report.reason, report.message, report.left_out
-    return report.outcome, report.revision, said, sorted(report.counts.items())
+    words = report.reason, report.message, report.skipped_files
+    return report.outcome, report.revision, words, sorted(report.counts.items())

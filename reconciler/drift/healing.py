@@ -18,7 +18,7 @@ def drifts_to_heal(records: Records, settings: Settings, source: str) -> dict[St
     """The drifts that the next plan of ``source`` must heal; differences that the settings now ignore are left out."""
     if not settings.drift.heal:
         return {}
-    found = (_drift(row) for row in records.drifts.all(source) if not row.fought)
+    found = (_drift(row) for row in records.drifts.all(source) if not row.in_conflict)
     left = (without_ignored(drift, b"", settings.drift.ignore) for drift in found)
     return {drift.id: drift for drift in left if drift is not None}
 

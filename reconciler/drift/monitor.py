@@ -78,8 +78,8 @@ def rows_of(records: Records, found: DriftScan, now: float) -> list[DriftRow]:
 
 
 def _row(drift: Drift, source: str, old: DriftRow | None, now: float) -> DriftRow:
-    since, fought = (old.since, old.fought) if old is not None else (now, False)
-    return DriftRow(str(drift.key), drift.location, source, since, encode(drift), fought)
+    since, in_conflict = (old.since, old.in_conflict) if old is not None else (now, False)
+    return DriftRow(str(drift.key), drift.location, source, since, encode(drift), in_conflict)
 
 
 async def _observed(engine: Engine) -> list[Observation] | str:
@@ -215,17 +215,17 @@ class DriftMonitor:
             self._append_events(events)
 
     def _judged(self, drift: Drift, row: DriftRow, now: float) -> DriftRow:
-        """``row``, marked as fought if it was healed too often."""
-        if row.fought or not row.source or not self._settings.drift.heal:
+        """``row``, marked as ``in_conflict`` if it was healed too often."""
+        if row.in_conflict or not row.source or not self._settings.drift.heal:
             return row
         [record] = [each for each in self._records.applied.get(drift.key) if each.location == drift.location]
         healed = self._records.heal_counts.count(drift.key, drift.location, record.digest, now)
-        return msgspec.structs.replace(row, fought=healed >= self._settings.drift.most_heals)
+        return msgspec.structs.replace(row, in_conflict=healed >= self._settings.drift.most_heals)
 
     def _drift_events(self, drift: Drift, row: DriftRow, old: DriftRow | None) -> Iterator[NewEvent]:
         if old is None or old.packed != row.packed:
             yield NewEvent(row.key, Reason.DRIFT_DETECTED, describe(drift), row.location)
-        if row.fought and (old is None or not old.fought):
+        if row.in_conflict and (old is None or not old.in_conflict):
             often = f"healed {self._settings.drift.most_heals} times within an hour and changed again"
             message = f"{often}; it is left alone until: reconciler retry {row.key}"
             yield NewEvent(row.key, Reason.DRIFT_CONFLICT, message, row.location)
@@ -242,7 +242,7 @@ class DriftMonitor:
 
     def _worth_a_run(self, row: DriftRow, old: DriftRow | None) -> bool:
         """Whether a run can heal it now: not if it waits for an approval, or if a failed step waits for its retry."""
-        if not row.source or row.fought or not self._settings.drift.heal:
+        if not row.source or row.in_conflict or not self._settings.drift.heal:
             return False
         waits = self._settings.approval == "always" and row == old
         failed = any(each.location == row.location for each in self._records.failures.get(row.key))

@@ -27,7 +27,7 @@ def approve(settings: Settings, digest: str, by: str) -> str:
     Records.open(path, read_only=True).close()  # raises where there are none, so none are created
     records = Records.open(path)
     try:
-        known = records.approvals.held_of(digest) or _held_today(settings, records, digest)
+        known = records.approvals.hold_digests(digest) or _holds_of_today(settings, records, digest)
         waiting = [each for each in known if each]
         if len(waiting) > 1:
             raise RefusedError(
@@ -52,8 +52,8 @@ def _alone(held: str) -> str:
     return held.rpartition("/")[2]
 
 
-def _held_today(settings: Settings, records: Records, prefix: str) -> list[str]:
-    """The held steps of the present plans that match, as ``SOURCE/DIGEST``. Raises RefusedError where none does."""
+def _holds_of_today(settings: Settings, records: Records, prefix: str) -> list[str]:
+    """What is held in the present plans that match, as ``SOURCE/DIGEST``. Raises RefusedError where none does."""
     found: list[str] = []
     clock = SystemClock()
     waiting: list[str] = []

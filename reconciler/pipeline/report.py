@@ -32,7 +32,7 @@ class Report(msgspec.Struct, frozen=True):
     ``refused`` (findings), ``suspended``, ``plan_changed`` (the plan differs from the reviewed one), or ``unreadable``
     (the source cannot be read; ``message`` has the reason).
     ``counts`` are resources by result (``created``, ``waiting`` …), ``steps`` the finished steps (a resource has one
-    for each location; 0: unknown). ``left_out`` sums up the errors of skipped files.
+    for each location; 0: unknown). ``skipped_files`` sums up the errors of skipped files.
     """
 
     source: str
@@ -40,26 +40,26 @@ class Report(msgspec.Struct, frozen=True):
     outcome: str
     counts: dict[str, int] = {}
     digest: str = ""
-    held: str = ""
+    hold_digest: str = ""
     reason: str = ""
     message: str = ""
-    left_out: str = ""
+    skipped_files: str = ""
     findings: list[Finding] = []
-    troubles: list[str] = []
+    not_applied: list[str] = []
     steps: int = 0
 
     @property
     def good(self) -> bool:
         """Whether everything desired is applied."""
-        return self.outcome in ("unchanged", "applied") and not self.left_out
+        return self.outcome in ("unchanged", "applied") and not self.skipped_files
 
 
 def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], findings: list[Finding]) -> Report:
     """The report of an executed plan, with one outcome per step."""
     return Report(source, revision, _outcome(outcomes), _counts(plan, outcomes), plan.digest, plan.hold_digest,
                   steps=sum(one.result is Result.APPLIED for one in outcomes), message=sentence(plan),
-                  left_out=_summed(findings) if has_errors(findings) else "", findings=findings,
-                  troubles=_troubles(outcomes))  # fmt: skip
+                  skipped_files=_summed(findings) if has_errors(findings) else "", findings=findings,
+                  not_applied=_not_applied(outcomes))  # fmt: skip
 
 
 def _counts(plan: Plan, outcomes: list[Outcome]) -> dict[str, int]:
@@ -122,7 +122,7 @@ def _with_done(report: Report, done: Counter[str], steps: int) -> Report:
     return msgspec.structs.replace(report, outcome=outcome, counts=counts, steps=steps)
 
 
-def _troubles(outcomes: list[Outcome]) -> list[str]:
+def _not_applied(outcomes: list[Outcome]) -> list[str]:
     """The steps that were not applied, with reasons; locations with the same reason share a line."""
     alike: dict[tuple[str, str], list[str]] = {}
     for one in outcomes:
@@ -187,18 +187,18 @@ def _outcome(outcomes: list[Outcome]) -> str:
 def lines(report: Report) -> Iterator[str]:
     """The report as lines of text."""
     where = f" at {report.revision}" if report.revision else ""
-    yield f"{report.source}: {report.outcome}{where}: {_told(report)}"
-    if report.left_out:
-        yield f"  Files with errors stay as they were: {report.left_out}"
-    for trouble in report.troubles[:MOST_LINES]:
-        yield f"  {trouble.removesuffix(f': reconciler approve {report.held}')}"
-    if len(report.troubles) > MOST_LINES:
-        yield f"  … and {len(report.troubles) - MOST_LINES} more"
-    if report.held:
-        yield f"  Let what waits go with: reconciler approve {report.held}"
+    yield f"{report.source}: {report.outcome}{where}: {_summary_words(report)}"
+    if report.skipped_files:
+        yield f"  Files with errors stay as they were: {report.skipped_files}"
+    for line in report.not_applied[:MOST_LINES]:
+        yield f"  {line.removesuffix(f': reconciler approve {report.hold_digest}')}"
+    if len(report.not_applied) > MOST_LINES:
+        yield f"  … and {len(report.not_applied) - MOST_LINES} more"
+    if report.hold_digest:
+        yield f"  Let what waits go with: reconciler approve {report.hold_digest}"
 
 
-def _told(report: Report) -> str:
+def _summary_words(report: Report) -> str:
     if report.outcome == "unreadable" or not report.counts:
         return report.message or "nothing to do"
     count = sum(report.counts.values())

@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.errors import UsageError
 from reconciler.planning.plan import Action, FieldChange, Plan, Step
-from reconciler.render.json import document
+from reconciler.render.json import FORMAT_VERSION, document
 
 MOST_NAMED = 5
 """Limit of differing steps that a message names."""
@@ -35,6 +35,7 @@ class SavedPlan(msgspec.Struct, frozen=True):
     revision: str
     digest: str
     steps: list[Change]
+    format_version: int = 1
 
     def difference_from(self, plan: Plan) -> str:
         """Describe how ``plan`` differs from this saved plan; "" where it is the same."""
@@ -71,4 +72,10 @@ def load_saved_plans(path: Path) -> dict[str, SavedPlan]:
         plans = msgspec.json.decode(raw, type=SavedPlan | list[SavedPlan])
     except msgspec.DecodeError:
         raise UsageError(f"{path} holds no plan; make one with: reconciler plan --out {path}") from None
-    return {plan.source: plan for plan in (plans if isinstance(plans, list) else [plans])}
+    found = plans if isinstance(plans, list) else [plans]
+    if (newest := max((plan.format_version for plan in found), default=0)) > FORMAT_VERSION:
+        raise UsageError(
+            f"{path} has format version {newest}, made by a newer reconciler; this one reads versions up to "
+            f"{FORMAT_VERSION}: make the plan again with: reconciler plan --out {path}"
+        )
+    return {plan.source: plan for plan in found}

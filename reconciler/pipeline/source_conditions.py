@@ -37,7 +37,7 @@ class SourceConditions:
         self._records = records
         self._settings = settings
         self._clock = clock
-        self._left_out: dict[str, str] = {}
+        self._skipped_files: dict[str, str] = {}
         self._bugs: set[tuple[str, str]] = set()
 
     def after_run(self, name: str, prepared: PlannedRevision, ended: Report, reason: str) -> None:
@@ -46,8 +46,8 @@ class SourceConditions:
         if refused:
             is_new = self._records.runs.append_failed(_failed_run(ended, reason, prepared.revision))
         else:
-            is_new = bool(ended.left_out) and self._left_out.get(name) != ended.revision
-        self._left_out[name] = ended.revision if ended.left_out else ""
+            is_new = bool(ended.skipped_files) and self._skipped_files.get(name) != ended.revision
+        self._skipped_files[name] = ended.revision if ended.skipped_files else ""
         if is_new:
             why = Reason.INVALID_REVISION if refused else Reason.INVALID_FILES
             self.append_events(_invalid(name, why, prepared, ended))
@@ -112,13 +112,13 @@ def _readiness(ended: Report) -> Condition:
     if ended.outcome == REFUSED:
         return condition(ConditionType.READY, False, Reason.INVALID_REVISION, ended.message)
     found: list[tuple[Reason, str]] = []
-    if ended.left_out:
-        found.append((Reason.INVALID_FILES, f"files with errors stay as they were: {ended.left_out}"))
-    if ended.held:
-        found.append((Reason.APPROVAL_REQUIRED, f"let what waits go with: reconciler approve {ended.held}"))
+    if ended.skipped_files:
+        found.append((Reason.INVALID_FILES, f"files with errors stay as they were: {ended.skipped_files}"))
+    if ended.hold_digest:
+        found.append((Reason.APPROVAL_REQUIRED, f"let what waits go with: reconciler approve {ended.hold_digest}"))
     elif ended.outcome in ("failed", "waiting"):
         reason = Reason.STEPS_FAILED if ended.outcome == "failed" else Reason.STEPS_WAITING
-        found.append((reason, ended.troubles[0] if ended.troubles else ended.message))
+        found.append((reason, ended.not_applied[0] if ended.not_applied else ended.message))
     if not found:
         return condition(ConditionType.READY, True, Reason.APPLIED)
     return condition(ConditionType.READY, False, found[0][0], "; ".join(message for _, message in found))
@@ -146,7 +146,7 @@ def _invalid(name: str, reason: Reason, prepared: PlannedRevision, ended: Report
     """Events of a refused revision or skipped files, and of the first errors, each for its resource."""
     made, target = prepared.revision, source_target(name)
     what = "is refused" if ended.outcome == REFUSED else "is applied without the files with errors"
-    summary = ended.left_out or ended.message
+    summary = ended.skipped_files or ended.message
     yield NewEvent(target, reason, f"{made.commit[:12]} ({made.subject}, {made.author}) {what}: {summary}")
     errors = [finding for finding in prepared.findings if finding.severity is Severity.ERROR]
     for each in errors[:MAX_EVENTS]:

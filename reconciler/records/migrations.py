@@ -236,6 +236,27 @@ REASONS = (
 )
 """Reasons, and one condition type, get standard names; the status files follow."""
 
+FIELDS = (
+    "ALTER TABLE seals RENAME TO secret_data",
+    "ALTER TABLE secret_data RENAME COLUMN seal TO data",
+    "ALTER TABLE drifts RENAME COLUMN fought TO in_conflict",
+    "ALTER TABLE requests RENAME COLUMN taken TO started",
+    "DROP INDEX plans_held",
+    "ALTER TABLE plans RENAME COLUMN held TO hold_digest",
+    "CREATE INDEX plans_hold_digest ON plans (hold_digest)",
+    *_replaced(
+        "requests",
+        "result",
+        (
+            ('"troubles":[', '"not_applied":['),
+            ('"left_out":"', '"skipped_files":"'),
+            ('"held":"', '"hold_digest":"'),
+        ),
+        "result IS NOT NULL",
+    ),
+)
+"""Tables, columns and the reports of runs have the standard words too."""
+
 MIGRATIONS = (
     (*GROUND, *DESIRED, *APPLIED, *INVENTORY, *WORK, *OPERATORS),
     OPERATIONS,
@@ -244,4 +265,5 @@ MIGRATIONS = (
     RECORDED,
     DELETIONS,
     REASONS,
+    FIELDS,
 )

@@ -10,6 +10,9 @@ from reconciler.planning.blame import WHOLE, Blame, Blames
 from reconciler.planning.plan import Action, Plan, Step, causes_of_waiting
 from reconciler.render.summary import changes_of, summary
 
+FORMAT_VERSION = 2
+"""Of the documents of plans. Those without one are of version 1, with other names for three fields of the plan."""
+
 
 def document(plan: Plan, blames: Blames | None = None) -> dict[str, Any]:
     """Source, revision, digests, steps in order, and the summary; ``location`` is null where there is none.
@@ -18,12 +21,13 @@ def document(plan: Plan, blames: Blames | None = None) -> dict[str, Any]:
     """
     causes = causes_of_waiting(plan.steps)
     return {
+        "format_version": FORMAT_VERSION,
         "source": plan.source,
         "revision": plan.revision,
         "digest": plan.digest,
-        "held": plan.hold_digest,
+        "hold_digest": plan.hold_digest,
         "steps": [_step(step, causes.get(step.id), blames) for step in plan.steps],
-        "kept": [{"key": str(kept.key), "reason": kept.reason} for kept in plan.retained],
+        "retained": [{"key": str(each.key), "reason": each.reason} for each in plan.retained],
         "renames": [{"before": str(rename.before), "after": str(rename.after)} for rename in plan.renames],
         "summary": summary(plan),
     }

@@ -102,7 +102,7 @@ def summary(plan: Plan) -> dict[str, int]:
     held = {step.key for step in plan.steps if step.hold.approvable}
     suspended = {step.key for step in plan.steps if step.hold is Hold.SUSPENDED}
     blocked = {each.key for each in causes_of_waiting(plan.steps)}
-    aside = {"waiting": len(held), "suspended": len(suspended), "blocked": len(blocked), "kept": len(plan.retained)}
+    aside = {"waiting": len(held), "suspended": len(suspended), "blocked": len(blocked), "retained": len(plan.retained)}
     return {str(action): keys[action] for action in Action} | aside
 
 

@@ -30,11 +30,11 @@ class WaitReason(msgspec.Struct, frozen=True, gc=False):
 class DriftState(msgspec.Struct, frozen=True, gc=False):
     """A resource differs from what was applied at its locations; ``places`` describes how.
 
-    ``fought``: it was healed too often, and is not healed again. ``healed``: it will be healed.
+    ``in_conflict``: it was healed too often, and is not healed again. ``healed``: it will be healed.
     """
 
     places: str
-    fought: bool = False
+    in_conflict: bool = False
     healed: bool = True
 
 
@@ -134,7 +134,7 @@ def _waiting(facts: ResourceFacts, wait: WaitReason) -> tuple[Condition, ...]:
 
 
 def _drifted(key: Key, drift: DriftState) -> tuple[Condition, ...]:
-    if drift.fought:
+    if drift.in_conflict:
         message = f"healed again and again, and left alone until: reconciler retry {key}; {drift.places}"
         not_ready = condition(ConditionType.READY, False, Reason.DRIFT_CONFLICT, message)
         return not_ready, condition(ConditionType.STALLED, True, Reason.DRIFT_CONFLICT, message)

@@ -112,7 +112,7 @@ class FactsReader:
 
         with stored_row("drifts", key):
             places = truncated("; ".join(describe(decode(row.packed)) for row in rows))
-        return DriftState(places, any(row.fought for row in rows), self._settings.drift.heal)
+        return DriftState(places, any(row.in_conflict for row in rows), self._settings.drift.heal)
 
     def _unbound_of(self, gvc: str) -> tuple[str, ...]:
         return tuple(place for place in self._places_of(gvc) or () if place not in self._settings.locations)

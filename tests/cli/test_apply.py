@@ -82,7 +82,7 @@ def test_deletes_that_wait_are_told_and_the_rest_is_applied(tmp_path: Path) -> N
     assert desk.run("apply").code == 1, "it waits for as long as nobody approves"
 
 
-@pytest.mark.parametrize("digest", ["digest", "held"])
+@pytest.mark.parametrize("digest", ["digest", "hold_digest"])
 @pytest.mark.parametrize("length", [8, 12])
 @pytest.mark.parametrize("applied_first", [True, False])
 def test_the_beginning_of_a_digest_is_enough_for_an_approval(
@@ -96,11 +96,11 @@ def test_the_beginning_of_a_digest_is_enough_for_an_approval(
     assert (said.code, "approved" in said.out) == (1, False)
     said = desk.run("approve", planned[digest][:length])
     assert (said.code, said.err) == (0, "")
-    assert f"approved {planned['held']} as " in said.out
+    assert f"approved {planned['hold_digest']} as " in said.out
     assert desk.run("apply").code == 0
 
 
-@pytest.mark.parametrize("digest", ["digest", "held"])
+@pytest.mark.parametrize("digest", ["digest", "hold_digest"])
 @pytest.mark.parametrize("applied_first", [True, False])
 def test_an_approval_lets_the_deletes_go(tmp_path: Path, digest: str, applied_first: bool) -> None:
     desk = desk_that_waits(tmp_path)
@@ -109,7 +109,7 @@ def test_an_approval_lets_the_deletes_go(tmp_path: Path, digest: str, applied_fi
         assert desk.run("apply").code == 1
     said = desk.run("approve", planned[digest])
     assert (said.code, said.err) == (0, "")
-    assert planned["held"] in said.out
+    assert planned["hold_digest"] in said.out
     assert "the next `reconciler apply` goes on with it" in said.out
     assert desk.run("apply").code == 0
     assert "volumeset/shop/data" not in desk.recorded()
@@ -118,7 +118,7 @@ def test_an_approval_lets_the_deletes_go(tmp_path: Path, digest: str, applied_fi
 
 def test_an_unrelated_commit_does_not_void_an_approval(tmp_path: Path) -> None:
     desk = desk_that_waits(tmp_path)
-    held = desk.plan()["held"]
+    held = desk.plan()["hold_digest"]
     assert desk.run("approve", held, real=True).code == 0
     desk.commit({"shop/api.yaml": str(SHOP["shop/api.yaml"]).replace("api:1", "api:2")})
     assert desk.run("apply").code == 0
@@ -136,7 +136,7 @@ def test_what_to_type_is_printed_where_something_waits(tmp_path: Path, command: 
 
 def test_an_approval_covers_only_what_was_read(tmp_path: Path) -> None:
     desk = desk_that_waits(tmp_path)
-    assert desk.run("approve", desk.plan()["held"]).code == 0
+    assert desk.run("approve", desk.plan()["hold_digest"]).code == 0
     desk.commit({"shop/web.yaml": None, "shop/api.yaml": workload()})
     said = desk.run("apply")
     assert said.code == 1, "other deletes wait for an approval of their own"
@@ -154,7 +154,7 @@ def test_a_digest_that_nobody_knows_is_refused_with_what_waits(tmp_path: Path) -
     desk.commit(WITHOUT_DB)
     said = desk.run("approve", "0" * 32)
     assert said.code == 1
-    assert said.err == f"error: no plan has the digest {'0' * 32}; what waits now is {desk.plan()['held']}\n"
+    assert said.err == f"error: no plan has the digest {'0' * 32}; what waits now is {desk.plan()['hold_digest']}\n"
 
 
 def test_waiting_for_health_ends_when_all_is_healthy(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ KEYS = {
     "restarts": f"INSERT INTO restarts VALUES ('{KEY}', 1, 'ann', 1.0)",
     "suspensions": f"INSERT INTO suspensions VALUES ('{KEY}', 'x', 'ann', 1.0, NULL)",
     "orphans": f"INSERT INTO orphans VALUES ('{KEY}', 'ann', 1.0)",
-    "seals": f"UPDATE seals SET key = '{KEY}'",
+    "secret_data": f"UPDATE secret_data SET key = '{KEY}'",
 }
 VALUES = {
     "applied health": "UPDATE applied SET health = 'Nonsense'",

@@ -73,12 +73,12 @@ def test_drift_for_programs(running: Desk) -> None:
     said = running.run("drift", WEB, "-o", "json").json
     [found] = said["items"]
     assert said["checked"] == found["since"]
-    assert {name: found[name] for name in ("key", "location", "source", "what", "fought")} == {
+    assert {name: found[name] for name in ("key", "location", "source", "what", "in_conflict")} == {
         "key": WEB,
         "location": "there",
         "source": "main",
         "what": "changed",
-        "fought": False,
+        "in_conflict": False,
     }
     assert {"path": "version", "there": 4, "applied": 1} in found["changes"]
 

@@ -110,8 +110,8 @@ def test_all_that_a_removed_source_left_can_be_taken_at_once(desk: Desk) -> None
     )
     plan = desk.plan()
     assert {step["key"] for step in plan["steps"]} == {"workload/shop/a", "workload/shop/b"}
-    assert plan["held"], "more than a run may delete by itself"
-    assert desk.run("approve", plan["held"]).code == 0
+    assert plan["hold_digest"], "more than a run may delete by itself"
+    assert desk.run("approve", plan["hold_digest"]).code == 0
     desk.applied()
     assert not {"workload/shop/a", "workload/shop/b"} & desk.recorded()
 

@@ -233,10 +233,10 @@ def test_the_settings_say_what_waits_for_approval(desk: Desk, mode: str, waiting
     desk.run("apply")
     told = [each for each in desk.run("events").out.splitlines() if " ApprovalRequired " in each]
     assert len(told) == (waiting > 0), "told once, until something else waits"
-    assert not waiting or told[0].endswith(f"let go with: reconciler approve {plan['held']}")
+    assert not waiting or told[0].endswith(f"let go with: reconciler approve {plan['hold_digest']}")
     assert (WEB in desk.recorded(), "workload/shop/new" in desk.recorded()) == (waiting > 0, waiting < 2)
     if waiting:
-        said = desk.run("approve", plan["held"])
+        said = desk.run("approve", plan["hold_digest"])
         assert re.search(r"^approved \S+ as \S+, until 20\S+Z\n", said.out)
         desk.applied()
         assert (WEB in desk.recorded(), "workload/shop/new" in desk.recorded()) == (False, True)
@@ -254,7 +254,7 @@ def test_what_waits_at_a_location_that_the_gvc_left_is_not_ready(desk: Desk) -> 
     desk.commit({"shop/web.yaml": f"# again\n{workload('web')}"})
     desk.run("apply")
     assert "4 not ready" in desk.status("README.md")
-    desk.run("approve", desk.plan()["held"])
+    desk.run("approve", desk.plan()["hold_digest"])
     desk.applied()
     assert "none not ready" in desk.status("README.md")
     assert "ApprovalRequired" not in desk.run("get").out
@@ -264,7 +264,7 @@ def test_what_is_done_cannot_be_approved_once_more(desk: Desk) -> None:
     desk.settings.write_text(f"{SETTINGS}approval: deletes\n")
     desk.commit({"shop/web.yaml": None})
     desk.run("apply")
-    digest = desk.plan()["held"]
+    digest = desk.plan()["hold_digest"]
     assert desk.run("approve", digest).code == 0
     desk.applied()
     said = desk.run("approve", digest)
@@ -274,7 +274,7 @@ def test_what_is_done_cannot_be_approved_once_more(desk: Desk) -> None:
 def test_an_approval_that_is_too_old_is_void(desk: Desk) -> None:
     desk.settings.write_text(f"{SETTINGS}approval: deletes\napprovalLasts: 1ms\n")
     desk.commit({"shop/web.yaml": None})
-    desk.run("approve", desk.plan()["held"])
+    desk.run("approve", desk.plan()["hold_digest"])
     assert desk.run("apply").code == 1
     assert WEB in desk.recorded()
 

@@ -21,7 +21,18 @@ CHANGED: dict[str, File] = {
 }
 """One of each: an update, a create, deletes at one place and of a whole resource, and volumes among them."""
 
-FIELDS = ["source", "revision", "digest", "held", "steps", "kept", "renames", "summary", "not_enforced"]
+FIELDS = [
+    "format_version",
+    "source",
+    "revision",
+    "digest",
+    "hold_digest",
+    "steps",
+    "retained",
+    "renames",
+    "summary",
+    "not_enforced",
+]
 FIELDS += ["pinned", "suspended"]
 
 
@@ -73,7 +84,7 @@ def test_the_document_has_the_shape_that_scripts_rely_on(tmp_path: Path) -> None
     assert steps["delete", "volumeset/shop/data", "here"]["hold"] == "deletes-volumes"
     assert steps["update", "gvc/shop", None]["waits_for"] == []
     summary = plan["summary"]
-    assert (summary["create"], summary["replace"], summary["kept"]) == (1, 0, 0)
+    assert (summary["create"], summary["replace"], summary["retained"]) == (1, 0, 0)
     assert {"update", "delete", "waiting"} < summary.keys()
 
 
@@ -212,6 +223,23 @@ def test_of_a_saved_plan_only_what_it_does_counts_and_not_who_asked(tmp_path: Pa
     moved = desk.run("apply", "--plan", "plan.json").out
     assert "now also: create workload/shop/late@here" in moved
     assert "other:" not in moved
+
+
+def test_a_plan_that_was_saved_before_formats_had_versions_is_read_and_one_of_a_newer_program_is_not(
+    tmp_path: Path,
+) -> None:
+    desk = desk_with_changes(tmp_path)
+    desk.run("plan", "--out", "plan.json")
+    saved = json.loads((tmp_path / "plan.json").read_text())
+    newer = {**saved, "format_version": saved["format_version"] + 1}
+    (tmp_path / "newer.json").write_text(json.dumps(newer))
+    refused = desk.run("apply", "--plan", "newer.json")
+    assert (refused.code, desk.recorded()) == (2, desk.recorded())
+    assert f"newer.json has format version {newer['format_version']}, made by a newer reconciler" in refused.err
+    former = {"held": saved.pop("hold_digest"), "kept": saved.pop("retained"), **saved}
+    del former["format_version"]
+    (tmp_path / "former.json").write_text(json.dumps(former))
+    assert "the plan is not the one" not in desk.run("apply", "--plan", "former.json").out
 
 
 def test_an_unreadable_source_does_not_hide_the_plan_of_another(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_what_is_refused_held_back_and_let_go(tmp_path: Path) -> None:
     refused = session(desk, ["plan"], ["diff", "main~1", "main"], ["apply"], ["events", "--last", "1"], ["doctor"])
     desk.commit({"shop/web.yaml": workload("web"), "shop/db.yaml": DB.partition("---\n")[2].partition("      vol")[0]})
     held = session(desk, ["plan"], ["apply"], ["get", "volumeset"], ["describe", "volumeset/shop/data"])
-    digest = desk.plan()["held"]
+    digest = desk.plan()["hold_digest"]
     golden("held.txt", refused + held + session(
         desk, ["approve", "deadbeef"], ["approve", digest], ["plan"], ["apply"], ["events", "volumeset/shop/data"],
         ["approve", digest], ["history"],

@@ -69,7 +69,7 @@ def test_a_backup_of_the_first_version_is_restored(desk: Desk) -> None:
     os.rename(desk.state / FILE, desk.path / "copy.sqlite")
     said = desk.run("restore", "copy.sqlite")
     assert (said.code, said.err) == (0, "")
-    assert desk.plan()["held"] == DIGEST
+    assert desk.plan()["hold_digest"] == DIGEST
 
 
 def test_what_the_first_version_called_healthy_and_nothing_runs_of_is_recorded(desk: Desk) -> None:

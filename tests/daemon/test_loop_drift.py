@@ -107,7 +107,7 @@ def test_a_fight_ends_and_the_command_says_what_is_left(tmp_path: Path) -> None:
         eventually(lambda: "DriftConflict" in world.reasons(), "it is given up")
         eventually(lambda: "type: Stalled" in world.status(), "the branch says so")
         [found] = json.loads(world.site.run("drift", "-o", "json").stdout)["items"]
-        assert (found["key"], found["location"], found["what"], found["fought"]) == (KEY, "there", "changed", True)
+        assert (found["key"], found["location"], found["what"], found["in_conflict"]) == (KEY, "there", "changed", True)
         assert world.reasons().count("DriftConflict") == 1
         assert world.site.run("retry", KEY).returncode == 0
         eventually(world.settled, "it is taken up again")

@@ -164,7 +164,7 @@ def test_with_skip_the_sound_files_of_a_bad_revision_are_applied(tmp_path: Path)
     way.commit({"shop/web.yaml": "kind: [", "shop/new.yaml": "kind: identity\nname: new\n", "x.yaml": Symlink("y")})
     ended = way.apply()
     assert (ended.outcome, ended.good) == ("applied", False)
-    assert ended.left_out == "2 errors; the first: shop/web.yaml:1:8: a value is missing here"
+    assert ended.skipped_files == "2 errors; the first: shop/web.yaml:1:8: a value is missing here"
     assert [line.split(" |")[0] for line in shown(ended.findings)] == ["shop/web.yaml:1:8 syntax", "x.yaml:0:0 symlink"]
     assert way.recorded().keys() == {"gvc/shop", "identity/shop/sound", "identity/shop/web", "identity/shop/new"}
     way.commit({"shop/web.yaml": None, "x.yaml": None})

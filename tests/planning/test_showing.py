@@ -104,7 +104,7 @@ def test_the_document_has_what_scripts_rely_on(mixed: Plan) -> None:
         for change in step["changes"]:
             assert change.keys() == {"path", "before", "after", "class"}
     assert shown["summary"] == {"create": 3, "update": 2, "replace": 1, "delete": 4, "waiting": 5, "suspended": 0,
-                                "blocked": 0, "kept": 1}  # fmt: skip
+                                "blocked": 0, "retained": 1}  # fmt: skip
 
 
 def test_a_plan_of_nothing_says_so(tmp_path: Path) -> None:

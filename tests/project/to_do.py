@@ -8,7 +8,7 @@ ROOMS_TO_DO: dict[str, int] = {
     #
     "convert": 40,
     #
-    "daemon": 5,
+    "daemon": 3,
     #
     "doctor": 5,
     #
@@ -18,13 +18,13 @@ ROOMS_TO_DO: dict[str, int] = {
     #
     "engines/host": 41,
     #
-    "operations": 3,
+    "operations": 2,
     #
-    "pipeline": 6,
+    "pipeline": 4,
     #
-    "records": 13,
+    "records": 9,
     #
-    "render": 8,
+    "render": 7,
     #
     "review": 3,
     #

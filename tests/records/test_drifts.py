@@ -17,10 +17,10 @@ def test_what_differs_is_kept_by_key_and_location() -> None:
     records.drifts.put_many([there, nobodys, here])
     assert records.drifts.all() == [nobodys, here, there]
     assert (records.drifts.all("main"), records.drifts.all("")) == ([here, there], [nobodys])
-    fought = DriftRow(KEY, "here", "main", AT, b"{}", fought=True)
-    records.drifts.put_many([fought])
+    in_conflict = DriftRow(KEY, "here", "main", AT, b"{}", in_conflict=True)
+    records.drifts.put_many([in_conflict])
     records.drifts.remove(KEY, "there")
-    assert records.drifts.all("main") == [fought]
+    assert records.drifts.all("main") == [in_conflict]
 
 
 def test_the_last_look_is_remembered() -> None:
@@ -54,10 +54,10 @@ def test_a_clock_that_was_put_back_makes_no_fight_of_old_heals() -> None:
 
 def test_what_is_forgotten_is_counted_anew_and_fought_over_no_more() -> None:
     records = Records.open(None)
-    records.drifts.put_many([DriftRow(KEY, "here", "main", AT, b"{}", fought=True)])
+    records.drifts.put_many([DriftRow(KEY, "here", "main", AT, b"{}", in_conflict=True)])
     records.heal_counts.add(KEY, "here", "d1", AT)
     records.heal_counts.add("workload/shop/other", "here", "d1", AT)
     assert records.heal_counts.forget(KEY) == 2
-    assert [row.fought for row in records.drifts.all()] == [False]
+    assert [row.in_conflict for row in records.drifts.all()] == [False]
     assert records.heal_counts.count("workload/shop/other", "here", "d1", AT) == 1
     assert records.heal_counts.forget(KEY) == 0

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.records.migrations import MIGRATIONS, REASONS, RENAMED
+from reconciler.pipeline.report import Report, decode_reports
+from reconciler.records.migrations import FIELDS, MIGRATIONS, REASONS, RENAMED
 from reconciler.records.store import Records
 
 KEPT = "workload/shop/kept"
@@ -133,3 +134,40 @@ def test_the_status_files_of_resources_whose_reason_is_another_one_are_written_a
     older(path, MIGRATIONS.index(REASONS), ROWS)
     with closing(Records.open(path)) as records:
         assert set(records.status_queue.take("main").keys) == {KEPT, FAILED, FOUGHT, HOSTED}
+
+
+REPORT = {
+    "source": "main",
+    "held": "d1",
+    "message": 'a text with "held":"d1" in it',
+    "left_out": "1 error",
+    "troubles": ["workload/shop/web: waits"],
+}
+
+
+def test_tables_and_columns_with_former_names_keep_what_is_in_them(path: Path) -> None:
+    rows: dict[str, Rows] = {
+        "seals": [("secret/db", "d1", b"{}")],
+        "plans (digest, held)": [("p1", "main/h1")],
+        "drifts": [(FOUGHT, "here", "main", 1.0, b"", 1)],
+        "requests (kind, args, by, at, taken, done, result)": [
+            ("apply", b"{}", "ann", 1.0, 2.0, 3.0, msgspec.json.encode({"reports": [REPORT]})),
+            ("apply", b"{}", "ann", 1.0, 2.0, None, None),
+        ],
+    }
+    older(path, MIGRATIONS.index(FIELDS), rows)
+    with closing(Records.open(path)) as records:
+        assert records.secret_data.get("secret/db", "d1") == b"{}"
+        assert records.approvals.hold_digests("p1") == records.approvals.hold_digests("h1") == ["main/h1"]
+        assert [row.in_conflict for row in records.drifts.all()] == [True]
+        first, second = records.requests.get(1), records.requests.get(2)
+        assert first is not None
+        assert first.result is not None
+        assert second is not None
+        assert (first.started, second.started, second.result) == (2.0, 2.0, None)
+        assert decode_reports({"reports": [{**first.result["reports"][0], "outcome": "waiting", "revision": ""}]}) == [
+            Report(
+                "main", "", "waiting", hold_digest="d1", message='a text with "held":"d1" in it',
+                skipped_files="1 error", not_applied=["workload/shop/web: waits"],
+            )
+        ]  # fmt: skip

@@ -84,7 +84,7 @@ def test_the_data_of_secrets_is_in_no_other_table(path: Path, records: Records) 
     tables = [name for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     holding = {t for t in tables for row in raw.execute(f"SELECT * FROM {t}") if CANARY.decode() in str(row)}
     raw.close()
-    assert holding == {"seals"}
+    assert holding == {"secret_data"}
 
 
 def test_nothing_is_left_in_the_file_of_a_seal_that_was_swept(path: Path, records: Records) -> None:
@@ -175,8 +175,8 @@ def test_old_runs_are_forgotten(records: Records, monkeypatch: pytest.MonkeyPatc
 
 def test_a_request_is_open_until_it_is_done_even_where_work_on_it_began(records: Records) -> None:
     first, second = records.requests.add("apply", {"wait": True}, "ann"), records.requests.add("sync", {}, "bob")
-    records.requests.take(first)
-    assert [(one.id, one.taken) for one in records.requests.open()] == [(first, 1000.0), (second, None)]
+    records.requests.start(first)
+    assert [(one.id, one.started) for one in records.requests.open()] == [(first, 1000.0), (second, None)]
     records.requests.done(first, {"run": 7})
     assert [one.id for one in records.requests.open()] == [second]
     assert (answered := records.requests.get(first)) is not None
@@ -213,19 +213,19 @@ def test_what_is_left_of_an_approved_run_is_approved_as_long_as_the_whole_was(re
     records.approvals.carry("main", "h2", ["s2"])
     assert records.approvals.valid(49.0) == {"main/s2", "other/h1"}
     assert records.approvals.valid(50.0) == {"other/h1"}
-    assert records.approvals.held_of("p1") == []
+    assert records.approvals.hold_digests("p1") == []
 
 
 def test_the_digest_of_a_plan_leads_to_what_it_holds(records: Records) -> None:
     records.approvals.remember_plan("p1", "h1")
     records.approvals.remember_plan("p2", "")
-    assert [records.approvals.held_of(digest) for digest in ("p1", "h1", "p2", "p3")] == [["h1"], ["h1"], [""], []]
+    assert [records.approvals.hold_digests(digest) for digest in ("p1", "h1", "p2", "p3")] == [["h1"], ["h1"], [""], []]
 
 
 def test_the_beginning_of_a_digest_leads_to_all_that_begin_so(records: Records) -> None:
     for digest, held in (("abc1", "main/def1"), ("abc2", "main/def2"), ("def1", "main/def1"), ("%", "main/x")):
         records.approvals.remember_plan(digest, held)
-    found = {prefix: records.approvals.held_of(prefix) for prefix in ("abc", "abc1", "def1", "de", "main", "%")}
+    found = {prefix: records.approvals.hold_digests(prefix) for prefix in ("abc", "abc1", "def1", "de", "main", "%")}
     assert found == {
         "abc": ["main/def1", "main/def2"],
         "abc1": ["main/def1"],

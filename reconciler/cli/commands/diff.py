@@ -121,7 +121,7 @@ def _show(compared: PlanBetweenCommits, form: str) -> None:
     findings, plan = compared.findings, compared.plan
     if plan is not None:
         # Its versions come from no records, so it cannot be approved.
-        plan = replace(plan, held="")
+        plan = replace(plan, hold_digest="")
     if form == "json":
         empty = findings_document(findings, compared.documents, compared.resources)
         echo_json(empty if plan is None else {**document(plan, compared.blames), "since": compared.before})

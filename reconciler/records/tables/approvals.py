@@ -43,21 +43,21 @@ class Approvals:
         """
         others = (*prefix_range(f"{source}/"), f"{source}/{waiting}")
         with self._db.transaction():
-            given = 'SELECT "by", expires FROM approvals WHERE digest >= ? AND digest < ? AND digest <> ?'
-            by, expires = self._db.one(f"{given} ORDER BY at DESC", others) or ("", None)
+            latest = 'SELECT "by", expires FROM approvals WHERE digest >= ? AND digest < ? AND digest <> ?'
+            by, expires = self._db.one(f"{latest} ORDER BY at DESC", others) or ("", None)
             self._db.write("DELETE FROM approvals WHERE digest >= ? AND digest < ? AND digest <> ?", others)
-            self._db.write("DELETE FROM plans WHERE held >= ? AND held < ? AND held <> ?", others)
+            self._db.write("DELETE FROM plans WHERE hold_digest >= ? AND hold_digest < ? AND hold_digest <> ?", others)
             for step in steps:
                 self.approve(f"{source}/{step}", by, expires)
 
-    def remember_plan(self, digest: str, held: str) -> None:
-        """Remember that the plan ``digest`` held the steps ``held``, as they are approved (``""``: none)."""
+    def remember_plan(self, digest: str, hold_digest: str) -> None:
+        """Remember what the plan ``digest`` holds: ``SOURCE/DIGEST``, as it is approved (``""``: nothing)."""
         with self._db.transaction():
-            self._db.write("INSERT OR REPLACE INTO plans (digest, held) VALUES (?, ?)", (digest, held))
+            self._db.write("INSERT OR REPLACE INTO plans (digest, hold_digest) VALUES (?, ?)", (digest, hold_digest))
             self._db.write("DELETE FROM plans WHERE seq <= (SELECT max(seq) FROM plans) - ?", (KEEP,))
 
-    def held_of(self, prefix: str) -> list[str]:
-        """Held steps (``SOURCE/DIGEST``; ``""``: none) of plans whose digest, or that of their steps has ``prefix``."""
-        sql = """SELECT DISTINCT held FROM plans WHERE substr(digest, 1, length(?1)) = ?1
-            OR substr(held, instr(held, '/') + 1, length(?1)) = ?1 ORDER BY held"""
-        return [held for (held,) in self._db.all(sql, (prefix,))]
+    def hold_digests(self, prefix: str) -> list[str]:
+        """What plans hold (``SOURCE/DIGEST``; ``""``: nothing) whose own digest, or that of the hold, begins so."""
+        sql = """SELECT DISTINCT hold_digest FROM plans WHERE substr(digest, 1, length(?1)) = ?1
+            OR substr(hold_digest, instr(hold_digest, '/') + 1, length(?1)) = ?1 ORDER BY hold_digest"""
+        return [hold_digest for (hold_digest,) in self._db.all(sql, (prefix,))]

@@ -16,7 +16,7 @@ CHECKED = "drift_checked"
 class DriftRow(msgspec.Struct, frozen=True, gc=False):
     """One difference since ``since`` (seconds since the epoch), in encoded form.
 
-    ``source`` owns the resource, empty if none does; ``fought`` means that healing was given up.
+    ``source`` owns the resource, empty if none does; ``in_conflict`` means that healing was given up.
     """
 
     key: str
@@ -24,7 +24,7 @@ class DriftRow(msgspec.Struct, frozen=True, gc=False):
     source: str
     since: float
     packed: bytes
-    fought: bool = False
+    in_conflict: bool = False
 
 
 class Drifts:
@@ -35,15 +35,16 @@ class Drifts:
 
     def all(self, source: str | None = None) -> list[DriftRow]:
         """Every difference, or those of ``source``, in order of key and location."""
-        sql = "SELECT key, location, source, since, packed, fought FROM drifts"
+        sql = "SELECT key, location, source, since, packed, in_conflict FROM drifts"
         where, args = (" WHERE source = ?", (source,)) if source is not None else ("", ())
         rows = self._db.all(f"{sql}{where} ORDER BY key, location", args)
         return [DriftRow(*(*row[:-1], bool(row[-1]))) for row in rows]
 
     def put_many(self, rows: Iterable[DriftRow]) -> None:
         """Write differences; each replaces an earlier one of its key and location."""
+        columns = "key, location, source, since, packed, in_conflict"
         self._db.write_many(
-            "INSERT OR REPLACE INTO drifts (key, location, source, since, packed, fought) VALUES (?, ?, ?, ?, ?, ?)",
+            f"INSERT OR REPLACE INTO drifts ({columns}) VALUES (?, ?, ?, ?, ?, ?)",
             (msgspec.structs.astuple(row) for row in rows),
         )
 

@@ -30,5 +30,7 @@ class HealCounts:
     def forget(self, key: AnyKey) -> int:
         """Reset the count of ``key`` and its conflicts; returns the number of removed heals and conflicts."""
         with self._db.transaction():
-            fights = self._db.write("UPDATE drifts SET fought = 0 WHERE key = ? AND fought", (str(key),)).rowcount
+            fights = self._db.write(
+                "UPDATE drifts SET in_conflict = 0 WHERE key = ? AND in_conflict", (str(key),)
+            ).rowcount
             return fights + self._db.write("DELETE FROM heals WHERE key = ?", (str(key),)).rowcount

@@ -13,24 +13,24 @@ from reconciler.records.sql import stored_row
 KEEP = 1000
 """The number of completed requests that are remembered."""
 
-COLUMNS = 'id, kind, args, "by", at, taken, done, result'
+COLUMNS = 'id, kind, args, "by", at, started, done, result'
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request; ``taken``, ``done`` and ``result`` are None until then. Times are seconds since the epoch."""
+    """One request; ``started``, ``done`` and ``result`` are None until then. Times are seconds since the epoch."""
 
     id: int
     kind: str
     args: dict[str, Any]
     by: str
     at: float
-    taken: float | None
+    started: float | None
     done: float | None
     result: dict[str, Any] | None
 
 
 class Requests:
-    """Requests in the order of arrival. One that was taken and not done because of a crash is open again."""
+    """Requests in the order of arrival. One that was started and not done because of a crash is open again."""
 
     def __init__(self, database: Database, now: Callable[[], float]) -> None:
         self._db = database
@@ -51,9 +51,9 @@ class Requests:
         """The open requests, oldest first."""
         return [_request(row) for row in self._db.all(f"SELECT {COLUMNS} FROM requests WHERE done IS NULL ORDER BY id")]
 
-    def take(self, number: int) -> None:
+    def start(self, number: int) -> None:
         """Record that work on it begins."""
-        self._db.write("UPDATE requests SET taken = ? WHERE id = ?", (self._now(), number))
+        self._db.write("UPDATE requests SET started = ? WHERE id = ?", (self._now(), number))
 
     def done(self, number: int, result: Mapping[str, Any]) -> None:
         """Record the result of a request, which must be JSON."""
@@ -69,7 +69,7 @@ class Requests:
 
 
 def _request(row: tuple[Any, ...]) -> Request:
-    number, kind, args, by, at, taken, done, result = row
+    number, kind, args, by, at, started, done, result = row
     with stored_row("requests", number):
         answer = None if result is None else msgspec.json.decode(result, type=dict[str, Any])
-        return Request(number, kind, msgspec.json.decode(args, type=dict[str, Any]), by, at, taken, done, answer)
+        return Request(number, kind, msgspec.json.decode(args, type=dict[str, Any]), by, at, started, done, answer)
