@@ -1,1 +1,1 @@
-"""Manifests out of what others wrote: Kubernetes documents, and what the platform itself exports. Pure."""
+"""Converts Kubernetes documents and exports of the platform to manifests. Pure."""

@@ -1,4 +1,4 @@
-"""Manifests that are being written: their head, the order in which they are applied, and a file for each."""
+"""Drafts of manifests: their head, their apply order, and a file for each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ODD = re.compile(r"[^-._@+:a-zA-Z0-9]")
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A manifest as it will stand in a file; ``gvc`` is "" for what belongs to the org."""
+    """A manifest to be written; ``gvc`` is "" for a resource of the org."""
 
     kind: Kind
     gvc: str
@@ -29,14 +29,14 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def in_order(drafts: Iterable[Draft]) -> list[Draft]:
-    """``drafts`` as they can be applied one after the other, by GVC and name within a kind."""
+    """``drafts`` in apply order, by GVC and name within a kind."""
     return sorted(drafts, key=lambda one: (TABLE[one.kind].rank, one.kind, one.gvc, one.name))
 
 
 def file_of(draft: Draft) -> str:
     """The file for ``draft`` in a tidy tree: ``shop/gvc.yaml``, ``shop/workload/api.yaml``, ``secret/db.yaml``.
 
-    Whatever the name holds, the path stays below its root.
+    The path stays below its root, whatever the name contains.
     """
     if draft.kind is Kind.GVC:
         return f"{_safe(draft.name)}/gvc.yaml"
@@ -45,7 +45,7 @@ def file_of(draft: Draft) -> str:
 
 
 def drafted(kind: Kind, name: str, gvc: str, origin: Item | None, rest: Body) -> Draft:
-    """The manifest with its fields in the usual order; description and tags come from the resource ``origin``."""
+    """The manifest with its fields in the usual order; description and tags are those of ``origin``."""
     body: Body = {"kind": str(kind), "name": name}
     if gvc:
         body["gvc"] = gvc
@@ -55,12 +55,12 @@ def drafted(kind: Kind, name: str, gvc: str, origin: Item | None, rest: Body) ->
 
 
 def without_empty(body: Body) -> Body:
-    """``body`` without the fields that say nothing."""
+    """``body`` without empty fields."""
     return {name: value for name, value in body.items() if value not in (None, "", [], {})}
 
 
 def _tags(origin: Item) -> dict[str, str]:
-    """The labels of ``origin``, as far as they can be tags (docs/platform/fields.md#tags)."""
+    """The labels of ``origin`` that can be tags (docs/platform/fields.md#tags)."""
     labels = origin.root["metadata"]["labels"]
     kept = {name: part for name, part in labels.fields() if not name.startswith(TAG_PREFIX)}
     for name, part in labels.fields():

@@ -1,4 +1,4 @@
-"""What is said about a conversion, first by the steps that lead to a value, then by line and column."""
+"""Notes about a conversion, placed first by the path to a value, then by line and column."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from reconciler.model.finding import Finding, Pointer, Severity
 
 
 class ConversionNote(msgspec.Struct, frozen=True):
-    """One thing to say: the rule, the document (file and index), the value in it, and what about it.
+    """One note: the rule, the document (file and index), the path to the value, and the message.
 
-    ``on_key`` places it on the key that leads to the value.
+    ``on_key`` places it on the key of the value.
     """
 
     rule: str
@@ -41,5 +41,5 @@ def _finding(remark: ConversionNote, locator: Locator) -> Finding:
 
 
 def is_faulty(remark: ConversionNote) -> bool:
-    """Whether ``remark`` says that the input is wrong, and not only what a conversion cannot keep."""
+    """Whether ``remark`` reports invalid input, not only a loss in the conversion."""
     return RULEBOOK[remark.rule].severity is Severity.ERROR

@@ -1,4 +1,4 @@
-"""Files to be converted or imported, as their documents."""
+"""Reads the documents of files for `convert` and `import`."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from reconciler.documents.reader import read
 from reconciler.model.finding import Finding
 
 _MODE = re.compile(rb"((?:\bdefaultMode|\bpath: [^\n,}]{1,40}[,\n] {0,40}mode): )(0[0-7]{3})(?=[ \t\r\n,}]|\Z)")
-"""The mode of all files or of the one at a path, as people write it. Kubernetes reads YAML 1.1: it is octal there."""
+"""The mode of all files or of the one at a path. Kubernetes reads YAML 1.1, in which 0400 is octal."""
 
 
 def read_kubernetes(files: Mapping[str, bytes]) -> tuple[list[Source], list[Finding]]:
-    """As ``read_all``, with file modes such as 0400 as the octal numbers that they are there."""
+    """As ``read_all``, with file modes such as 0400 read as octal numbers."""
     return read_all({path: _MODE.sub(_decimal, raw) for path, raw in files.items()}, frozenset())
 
 
 def _decimal(mode: re.Match[bytes]) -> bytes:
-    # As long as it was, so that places stay right.
+    # Of the same length, so that places stay right.
     return b"%s%-4d" % (mode[1], int(mode[2], 8))
 
 
 def read_all(files: Mapping[str, bytes], text_fields: frozenset[str]) -> tuple[list[Source], list[Finding]]:
-    """The documents of ``files`` (path → content) in their order, and the faults of those that cannot be read.
+    """Return the documents of ``files`` (path → content) in their order, and findings for unreadable ones.
 
-    ``text_fields`` are as for the reader: top-level mappings in which numbers are taken as their text.
+    ``text_fields`` are top-level mappings in which numbers are read as text.
     """
     sources: list[Source] = []
     faults: list[Finding] = []

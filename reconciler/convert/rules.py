@@ -1,4 +1,4 @@
-"""The rules by which conversions speak up; `docs/convert.md` lists them."""
+"""The rules of conversions; `docs/convert.md` lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of a document with the way to them; what is asked of them counts as seen, so that the rest can be told."""
+"""Values of a document with their paths; each value read counts as seen, so that the rest can be noted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TYPES = {dict: "a mapping", list: "a list", str: "text", int: "a whole number",
 
 
 class ResourceNotes:
-    """One resource in a document: where it stands, what was seen of it, and what is to be said about it."""
+    """One resource in a document: its place, the values seen, and the notes."""
 
     def __init__(self, path: str, index: int) -> None:
         self.path = path
@@ -23,14 +23,14 @@ class ResourceNotes:
 
     @property
     def is_faulty(self) -> bool:
-        """Whether anything that was asked of it is malformed."""
+        """Whether any value read from it is malformed."""
         return any(map(is_faulty, self.remarks))
 
 
 class TrackedValue:
-    """A value of a resource and the steps to it; a part of what is not there is empty, and false.
+    """A value of a resource and its path; a part of a missing value is empty, and false.
 
-    What has another type than was asked for is told as ``convert-malformed`` and counts as empty.
+    A value of the wrong type gets a note ``convert-malformed`` and counts as empty.
     """
 
     __slots__ = ("at", "sheet", "value")
@@ -44,7 +44,7 @@ class TrackedValue:
         return self.value is not None
 
     def __getitem__(self, name: str) -> TrackedValue:
-        """The field ``name``, empty where it is not given."""
+        """The field ``name``, empty where it is not set."""
         at = (*self.at, name)
         found = self._as(dict) or {}
         if name in found:
@@ -52,7 +52,7 @@ class TrackedValue:
         return TrackedValue(self.sheet, at, found.get(name))
 
     def peek(self, name: str) -> Any:
-        """The value of the field ``name`` without looking at it, None where there is none."""
+        """The value of the field ``name`` without counting it as seen, None where there is none."""
         return self.value.get(name) if isinstance(self.value, dict) else None
 
     def fields(self) -> Iterator[tuple[str, TrackedValue]]:
@@ -67,21 +67,21 @@ class TrackedValue:
         return parts
 
     def text(self, default: str = "") -> str:
-        """The text, ``default`` where it is not given."""
+        """The text, ``default`` where it is not set."""
         found = self._as(str)
         return default if found is None else str(found)
 
     def number(self) -> int | None:
-        """The whole number, None where it is not given."""
+        """The whole number, None where it is not set."""
         found = self._as(int)
         return None if found is None else int(found)
 
     def flag(self) -> bool:
-        """Whether it is true; false where it is not given."""
+        """Whether it is true; false where it is not set."""
         return bool(self._as(bool))
 
     def amount(self) -> str:
-        """A quantity, a number or a text, as text; "" where it is not given."""
+        """A quantity, a number or a text, as text; "" where it is not set."""
         if isinstance(self.value, int | float) and not isinstance(self.value, bool):
             return f"{self.value:f}".rstrip("0").rstrip(".") if isinstance(self.value, float) else str(self.value)
         return self.text()
@@ -95,7 +95,7 @@ class TrackedValue:
         return {name: part.text() for name, part in self.fields()}
 
     def required(self) -> str:
-        """The text, which has to be there and must not be empty."""
+        """The text, which must be set and not empty."""
         if not self:
             self.add_note("convert-malformed", f"the field `{self.at[-1]}` is missing")
         elif self.value == "":
@@ -103,11 +103,11 @@ class TrackedValue:
         return self.text()
 
     def ignored(self) -> None:
-        """Count it as seen with all that is in it."""
+        """Count it as seen, with everything in it."""
         self.sheet.whole.add(self.at)
 
     def add_note(self, rule: str, message: str, suggestion: str = "", on_key: bool = False) -> None:
-        """Remark something on this value."""
+        """Add a note to this value."""
         self.sheet.remarks.append(
             ConversionNote(rule, self.sheet.path, self.sheet.index, self.at, message, suggestion, on_key)
         )

@@ -43,8 +43,8 @@ class StateLock:
     """An exclusive lock on the directory ``state``, and on the file ``lock`` in it, which names the holder.
 
     It lasts for as long as this process lives, or until ``release``. The kernel keeps it, so it ends with the process
-    however that ends; the file stays and means nothing by itself. The directory is locked so that nobody gets in where
-    the file was deleted, and a name outside of it so that nobody begins anew where all of it was: see ``_take_name``.
+    however that ends; the file stays and means nothing by itself. The directory is locked in case the file is deleted,
+    and a name outside of it in case the whole directory is: see ``_take_name``.
     """
 
     def __init__(self, state: Path) -> None:
@@ -142,7 +142,7 @@ class StateLock:
 
 
 def abstract_name(state: Path) -> bytes:
-    """The address for the directory ``state``, whether it is there or not. Raises OSError where none is above it."""
+    """The address for the directory ``state``, which need not exist. Raises OSError where its parent does not exist."""
     place = os.path.realpath(state)
     above = os.stat(os.path.dirname(place))
     last = hashlib.blake2b(os.fsencode(os.path.basename(place)), digest_size=16).hexdigest()
@@ -150,13 +150,13 @@ def abstract_name(state: Path) -> bytes:
 
 
 def _take_name(state: Path) -> int | None:
-    """Take the name of the directory ``state`` among abstract sockets, which stays where that is deleted; a descriptor.
+    """Bind an abstract socket named after the directory ``state``, which outlives that; return its descriptor.
 
-    The name holds the user, the directory above and the last part of the path, so that only who means the same place
-    meets it. Any user of the host can take it first. The kernel says whose process listens there: that of another user,
-    or of a container that shares nothing but the network, does not count, and None is returned, as where there are no
-    such names. Then a second process is found out by ``StateLock.check`` alone, within a second. Raises LockedError
-    where a process of this user has the name, and has it still after a moment: it may be about to end.
+    The name contains the user, the parent directory and the last part of the path, so only processes that use the same
+    path share it. Any user of the host can bind it first. The kernel reports the owner of the socket: another user, or
+    a container that shares only the network, does not count. Then, and where there are no abstract sockets, the result
+    is None, and only ``StateLock.check`` detects a second process, within a second. Raises LockedError where a process
+    of this user still has the name after a moment, in which it could have ended.
     """
     address = abstract_name(state)
     deadline = time.monotonic() + _PATIENCE
@@ -183,7 +183,7 @@ def _take_name(state: Path) -> int | None:
 
 
 def _listening(address: bytes) -> int:
-    """The process that listens at ``address``, where it is one of this user that can be seen from here; else 0."""
+    """The pid of the process that listens at ``address``, if it is this user's and visible from here; else 0."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.setblocking(False)
         try:

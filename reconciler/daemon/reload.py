@@ -73,7 +73,7 @@ class Reload:
             log().warning("settings", loaded=False, message=message)
 
     def _set_condition(self, good: bool, reason: Reason, message: str = "") -> bool:
-        """Record whether the settings are in use; whether that is news. A full disk of the records hinders nothing."""
+        """Set the condition of the settings; return whether it changed. A failed write does not stop the daemon."""
         kind = ConditionType.SETTINGS_LOADED
         try:
             with self._records.transaction():

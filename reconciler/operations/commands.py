@@ -171,7 +171,7 @@ class OperatorCommands:
 
     @contextmanager
     def _recorded_as_event(self, key: str, reason: Reason, message: str) -> Iterator[None]:
-        """What is written within, in one transaction with its event."""
+        """Commit the writes of the block and their event in one transaction."""
         with self._records.transaction():
             yield
             self._records.events.append(key, reason, message)

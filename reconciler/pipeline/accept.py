@@ -1,4 +1,4 @@
-"""A loaded revision becomes the last good one: its index, the seals of its secrets and the row of its source."""
+"""Makes a loaded revision the last good one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from reconciler.records.tables.sources import SourceRow
 
 
 def index_revision(records: Records, loaded: LoadedRevision, source: str) -> None:
-    """Make ``loaded`` the last good revision: the index, the seals of its secrets and the row of its source.
+    """Make ``loaded`` the last good revision: write the index, the seals of its secrets and the row of its source.
 
-    What another source applied and asks for no more becomes this source's.
+    A resource that another source applied and no longer declares passes to this source.
     """
     revision = loaded.revision
     row = SourceRow(source, revision.ref, revision.commit, revision.tree, loaded.selection, revision.author,
@@ -24,10 +24,10 @@ def index_revision(records: Records, loaded: LoadedRevision, source: str) -> Non
         records.desired.replace(
             source, loaded.change_set.removed(), (_entry(source, r) for r in _changed(loaded.change_set))
         )
-        # Steps bring the status of changed resources along; one that only moved to another file has none.
+        # Steps update the status of changed resources; a resource that only moved to another file has no step.
         records.status_queue.add_many(source, _moved(loaded.change_set))
         for key in loaded.change_set.removed():
-            # What was never applied goes without a step, which would tell of it.
+            # A resource that was never applied is removed without a step, which would update the status.
             if not records.applied.exists(key):
                 records.status_queue.add_many(source, [key])
                 records.conditions.forget(key)
@@ -41,7 +41,7 @@ def index_revision(records: Records, loaded: LoadedRevision, source: str) -> Non
 
 
 def _changed(delta: ChangeSet) -> list[Resource]:
-    """Resources whose row in the index has to be written; after a reload of everything, that may be none."""
+    """Resources whose index row changed; after a full reload, this can be empty."""
     return [resource for key, resource in delta.added.items() if _row(delta.previous.get(key)) != _row(resource)]
 
 

@@ -1,4 +1,4 @@
-"""The bodies of desired resources: of changed ones as they were read, of others decoded again when one is needed."""
+"""Bodies of desired resources: changed ones as read, unchanged ones decoded again on demand."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from reconciler.secrets.resolve import resolve_host_secrets
 View = TypeVar("View")
 
 BodyCache = dict[tuple[str, str, int], bytes]
-"""Bodies by key, blob and position in it; the values of secrets are not in it."""
+"""(key, blob, position in it) → body, without the values of secrets."""
 
 MAX_BODIES = 512
-"""Bodies of neighbours that are cached from run to run: most files change near where others did."""
+"""Limit of bodies of neighbours cached across runs: most changes are near earlier ones."""
 
 MAX_TYPED = 4096
-"""Resources cached as rules see them; most of the 100,000 of a first load are needed for their own questions only."""
+"""Limit of cached typed resources; most of the 100,000 of a first load are needed for their own rules only."""
 
 
 class BlobDecoder(msgspec.Struct, frozen=True):
     """Decodes files of one source by their blob ids.
 
-    ``host`` is where secrets find the files of this host that they name; without it they stay as they are written.
+    ``host`` reads the files of this host that secrets name; without it such secrets stay unresolved.
     """
 
     blobs: Blobs
@@ -45,7 +45,7 @@ class BlobDecoder(msgspec.Struct, frozen=True):
     host: HostSecretDirectory | None = None
 
     def decode(self, blob: str) -> Decoded:
-        """The manifests of a file, as they are written. Raises SourceError."""
+        """Decode the manifests of a file. Raises SourceError."""
         return decode(self.blobs.read(blob), self.dialect)
 
     def with_host_secrets(self, decoded: Decoded, blob: str) -> Decoded:
@@ -66,10 +66,10 @@ class DecodedBodies:
         self._typed: dict[tuple[str, Any], Any] = {}
 
     def resource(self, key: str) -> Resource | None:
-        """The desired resource ``key`` with its body; an unchanged one is decoded again from the cache or from Git.
+        """Return the desired resource ``key`` with its body; an unchanged one is decoded again from the cache or Git.
 
-        None where this source does not desire it: what another one desires is that one's to apply. Raises SourceError
-        where it is a secret that can no longer be opened.
+        None where this source does not declare it: each source applies its own resources. Raises SourceError where
+        it is a secret that can no longer be decrypted or read.
         """
         found = self.index.entry(key)
         if not isinstance(found, Entry):
@@ -87,7 +87,7 @@ class DecodedBodies:
         return None if body is None else msgspec.json.decode(body, type=dict[str, Any])
 
     def related_body(self, key: str) -> bytes | None:
-        """The body of ``key`` as others see it: as desired, or as recorded where another source's or retained."""
+        """The body of ``key`` for references: as desired, or as recorded if retained or another source's."""
         entry = self.index.entry(key)
         if isinstance(entry, Resource):
             return entry.body
@@ -99,11 +99,11 @@ class DecodedBodies:
         if records and (ours or any(map(self.index.is_retained, records))):
             return records[0].body
         if entry is not None and self.index.prefetched.packed(entry.blob):
-            return self._reload_body(entry)  # another source's, not applied yet
+            return self._reload_body(entry)  # of another source, not applied yet
         return None
 
     def typed(self, key: str, view: type[View]) -> View | None:
-        """The resource ``key`` in normal form through ``view``; None where its body is not known here."""
+        """The resource ``key`` in normal form as ``view``; None where its body is unknown here."""
         if (key, view) not in self._typed:
             if len(self._typed) >= MAX_TYPED:
                 self._typed.clear()
@@ -112,7 +112,7 @@ class DecodedBodies:
         return self._typed[key, view]  # type: ignore[no-any-return]
 
     def locations(self, gvc: str, budget: QueryBudget) -> tuple[str, ...] | None:
-        """Every location of ``gvc``; none where the GVC is not known, None where its query exceeds ``budget``."""
+        """Every location of ``gvc``; empty for an unknown GVC, None where its query exceeds ``budget``."""
         return self.gvc_locations.of_few(gvc, budget)
 
     def known_locations(self) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ class DecodedBodies:
         return self.gvc_locations.known()
 
     def gvcs_with_location_query(self) -> list[str]:
-        """Keys of all GVCs that find locations by a query."""
+        """Keys of all GVCs that select locations by a query."""
         bodies = ((key, self.body(key)) for key in sorted(self.index.keys_of_kind(Kind.GVC)))
         return [key for key, body in bodies if body and "locationQuery" in body["spec"].get("staticPlacement", ())]
 
@@ -136,9 +136,9 @@ class DecodedBodies:
         return self.cache[at]
 
     def _reload(self, entry: Entry) -> tuple[Resource | None, bool]:
-        """The resource of ``entry``, None where it is a secret that can no longer be opened; and whether it lasts.
+        """The resource of ``entry``, None for a secret that can no longer be read; and whether it may be cached.
 
-        The value of a file of this host may be another one tomorrow, in the same blob.
+        A value on this host can change while the blob stays the same.
         """
         packed = self.index.prefetched.packed(entry.blob)
         written = unpack(packed) if packed else self.decoder.decode(entry.blob)

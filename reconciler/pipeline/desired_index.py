@@ -1,4 +1,4 @@
-"""Which resources the next state of a source has, where they are written, and what they refer to."""
+"""The index of the next state of a source: its resources, their files, and their references."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
 
 MAX_PREFETCHED = 4096
-"""Keys read ahead at once: their files take about 10 MB."""
+"""Limit of keys read in one batch: their files take about 10 MB."""
 
 
 class Prefetch:
-    """Rows of the records that are read together: one by one, each costs four times as much.
+    """Reads rows of the records in batches: one by one, each costs four times as much.
 
-    They are as they were when read first: who changes them makes another one.
+    It returns the rows as first read; after a change of them, create a new instance.
     """
 
     def __init__(self, records: Records) -> None:
@@ -34,7 +34,7 @@ class Prefetch:
         self._packed: dict[str, bytes] | None = None
 
     def fetch(self, keys: Iterable[str]) -> None:
-        """Read where ``keys`` are desired, in place of those before; their files once one is asked for."""
+        """Read the index entries of ``keys``, replacing the last batch; read their files when one is needed."""
         wanted = list(keys)[:MAX_PREFETCHED]
         found = self._records.desired.get_many(wanted)
         self._entries = {key: found.get(key) for key in wanted}
@@ -42,11 +42,11 @@ class Prefetch:
         self._packed = None
 
     def entry(self, key: str) -> Entry | None:
-        """Where ``key`` is desired; None where it is not."""
+        """The index entry of ``key``; None where it is not desired."""
         return self._entries[key] if key in self._entries else self._records.desired.get(key)
 
     def packed(self, blob: str) -> bytes | None:
-        """What was decoded of the file ``blob``, packed; None where that is not cached."""
+        """The decoded file ``blob``, packed; None where it is not cached."""
         if blob not in self._blobs:
             return self._records.documents.get(blob)
         if self._packed is None:
@@ -55,15 +55,15 @@ class Prefetch:
 
 
 class RecordsIndex:
-    """A change set laid over the records, for one source; satisfies ``DesiredIndex``. It opens no file.
+    """A change set laid over the records, for one source; implements ``DesiredIndex``. It opens no file.
 
-    It is made anew for each change set, and after the records changed.
+    Create a new instance for each change set, and after the records changed.
     """
 
     def __init__(
         self, source: str, records: Records, externals: ExternalResources, changes: ChangeSet | None = None
     ) -> None:
-        """Without ``changes`` the desired state is the last good revision."""
+        """Without ``changes`` the desired state is that of the last good revision."""
         self.source = source
         self.records = records
         self.externals = externals
@@ -78,16 +78,16 @@ class RecordsIndex:
             self._new_members[resource.key.gvc].append(key)
 
     def entry(self, key: str) -> Entry | Resource | None:
-        """Where and how ``key`` is desired; None where it is not."""
+        """The resource ``key`` if it changed, else its index entry; None where it is not desired."""
         return self.changes.added.get(key) or (None if key in self.removed else self.prefetched.entry(key))
 
     def prefetch(self, keys: Iterable[str]) -> None:
-        """Read together what the records have of ``keys``, which are asked about next."""
+        """Read the rows of ``keys`` in one batch, before they are used."""
         if not self.is_first_load():
             self.prefetched.fetch({key for key in keys if key not in self.changes.added and key not in self.removed})
 
     def is_first_load(self) -> bool:
-        """Whether the change set is all that is desired, of any source."""
+        """Whether the index of all sources is empty."""
         return self.records.desired.empty()
 
     def exists(self, target: str) -> bool:
@@ -112,7 +112,7 @@ class RecordsIndex:
         return bool(record.source != self.source or self.externals.prune_disabled or retention_reason(record))
 
     def referrers(self, target: str, kind: str = "") -> list[str]:
-        """Keys of unchanged resources (or of those of ``kind``) that refer to ``target``."""
+        """Keys of unchanged resources (all, or those of ``kind``) that refer to ``target``."""
         added, gone = self.changes.added, self.removed
         return [key for key in self.records.desired.referrers(target, kind) if key not in added and key not in gone]
 
@@ -129,38 +129,38 @@ class RecordsIndex:
         return self._users[key, kind]
 
     def references(self, key: str) -> Sequence[Reference]:
-        """What ``key`` refers to."""
+        """References of ``key``."""
         added = self.changes.added.get(key)
         if added is not None:
             return added.references
         return () if key in self.removed else self.records.desired.references(key)
 
     def references_before(self, key: str) -> Sequence[Reference]:
-        """What ``key`` referred to in the last good revision."""
+        """References of ``key`` in the last good revision."""
         return self.records.desired.references(key)
 
     def unresolved(self, kind: str) -> list[tuple[str, ...] | None]:
-        """What each faulty or external resource of ``kind`` links to; None where that is not known."""
+        """The links of each faulty or external resource of ``kind``; None where they are unknown."""
         faulty = [mentions for key, mentions in self.changes.unresolved.items() if key.startswith(f"{kind}/")]
         return [*faulty, *(None for key in self.externals.external if key.startswith(f"{kind}/"))]
 
     def keys_of_kind(self, kind: Kind) -> set[str]:
-        """Keys of all resources of ``kind``, those that the change set takes away among them."""
+        """Keys of all resources of ``kind``, including those that the change set removes."""
         keys = set(self.records.desired.keys_of_kind(kind))
         return keys | {key for key in self.changes.added if key.startswith(f"{kind}/")}
 
     def location_manifests(self) -> set[str]:
-        """Keys of the locations that manifests declare, or declared when they were applied."""
+        """Keys of the locations that manifests declare, or that are recorded."""
         applied = {str(record.key) for record in self.records.applied.items(Kind.LOCATION)}
         return self.keys_of_kind(Kind.LOCATION) | applied
 
     def members(self, gvc: str) -> set[str]:
-        """Keys of what is, or is to be, in ``gvc``."""
+        """Keys of the recorded and the desired resources of ``gvc``."""
         known = self.records
         return {*self._new_members.get(gvc, ()), *known.desired.keys_of_gvc(gvc), *known.applied.keys_of_gvc(gvc)}
 
     def site(self, key: str) -> ResourceLocation:
-        """Where ``key``, which is desired, is written."""
+        """The file and position of ``key``, which must be desired."""
         found = self.entry(key)
         assert found is not None, key
         source = found.source if isinstance(found, Entry) and found.source != self.source else ""

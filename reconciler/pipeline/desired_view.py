@@ -1,4 +1,4 @@
-"""The desired state of one source as it would be after a change: an index, bodies, and positions in files."""
+"""The desired state of one source after a change: an index, bodies, and positions in files."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from reconciler.pipeline.externals import ExternalResources
 from reconciler.records.store import Records
 
 MAX_LOCATORS = 32
-"""Files cached for finding places in them; a file with many faults is parsed once for all of them."""
+"""Limit of cached locators; a file with many errors is parsed once for all of them."""
 
 
 class FilePositions:
-    """Lines and columns of values, found by reading their file once more; satisfies ``Positions``."""
+    """Lines and columns of values, found by reading their file again; implements ``Positions``."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
@@ -45,14 +45,14 @@ class FilePositions:
 
 
 class DesiredStateView(msgspec.Struct, frozen=True):
-    """The three parts for one change set; satisfies ``DesiredState``."""
+    """The three parts for one change set; implements ``DesiredState``."""
 
     index: RecordsIndex
     bodies: DecodedBodies
     positions: FilePositions
 
     def with_changes(self, changes: ChangeSet) -> DesiredStateView:
-        """The view with ``changes`` in place of its own, over the records as they are now."""
+        """Return the view with ``changes`` instead of its own, over the present records."""
         index = RecordsIndex(self.index.source, self.index.records, self.index.externals, changes)
         return DesiredStateView(index, DecodedBodies(index, self.bodies.decoder, self.bodies.cache), self.positions)
 
@@ -60,6 +60,6 @@ class DesiredStateView(msgspec.Struct, frozen=True):
 def desired_view(
     source: str, records: Records, externals: ExternalResources, decoder: BlobDecoder, cache: BodyCache | None = None
 ) -> DesiredStateView:
-    """The desired state of ``source`` as the last good revision has it, ready for a change set."""
+    """The desired state of ``source`` at the last good revision, to which a change set can be applied."""
     index = RecordsIndex(source, records, externals)
     return DesiredStateView(index, DecodedBodies(index, decoder, cache), FilePositions(decoder.blobs))

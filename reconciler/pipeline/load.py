@@ -43,7 +43,7 @@ class LoadedRevision(msgspec.Struct, frozen=True):
 
 
 class Loaded(NamedTuple):
-    """A revision with the desired state as it would be after it."""
+    """A revision with the desired state after it."""
 
     revision: LoadedRevision
     view: DesiredStateView
@@ -75,7 +75,7 @@ class Loader:
         self.cache = Cache(self.records.documents.get_many, put)
 
     def load(self, revision: Revision, *, whole: bool = False, without: frozenset[str] = frozenset()) -> Loaded:
-        """Return the changes from the last good revision to ``revision``, with every finding in order of place.
+        """Compare ``revision`` with the last good one; the findings are in order of place.
 
         ``whole`` checks every file again, so that warnings in unchanged ones are found too. The files ``without`` stay
         as they were, as do files with errors if the settings skip them.
@@ -103,9 +103,9 @@ class Loader:
     def _assembled(
         self, changes: Sequence[FileChange], *, partial: bool = False
     ) -> tuple[DesiredStateView, list[Finding]]:
-        """The desired state after ``changes`` and what is wrong with it.
+        """The desired state after ``changes``, and its findings.
 
-        A ``partial`` list of changes takes nothing away: what is missing in it may be in the files that it lacks.
+        A ``partial`` list of changes removes nothing: a missing resource may be in a skipped file.
         """
         delta = assemble(self.source, changes, self._decoded, self.records.desired)
         if partial:

@@ -20,7 +20,7 @@ Read = Callable[[str], bytes]
 
 
 def reader(repository: Repository, revision: Revision) -> Read:
-    """Read files of ``revision``."""
+    """Return a reader of files of ``revision``."""
 
     def read(path: str) -> bytes:
         try:
@@ -33,7 +33,7 @@ def reader(repository: Repository, revision: Revision) -> Read:
 
 
 def reader_of(settings: Settings, name: str, commit: str) -> Read:
-    """Read files at ``commit`` of the source ``name``, without a query to any remote."""
+    """Return a reader of files at ``commit`` of the source ``name``, without a fetch."""
     source = next(source for source in settings.sources if source.name == name)
     try:
         repository = open_source(source, Path(settings.state)).repository

@@ -1,1 +1,1 @@
-"""Manifests that the platform exported become manifests to keep."""
+"""Cleans manifests that the platform exported."""

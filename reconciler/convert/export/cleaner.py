@@ -1,4 +1,4 @@
-"""One exported body as people write it; the schema of its kind says what is a default, a link or a URI."""
+"""Cleans one exported body; the schema of its kind defines defaults, links and URIs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from reconciler.model.key import GVC_SCOPED, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER
 
 _COMMANDS = ("command", "args")
-"""Fields of a container in which variables are used, besides those that the schema calls URIs."""
+"""Fields of a container with variables, in addition to the URI fields of the schema."""
 
 
 class ExportCleaner:
-    """Tidies what belongs to a resource of ``kind`` in ``gvc``; ``dialect`` is that of the export."""
+    """Cleans a resource of ``kind`` in ``gvc``; ``dialect`` is that of the export."""
 
     def __init__(self, kind: Kind, gvc: str, dialect: ManifestContext) -> None:
         self._kind = kind
@@ -28,9 +28,9 @@ class ExportCleaner:
         self.unknown: list[Pointer] = []
 
     def manifest(self, value: Body) -> Body:
-        """The fields of a manifest without those that only say a default, in their own order.
+        """Return the fields of a manifest without defaults, in their own order.
 
-        What breaks its schema stays as it is. ``unknown`` are the fields that the schema does not know.
+        Invalid fields stay as they are. ``unknown`` are the fields that the schema does not know.
         """
         check = checker(str(self._kind))
         breaches = [] if check.valid(value) else check.breaches(value)
@@ -63,20 +63,20 @@ class ExportCleaner:
         return kept
 
     def _is_broken(self, at: Pointer) -> bool:
-        """Whether anything at or below ``at`` does not fit the schema, so that nobody can say what is a default."""
+        """Whether anything at or below ``at`` violates the schema, so that defaults are unknown."""
         return any(each[: len(at)] == at for each in self._broken)
 
     def _is_default(self, shape: FieldSchema, name: str, tidy: Any) -> bool:
-        """Whether leaving out the field ``name`` of ``shape`` says the same as ``tidy``, which is in our words."""
+        """Whether omitting the field ``name`` of ``shape`` means the same as its translated value ``tidy``."""
         default = shape.fill[name]
-        # A value in our words by now, so of the spelling there is nothing left to translate.
+        # The value is translated already, so the scheme of the export does not matter.
         formed = Normalizer(ManifestContext(self._dialect.org), self._gvc or GVC_PLACEHOLDER).normalize(
             shape.properties[name], tidy
         )
         return bool(formed == default) and isinstance(formed, bool) == isinstance(default, bool)
 
     def _link(self, text: str) -> str:
-        """Relative where the link leads into the org at hand, to the GVC too where it is the resource's own."""
+        """Make the link relative if it leads into this org; relative to the GVC too if that is the resource's own."""
         org = self._dialect.org
         if not org:
             return text

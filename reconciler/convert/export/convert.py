@@ -1,4 +1,4 @@
-"""What the platform exports, as people write it: server-owned fields and defaults gone, links short, words ours."""
+"""Converts exports of the platform: removes server-owned fields and defaults, shortens links, translates terms."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _SELF = re.compile(r"/org/([^/]+)(?:/gvc/([^/]+))?(?:/.*)?")
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """The manifests in apply order, and what is to be said about them."""
+    """The manifests in apply order, and notes about them."""
 
     drafts: list[Draft]
     remarks: list[ConversionNote]
 
 
 class _Exported(NamedTuple):
-    """One resource as it was exported, and where it stands."""
+    """One exported resource, and its place."""
 
     source: Source
     at: Pointer
@@ -40,7 +40,7 @@ class _Exported(NamedTuple):
 
 
 class _Homes:
-    """The GVC of what does not say its own: exports hold a GVC and its members in one file."""
+    """The GVC of resources that do not name theirs: exports hold a GVC and its members in one file."""
 
     def __init__(self, exported: Iterable[_Exported], otherwise: str) -> None:
         self._in_file: dict[str, set[str]] = {}
@@ -51,7 +51,7 @@ class _Homes:
         self._otherwise = otherwise
 
     def of(self, path: str) -> str:
-        """The GVC to which the file at ``path`` belongs, "" where nothing says it."""
+        """The GVC of the file at ``path``, "" where it is unknown."""
         for names in (self._in_file.get(path, set()), self._all):
             if len(names) == 1:
                 return next(iter(names))
@@ -61,10 +61,10 @@ class _Homes:
 def normalise(sources: Iterable[Source], org: str = "", scheme: str = "platform", gvc: str = "") -> Imported:
     """Manifests for the exported resources in ``sources`` (docs/platform/fields.md#manifests).
 
-    Links into ``org`` become relative; where it is not given, the link of a resource to itself says it. ``scheme`` is
-    how the platform is spelled in them. Read by the same settings, the result has the normal form of the original.
+    Links into ``org`` become relative; without ``org``, a resource's link to itself provides it. ``scheme`` is the
+    name of the platform in links. With the same settings, the result has the normal form of the original.
 
-    What does not say its GVC belongs to the only GVC of its file, else to the only one of all files, else to ``gvc``.
+    A resource without a GVC belongs to the only GVC of its file, else to the only one of all files, else to ``gvc``.
     """
     exported = [_Exported(source, at, value) for source in sources for at, value in _listed(source.value, ())]
     importing = _Importing(org, scheme, _Homes(exported, gvc))
@@ -74,7 +74,7 @@ def normalise(sources: Iterable[Source], org: str = "", scheme: str = "platform"
 
 
 class _Importing:
-    """The manifests so far, by key, and the remarks."""
+    """The manifests so far, by key, and the notes."""
 
     def __init__(self, org: str, scheme: str, homes: _Homes) -> None:
         self._homes = homes
@@ -84,7 +84,7 @@ class _Importing:
         self._scheme = scheme
 
     def add(self, found: _Exported) -> None:
-        """Take one document, or an item of a list."""
+        """Add one document, or an item of a list."""
         source, at, value = found
         if not isinstance(value, dict):
             self._say("import-not-a-manifest", source, at, "a manifest is a mapping that begins with `kind:`")
@@ -123,7 +123,7 @@ class _Importing:
         return None
 
     def _is_left_out(self, found: _Exported, kind: Kind) -> bool:
-        """Whether the resource is the platform's own, or a secret of which only the shell was exported."""
+        """Whether the resource is the platform's own, or a secret exported without data."""
         value, named = found.value, f"{kind}/{found.value.get('name')}"
         if value.get("origin") == "builtin" or named in BUILT_IN_RESOURCES:
             self._say("import-built-in", found.source, (*found.at, "name"), f"{named} is built in and is left out")
@@ -176,7 +176,7 @@ class _Importing:
 
 
 def _listed(value: Any, at: Pointer) -> Iterator[tuple[Pointer, Any]]:
-    """``value``, or the items of the list that it is, as the API and a query return them."""
+    """``value``, or its items if it is a list as the API or a query returns it."""
     if isinstance(value, list):
         yield from (((index,), item) for index, item in enumerate(value))
         return
@@ -189,7 +189,7 @@ def _listed(value: Any, at: Pointer) -> Iterator[tuple[Pointer, Any]]:
 
 
 def _self(value: Body) -> tuple[str, str]:
-    """Org and GVC as the resource's link to itself names them, "" where it has none."""
+    """Org and GVC in the resource's link to itself, "" where it has none."""
     links = value.get("links")
     for link in links if isinstance(links, list) else ():
         if isinstance(link, dict) and link.get("rel") == "self" and isinstance(link.get("href"), str):

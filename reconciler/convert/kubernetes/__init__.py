@@ -1,1 +1,1 @@
-"""Kubernetes YAML becomes manifests."""
+"""Converts Kubernetes YAML to manifests."""

@@ -1,4 +1,4 @@
-"""How what a Service selects is reached here, told at the Service and wherever its old address is written."""
+"""Notes the new address of a Service's workload, at the Service and in texts with its old address."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _ADDRESS = re.compile(
     r"(?P<scheme>://|@)?(?<![-.\w])(?P<name>[a-z][-a-z0-9]*)(?:\.(?P<namespace>[a-z0-9][-a-z0-9]*))?"
     r"(?P<cluster>\.svc(?:\.cluster\.local)?)?(?::(?P<port>[0-9]{2,5}))?(?![-.\w])"
 )
-"""A host name such as web, web.shop or web.shop.svc.cluster.local, with what makes it likely that it is one."""
+"""A host name such as web, web.shop or web.shop.svc.cluster.local, with the context that makes it likely."""
 
 
 _DEFAULTS = {"http": 80, "https": 443}
-"""Ports that go without saying, by what stands before ``://``."""
+"""Default ports by URL scheme."""
 
 
 class Address(NamedTuple):
-    """The name of a workload inside the platform, and its ports by those of the Service."""
+    """The internal name of a workload, and its port for each port of the Service."""
 
     host: str
     ports: Mapping[int, int]
 
 
 Addresses = Mapping[tuple[str, str], Address]
-"""Namespace and name of a Service to where what it selects is reached."""
+"""(namespace, name) of a Service → address of its workload."""
 
 
 def tell_addresses(bundle: Bundle, deployed: Iterable[Deployed]) -> None:
-    """Remark, on every Service and in every text that names one, the name and port that hold here."""
+    """Note, on every Service and every text that names one, the name and port here."""
     known: dict[tuple[str, str], Address] = {}
     for one in deployed:
         for service in one.services:
@@ -54,7 +54,7 @@ def tell_addresses(bundle: Bundle, deployed: Iterable[Deployed]) -> None:
 
 
 def _address(service: Item, deployed: Deployed) -> Address:
-    """Where ``service`` leads; ports that the workload does not have are left out."""
+    """The address behind ``service``, without ports that the workload does not have."""
     ports = {}
     for port in ports_of(service):
         numbers = [each.number for each in deployed.ports if port.target in (each.number, each.name)]
@@ -64,7 +64,7 @@ def _address(service: Item, deployed: Deployed) -> Address:
 
 
 def _texts(item: Item) -> Iterator[TrackedValue]:
-    """Where ``item`` may name a Service: its texts, commands, arguments and plain variables."""
+    """Values of ``item`` that may name a Service: texts, commands, arguments and plain variables."""
     if item.kind == "ConfigMap":
         yield from (part for _, part in item.root["data"].fields() if isinstance(part.value, str))
         return

@@ -12,7 +12,7 @@ _MOST_CPU = 100
 
 
 class Scalers:
-    """The autoscalers of a bundle by what they scale."""
+    """The autoscalers of a bundle by their target."""
 
     def __init__(self, bundle: Bundle) -> None:
         self._scalers: dict[tuple[str, str, str], Item] = {}
@@ -26,7 +26,7 @@ class Scalers:
             self._scalers[kind, item.namespace, name] = item
 
     def options(self, item: Item, share: Fraction) -> Body:
-        """``defaultOptions`` of what ``item`` becomes; ``share`` is the part of its cpu that is requested."""
+        """``defaultOptions`` of the workload of ``item``; ``share`` is the requested part of its cpu."""
         scaler = self._scalers.get((item.kind, item.namespace, item.name))
         replicas = item.spec["replicas"].number()
         if scaler is not None:
@@ -69,7 +69,7 @@ def _scaled(spec: TrackedValue, share: Fraction) -> Body:
 
 
 def _cpu_target(spec: TrackedValue) -> tuple[TrackedValue, int] | None:
-    """Where the percentage of cpu is written, and the percentage."""
+    """The field with the percentage of cpu, and the percentage."""
     if spec["targetCPUUtilizationPercentage"]:
         return _percentage(spec["targetCPUUtilizationPercentage"])
     for metric in spec["metrics"].items():
@@ -93,7 +93,7 @@ def _percentage(part: TrackedValue) -> tuple[TrackedValue, int] | None:
 
 
 def _called(metric: TrackedValue) -> str:
-    """Kind and name of a metric, as far as it says them."""
+    """Kind and name of a metric, as far as it has them."""
     kind = metric.peek("type")
     holder = metric.peek(f"{kind[:1].lower()}{kind[1:]}") if isinstance(kind, str) else None
     named = holder if isinstance(holder, dict) else {}

@@ -1,4 +1,4 @@
-"""Kubernetes documents as resources: lists unpacked, each known by kind, namespace and name."""
+"""Kubernetes documents as resources: lists are unpacked, and each resource has a kind, namespace and name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GROUPS: dict[str, frozenset[str]] = {
     "PersistentVolume": frozenset({""}),
     "StorageClass": frozenset({"storage.k8s.io"}),
 }
-"""Kinds that become something, or inform what does, with the API groups in which they are meant."""
+"""Kinds that are converted, or affect the conversion of others, with their API groups."""
 
 JOBS = ("CronJob", "Job")
 """Kinds that become cron workloads."""
@@ -50,7 +50,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One Kubernetes resource; ``meant`` says whether ``kind`` is one that conversions know."""
+    """One Kubernetes resource; ``meant``: whether the conversion knows its ``kind``."""
 
     kind: str
     namespace: str
@@ -65,7 +65,7 @@ class Item:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Its own labels."""
+        """Its labels."""
         return self.root["metadata"]["labels"].mapping()
 
     def __str__(self) -> str:
@@ -89,11 +89,11 @@ class Bundle:
             yield from (item for item in self.items if item.kind == kind and item.meant)
 
     def find(self, kind: str, namespace: str, name: str) -> Item | None:
-        """The resource of that kind and name, None where it is not among the files."""
+        """The resource of that kind and name, None where the files do not have it."""
         return self._found.get((kind, "" if kind in _UNSCOPED else namespace, name))
 
     def restrict(self, items: list[Item]) -> None:
-        """Leave only ``items`` in the lists of kinds; ``find`` still has all."""
+        """Reduce the lists of kinds to ``items``; ``find`` still finds all."""
         self.items = items
 
     def _add(self, source: Source, at: Pointer, value: Any) -> None:
@@ -116,7 +116,7 @@ class Bundle:
 
 
 def _name(metadata: TrackedValue, needed: bool) -> str:
-    """The name, else what the names that a cluster makes up begin with."""
+    """The name, else the prefix of names that a cluster generates."""
     generated = metadata["generateName"].text().rstrip("-")
     if metadata["name"] or not generated:
         return metadata["name"].required() if needed else metadata["name"].text()
@@ -129,7 +129,7 @@ def _kind(value: Any) -> str:
 
 
 def _unpacked(value: Any, at: Pointer) -> Iterator[tuple[Pointer, Any]]:
-    """``value``, or what the list that it is holds; lists do not hold lists."""
+    """``value``, or its items if it is a list; lists do not hold lists."""
     if _kind(value) in _LISTED and isinstance(value.get("items"), list):
         yield from (((*at, "items", index), item) for index, item in enumerate(value["items"]))
     else:

@@ -1,4 +1,4 @@
-"""PersistentVolumeClaim and volumeClaimTemplates to volumeset; StorageClass and PersistentVolume say of which sort."""
+"""Converts PersistentVolumeClaim and volumeClaimTemplates to volumeset, with the class of their storage."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from reconciler.model.key import Kind
 _LEAST, _MOST = 10, 16384
 _GENERAL, _PREMIUM = "general-purpose-ssd", "premium-low-latency-ssd"
 _OURS = re.compile(rf"({_GENERAL}|{_PREMIUM})-(ext4|xfs)(?:-.*)?")
-"""Names of storage classes that say what they are (docs/platform/volumeset.md#clusters-of-your-own)."""
+"""Names of storage classes that contain their properties (docs/platform/volumeset.md#clusters-of-your-own)."""
 _FAST = frozenset({"io1", "io2", "pd-extreme", "hyperdisk-extreme", "premiumv2_lrs", "ultrassd_lrs"})
-"""Types of disk, as storage classes of the large providers name them, that are made for low latency."""
+"""Low-latency disk types, as named in storage classes of the large providers."""
 _TYPE_FIELDS = ("type", "skuname", "skuName", "storageaccounttype")
 _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 _FILE_SYSTEM_FIELDS = ("csi.storage.k8s.io/fstype", "fsType", "fstype")
 
 
 class Claims:
-    """The volume sets that a bundle's claims become, and the workload that has each."""
+    """The volume sets of a bundle's claims, and the workload that uses each."""
 
     def __init__(self, bundle: Bundle, names: Names, namespaces: Namespaces) -> None:
         self.drafts: list[Draft] = []
@@ -45,7 +45,7 @@ class Claims:
             item.root.ignored()
 
     def mounted(self, user: Item, claim: TrackedValue) -> str:
-        """The volume set for the claim that ``user`` mounts; one of its own where another workload has that already."""
+        """The volume set for the claim that ``user`` mounts; a new one where another workload uses that already."""
         name = claim.required()
         held = self._sets.get((user.namespace, name))
         if held is None:
@@ -67,7 +67,7 @@ class Claims:
         return own
 
     def of_template(self, user: Item, template: TrackedValue) -> tuple[str, str]:
-        """The name of a template of ``user``, and that of the volume set that it becomes."""
+        """The name of a template of ``user``, and the name of its volume set."""
         name = template["metadata"]["name"].required()
         template["status"].ignored()
         for field in ("apiVersion", "kind"):
@@ -99,7 +99,7 @@ class Claims:
         """Performance class and file system (docs/platform/volumeset.md#performance-classes)."""
         wanted = spec["storageClassName"]
         if not wanted:
-            # What claims said before there was the field, and what clusters still follow.
+            # The annotation that preceded the field; clusters still follow it.
             wanted = metadata["annotations"][_OLD_CLASS]
         name = wanted.text() or volume["storageClassName"].text()
         if match := _OURS.fullmatch(name):
@@ -122,7 +122,7 @@ class Claims:
 
 
 def _capacity(spec: TrackedValue, volume: TrackedValue) -> int:
-    """GB, rounded up and within the bounds; the volume's own where that is larger than the claim's."""
+    """GB, rounded up and within the limits; the capacity of the volume where it exceeds the claim's."""
     asked = spec["resources"]["requests"]["storage"]
     size = quantity(asked.amount()) if asked else Fraction(0)
     if size is None:
@@ -147,7 +147,7 @@ def _shared(spec: TrackedValue) -> None:
 
 
 def _templates(bundle: Bundle) -> dict[tuple[str, str], Item]:
-    """Namespace, and what the names of a StatefulSet's claims begin with: ``TEMPLATE-NAME``."""
+    """StatefulSets by namespace and the prefix of their claims' names: ``TEMPLATE-NAME``."""
     return {
         (owner.namespace, f"{template['metadata']['name'].text()}-{owner.name}"): owner
         for owner in bundle.of("StatefulSet")

@@ -1,4 +1,4 @@
-"""One container: image, command, resources, and what the other modules make of the rest."""
+"""Converts one container: image, command, resources, and the parts that the other modules convert."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reconciler.convert.tracked_value import TrackedValue
 
 
 class Pod(NamedTuple):
-    """What the containers of one pod share; ``ports`` is None where nothing is served, on cron workloads."""
+    """Shared by the containers of one pod; ``ports`` is None for cron workloads, which serve nothing."""
 
     volumes: Volumes
     readings: Readings
@@ -25,7 +25,7 @@ class Pod(NamedTuple):
 
 
 class Container(NamedTuple):
-    """A container as the platform writes it, with its ports and mounts as values."""
+    """A container in the format of the platform, with its ports and mounts as values."""
 
     body: Body
     ports: list[Port]
@@ -33,7 +33,7 @@ class Container(NamedTuple):
 
 
 def container(part: TrackedValue, pod: Pod, taken: set[str]) -> Container:
-    """The container ``part``; ``taken`` are the names of those before it, to which its own is added."""
+    """Convert the container ``part``; add its name to ``taken``, the names of the former ones."""
     command = [each.text() for each in part["command"].items()]
     ports = pod.ports.of(part) if pod.ports else []
     mounts = pod.volumes.mounts(part)
@@ -69,7 +69,7 @@ def _name(part: TrackedValue, taken: set[str]) -> str:
 
 
 def _resources(part: TrackedValue) -> Body:
-    """Limits, else requests; of what neither names the platform's default is taken, and told."""
+    """Limits, else requests; where neither is set, the platform's default applies, with a note."""
     found: Body = {}
     for field, write in (("cpu", cpu), ("memory", memory)):
         amount = _amount(part, field)
@@ -94,6 +94,6 @@ def _amount(part: TrackedValue, field: str) -> Fraction | None:
 
 
 def cpu_share(part: TrackedValue) -> Fraction:
-    """What part of the cpu that ``container`` writes is requested; 1 where that is the same or not said."""
+    """The requested part of the cpu that ``container`` writes; 1 where it is the same or not set."""
     requested, limited = (quantity(part["resources"][form]["cpu"].amount()) for form in ("requests", "limits"))
     return requested / limited if requested and limited else Fraction(1)

@@ -20,11 +20,11 @@ _SOURCES = {
     "configMapRef": "ConfigMap",
 }
 _BUILT_IN = {"metadata.namespace": f"$({VARIABLE_PREFIX}GVC)"}
-"""Fields of a pod to what the platform knows in their place (docs/platform/workload.md#built-in-variables)."""
+"""Fields of a pod → their counterparts in the platform (docs/platform/workload.md#built-in-variables)."""
 
 
 class Readings:
-    """What one workload reads out of secrets, by environment or by mount."""
+    """The secrets that one workload reads, by environment or by mount."""
 
     def __init__(self, user: Item, secrets: Secrets) -> None:
         self._user = user
@@ -32,7 +32,7 @@ class Readings:
         self.names: set[str] = set()
 
     def secret(self, kind: str, named: TrackedValue, optional: TrackedValue) -> SecretKept | None:
-        """What became of the ``kind`` that ``named`` names; None where it is optional and not among the files."""
+        """The secret for the ``kind`` that ``named`` names; None where it is optional and not among the files."""
         name = named.required()
         kept = self._secrets.look(kind, self._user.namespace, name)
         if kept is None and optional.flag():
@@ -46,7 +46,7 @@ class Readings:
         return kept
 
     def key(self, kept: SecretKept, key: TrackedValue) -> str:
-        """The URI of one key of a secret; one that it does not have is told."""
+        """The URI of one key of a secret, with a note where the secret does not have it."""
         name = key.required()
         if kept.type and name not in kept.keys:
             key.add_note("convert-missing", f"the secret {kept.name} has no key {name}")
@@ -54,7 +54,7 @@ class Readings:
 
 
 class Variable(NamedTuple):
-    """A variable with the part that gives it."""
+    """A variable with its source value."""
 
     part: TrackedValue
     name: str
@@ -62,7 +62,7 @@ class Variable(NamedTuple):
 
 
 def variables(container: TrackedValue, readings: Readings) -> list[dict[str, str]]:
-    """``env`` and ``envFrom`` as the platform writes them; of several with one name the last holds, ``env`` first."""
+    """``env`` and ``envFrom`` in the platform's format; ``env`` overrides ``envFrom``, and later ones earlier ones."""
     wanted: dict[str, Variable] = {}
     for variable in (*_imported(container, readings), *_own(container, readings)):
         name = variable.name
@@ -85,7 +85,7 @@ def _own(container: TrackedValue, readings: Readings) -> Iterator[Variable]:
 
 
 def _taken_from(form: str, source: TrackedValue, readings: Readings) -> str:
-    """The value of a variable that comes from elsewhere, "" where it cannot be had."""
+    """The value of a variable with ``valueFrom``, "" where there is none."""
     if form in _SOURCES:
         kept = readings.secret(_SOURCES[form], source["name"], source["optional"])
         if kept is None:

@@ -1,4 +1,4 @@
-"""What a workload needs to read secrets, and its GVC to pull images."""
+"""Identities and policies for workloads to read secrets, and pull secrets for GVCs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
 
 _AWS, _GCP = "eks.amazonaws.com/role-arn", "iam.gke.io/gcp-service-account"
-"""Annotations of a ServiceAccount that give its pods access to a cloud."""
+"""Annotations of a ServiceAccount for access to a cloud."""
 _AWS_ROLE = re.compile(r"arn:aws[-a-z]*:iam::([0-9]{12}):role/(?:.*/)?([^/]+)")
 _GCP_ACCOUNT = re.compile(r"[-a-z0-9.]+@([-a-z0-9.]+)\.iam\.gserviceaccount\.com")
 
 
 def identity_for(gvc: str, workload: str, secrets: set[str], access: Body, names: Names) -> tuple[str, list[Draft]]:
-    """An identity for ``workload`` with its cloud ``access``, and a policy that lets it reveal ``secrets``, if any.
+    """An identity for ``workload`` with its cloud ``access``, and a policy to reveal ``secrets``, if any.
 
-    The identity's name comes first.
+    Returns the identity's name and the drafts.
     """
     identity = names.take(Kind.IDENTITY, gvc, (workload,))
     drafts = [drafted(Kind.IDENTITY, identity, gvc, None, access)]
@@ -35,7 +35,7 @@ def identity_for(gvc: str, workload: str, secrets: set[str], access: Body, names
 
 
 def cloud_access(bundle: Bundle, user: Item, pod: TrackedValue) -> Body:
-    """What the identity of ``user`` reaches at cloud providers, as its ServiceAccount is annotated for EKS and GKE."""
+    """Cloud access of the identity of ``user``, from the annotations of its ServiceAccount for EKS and GKE."""
     account = bundle.find("ServiceAccount", user.namespace, pod["serviceAccountName"].text("default"))
     if account is None:
         return {}
@@ -61,7 +61,7 @@ def _account(part: TrackedValue, name: str) -> str:
 
 
 class PullSecrets:
-    """Tells, once for each GVC, with which secrets images are pulled."""
+    """Notes, once for each GVC, the secrets that pull its images."""
 
     def __init__(self, bundle: Bundle, secrets: Secrets) -> None:
         self._bundle = bundle
@@ -69,7 +69,7 @@ class PullSecrets:
         self._told: set[tuple[str, str]] = set()
 
     def tell(self, user: Item, pod: TrackedValue, gvc: str) -> None:
-        """Remark the pull secrets of a pod and of its ServiceAccount."""
+        """Note the pull secrets of a pod and of its ServiceAccount."""
         for part in (*pod["imagePullSecrets"].items(), *self._of_account(user, pod)):
             wanted = part["name"].required()
             kept = self._secrets.look("Secret", user.namespace, wanted)

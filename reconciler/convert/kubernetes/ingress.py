@@ -1,4 +1,4 @@
-"""Ingress to domain: one for each host, with routes by path."""
+"""Converts Ingress to domain: one for each host, with routes by path."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from reconciler.model.key import Kind
 _FULL_NAME = re.compile(r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _REWRITE = "nginx.ingress.kubernetes.io/rewrite-target"
 _REGEX = re.compile(r"[()\[\]{}|*+^$\\?]")
-"""Characters that stand in regular expressions, and not in paths."""
+"""Characters that occur in regular expressions but not in paths."""
 _AS_REGEX = "nginx.ingress.kubernetes.io/use-regex"
 
 
 @dataclass(slots=True)
 class _Host:
-    """A domain that is being gathered from the Ingresses that name it."""
+    """A domain, collected from the Ingresses that name it."""
 
     gvc: str
     origin: Item
@@ -33,7 +33,7 @@ class _Host:
 
 
 class Domains:
-    """The domains that the Ingresses of a bundle become, given the workloads that were written."""
+    """The domains for the Ingresses of a bundle, based on the converted workloads."""
 
     def __init__(self, bundle: Bundle, secrets: Secrets, deployed: Sequence[Deployed]) -> None:
         self._bundle = bundle
@@ -81,7 +81,7 @@ class Domains:
         return self._to(item, backend_of(path["backend"]), _match(item, path), path)
 
     def _to(self, item: Item, backend: Backend, match: Body, path: TrackedValue) -> tuple[Deployed, Body] | None:
-        """The route to ``backend``, and the workload that it leads to; None, which is told, where it leads nowhere."""
+        """The route to ``backend``, and its workload; None, with a note, where there is no workload."""
         if not backend.name:
             backend.part.ignored()
             backend.part.add_note(
@@ -140,7 +140,7 @@ def _longest_first(path: tuple[str, str]) -> tuple[bool, int, str]:
 
 
 def _match(item: Item, path: TrackedValue) -> Body:
-    """What a request's path must be, and what it becomes."""
+    """The match of a request's path, and its rewrite."""
     text, form = path["path"].text("/") or "/", path["pathType"].text("Prefix")
     annotations = item.root["metadata"]["annotations"]
     if form == "ImplementationSpecific":
@@ -159,7 +159,7 @@ def _match(item: Item, path: TrackedValue) -> Body:
 
 
 def _port(service: Item, backend: Backend, deployed: Deployed) -> int:
-    """The port of the container behind a port of ``service``; 0 where it is not known."""
+    """The port of the container behind a port of ``service``; 0 where it is unknown."""
     for port in ports_of(service):
         if backend.port in (port.number, port.name, 0):
             return next((each.number for each in deployed.ports if port.target in (each.number, each.name)), 0)

@@ -1,4 +1,4 @@
-"""CronJob and Job to cron workload."""
+"""Converts CronJob and Job to cron workload."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.cron import SHORTHANDS
 
 _NEVER = "0 0 1 1 *"
-"""What stands for no schedule, on a workload that is suspended anyway."""
+"""The schedule of a suspended workload that has none."""
 
 _FIVE_FIELDS = re.compile(r"[-*,/?0-9A-Za-z]+(\s+[-*,/?0-9A-Za-z]+){4}")
 _ZONE = re.compile(r"(?:CRON_)?TZ=(\S+)\s+(.*)")
@@ -20,12 +20,12 @@ _LIMITS = ("successfulJobsHistoryLimit", "failedJobsHistoryLimit")
 
 
 def template_of(item: Item) -> TrackedValue:
-    """The template of the pods that ``item`` makes."""
+    """The pod template of ``item``."""
     return _job_spec(item)["template"]
 
 
 def job(item: Item) -> Body:
-    """The ``job`` of a cron workload, which a Job has to be run by hand (docs/platform/workload.md#job)."""
+    """The ``job`` of a cron workload; that of a Job is suspended, to be run by hand (docs/platform/workload.md#job)."""
     spec = _job_spec(item)
     restart = spec["template"]["spec"]["restartPolicy"]
     deadline = spec["activeDeadlineSeconds"].number()

@@ -1,4 +1,4 @@
-"""Volumes of a pod as mounts of its containers."""
+"""Converts volumes of a pod to mounts of its containers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.platform import RESERVED_PATHS, SCRATCH_URI, SECRET_URI, SPELLING, VOLUMESET_URI
 
 _MODE = 420
-"""0644, which files of secrets have where nothing is said."""
+"""0644, the default mode of files of secrets."""
 
 
 class Mount(NamedTuple):
-    """What is mounted and where; a file or a directory."""
+    """A mount: the URI and the path of a file or directory."""
 
     uri: str
     path: str
@@ -29,7 +29,7 @@ def is_lasting(mount: Mount) -> bool:
 
 
 class Volumes:
-    """The volumes of one pod by name, each able to say what it mounts at a path."""
+    """The volumes of one pod by name."""
 
     def __init__(self, user: Item, pod: TrackedValue, claims: Claims, readings: Readings) -> None:
         self._user = user
@@ -44,7 +44,7 @@ class Volumes:
             self._templates[name] = volumeset
 
     def finish(self) -> None:
-        """Tell of volumes that cannot be mounted, and of those that no container mounts."""
+        """Note volumes that cannot be mounted, and those that no container mounts."""
         for name, part in self._volumes.items():
             if name not in self._used and any(part.peek(form) is not None for form in _FORMS):
                 part.ignored()
@@ -58,7 +58,7 @@ class Volumes:
                            "mount a volume set, an object store or a file share instead", on_key=True)  # fmt: skip
 
     def mounts(self, container: TrackedValue) -> list[Mount]:
-        """The mounts of ``container`` that the platform takes; the others are told."""
+        """The mounts of ``container`` that the platform supports, with notes on the others."""
         wanted = [(part, mount) for part in container["volumeMounts"].items() for mount in self._mounted(part)]
         kept: list[Mount] = []
         for part, mount in wanted:
@@ -88,7 +88,7 @@ class Volumes:
                 yield from _FORMS[form](self, part, volume[form], at)
 
     def _whole(self, part: TrackedValue, uri: str, at: str) -> Iterator[Mount]:
-        """All of a volume at one path."""
+        """A whole volume at one path."""
         if part["readOnly"].flag():
             part["readOnly"].add_note("convert-changed", "the volume can be written to here")
         for field in ("subPath", "subPathExpr"):
@@ -161,7 +161,7 @@ class Volumes:
                     yield from self._files(kind, part, inner["name"], inner, at)
 
     def _each(self, kind: str, source: TrackedValue, at: str) -> Iterator[Mount]:
-        """Every key by itself, since other files stand in the same directory."""
+        """Each key as its own mount, since other files are in the same directory."""
         kept = self._readings.secret(kind, source["name"], source["optional"])
         if kept is not None:
             yield from (Mount(f"{SECRET_URI}{kept.name}.{key}", f"{at.rstrip('/')}/{key}") for key in kept.keys)
@@ -183,7 +183,7 @@ def _mode(part: TrackedValue) -> None:
 
 
 def _refused(path: str, before: list[Mount]) -> str:
-    """Why nothing can be mounted at ``path`` beside the mounts ``before``, "" where it can."""
+    """Why ``path`` cannot be mounted in addition to the mounts ``before``, "" where it can."""
     if path == "/":
         return "is the root"
     if path in RESERVED_PATHS:

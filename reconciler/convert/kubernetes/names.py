@@ -1,4 +1,4 @@
-"""Names that the platform takes, each given once."""
+"""Valid and unique names for the platform."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _HEADLESS = "-headless"
 
 
 def fitting(name: str, longest: int = _LONGEST) -> str:
-    """``name`` as near as the platform takes it: lower-case letters, digits and hyphens, beginning with a letter.
+    """The closest valid name: lower-case letters, digits and hyphens, beginning with a letter.
 
-    Always the same for the same name; a long one is cut and keeps apart by a few digits of its digest.
+    The same name always gives the same result; a long one is cut, and a few digits of its digest keep it unique.
     """
     fit = re.sub(r"[^a-z0-9]+", "-", name.lower()) if not re.fullmatch(r"[-a-z0-9]+", name) else name
     fit = fit.strip("-")
@@ -30,19 +30,19 @@ def fitting(name: str, longest: int = _LONGEST) -> str:
 
 
 def workload_name(name: str) -> str:
-    """``name`` as a workload may have it (docs/platform/fields.md#names)."""
+    """``name`` as a valid workload name (docs/platform/fields.md#names)."""
     fit = fitting(name, LONGEST[Kind.WORKLOAD])
     return fitting(f"{fit}-w", LONGEST[Kind.WORKLOAD]) if fit.endswith(_HEADLESS) else fit
 
 
 def container_name(name: str) -> str:
-    """``name`` as a container may have it (docs/platform/workload.md#container-names)."""
+    """``name`` as a valid container name (docs/platform/workload.md#container-names)."""
     fit = fitting(name)
     return fitting(f"c-{fit}") if fit in RESERVED_CONTAINERS or fit.startswith(RESERVED_CONTAINER_PREFIXES) else fit
 
 
 class UsedName(NamedTuple):
-    """A name that is in use: by which kind, and in which GVC ("" for the org)."""
+    """A used name, with its kind and GVC ("" for the org)."""
 
     kind: Kind
     gvc: str
@@ -50,13 +50,13 @@ class UsedName(NamedTuple):
 
 
 class Names:
-    """Who got which name."""
+    """The names in use."""
 
     def __init__(self) -> None:
         self._taken: set[UsedName] = set()
 
     def take(self, kind: Kind, gvc: str, wishes: Iterable[str]) -> str:
-        """The first of ``wishes`` that is still free for ``kind`` in ``gvc``, else the first with a number."""
+        """Reserve the first free name of ``wishes`` for ``kind`` in ``gvc``, else the first with a number."""
         fit = workload_name if kind is Kind.WORKLOAD else fitting
         wanted = [fit(wish) for wish in wishes]
         free = (name for name in wanted if UsedName(kind, gvc, name) not in self._taken)

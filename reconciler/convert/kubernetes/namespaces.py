@@ -1,4 +1,4 @@
-"""Which GVC a resource of a namespace belongs to."""
+"""Maps namespaces to GVCs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _DEFAULT = "default"
 
 
 class Namespaces:
-    """A namespace becomes the GVC of its name, unless one GVC was asked for, which then takes them all."""
+    """Each namespace becomes the GVC of its name, unless a GVC for all was set."""
 
     def __init__(self, asked: str) -> None:
         self._asked = asked
         self._told: set[str] = set()
 
     def gvc(self, item: Item) -> str:
-        """The GVC of what ``item`` becomes; told once where nobody said which."""
+        """The GVC for ``item``, with one note where it was not set."""
         if self._asked:
             return self._asked
         found = fitting(item.namespace or _DEFAULT)

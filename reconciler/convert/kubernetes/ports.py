@@ -1,4 +1,4 @@
-"""Ports of containers, and what is spoken on each."""
+"""Converts ports of containers and their protocols."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORDS = {
     "mysql": "tcp",
     "redis": "tcp",
 }
-"""Words in appProtocol and at the beginning of port names; the platform does not speak TLS to containers, so: tcp."""
+"""Words in appProtocol and at the start of port names; the platform does not use TLS to containers, so: tcp."""
 _BY_PROBE = {"httpGet": "http", "grpc": "grpc", "tcpSocket": "tcp"}
 _BY_NUMBER = {
     80: "http",
@@ -42,7 +42,7 @@ _MOST = 65535
 
 
 class Port(NamedTuple):
-    """A port of a container: its number, its name ("" where it has none), and what is spoken on it."""
+    """A port of a container: its number, its name ("" for none), and its protocol."""
 
     number: int
     name: str
@@ -50,9 +50,9 @@ class Port(NamedTuple):
 
 
 class Ports:
-    """The ports of the containers of one workload, container by container; no number comes twice.
+    """The ports of one workload, container by container; no number occurs twice.
 
-    The first container also gets those that Services take for granted; ``protocol`` is that of all where it is given.
+    The first container also gets undeclared ports that Services target; ``protocol``, if set, applies to all.
     """
 
     def __init__(self, containers: Sequence[TrackedValue], services: Sequence[Item], protocol: str) -> None:
@@ -82,7 +82,7 @@ class Ports:
 
 
 def names_of(container: TrackedValue) -> dict[str, int]:
-    """Name and number of the ports that ``container`` declares, those that the platform refuses too."""
+    """Name → number of the ports that ``container`` declares, including those that the platform refuses."""
     declared = [part for part in container["ports"].items() if part.peek("name")]
     return {part["name"].text(): part["containerPort"].number() or 0 for part in declared}
 

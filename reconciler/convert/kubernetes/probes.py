@@ -1,4 +1,4 @@
-"""Probes and lifecycle hooks of containers."""
+"""Converts probes and lifecycle hooks of containers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _BOUNDS = {
     "successThreshold": (1, 20),
     "failureThreshold": (1, 20),
 }
-"""Bounds of the platform (docs/platform/workload.md#probes)."""
+"""Limits of the platform (docs/platform/workload.md#probes)."""
 _LOWEST_PORT = {"httpGet": 80, "tcpSocket": 80, "grpc": 1}
 
 
 def probe(part: TrackedValue, names: Mapping[str, int]) -> Body | None:
-    """A readiness or liveness probe, None where none can be done; ``names`` are the ports that have one."""
+    """A readiness or liveness probe, None where it cannot be converted; ``names`` maps port names to numbers."""
     if not part:
         return None
     form = next((form for form in ("exec", *_LOWEST_PORT) if part[form]), "")
@@ -41,7 +41,7 @@ def probe(part: TrackedValue, names: Mapping[str, int]) -> Body | None:
 
 
 def lifecycle(part: TrackedValue) -> Body:
-    """``postStart`` and ``preStop``, as far as they are commands."""
+    """``postStart`` and ``preStop``, where they are commands."""
     hooks: Body = {}
     for hook in ("postStart", "preStop"):
         if part[hook]["exec"]:
@@ -79,7 +79,7 @@ def _asking(part: TrackedValue, form: str, names: Mapping[str, int]) -> Body | N
 
 
 def _port(part: TrackedValue, form: str, names: Mapping[str, int]) -> int | None:
-    """The number of the port that a probe asks; None, which is told, where it cannot."""
+    """The port number of a probe; None, with a note, where it is not usable."""
     wanted = either(part)
     if isinstance(wanted, str) and wanted not in names:
         part.add_note("convert-malformed", f"no port of the container is called {wanted}")

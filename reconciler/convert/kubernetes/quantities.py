@@ -1,4 +1,4 @@
-"""Kubernetes quantities, and what the platform writes for them; always rounded up, never down."""
+"""Converts Kubernetes quantities to those of the platform, always rounded up."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def quantity(text: str) -> Fraction | None:
 
 
 def cpu(cores: Fraction) -> str:
-    """Cores as the platform writes them: ``"2"``, else ``500m`` (docs/platform/workload.md#cpu-and-memory)."""
+    """Cores in the platform's format: ``"2"``, else ``500m`` (docs/platform/workload.md#cpu-and-memory)."""
     thousandths = max(1, ceil(cores * 1000))
     return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)
 
 
 def memory(size: Fraction) -> str:
-    """Bytes as the platform writes them: ``1Gi``, else ``256Mi`` (docs/platform/workload.md#cpu-and-memory)."""
+    """Bytes in the platform's format: ``1Gi``, else ``256Mi`` (docs/platform/workload.md#cpu-and-memory)."""
     mebibytes = max(1, ceil(size / _MEBIBYTE))
     return f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"
 
 
 def gigabytes(size: Fraction) -> int:
-    """Bytes in whole GB, as capacities of volumes are counted (docs/platform/volumeset.md#spec)."""
+    """Bytes as whole GB, the unit of volume capacities (docs/platform/volumeset.md#spec)."""
     return ceil(size / _GIGABYTE)

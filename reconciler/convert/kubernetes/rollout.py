@@ -1,4 +1,4 @@
-"""How replicas are replaced: strategies of Deployments, StatefulSets and DaemonSets."""
+"""Converts update strategies of Deployments, StatefulSets and DaemonSets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FIELDS = {"maxSurge": "maxSurgeReplicas", "maxUnavailable": "maxUnavailableRepl
 
 
 def rollout(item: Item, is_stateful: bool) -> Body:
-    """``rolloutOptions`` of what ``item`` becomes (docs/platform/workload.md#rollout-options)."""
+    """``rolloutOptions`` for the workload of ``item`` (docs/platform/workload.md#rollout-options)."""
     spec = item.spec
     options: Body = {"minReadySeconds": spec["minReadySeconds"].number() or None}
     for field in ("strategy", "updateStrategy"):

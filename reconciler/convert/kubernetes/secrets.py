@@ -1,4 +1,4 @@
-"""Secret and ConfigMap to secret; no value of either is ever part of a message."""
+"""Converts Secret and ConfigMap to secret; no message ever contains a value of either."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from reconciler.model.key import Kind
 _DOCKER = {"kubernetes.io/dockerconfigjson": ".dockerconfigjson", "kubernetes.io/dockercfg": ".dockercfg"}
 _CERTIFICATE = {"tls.crt": "cert", "tls.key": "key", "ca.crt": "chain"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-"""Characters that no manifest can hold, not even escaped."""
+"""Characters that a manifest cannot hold, even escaped."""
 
 
 class SecretKept(NamedTuple):
-    """What became of a Secret or ConfigMap: the secret's name and type, the keys it has, and its name as TLS secret."""
+    """The result for a Secret or ConfigMap: the secret's name, type and keys, and the name of its TLS secret."""
 
     name: str
     type: str
@@ -30,7 +30,7 @@ class SecretKept(NamedTuple):
 
 
 class Secrets:
-    """The secrets that a bundle's Secrets and ConfigMaps become, and who became which."""
+    """The secrets for a bundle's Secrets and ConfigMaps."""
 
     def __init__(self, bundle: Bundle, names: Names) -> None:
         self.drafts: list[Draft] = []
@@ -44,7 +44,7 @@ class Secrets:
             self._add(item, (item.name, f"{item.name}-config", f"{item.name}-{item.namespace}-config"))
 
     def look(self, kind: str, namespace: str, name: str) -> SecretKept | None:
-        """What became of the ``kind`` (Secret or ConfigMap) of that name, None where it is not in the bundle."""
+        """The result for the ``kind`` (Secret or ConfigMap) of that name, None where it is not in the bundle."""
         return self._kept.get((kind, namespace, name))
 
     def _add(self, item: Item, wishes: tuple[str, ...]) -> None:
@@ -65,7 +65,7 @@ class Secrets:
         self.drafts.append(drafted(Kind.SECRET, name, "", item, body))
 
     def _certificate(self, item: Item, kept: SecretKept, texts: dict[str, str]) -> tuple[SecretKept, Body]:
-        """A domain wants a secret of type tls; who reads the files of the Secret wants them under their names."""
+        """Domains need a secret of type tls; workloads that read the Secret's files need their names."""
         body: Body = {"type": "tls", "data": {_CERTIFICATE[key]: texts[key] for key in _CERTIFICATE if key in texts}}
         if (item.namespace, item.name) not in self._read and texts.keys() <= _CERTIFICATE.keys():
             return SecretKept(kept.name, "tls", tuple(body["data"]), kept.name), body
@@ -78,7 +78,7 @@ class Secrets:
 
 
 def _texts(item: Item) -> Iterator[tuple[str, str]]:
-    """Key and text of all that ``item`` holds, later ones over earlier ones."""
+    """Key and text of all data of ``item``; later ones override earlier ones."""
     encoded, plain = ("data", "stringData") if item.kind == "Secret" else ("binaryData", "data")
     for key, part in item.root[encoded].fields():
         yield key, _decoded(key, part)
@@ -95,7 +95,7 @@ def _decoded(key: str, part: TrackedValue) -> str:
 
 
 def _writable(key: str, part: TrackedValue, value: bytes) -> str:
-    """``value`` as a manifest can hold it: its text, or base64 where it is none."""
+    """``value`` as text for a manifest, or as base64 where it is not text."""
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -118,7 +118,7 @@ def _docker(item: Item, written: str, texts: dict[str, str]) -> str:
 
 
 def _served(value: Any) -> Iterator[str]:
-    """Names of the Secrets with which an Ingress serves TLS."""
+    """Names of the Secrets that an Ingress uses for TLS."""
     return (name for name in _named(value, "tls", "secretName"))
 
 
@@ -130,7 +130,7 @@ def _read(value: Any) -> Iterator[str]:
 
 
 def _named(value: Any, holder: str, field: str) -> Iterator[str]:
-    """Texts under ``field`` in whatever stands under ``holder``, at any depth."""
+    """Texts of ``field`` within ``holder``, at any depth."""
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, member in members:
         if name == holder:

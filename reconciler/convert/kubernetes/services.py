@@ -1,4 +1,4 @@
-"""What Services and Ingresses say about workloads: who is reached, on which ports, in what language, from where."""
+"""Reads Services and Ingresses: the selected workloads, their ports and protocols, and the permitted clients."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Services:
         return found
 
     def inbound(self, service: Item) -> list[str]:
-        """Addresses from which ``service`` lets requests in from outside; none where it is not open."""
+        """CIDRs from which ``service`` accepts external requests; empty where it is internal."""
         ranges = service.spec["loadBalancerSourceRanges"].texts()
         if (service.namespace, service.name) in self._entered:
             return [ANYWHERE]
@@ -54,7 +54,7 @@ class Services:
         return []
 
     def finish(self) -> None:
-        """Tell of Services that select nothing, and of what all of them lose."""
+        """Note Services that select nothing, and fields that are lost."""
         for service in self._bundle.of("Service"):
             spec = service.spec
             kind = spec["type"]
@@ -73,7 +73,7 @@ class Services:
 
 
 class Backend(NamedTuple):
-    """Where an Ingress sends requests: a Service's name, and its port by number or name."""
+    """A backend of an Ingress: a Service's name, and its port by number or name."""
 
     part: TrackedValue
     name: str
@@ -81,7 +81,7 @@ class Backend(NamedTuple):
 
 
 def backends_of(ingress: Item) -> Iterator[Backend]:
-    """Every backend that ``ingress`` names, the default one first."""
+    """Every backend of ``ingress``, the default one first."""
     spec = ingress.spec
     for default in (spec["defaultBackend"], spec["backend"]):
         if default:
@@ -92,7 +92,7 @@ def backends_of(ingress: Item) -> Iterator[Backend]:
 
 
 def backend_of(part: TrackedValue) -> Backend:
-    """A backend in the words of networking.k8s.io/v1, or those before it."""
+    """A backend in the format of networking.k8s.io/v1, or of earlier versions."""
     if part["serviceName"]:
         return Backend(part, part["serviceName"].text(), either(part["servicePort"]))
     service = part["service"]
@@ -101,12 +101,12 @@ def backend_of(part: TrackedValue) -> Backend:
 
 
 def ports_of(service: Item) -> list[ServicePort]:
-    """The TCP ports of ``service``; the others are told."""
+    """The TCP ports of ``service``, with notes on the others."""
     return [_served(part) for part in service.spec["ports"].items() if not other_transport(part)]
 
 
 def other_transport(part: TrackedValue) -> bool:
-    """Whether a port speaks something else than TCP, which is told."""
+    """Whether a port uses another protocol than TCP, with a note if so."""
     transport = part["protocol"]
     if transport.text("TCP") not in _OTHER_TRANSPORTS:
         return False
@@ -116,7 +116,7 @@ def other_transport(part: TrackedValue) -> bool:
 
 
 def either(part: TrackedValue) -> int | str:
-    """A port by number or by name; 0 where it is not given."""
+    """A port by number or by name; 0 where it is not set."""
     if isinstance(part.value, str):
         return int(part.value) if part.value.isdigit() and len(part.value) <= 5 else part.value
     return part.number() or 0

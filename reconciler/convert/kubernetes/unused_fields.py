@@ -1,4 +1,4 @@
-"""What nobody asked for: told field by field, unless it only says what the platform does anyway."""
+"""Notes each field that the conversion did not use, unless its value matches the platform's behaviour."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SAME_HERE: dict[str, tuple[Any, ...]] = {
     "optional": (False,),
     "immutable": (False,),
 }
-"""Fields that are left out without a word, with the values for which the platform does the same or nothing is lost."""
+"""Fields omitted without a note, with the values for which the platform does the same or nothing is lost."""
 
 INSTEAD = {
     "nodeSelector": "workloads run at the locations of their GVC",
@@ -87,20 +87,20 @@ INSTEAD = {
     "subdomain": "replicas of stateful workloads are called WORKLOAD-INDEX.WORKLOAD",
     "hostname": "replicas of stateful workloads are called WORKLOAD-INDEX.WORKLOAD",
 }
-"""What serves instead of a field that has no counterpart."""
+"""Replacements for fields that have no counterpart."""
 
 QUIET_ANNOTATIONS = (
     "kubectl.kubernetes.io/", "deployment.kubernetes.io/", "meta.helm.sh/", "pv.kubernetes.io/", "checksum/",
     "volume.kubernetes.io/", "volume.beta.kubernetes.io/storage-provisioner", "autoscaling.alpha.kubernetes.io/",
     "batch.kubernetes.io/", "kubernetes.io/ingress.class",
 )  # fmt: skip
-"""How annotations begin in which tools only keep notes for themselves."""
+"""Prefixes of annotations that tools write for their own use."""
 
 _NEVER = frozenset({"status", "apiVersion", "kind"})
 
 
 def note_unused_fields(sheet: ResourceNotes, root: TrackedValue) -> None:
-    """Remark every field of ``root`` that was not asked for and means something."""
+    """Note every field of ``root`` that was not used and has a meaning."""
     if root.at in sheet.whole or not isinstance(root.value, dict):
         return
     for name, value in root.value.items():
@@ -112,7 +112,7 @@ def note_unused_fields(sheet: ResourceNotes, root: TrackedValue) -> None:
 
 
 def _tell(part: TrackedValue) -> None:
-    """Say what is left of ``part``: together what stands side by side and has the same to serve instead."""
+    """Note the unused fields of ``part``; neighbours with the same replacement share a note."""
     together: dict[tuple[Pointer, str], list[TrackedValue]] = {}
     for left in _left(part.sheet, part.at, part.value):
         together.setdefault((left.at[:-1], INSTEAD.get(_field(left), "")), []).append(left)
@@ -129,7 +129,7 @@ def _field(part: TrackedValue) -> str:
 
 
 def _left(sheet: ResourceNotes, at: Pointer, value: Any) -> Iterator[TrackedValue]:
-    """The topmost parts at or below ``at`` that nobody saw, and that are neither empty nor the same here."""
+    """The topmost unused parts at or below ``at``, unless empty or matching the platform's behaviour."""
     if at in sheet.whole or value in (None, {}, [], ""):
         return
     if at[-1] == "metadata" and isinstance(value, dict):
@@ -145,7 +145,7 @@ def _left(sheet: ResourceNotes, at: Pointer, value: Any) -> Iterator[TrackedValu
 def _is_same_here(at: Pointer, value: Any) -> bool:
     name = str(at[-1])
     if name == "terminationGracePeriodSeconds" and at[-2:-1] != ("spec",):
-        return False  # a probe's own, which the platform does not have
+        return False  # the field of a probe, which the platform does not have
     accepted = SAME_HERE.get(name, ())
     return ANY in accepted or any(type(value) is type(each) and value == each for each in accepted)
 

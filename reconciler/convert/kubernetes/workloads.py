@@ -1,4 +1,4 @@
-"""What runs: Deployment and its kin to workload, with all that the other modules make of its parts."""
+"""Converts Deployment and similar kinds to workload, with the parts that the other modules convert."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LARGEST_ID = 65534
 
 
 class Deployed(NamedTuple):
-    """A workload that was written: where it is, and what it serves to which Services."""
+    """A converted workload: its place, and the ports that it serves to Services."""
 
     item: Item
     gvc: str
@@ -39,7 +39,7 @@ class Deployed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConversionContext:
-    """All that workloads of one bundle share; ``protocol`` is that of all ports where it is given."""
+    """Shared by the workloads of one bundle; ``protocol``, if set, applies to all ports."""
 
     bundle: Bundle
     names: Names
@@ -54,7 +54,7 @@ class ConversionContext:
 
     @classmethod
     def of(cls, bundle: Bundle, gvc: str, protocol: str) -> ConversionContext:
-        """The scene of ``bundle``; secrets and volume sets are written already."""
+        """The context of ``bundle``, with secrets and volume sets converted."""
         names, namespaces = Names(), Namespaces(gvc)
         secrets = Secrets(bundle, names)
         claims = Claims(bundle, names, namespaces)
@@ -63,7 +63,7 @@ class ConversionContext:
 
 
 def workload(item: Item, scene: ConversionContext) -> Deployed:
-    """Write the workload that ``item`` becomes, with its identity and policy where it reads secrets."""
+    """Convert ``item`` to a workload, with an identity and a policy where it reads secrets."""
     gvc = scene.namespaces.gvc(item)
     name = scene.names.take(Kind.WORKLOAD, gvc, _wishes(item, scene.bundle))
     if name != item.name:
@@ -93,7 +93,7 @@ def workload(item: Item, scene: ConversionContext) -> Deployed:
 
 
 def _wishes(item: Item, bundle: Bundle) -> tuple[str, ...]:
-    """Names for the workload: its own, then with what tells it from another: the kind, or the namespace."""
+    """Candidate names for the workload: its own, then with the kind or the namespace added."""
     twins = [kind for kind in WORKLOADS if kind != item.kind and bundle.find(kind, item.namespace, item.name)]
     return item.name, f"{item.name}-{item.kind if twins else item.namespace}"
 
@@ -125,7 +125,7 @@ def _containers(
 
 
 def _running(item: Item, template: TrackedValue, is_stateful: bool, scene: ConversionContext) -> Body:
-    """Options of what runs all the time: scale and rollout."""
+    """Options of workloads that run continuously: scale and rollout."""
     share = max((cpu_share(part) for part in template["spec"]["containers"].items()), default=Fraction(1))
     return {"defaultOptions": scene.scalers.options(item, share), "rolloutOptions": rollout(item, is_stateful)}
 
@@ -150,7 +150,7 @@ def _firewall(services: list[Item], known: Services) -> Body:
 
 
 def _security(pod: TrackedValue) -> Body:
-    """Group of volumes, and the user; of a pod's containers all run as the same one."""
+    """Group of volumes, and the user, which is the same for all containers."""
     context = pod["securityContext"]
     users = [context["runAsUser"], *(each["securityContext"]["runAsUser"] for each in pod["containers"].items())]
     told = [user for user in users[1:] if user] or [user for user in users if user]
@@ -169,7 +169,7 @@ def _is_id(part: TrackedValue) -> bool:
 
 
 def _metrics(metadata: TrackedValue) -> dict[str, Any]:
-    """Where Prometheus is told to scrape a pod, by the annotations that most charts write."""
+    """The port and path for Prometheus, from the annotations that most charts use."""
     annotations = metadata["annotations"]
     scraped = annotations["prometheus.io/scrape"].text() == "true"
     port, path = annotations["prometheus.io/port"].text(), annotations["prometheus.io/path"].text()
