@@ -57,7 +57,6 @@ class Database:
         try:
             for pragma in () if read_only else WRITING:
                 database.write(pragma)
-            database.write("PRAGMA cache_size = -8192")  # 8 MiB: more would cache history that is read once
             migrate(database, migrations, read_only=read_only)
         except RecordsError:
             connection.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, Option, RepositoryOpenFlag
 
-CACHE_BYTES = 2 * 1024 * 1024
+CACHE_BYTES = 512 * 1024
 """Bytes of objects that libgit2 caches in this process. It counts contents only: small trees and commits take four
 times as much. A daemon reads each commit once, so a larger cache would only grow with every commit."""
 _LARGEST_TREE = 256 * 1024
