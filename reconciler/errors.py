@@ -89,7 +89,7 @@ class CorruptRowError(RecordsError):
 
 
 class SourceError(ReconcilerError):
-    """Git cannot deliver; what is applied stays applied."""
+    """Git cannot provide the revision; applied resources stay applied."""
 
     reason = Reason.SOURCE_FAILED
 

@@ -25,7 +25,7 @@ _TO_TERMINAL = re.compile(
 )
 """Unsafe for a terminal; the sequences of colours and live tables are safe."""
 _COMMAND = re.compile(r"^(\s*)::(?!(?:error|warning|notice) (?:file|title)=)|##(?=\[|vso\[)", re.MULTILINE)
-"""What a CI runner takes for a command in the log of a job, except our own annotations."""
+"""Text that a CI runner treats as a command in a job log, except our own annotations."""
 _MESSAGE_LENGTH = 500
 _RUNNERS = ("CI", "GITHUB_ACTIONS", "TF_BUILD")
 

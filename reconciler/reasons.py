@@ -29,7 +29,7 @@ class Use(StrEnum):
 
 
 class Text(NamedTuple):
-    """What a reason means in one ``use``. ``advice`` is for conditions, ``type`` for events."""
+    """The meaning of a reason in one ``use``. ``advice`` is for conditions, ``type`` for events."""
 
     use: Use
     meaning: str
@@ -133,7 +133,7 @@ class Reason(StrEnum):
 
     @classmethod
     def stored(cls, text: str) -> Reason:
-        """The reason that somebody wrote down as ``text``; FAILED where it is none of those that are known."""
+        """The reason recorded as ``text``; FAILED for an unknown one."""
         known = cls._value2member_map_.get(text)
         return known if isinstance(known, Reason) else cls.FAILED
 

@@ -53,7 +53,7 @@ def _alone(held: str) -> str:
 
 
 def _holds_of_today(settings: Settings, records: Records, prefix: str) -> list[str]:
-    """What is held in the present plans that match, as ``SOURCE/DIGEST``. Raises RefusedError where none does."""
+    """The held steps of the present plans that match, as ``SOURCE/DIGEST``. Raises RefusedError where none does."""
     found: list[str] = []
     clock = SystemClock()
     waiting: list[str] = []

@@ -158,12 +158,12 @@ def plan_changed(source: str, revision: str, message: str) -> Report:
 
 
 def unreadable(source: str, error: ReconcilerError) -> Report:
-    """The report of a source that cannot be read; what is applied stays applied."""
+    """The report of a source that cannot be read; applied resources stay applied."""
     return Report(source, "", "unreadable", reason=error.reason, message=str(error))
 
 
 def internal_error(source: str, revision: str, bug: InternalError) -> Report:
-    """The report of a run that ended in a bug; what is applied stays applied."""
+    """The report of a run that ended in a bug; applied resources stay applied."""
     return Report(source, revision, "failed", reason=bug.reason, message=str(bug))
 
 

@@ -72,7 +72,7 @@ def source_lines(state: SourceState) -> list[str]:
 
 
 def hold_lines(state: SourceState) -> list[str]:
-    """Who suspended or rolled back a source, why, and the command that ends it; empty where nobody did."""
+    """The suspension and the rollback of a source: operator, reason, and the command that ends it."""
     ends = f"until: reconciler resume {state.name}"
     found = []
     if state.suspension is not None:

@@ -130,7 +130,7 @@ def _prepared(settings: Settings, wanted: PlanOptions, failed: dict[str, Reconci
 
 
 def _limitations(settings: Settings, records: Records, planned: PlannedRevision) -> list[ForeseenLimitation]:
-    """What locations on this host do not enforce of the plan; the host engine is imported only where it is used."""
+    """The limitations of the plan at locations on this host; the host engine is imported only where it is used."""
     if planned.plan is None or all(each.engine != "host" for each in settings.locations.values()):
         return []
     from reconciler.engines.host.foreseen import foreseen_limitations
