@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _SECRET_NAME = re.compile(
-    r"(?i)(?:^|[_.-])(?:token|secret|password|passwd|passphrase|credential|credentials|authorization|seal|data"
+    r"(?i)(?:^|[_.-])(?:token|secret|password|passwd|passphrase|credential|credentials|authorization|data"
     r"|api_?key|private_?key)$"
 )
 _CREDENTIALS = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/@\s'\"]+@")

@@ -71,7 +71,8 @@ def test_lines_below_the_level_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["token", "webhook_token", "secret", "password", "db-password", "data", "seal", "Authorization", "api_key"]
+    "name",
+    ["token", "webhook_token", "secret", "password", "db-password", "data", "secret_data", "Authorization", "api_key"],
 )
 def test_a_value_under_a_telling_name_is_masked(name: str) -> None:
     assert line(**{name: "hunter2"})[name] == "***"

@@ -105,7 +105,7 @@ def _run() -> int:
         error.show()
         return error.exit_code
     except ReconcilerError as error:
-        _tell(error)
+        _print_error(error)
         return 2 if isinstance(error, UsageError) else 1
     except (click.Abort, KeyboardInterrupt):
         return 130
@@ -125,7 +125,7 @@ def _carried_out() -> object:
         return relay(asked.state, asked.group, sys.argv[1:])
 
 
-def _tell(error: ReconcilerError) -> None:
+def _print_error(error: ReconcilerError) -> None:
     """Print the error on stderr; errors in the settings are shown as findings, with their lines."""
     from reconciler.settings import SettingsError
 

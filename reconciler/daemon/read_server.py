@@ -205,13 +205,13 @@ async def _relay(
 ) -> None:
     """Forward the command's output until it ends, the client leaves, or ``seconds`` are over; then kill it."""
     gone = asyncio.create_task(reader.read(1))
-    told = asyncio.create_task(_tell(running, writer))
+    forwarding = asyncio.create_task(_forward(running, writer))
     try:
-        done, _ = await asyncio.wait({gone, told}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({gone, forwarding}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not done:
             _refuse(writer, f"ended after {seconds:.0f} s, which is as long as a reader's command may take")
     finally:
-        for task in (gone, told):
+        for task in (gone, forwarding):
             task.cancel()
         if running.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -230,7 +230,7 @@ def _refuse(writer: asyncio.StreamWriter, why: str) -> None:
     writer.write(Frame.encode(Frame.EXIT, b"1"))
 
 
-async def _tell(running: asyncio.subprocess.Process, writer: asyncio.StreamWriter) -> None:
+async def _forward(running: asyncio.subprocess.Process, writer: asyncio.StreamWriter) -> None:
     assert running.stdout is not None
     assert running.stderr is not None
 

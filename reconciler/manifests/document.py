@@ -217,10 +217,10 @@ class DocumentDecoder:
     def _formed(self, kind: Kind, value: dict[str, Any], questions: tuple[LookupRequest, ...]) -> Manifest:
         gvc = self._gvc(kind, value)
         former = Normalizer(self.dialect, gvc)
-        seal = b""
+        secret_data = b""
         if kind is Kind.SECRET:
             content = former.normalize(secret_shape(value["type"]), value["data"])
-            seal = encode_secret_data(content) if self.opened is None or not self.opened.locked else b""
+            secret_data = encode_secret_data(content) if self.opened is None or not self.opened.locked else b""
             value = {**value, "data": masked(content, self.dialect.secret_key)}
         body = former.normalize(shape_of(str(kind)), defaults.upgrade_deprecated(kind, value))
         defaults.apply_defaults(kind, body, self.dialect)
@@ -233,8 +233,8 @@ class DocumentDecoder:
         if _WHOLE_FLOAT(written):
             written = _encode(whole_numbers(body))
         mixed = gvc == GVC_PLACEHOLDER and _mixed(references)
-        return Manifest(kind, gvc, value["name"], written, references, self.document.index, self.document.line, seal,
-                        former.unsorted, mixed, questions, self.opened is not None)  # fmt: skip
+        return Manifest(kind, gvc, value["name"], written, references, self.document.index, self.document.line,
+                        secret_data, former.unsorted, mixed, questions, self.opened is not None)  # fmt: skip
 
     def _report(self, former: Normalizer, kind: Kind, value: dict[str, Any], reported: Container[Pointer] = ()) -> None:
         """Report faults by the normal form and the settings in ``value``, except at the places ``reported``."""

@@ -1,4 +1,4 @@
-"""Separates secret data from its manifest: the body has ``***`` and a keyed digest, the seal has the data."""
+"""Separates secret data from its manifest: the body has ``***`` and a keyed digest, the data is passed beside it."""
 
 from __future__ import annotations
 

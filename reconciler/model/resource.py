@@ -56,9 +56,9 @@ class Manifest(msgspec.Struct, frozen=True, gc=False):
     """One decoded document: the same bytes always give the same Manifest, so it can be cached.
 
     ``body`` is the normal form as canonical JSON: defaults filled, links full, order-free lists sorted. ``gvc`` is
-    ``GVC_PLACEHOLDER`` where the directory decides. ``seal`` is the data of a secret, which is masked in ``body``.
+    ``GVC_PLACEHOLDER`` where the directory decides. ``secret_data`` is what ``body`` shows masked.
     ``unsorted`` says that filling in the GVC can change the order of links in ``body``, ``mixed`` that of references.
-    ``transient`` says that ``seal`` was encrypted or is a file of the host, so that it is never stored.
+    ``transient`` says that ``secret_data`` was encrypted or is a file of the host, so that it is never stored.
     """
 
     kind: Kind
@@ -68,7 +68,7 @@ class Manifest(msgspec.Struct, frozen=True, gc=False):
     references: tuple[Reference, ...]
     position: int
     line: int
-    seal: bytes = b""
+    secret_data: bytes = b""
     unsorted: bool = False
     mixed: bool = False
     questions: tuple[LookupRequest, ...] = ()
@@ -78,7 +78,7 @@ class Manifest(msgspec.Struct, frozen=True, gc=False):
 class Resource(msgspec.Struct, frozen=True, gc=False):
     """A manifest with its GVC and its place in a revision. ``digest`` covers ``body``.
 
-    A ``transient`` seal is never stored.
+    ``secret_data`` is never stored where it is ``transient``.
     """
 
     key: Key
@@ -89,6 +89,6 @@ class Resource(msgspec.Struct, frozen=True, gc=False):
     line: int
     position: int
     blob: str
-    seal: bytes = b""
+    secret_data: bytes = b""
     questions: tuple[LookupRequest, ...] = ()
     transient: bool = False

@@ -11,7 +11,7 @@ from reconciler.records.tables.sources import SourceRow
 
 
 def index_revision(records: Records, loaded: LoadedRevision, source: str) -> None:
-    """Make ``loaded`` the last good revision: write the index, the seals of its secrets and the row of its source.
+    """Make ``loaded`` the last good revision: write the index, the data of its secrets and the row of its source.
 
     A resource that another source applied and no longer declares passes to this source.
     """
@@ -35,8 +35,8 @@ def index_revision(records: Records, loaded: LoadedRevision, source: str) -> Non
             records.status_queue.add_many(source, [key])
             records.status_queue.add_many(owner, [key])
         for resource in loaded.change_set.added.values():
-            if resource.seal and not resource.transient:
-                records.secret_data.put(resource.key, resource.digest, resource.seal)
+            if resource.secret_data and not resource.transient:
+                records.secret_data.put(resource.key, resource.digest, resource.secret_data)
         records.sources.put(row)
 
 

@@ -37,7 +37,7 @@ class SecretFiller:
     def accept(self, changes: ChangeSet) -> None:
         """Store the secrets of an accepted revision, which were decrypted when it was read."""
         for resource in changes.added.values():
-            if resource.transient and resource.seal:
+            if resource.transient and resource.secret_data:
                 self._store.put(resource)
         self.retry()
 

@@ -43,12 +43,12 @@ def resolve_host_secrets(decoded: Decoded, host: HostSecretDirectory, key: bytes
 
 
 def _reads_host(manifest: Manifest) -> bool:
-    return manifest.kind is Kind.SECRET and any(mark in manifest.seal for mark in _MARKS)
+    return manifest.kind is Kind.SECRET and any(mark in manifest.secret_data for mark in _MARKS)
 
 
 def _filled(manifest: Manifest, host: HostSecretDirectory, key: bytes) -> tuple[Manifest, list[tuple[Pointer, Fault]]]:
     body = msgspec.json.decode(manifest.body)
-    content: dict[str, Any] = {"data": msgspec.json.decode(manifest.seal)}
+    content: dict[str, Any] = {"data": msgspec.json.decode(manifest.secret_data)}
     faults: list[tuple[Pointer, Fault]] = []
     places = host_places(body["type"], content["data"])
     for at, place in places.items():
@@ -70,6 +70,6 @@ def _filled(manifest: Manifest, host: HostSecretDirectory, key: bytes) -> tuple[
             faults.append((flaw.at, Fault(rule.id, flaw.message, suggestion=flaw.suggestion, severity=rule.severity)))
     body["data"] = masked(content["data"], key)
     filled = msgspec.structs.replace(
-        manifest, body=_encode(body), seal=encode_secret_data(content["data"]), transient=True
+        manifest, body=_encode(body), secret_data=encode_secret_data(content["data"]), transient=True
     )
     return filled, faults

@@ -52,7 +52,7 @@ class SecretStore:
 
     def put(self, resource: Resource) -> None:
         """Hold the data of a secret that is never stored, until another value of it is applied."""
-        value = _value(resource.body, resource.seal)
+        value = _value(resource.body, resource.secret_data)
         with self._lock:
             values = self._values.setdefault(resource.key, {})
             values.pop(resource.digest, None)

@@ -93,11 +93,11 @@ class FactsReader:
         return tuple(record for record in records if record.source == self._source)
 
     def _wait(self, key: Key, digest: str, records: tuple[Record, ...]) -> WaitReason | None:
-        settled = records and all(record.digest == digest for record in records)
-        if not settled or any(self.left(key.gvc, record.location) for record in records):
+        is_current = records and all(record.digest == digest for record in records)
+        if not is_current or any(self.left(key.gvc, record.location) for record in records):
             return wait_reason(self._records, key)
-        held = str(key) in self._drifts and (self._settings.approval == "always" or str(key) in self._suspended)
-        return wait_reason(self._records, key) if held else None
+        waits = str(key) in self._drifts and (self._settings.approval == "always" or str(key) in self._suspended)
+        return wait_reason(self._records, key) if waits else None
 
     def left(self, gvc: str, location: str) -> bool:
         """Whether ``gvc`` no longer has ``location``, so that resources there are to be deleted."""

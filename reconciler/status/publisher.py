@@ -84,13 +84,13 @@ class StatusPublisher:
         overview = self._overview()
         taken = self._records.status_queue.take(name)
         gathering = FactsReader(self._records, self._settings, name)
-        standing = self._standing_now(gathering, everything)
+        index = self._readiness_index(gathering, everything)
         keys = {stored_key(key, "pending") for key in (self._all_keys() if everything else taken.keys)}
 
         def files() -> Iterator[File]:
-            yield from self._files(keys, gathering, standing)
-            listed = [gathering.facts(key) for key in standing.first(MOST_LISTED)]
-            whole = _with(overview, standing.unready, listed)
+            yield from self._files(keys, gathering, index)
+            listed = [gathering.facts(key) for key in index.first(MOST_LISTED)]
+            whole = _with(overview, index.unready, listed)
             yield from ((RUN_FILE, run_file(whole)), (README_FILE, readme(whole)))
 
         # With many files, the first are written while the last are rendered.
@@ -103,7 +103,7 @@ class StatusPublisher:
             self._records.status_queue.clear(name, taken.keys, taken.upto)
             self._arrived()
 
-    def _files(self, keys: set[Key], gathering: FactsReader, standing: ReadinessIndex) -> Iterator[File]:
+    def _files(self, keys: set[Key], gathering: FactsReader, index: ReadinessIndex) -> Iterator[File]:
         """Status files. The health of a GVC depends on its members, so its file follows when theirs changes.
 
         It is unknown what the last process wrote, so until the first write it follows in any case.
@@ -114,14 +114,14 @@ class StatusPublisher:
             for key in batch:
                 facts = gathering.facts(key, ())
                 yield status_path(key), _file(facts)
-                if standing.add(facts) or (self._first and key.gvc):
+                if index.add(facts) or (self._first and key.gvc):
                     self._owed.add(Key(Kind.GVC, "", key.gvc))
         for key in sorted(self._owed):
-            facts = gathering.facts(key, standing.members(key.name))
+            facts = gathering.facts(key, index.members(key.name))
             yield status_path(key), _file(facts)
-            standing.add(facts)
+            index.add(facts)
 
-    def _standing_now(self, gathering: FactsReader, everything: bool) -> ReadinessIndex:
+    def _readiness_index(self, gathering: FactsReader, everything: bool) -> ReadinessIndex:
         """The current readiness of all resources."""
         if self._readiness is not None:
             return self._readiness

@@ -19,22 +19,22 @@ class ReadinessIndex:
 
     def __init__(self) -> None:
         self._unready: set[str] = set()
-        self._ailing: dict[str, dict[str, Health]] = {}
+        self._unhealthy: dict[str, dict[str, Health]] = {}
 
     @classmethod
     def of_records(cls, records: Records, source: str, gathering: FactsReader) -> ReadinessIndex:
         """Build the index from the records; reads the index of all resources, so use it only at the start."""
-        standing = cls()
-        standing._unready.update(str(failure.key) for failure in records.failures.all(source))
-        standing._unready.update(row.key for row in records.drifts.all(source))
-        standing._unready.update(_behind(records, source, gathering))
+        index = cls()
+        index._unready.update(str(failure.key) for failure in records.failures.all(source))
+        index._unready.update(row.key for row in records.drifts.all(source))
+        index._unready.update(_behind(records, source, gathering))
         ill = {kind for kind, health in records.applied.counts(source) if not health.is_good}
         for kind in sorted(ill):
             for record in records.applied.items(kind):
                 if record.source == source and not record.health.is_good:
-                    standing._unready.add(str(record.key))
-                    standing._ail(record.key, record.health)
-        return standing
+                    index._unready.add(str(record.key))
+                    index._add_unhealthy(record.key, record.health)
+        return index
 
     @property
     def unready(self) -> int:
@@ -47,7 +47,7 @@ class ReadinessIndex:
 
     def members(self, gvc: str) -> tuple[Health, ...]:
         """The health of the members of ``gvc`` that are neither Healthy nor Recorded."""
-        return tuple(self._ailing.get(gvc, {}).values())
+        return tuple(self._unhealthy.get(gvc, {}).values())
 
     def add(self, facts: ResourceFacts) -> bool:
         """Add the state of a resource; returns whether the health of its GVC may have changed."""
@@ -58,15 +58,15 @@ class ReadinessIndex:
             self._unready.add(key)
         if not facts.key.gvc:
             return False
-        before = self._ailing.get(facts.key.gvc, {}).pop(key, Health.HEALTHY)
+        before = self._unhealthy.get(facts.key.gvc, {}).pop(key, Health.HEALTHY)
         after = facts.health if facts.records and not facts.health.is_good else Health.HEALTHY
         if after is not Health.HEALTHY:
-            self._ailing.setdefault(facts.key.gvc, {})[key] = after
+            self._unhealthy.setdefault(facts.key.gvc, {})[key] = after
         return before is not after
 
-    def _ail(self, key: Key, health: Health) -> None:
+    def _add_unhealthy(self, key: Key, health: Health) -> None:
         if key.gvc:
-            there = self._ailing.setdefault(key.gvc, {})
+            there = self._unhealthy.setdefault(key.gvc, {})
             there[str(key)] = worst((health, there.get(str(key), Health.HEALTHY)))
 
 

@@ -191,7 +191,7 @@ def _known(rules: Iterable[str]) -> None:
 
 def _settled(manifest: Manifest, dialect: ManifestContext) -> None:
     """A normal form decodes to itself; secrets, whose bodies are masked, aside."""
-    if manifest.seal or (manifest.kind in GVC_SCOPED and manifest.gvc == GVC_PLACEHOLDER):
+    if manifest.secret_data or (manifest.kind in GVC_SCOPED and manifest.gvc == GVC_PLACEHOLDER):
         return
     resource = resource_of(manifest, manifest.gvc, "a.yaml", "a")
     again: Decoded = decode(resource.body, ManifestContext(dialect.org))

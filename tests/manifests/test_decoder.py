@@ -158,7 +158,7 @@ def test_no_value_of_a_secret_is_in_its_body(document: dict[str, Any]) -> None:
     body = msgspec.json.decode(manifest.body)
     assert all(text.startswith("***") for text in texts(body["data"]))
     assert not [text for text in values if text in manifest.body.decode() and len(text) > 5]
-    assert msgspec.json.decode(manifest.seal) == document["data"]
+    assert msgspec.json.decode(manifest.secret_data) == document["data"]
     assert manifest.kind is Kind.SECRET
     assert Kind.SECRET not in GVC_SCOPED
 
@@ -192,7 +192,7 @@ def test_a_changed_secret_shows_in_its_digest_and_another_key_hides_it_anew() ->
 def test_two_ways_to_write_a_secret_are_one_secret(secret_type: str, one: str, other: str) -> None:
     raw = (f"kind: secret\nname: s\ntype: {secret_type}\ndata: {content}\n" for content in (one, other))
     first, second = (decode(each.encode(), ManifestContext("acme", secret_key=KEY)).manifests[0] for each in raw)
-    assert (first.body, first.seal) == (second.body, second.seal)
+    assert (first.body, first.secret_data) == (second.body, second.secret_data)
 
 
 def test_a_fault_in_a_secret_does_not_quote_its_value() -> None:

@@ -319,7 +319,7 @@ def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
     found: list[Decoded] = [
         each for _, each in decode_all(changes, blobs, cache, ManifestContext("acme", keyring=RING))
     ]
-    seals = [manifest.seal for each in found for manifest in each.manifests if manifest.seal]
+    seals = [manifest.secret_data for each in found for manifest in each.manifests if manifest.secret_data]
     assert len(seals) == MANY / 100
     assert all(CANARY.encode() in seal for seal in seals)
     assert len(kept) == MANY - len(seals)

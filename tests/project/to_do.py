@@ -4,11 +4,11 @@ from __future__ import annotations
 
 # Two people who lower neighbouring numbers are in each other's way, hence the lines between them.
 ROOMS_TO_DO: dict[str, int] = {
-    "cli": 37,
+    "cli": 31,
     #
     "convert": 40,
     #
-    "daemon": 3,
+    "daemon": 1,
     #
     "doctor": 5,
     #
@@ -16,7 +16,7 @@ ROOMS_TO_DO: dict[str, int] = {
     #
     "engines/execution": 4,
     #
-    "engines/host": 41,
+    "engines/host": 34,
     #
     "operations": 2,
     #
@@ -34,7 +34,7 @@ ROOMS_TO_DO: dict[str, int] = {
     #
     "source": 8,
     #
-    "status": 9,
+    "status": 2,
     #
 }
 """Room → names in it that are made of a banned word (test_names.py)."""

@@ -77,11 +77,11 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
                 reports, counts = asyncio.run(_here(settings, wait, deadline, plans))
         finally:
             lock.release()
-    code = _tell(settings, reports)
+    code = _print_reports(settings, reports)
     if counts is not None and counts.wanted:
         code = max(code, _report_replicas(counts))
     with closing(read_records(settings)) as records:
-        _tell_unwritten(records, reports)
+        _warn_about_status(records, reports)
         if wait and _worth_waiting(records, reports) is not None:
             print_error(f"not everything is healthy after {min(timeout, round(time.monotonic() - begun, 1)):g} s:")
             click.echo(indent("\n".join(unwell_lines(records)), "  "), err=True)
@@ -245,7 +245,7 @@ def _asked(settings: Settings, records: Records, deadline: float, plans: Plans =
     raise RefusedError("the daemon did not do the run in time; see its log and `reconciler events`")
 
 
-def _tell_unwritten(records: Records, reports: list[Report]) -> None:
+def _warn_about_status(records: Records, reports: list[Report]) -> None:
     """Warn about status that could not be written, which does not make a run fail."""
     from reconciler.reasons import ConditionType
 
@@ -255,7 +255,7 @@ def _tell_unwritten(records: Records, reports: list[Report]) -> None:
                 click.echo(f"warning: {report.source}: the status is not written: {each.message}", err=True)
 
 
-def _tell(settings: Settings, reports: list[Report]) -> int:
+def _print_reports(settings: Settings, reports: list[Report]) -> int:
     from reconciler.cli.output.excerpt import Excerpts
     from reconciler.cli.output.findings import more, print_findings
     from reconciler.pipeline.report import lines

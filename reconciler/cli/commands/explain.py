@@ -35,10 +35,10 @@ def command(rule: str) -> None:
     if rule not in book:
         hint = nearest(rule, book) or "; `reconciler rules` lists them"
         raise NotFoundError(f"there is no rule {rule!r}{hint}")
-    click.echo("\n".join(_told(book[rule], coloured(sys.stdout))))
+    click.echo("\n".join(_lines(book[rule], coloured(sys.stdout))))
 
 
-def _told(rule: Rule, colour: bool) -> Iterator[str]:
+def _lines(rule: Rule, colour: bool) -> Iterator[str]:
     severity = paint(str(rule.severity), _COLOURS[rule.severity], colour)
     yield f"{paint(rule.id, 'bold', colour)} ({severity})"
     page = CONVERSIONS if rule.id.startswith(("convert-", "import-")) else rule.page

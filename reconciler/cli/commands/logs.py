@@ -118,7 +118,7 @@ def command(settings_file: Path, output: str, **wanted: Any) -> None:
     show = _as_json if output == "json" else _as_text(coloured(sys.stdout), _is_watched())
     try:
         for lines in _found(asked, settings):
-            _say(lines, show)
+            _print_lines(lines, show)
     except PermissionError as error:
         raise closed(settings, error) from None
 
@@ -208,7 +208,7 @@ def _is_watched() -> bool:
     return sys.stdout.isatty() or is_served()
 
 
-def _say(lines: Sequence[Line], show: Callable[[Line], str]) -> None:
+def _print_lines(lines: Sequence[Line], show: Callable[[Line], str]) -> None:
     for begin in range(0, len(lines), _AT_ONCE):
         # A pipe gets the lines as the workload wrote them; for a terminal, ``show`` escapes control characters.
         write_unguarded(sys.stdout, "\n".join(map(show, lines[begin : begin + _AT_ONCE])) + "\n")

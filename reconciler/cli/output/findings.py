@@ -35,10 +35,10 @@ def print_findings(findings: Sequence[Finding], excerpts: Excerpts, stream: Text
 
 def findings_text(findings: Iterable[Finding], excerpts: Excerpts, *, colour: bool = False) -> str:
     """Each finding as ``path:line:column: severity: message [rule]``, its line and its suggestion indented below it."""
-    return "".join(f"{line}\n" for finding in findings for line in _told(finding, excerpts, colour))
+    return "".join(f"{line}\n" for finding in findings for line in _lines(finding, excerpts, colour))
 
 
-def _told(finding: Finding, excerpts: Excerpts, colour: bool) -> Iterator[str]:
+def _lines(finding: Finding, excerpts: Excerpts, colour: bool) -> Iterator[str]:
     shade = _COLOURS[finding.severity]
     where, severity = paint(f"{place(finding)}:", "bold", colour), paint(str(finding.severity), shade, colour)
     yield f"{where} {severity}: {printable(finding.message)} {paint(f'[{finding.rule}]', 'grey', colour)}"

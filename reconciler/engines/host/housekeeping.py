@@ -14,7 +14,7 @@ from reconciler.reasons import Reason
 COLLECT = 0.5
 """Seconds between two collections of container output."""
 
-TOLD = 3600.0
+CLOCK_JUMPED_SECONDS = 3600.0
 """Seconds for which a condition reports that the clock was set."""
 
 JUMP = 5.0
@@ -24,11 +24,13 @@ JUMP = 5.0
 class Housekeeping:
     """``epoch`` is the wall clock minus the monotonic clock, in seconds, since the clock was last set."""
 
-    def __init__(self, collector: Collector, clock: Clock, location: str, tell: Callable[[EngineEvent], None]) -> None:
+    def __init__(
+        self, collector: Collector, clock: Clock, location: str, append_event: Callable[[EngineEvent], None]
+    ) -> None:
         self._collector = collector
         self._clock = clock
         self._key = Key(Kind.LOCATION, "", location)
-        self._append_event = tell
+        self._append_event = append_event
         self.epoch = clock.now() - clock.monotonic()
         self.clock_jumped = ""
         """How the clock was set within the last hour; "" if it was not."""
@@ -54,7 +56,7 @@ class Housekeeping:
             message = f"the clock of this host was set by {epoch - self.epoch:+.0f} s; no wait or probe goes by it"
             self.epoch, self.clock_jumped, self._since = epoch, message, self._clock.monotonic()
             self._append_event(EngineEvent(self._key, Reason.CLOCK_JUMPED, message))
-        elif self.clock_jumped and self._clock.monotonic() - self._since >= TOLD:
+        elif self.clock_jumped and self._clock.monotonic() - self._since >= CLOCK_JUMPED_SECONDS:
             self.clock_jumped = ""
             self._append_event(
                 EngineEvent(self._key, Reason.CLOCK_STABLE, "the clock of this host was not set for an hour")

@@ -19,17 +19,17 @@ HOOKS: Mapping[HookName, tuple[str, Reason]] = {
 }
 """For each hook, its name in manifests and the reason of the event for its failure."""
 
-Told = Callable[[ContainerId, float, HookName, str], None]
+OnHookEnd = Callable[[ContainerId, float, HookName, str], None]
 """Takes the container, its start, the hook, and the error ("" if the hook succeeded)."""
 
 
 class Hooks:
     """The running hooks. Their output goes only to the logs of their container."""
 
-    def __init__(self, runtime: Runtime, timing: Timing, told: Told) -> None:
+    def __init__(self, runtime: Runtime, timing: Timing, on_end: OnHookEnd) -> None:
         self._runtime = runtime
         self._timing = timing
-        self._told = told
+        self._on_end = on_end
         self._running: dict[tuple[ContainerId, HookName], asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -52,7 +52,7 @@ class Hooks:
         task = self._running.get((place, "pre_stop"))
         if task is not None and not task.done():
             task.cancel()
-            self._told(place, started, "pre_stop", _too_long(self._limit("pre_stop")))
+            self._on_end(place, started, "pre_stop", _too_long(self._limit("pre_stop")))
 
     async def close(self) -> None:
         """Stop waiting for hooks."""
@@ -68,14 +68,16 @@ class Hooks:
         try:
             done = await self._runtime.exec(place, command.command if command else (), limit)
         except EngineError as error:
-            self._told(place, started, hook, f"could not be run: {error}")
+            self._on_end(place, started, hook, f"could not be run: {error}")
             return
         if done.output:
             self._written(place, hook, done.output)
         if done.timed_out:
-            self._told(place, started, hook, _too_long(limit))
+            self._on_end(place, started, hook, _too_long(limit))
         else:
-            self._told(place, started, hook, f"ended with {done.code}; its output is in the logs" if done.code else "")
+            self._on_end(
+                place, started, hook, f"ended with {done.code}; its output is in the logs" if done.code else ""
+            )
 
     def _limit(self, hook: HookName) -> float:
         return self._timing.total * (self._timing.scale if hook == "pre_stop" else 1.0)

@@ -18,17 +18,17 @@ from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.kinds.workload import Probe
 from reconciler.tasks import cancel_and_wait
 
-Tell = Callable[[Verdict], None]
+OnVerdict = Callable[[Verdict], None]
 """Called in the event loop when the verdict on a container changes."""
 
 
 class Prober:
     """Runs one task for each probe of each watched container."""
 
-    def __init__(self, runtime: ExecRuntime, clock: Clock, tell: Tell) -> None:
+    def __init__(self, runtime: ExecRuntime, clock: Clock, on_verdict: OnVerdict) -> None:
         self._runtime = runtime
         self._clock = clock
-        self._publish = tell
+        self._publish = on_verdict
         self._tasks: dict[ContainerId, list[asyncio.Task[None]]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 

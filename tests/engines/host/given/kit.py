@@ -60,7 +60,7 @@ def vault(secrets: Mapping[str, Mapping[str, Any]]) -> SecretReader:
         found = sealed.get(key.name)
         if found is None:
             raise EngineError(f"{key} is not applied", reason=Reason.SECRET_UNAVAILABLE)
-        return SecretValue(secrets[key.name]["type"], msgspec.json.decode(found.seal))
+        return SecretValue(secrets[key.name]["type"], msgspec.json.decode(found.secret_data))
 
     return reveal
 
