@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from docs.generate.tables import table
 from reconciler.convert.kubernetes import convert, unused_fields
 from reconciler.convert.rules import RULEBOOK
@@ -30,17 +32,18 @@ KINDS = (
     ("Secret", "`secret`: docker for registries, userpass for basic-auth, tls where only an Ingress needs it, "
                "else dictionary"),
     ("ConfigMap", "`secret` of type dictionary, called NAME-config where a Secret has the name"),
-    ("PersistentVolumeClaim, volumeClaimTemplates", "`volumeset`, in whole GB and at least 10"),
+    ("PersistentVolumeClaim, volumeClaimTemplates", "`volumeset`, in whole GB and at least 10; it begins empty"),
     ("Ingress", "`domain` for each host, with routes by path"),
     ("Service", "ports, protocols and the firewall of the workloads that it selects"),
     ("HorizontalPodAutoscaler", "the scale of the workload, by cpu"),
-    ("ServiceAccount", "cloud access of the identity (EKS, GKE); pull secrets, which a warning asks the GVC to name"),
+    ("ServiceAccount", "cloud access of the identity (EKS, GKE); pull secrets, which a warning asks the GVC to name; "
+                       "one that is not among the files is named"),
     ("PersistentVolume, StorageClass", "capacity, performance class and file system of volume sets"),
 )  # fmt: skip
 
 FIELDS = (
     ("namespace", "the GVC; `--gvc` names one for all"),
-    ("labels", "tags"),
+    ("labels", "tags; what only pods, Services, autoscalers and ServiceAccounts have is named in a warning"),
     ("replicas", "`autoscaling` with as many at least and at most; 0 becomes `suspend`"),
     ("strategy, updateStrategy, minReadySeconds", "`rolloutOptions`; Recreate replaces all at once"),
     ("podManagementPolicy", "`rolloutOptions.scalingPolicy` of a stateful workload"),
@@ -84,6 +87,8 @@ def page() -> str:
         ),
         "\n## Fields left out without a word\n\nWith these values they say what the platform does anyway.\n\n",
         table(("Field", "Values"), ((f"`{name}`", _values(name)) for name in sorted(unused_fields.SAME_HERE))),
+        "\nOf metadata and status this is left out without a word:\n\n",
+        table(("What", "Which"), _metadata()),
         "\n## What they say\n\n",
         table(
             ("Rule", "Severity", "What", "Why"),
@@ -91,6 +96,25 @@ def page() -> str:
         ),
     ]
     return "".join(parts)
+
+
+def _metadata() -> Iterator[tuple[str, str]]:
+    """What a cluster writes itself, and what ties resources together."""
+    yield "`status`", "all of it"
+    yield (
+        "`metadata`",
+        _quoted(unused_fields.BOOKKEEPING - {"name", "namespace"}) + "; of a template name and namespace",
+    )
+    yield "labels that begin with", _quoted(unused_fields.QUIET_LABELS)
+    yield "labels of pods", "those by which the workload or a Service finds them, and those that the workload has too"
+    yield "labels of a Service, an autoscaler or a ServiceAccount", "those that a workload of its namespace has too"
+    yield "annotations that begin with", _quoted(unused_fields.QUIET_ANNOTATIONS)
+    yield "`readOnly` of mounts", "`false`; `true` where a Secret or a ConfigMap is mounted"
+    yield "`optional`", "`true` where what it names is among the files"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 def _values(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.convert.kubernetes.bundle import Item
+from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
 from reconciler.model.kinds.table import TABLE
 from reconciler.model.platform import TAG_PREFIX
@@ -44,8 +44,8 @@ def file_of(draft: Draft) -> str:
     return "/".join([*folders, str(draft.kind), f"{_safe(draft.name)}.yaml"])
 
 
-def drafted(kind: Kind, name: str, gvc: str, origin: Item | None, rest: Body) -> Draft:
-    """The manifest with its fields in the usual order; description and tags are those of ``origin``."""
+def drafted(kind: Kind, name: str, gvc: str, origin: TrackedValue | None, rest: Body) -> Draft:
+    """The manifest with its fields in the usual order; tags are those of the resource or template ``origin``."""
     body: Body = {"kind": str(kind), "name": name}
     if gvc:
         body["gvc"] = gvc
@@ -59,9 +59,10 @@ def without_empty(body: Body) -> Body:
     return {name: value for name, value in body.items() if value not in (None, "", [], {})}
 
 
-def _tags(origin: Item) -> dict[str, str]:
+def _tags(origin: TrackedValue) -> dict[str, str]:
     """The labels of ``origin`` that can be tags (docs/platform/fields.md#tags)."""
-    labels = origin.root["metadata"]["labels"]
+    labels = origin["metadata"]["labels"]
+    labels.sheet.carried.update((*labels.at, name) for name, _ in labels.fields())
     kept = {name: part for name, part in labels.fields() if not name.startswith(TAG_PREFIX)}
     for name, part in labels.fields():
         if name not in kept:

@@ -12,13 +12,17 @@ _TYPES = {dict: "a mapping", list: "a list", str: "text", int: "a whole number",
 
 
 class ResourceNotes:
-    """One resource in a document: its place, the values seen, and the notes."""
+    """One resource in a document: its place, the values seen, and the notes.
+
+    ``carried`` are labels that become tags, or that tie resources together and so have done their work.
+    """
 
     def __init__(self, path: str, index: int) -> None:
         self.path = path
         self.index = index
         self.seen: set[Pointer] = set()
         self.whole: set[Pointer] = set()
+        self.carried: set[Pointer] = set()
         self.remarks: list[ConversionNote] = []
 
     @property

@@ -120,7 +120,7 @@ SILENT = frozenset({"status", "uid", "ownerReferences", "generateName", "apiVers
 """What the cluster writes, and what only ties resources together."""
 
 TIES = ("template", "metadata")
-"""Labels of pods only tie them to Services."""
+"""Labels by which a workload finds its pods; `test_every_field` takes the others."""
 
 
 def form_of(kind: str, at: Pointer) -> str:

@@ -72,9 +72,7 @@ class Claims:
         template["status"].ignored()
         for field in ("apiVersion", "kind"):
             template[field].text()
-        made = self._add(template, user, (f"{name}-{user.name}",))
-        template["metadata"].ignored()
-        return name, made.name
+        return name, self._add(template, user, (f"{name}-{user.name}",)).name
 
     def _add(self, root: TrackedValue, item: Item, wishes: tuple[str, ...]) -> Draft:
         gvc = self._namespaces.gvc(item)
@@ -85,14 +83,21 @@ class Claims:
         volume = self._volume(item, spec)
         sort = self._sort(root["metadata"], spec, volume)
         body = {"spec": {"initialCapacity": _capacity(spec, volume), **sort}}
-        draft = drafted(Kind.VOLUMESET, name, gvc, item if root is item.root else None, body)
+        draft = drafted(Kind.VOLUMESET, name, gvc, root, body)
         _shared(spec)
+        if spec["selector"]:
+            spec["selector"].ignored()
+            spec["selector"].add_note("convert-left-out", "volumes cannot be chosen by their labels", on_key=True)
         self.drafts.append(draft)
         return draft
 
     def _volume(self, item: Item, spec: TrackedValue) -> TrackedValue:
         """The spec of the volume that the claim names, empty where there is none."""
-        found = self._bundle.find("PersistentVolume", item.namespace, spec["volumeName"].text())
+        named = spec["volumeName"]
+        found = self._bundle.find("PersistentVolume", item.namespace, named.text())
+        if found is None and named:
+            named.add_note("convert-missing", f"the volume {named.text()} is not among the files",
+                           "a volume set begins empty: copy what is on the volume")  # fmt: skip
         return found.spec if found else TrackedValue(spec.sheet, spec.at, None)
 
     def _sort(self, metadata: TrackedValue, spec: TrackedValue, volume: TrackedValue) -> Body:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 import msgspec
@@ -10,7 +11,7 @@ from reconciler.convert.drafts import Draft, in_order
 from reconciler.convert.kubernetes.addresses import tell_addresses
 from reconciler.convert.kubernetes.bundle import GROUPS, WORKLOADS, Bundle, Item, Source
 from reconciler.convert.kubernetes.ingress import Domains
-from reconciler.convert.kubernetes.unused_fields import note_unused_fields
+from reconciler.convert.kubernetes.unused_fields import carried_labels, note_unused_fields
 from reconciler.convert.kubernetes.workloads import ConversionContext, Deployed, workload
 from reconciler.convert.notes import ConversionNote
 
@@ -61,9 +62,12 @@ def convert(sources: Iterable[Source], gvc: str = "", protocol: str = "") -> Con
     deployed = [workload(item, scene) for item in bundle.of(*WORKLOADS)]
     domains = list(Domains(bundle, scene.secrets, deployed).drafts())
     scene.services.finish()
+    carried: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+    for item in bundle.items:
+        carried[item.namespace] |= carried_labels(item.root.sheet, item.root)
     for item in bundle.items:
         if item.kind not in _ONLY_INFORM:
-            note_unused_fields(item.root.sheet, item.root)
+            note_unused_fields(item.root.sheet, item.root, carried[item.namespace])
     tell_addresses(bundle, deployed)
     _tell_outbound(deployed)
     remarks = [remark for sheet in bundle.sheets for remark in sheet.remarks]

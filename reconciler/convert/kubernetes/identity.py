@@ -36,8 +36,12 @@ def identity_for(gvc: str, workload: str, secrets: set[str], access: Body, names
 
 def cloud_access(bundle: Bundle, user: Item, pod: TrackedValue) -> Body:
     """Cloud access of the identity of ``user``, from the annotations of its ServiceAccount for EKS and GKE."""
-    account = bundle.find("ServiceAccount", user.namespace, pod["serviceAccountName"].text("default"))
+    account = _account_of(bundle, user, pod)
     if account is None:
+        named = _named_account(pod)
+        if named.text("default") != "default":
+            named.add_note("convert-missing", f"the ServiceAccount {named.text()} is not among the files",
+                           "what it may reach at cloud providers, and its pull secrets, are not known")  # fmt: skip
         return {}
     annotations, access = account.root["metadata"]["annotations"], {}
     if match := _AWS_ROLE.fullmatch(annotations[_AWS].text()):
@@ -50,6 +54,16 @@ def cloud_access(bundle: Bundle, user: Item, pod: TrackedValue) -> Body:
         if annotations[name] and provider not in access:
             annotations[name].add_note("convert-left-out", f"{name} names nothing that has a counterpart")
     return access
+
+
+def _account_of(bundle: Bundle, user: Item, pod: TrackedValue) -> Item | None:
+    """The ServiceAccount of a pod of ``user``, None where it is not among the files."""
+    return bundle.find("ServiceAccount", user.namespace, _named_account(pod).text("default"))
+
+
+def _named_account(pod: TrackedValue) -> TrackedValue:
+    """Where a pod names its ServiceAccount; ``serviceAccount`` is the former word for it."""
+    return pod["serviceAccountName"] or pod["serviceAccount"]
 
 
 def _account(part: TrackedValue, name: str) -> str:
@@ -80,6 +94,6 @@ class PullSecrets:
                                  f"in gvc/{gvc}: spec.pullSecretLinks: [//secret/{name}]")  # fmt: skip
 
     def _of_account(self, user: Item, pod: TrackedValue) -> Iterator[TrackedValue]:
-        account = self._bundle.find("ServiceAccount", user.namespace, pod["serviceAccountName"].text("default"))
+        account = _account_of(self._bundle, user, pod)
         if account is not None:
             yield from account.root["imagePullSecrets"].items()

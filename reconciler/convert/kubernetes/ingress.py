@@ -51,7 +51,7 @@ class Domains:
             if host.certificate:
                 port["tls"] = {"serverCertificate": {"secretLink": f"//secret/{host.certificate}"}}
             spec = {**({"acceptAllSubdomains": True} if host.subdomains else {}), "ports": [port]}
-            yield drafted(Kind.DOMAIN, name, "", host.origin, {"spec": spec})
+            yield drafted(Kind.DOMAIN, name, "", host.origin.root, {"spec": spec})
 
     def _add(self, item: Item) -> None:
         spec = item.spec

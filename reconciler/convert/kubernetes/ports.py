@@ -58,6 +58,10 @@ class Ports:
     def __init__(self, containers: Sequence[TrackedValue], services: Sequence[Item], protocol: str) -> None:
         self._protocol = protocol
         self._served = [port for service in services for port in ports_of(service)]
+        for port in self._served:
+            if port.protocol and not _word(port.protocol):
+                message = f"the protocol {port.protocol} is not known; it is chosen as where none is named"
+                port.part["appProtocol"].add_note("convert-changed", message, "see --protocol")
         declared = {number for container in containers for number in _numbers(container)}
         self._granted = [
             (port.part["targetPort"], port.target)
@@ -121,10 +125,15 @@ def _usable(part: TrackedValue, number: int) -> bool:
 def _protocol(container: TrackedValue, number: int, name: str, served: Sequence[ServicePort]) -> str:
     """By appProtocol, the name's first word, the probe, the number (docs/platform/cli.md#what-becomes-of-a-field)."""
     targeted = [port for port in served if port.target in (number, name)]
-    told = (_WORDS.get(port.protocol.rpartition("/")[2].lower(), "") for port in targeted)
+    told = (_word(port.protocol) for port in targeted)
     named = (_WORDS.get(each.partition("-")[0].lower(), "") for each in (name, *(port.name for port in targeted)))
     probed = _probed(container, number, name)
     return next(filter(None, (*told, *named, *probed)), "") or _BY_NUMBER.get(number, "tcp")
+
+
+def _word(protocol: str) -> str:
+    """What is spoken where ``appProtocol`` says ``protocol``, "" where that is not known."""
+    return _WORDS.get(protocol.rpartition("/")[2].lower(), "")
 
 
 def _probed(container: TrackedValue, number: int, name: str) -> Iterator[str]:

@@ -62,7 +62,7 @@ class Secrets:
         elif (item.namespace, item.name) in self._served and {"tls.crt", "tls.key"} <= texts.keys():
             kept, body = self._certificate(item, kept, texts)
         self._kept[item.kind, item.namespace, item.name] = kept
-        self.drafts.append(drafted(Kind.SECRET, name, "", item, body))
+        self.drafts.append(drafted(Kind.SECRET, name, "", item.root, body))
 
     def _certificate(self, item: Item, kept: SecretKept, texts: dict[str, str]) -> tuple[SecretKept, Body]:
         """Domains need a secret of type tls; workloads that read the Secret's files need their names."""
@@ -73,7 +73,7 @@ class Secrets:
         item.root["metadata"]["name"].add_note(
             "convert-name", f"{item} becomes the secret {kept.name} for workloads and {name} for domains"
         )
-        self.drafts.append(drafted(Kind.SECRET, name, "", item, body))
+        self.drafts.append(drafted(Kind.SECRET, name, "", item.root, body))
         return kept._replace(certificate=name), {"type": kept.type, "data": texts}
 
 

@@ -46,12 +46,14 @@ class Services:
 
     def inbound(self, service: Item) -> list[str]:
         """CIDRs from which ``service`` accepts external requests; empty where it is internal."""
-        ranges = service.spec["loadBalancerSourceRanges"].texts()
+        ranges = service.spec["loadBalancerSourceRanges"] if service.spec["type"].text() == "LoadBalancer" else None
         if (service.namespace, service.name) in self._entered:
+            if ranges:
+                ranges.ignored()
+                hint = "list in firewallConfig.external.inboundAllowCIDR who may enter"
+                ranges.add_note("convert-changed", "an Ingress leads here too, so that everybody may enter", hint, True)
             return [ANYWHERE]
-        if service.spec["type"].text() == "LoadBalancer":
-            return ranges or [ANYWHERE]
-        return []
+        return [] if ranges is None else ranges.texts() or [ANYWHERE]
 
     def finish(self) -> None:
         """Note Services that select nothing, and fields that are lost."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import ItemsView, Iterator, Set
 from typing import Any
 
 from reconciler.convert.tracked_value import ResourceNotes, TrackedValue
@@ -96,25 +96,55 @@ QUIET_ANNOTATIONS = (
 )  # fmt: skip
 """Prefixes of annotations that tools write for their own use."""
 
+QUIET_LABELS = (
+    "pod-template-hash", "pod-template-generation", "controller-revision-hash", "controller-uid", "job-name",
+    "batch.kubernetes.io/", "statefulset.kubernetes.io/", "apps.kubernetes.io/", "service.kubernetes.io/headless",
+)  # fmt: skip
+"""Prefixes of labels that a cluster writes itself."""
+
+BOOKKEEPING = frozenset(
+    {
+        "creationTimestamp", "deletionGracePeriodSeconds", "generateName", "generation", "managedFields", "name",
+        "namespace", "ownerReferences", "resourceVersion", "selfLink", "uid",
+    }
+)  # fmt: skip
+"""Metadata that the cluster writes, and the name and namespace, which templates need not have."""
+
 _NEVER = frozenset({"status", "apiVersion", "kind"})
 
+Labels = Set[tuple[str, str]]
+"""Names and values."""
 
-def note_unused_fields(sheet: ResourceNotes, root: TrackedValue) -> None:
-    """Note every field of ``root`` that was not used and has a meaning."""
+
+def carried_labels(sheet: ResourceNotes, root: TrackedValue) -> Labels:
+    """The labels of ``root`` itself that the conversion carries over."""
+    metadata = root.peek("metadata")
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    at = (*root.at, "metadata", "labels")
+    own = labels.items() if isinstance(labels, dict) else ()
+    return {(name, value) for name, value in own if (*at, name) in sheet.carried and isinstance(value, str)}
+
+
+def note_unused_fields(sheet: ResourceNotes, root: TrackedValue, others: Labels = frozenset()) -> None:
+    """Note every field of ``root`` that was not used and has a meaning.
+
+    ``others`` are labels that other resources carry over. The same labels of ``root`` itself are not lost.
+    """
     if root.at in sheet.whole or not isinstance(root.value, dict):
         return
+    carried = carried_labels(sheet, root)
     for name, value in root.value.items():
         part = TrackedValue(sheet, (*root.at, name), value)
         if name == "metadata":
-            _annotations(part)
+            _note_metadata(part, carried | others)
         elif name not in _NEVER:
-            _tell(part)
+            _note(part, carried)
 
 
-def _tell(part: TrackedValue) -> None:
+def _note(part: TrackedValue, carried: Labels) -> None:
     """Note the unused fields of ``part``; neighbours with the same replacement share a note."""
     together: dict[tuple[Pointer, str], list[TrackedValue]] = {}
-    for left in _left(part.sheet, part.at, part.value):
+    for left in _left(part.sheet, part.at, part.value, carried):
         together.setdefault((left.at[:-1], INSTEAD.get(_field(left), "")), []).append(left)
     for (_, instead), parts in together.items():
         names = ", ".join(f"`{name}`" for name in dict.fromkeys(map(_field, parts)))
@@ -128,18 +158,18 @@ def _field(part: TrackedValue) -> str:
     return str(next(step for step in reversed(part.at) if isinstance(step, str)))
 
 
-def _left(sheet: ResourceNotes, at: Pointer, value: Any) -> Iterator[TrackedValue]:
+def _left(sheet: ResourceNotes, at: Pointer, value: Any, carried: Labels) -> Iterator[TrackedValue]:
     """The topmost unused parts at or below ``at``, unless empty or matching the platform's behaviour."""
     if at in sheet.whole or value in (None, {}, [], ""):
         return
     if at[-1] == "metadata" and isinstance(value, dict):
-        _annotations(TrackedValue(sheet, at, value))
+        _note_metadata(TrackedValue(sheet, at, value), carried)
     elif at not in sheet.seen:
         if not _is_same_here(at, value):
             yield TrackedValue(sheet, at, value)
     elif isinstance(value, dict | list):
         for step, member in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _left(sheet, (*at, step), member)
+            yield from _left(sheet, (*at, step), member, carried)
 
 
 def _is_same_here(at: Pointer, value: Any) -> bool:
@@ -150,13 +180,29 @@ def _is_same_here(at: Pointer, value: Any) -> bool:
     return ANY in accepted or any(type(value) is type(each) and value == each for each in accepted)
 
 
-def _annotations(metadata: TrackedValue) -> None:
-    at = (*metadata.at, "annotations")
-    value = metadata.peek("annotations")
-    if metadata.at in metadata.sheet.whole or not isinstance(value, dict):
+def _note_metadata(metadata: TrackedValue, carried: Labels) -> None:
+    """Note labels, annotations and fields of ``metadata`` that nothing carries over."""
+    sheet, value = metadata.sheet, metadata.value
+    if metadata.at in sheet.whole or not isinstance(value, dict):
         return
-    left = [name for name in value if (*at, name) not in metadata.sheet.seen and not name.startswith(QUIET_ANNOTATIONS)]
-    if left:
-        TrackedValue(metadata.sheet, at, value).add_note(
-            "convert-left-out", f"annotations without a counterpart are left out: {', '.join(left)}", on_key=True
-        )
+    labels, annotations = ((*metadata.at, name) for name in ("labels", "annotations"))
+    tied = [key for key, text in _members(value, "labels") if not isinstance(text, str) or (key, text) not in carried]
+    noted = [key for key, _ in _members(value, "annotations") if (*annotations, key) not in sheet.seen]
+    _note_keys(sheet, labels, [key for key in tied if (*labels, key) not in sheet.carried], QUIET_LABELS)
+    _note_keys(sheet, annotations, noted, QUIET_ANNOTATIONS)
+    for name, member in value.items():
+        if name not in BOOKKEEPING | {"labels", "annotations"} and member not in (None, {}, [], ""):
+            message = f"`{name}` has no counterpart and is left out"
+            TrackedValue(sheet, (*metadata.at, name), member).add_note("convert-left-out", message, on_key=True)
+
+
+def _members(metadata: dict[str, Any], name: str) -> ItemsView[str, Any]:
+    found = metadata.get(name)
+    return (found if isinstance(found, dict) else {}).items()
+
+
+def _note_keys(sheet: ResourceNotes, at: Pointer, keys: list[str], quiet: tuple[str, ...]) -> None:
+    """Note ``keys`` of the labels or annotations at ``at``, without those that have a ``quiet`` prefix."""
+    if left := [key for key in keys if not key.startswith(quiet)]:
+        message = f"{at[-1]} without a counterpart are left out: {', '.join(left)}"
+        TrackedValue(sheet, at, None).add_note("convert-left-out", message, on_key=True)

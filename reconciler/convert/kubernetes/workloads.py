@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -70,6 +71,7 @@ def workload(item: Item, scene: ConversionContext) -> Deployed:
         item.root["metadata"]["name"].add_note("convert-name", f"{item} becomes the workload {name}")
     template = template_of(item)
     services = scene.services.selecting(item, template["metadata"]["labels"].mapping())
+    _tie(item, template["metadata"]["labels"], services)
     readings = Readings(item, scene.secrets)
     containers = _containers(item, template, services, readings, scene)
     is_cron = item.kind in JOBS
@@ -88,8 +90,22 @@ def workload(item: Item, scene: ConversionContext) -> Deployed:
         "securityOptions": _security(template["spec"]),
         "firewallConfig": {} if is_cron else _firewall(services, scene.services),
     }
-    scene.drafts.append(drafted(Kind.WORKLOAD, name, gvc, item, {"spec": without_empty(spec)}))
+    scene.drafts.append(drafted(Kind.WORKLOAD, name, gvc, item.root, {"spec": without_empty(spec)}))
     return Deployed(item, gvc, name, [port for each in containers for port in each.ports], services)
+
+
+def _tie(item: Item, labels: TrackedValue, services: Iterable[Item]) -> None:
+    """Count the labels of pods as carried by which the workload and ``services`` find them."""
+    selector = item.spec.peek("selector")
+    fields = selector if isinstance(selector, dict) else {}
+    wanted = [fields if item.kind == "ReplicationController" else fields.get("matchLabels")]
+    if not fields and item.kind not in JOBS:
+        wanted = [labels.value]  # former versions of Kubernetes take the labels for the selector
+    wanted += [service.spec.peek("selector") for service in services]
+    asked = fields.get("matchExpressions")
+    keys = [each.get("key") for each in asked if isinstance(each, dict)] if isinstance(asked, list) else []
+    names = {name for each in wanted if isinstance(each, dict) for name in each}.union(map(str, keys))
+    labels.sheet.carried.update((*labels.at, name) for name in names)
 
 
 def _wishes(item: Item, bundle: Bundle) -> tuple[str, ...]:
