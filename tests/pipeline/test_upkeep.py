@@ -10,11 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.decode import fingerprint
 from reconciler.engines.protocol import Outcome
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.errors import EngineError
 from reconciler.model.record import Failure
-from reconciler.pipeline import load, source_pipeline
+from reconciler.pipeline import source_pipeline
 from reconciler.pipeline.runner import Runner
 from reconciler.planning.plan import Step
 from tests.support.pipeline import BASE, Way
@@ -98,8 +99,8 @@ def test_another_build_of_the_rules_looks_at_everything_again(tmp_path: Path, mo
     way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/id.yaml": "kind: identity\nname: web\n"})
     way.applied()
     assert way.prepare().loaded.change_set.added == {}
-    ours = load._build()
-    monkeypatch.setattr(load, "_build", lambda: f"another than {ours}")
+    ours = fingerprint._build()
+    monkeypatch.setattr(fingerprint, "_build", lambda: f"another than {ours}")
     assert way.fresh_line().plan_revision(keep_cache=True).loaded.change_set.documents == 2
     way.records.documents.put_many([("0" * 40, b"no longer understood")])
     monkeypatch.undo()
@@ -108,6 +109,6 @@ def test_another_build_of_the_rules_looks_at_everything_again(tmp_path: Path, mo
 
 
 def test_a_build_has_one_name_whoever_asks() -> None:
-    asking = [sys.executable, "-c", "from reconciler.pipeline.load import _build; print(_build())"]
+    asking = [sys.executable, "-c", "from reconciler.decode.fingerprint import _build; print(_build())"]
     names = {subprocess.run(asking, capture_output=True, text=True, check=True).stdout.strip() for _ in range(2)}
-    assert names == {load._build()}
+    assert names == {fingerprint._build()}

@@ -18,7 +18,7 @@ from reconciler.errors import RefusedError, UsageError
 @click.option("--gvc", metavar="NAME", default="", help="The GVC of what neither says it nor comes with one GVC.")
 @out_options
 def command(files: tuple[str, ...], scheme: str, org: str, gvc: str, out: Path | None, force: bool) -> int:
-    """Tidy the manifests in each FILE: remove fields that the platform sets itself.
+    """Tidy the manifests that the platform exported, in each FILE.
 
     A FILE is YAML or JSON, a directory of such files, or - for standard input. Fields of the platform and default
     values are removed, links become relative, URIs, tags and variables become ours. Comments are lost, and secrets
