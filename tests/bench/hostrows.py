@@ -9,7 +9,7 @@ from statistics import median
 
 from tests.bench.ground import Ground
 from tests.bench.hostsite import PATIENCE, BenchSite, bench_site, manifest, server, share
-from tests.bench.measure import BIN, Failed
+from tests.bench.measure import Failed
 from tests.bench.table import Row
 from tests.support.sandbox import Running, eventually
 
@@ -44,10 +44,9 @@ def _seconds(ground: Ground) -> float:
 
 def _idle(ground: Ground, what: str, **bound: object) -> Iterator[Row]:
     places = {"here": {"engine": "recorded"}} | bound
-    command = str(BIN / "reconciler")
     with (
         bench_site(ground.scratch / f"idle-{len(bound)}", {}, locations=places) as site,
-        site.daemon(command, "run", "--settings", str(site.settings_file)) as daemon,
+        site.daemon(fresh=True) as daemon,
     ):
         time.sleep(SETTLE)
         busy, resident = share(daemon.process.pid, _seconds(ground))

@@ -7,7 +7,6 @@ import json
 import os
 import select
 import signal
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -94,7 +93,7 @@ class BenchSite(HostSite):
     @contextlib.contextmanager
     def watched(self) -> Iterator[Running]:
         """A daemon of which the longest pause can be asked."""
-        with self.daemon(sys.executable, "-m", "tests.bench.hostbeat", str(self.settings_file), str(self._told)) as it:
+        with self.daemon("-m", "tests.bench.hostbeat", str(self.settings_file), str(self._told), fresh=True) as it:
             yield it
 
     @contextlib.contextmanager
