@@ -196,7 +196,7 @@ async def end_all(runtime: Runtime) -> None:
 
 
 def _unopened(key: Key) -> SecretValue:
-    raise EngineError(f"{key} is of no use any more", reason=Reason.SECRET_UNAVAILABLE, retry=False)
+    raise EngineError(f"{key} can no longer be used", reason=Reason.SECRET_UNAVAILABLE, retry=False)
 
 
 def farewell(directory: Path) -> str:

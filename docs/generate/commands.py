@@ -21,7 +21,7 @@ without a terminal there are none. What `convert` and `import` do field by field
 Who may not read the records, and is a member of the group that the setting `readers` names, has `get`, `describe`,
 `plan`, `events`, `logs`, `top` and `history` carried out by the daemon, as long as one runs. All other commands are
 for root and for the user of the daemon. A reader has at most 4 commands at once, all readers 16; where these are taken,
-the oldest command of whoever has most makes room. A command that follows nothing ends after 5 minutes.
+the oldest command of the user with most of them makes room. A command that follows nothing ends after 5 minutes.
 
 Root works as the user that the state directory belongs to, the daemon of root too: what lies there is that user's to
 choose. Only the FILE of `backup` and `restore`, the plan of `--out` and `--plan`, and the settings are opened by root.

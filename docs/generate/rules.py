@@ -18,7 +18,7 @@ HEAD = """\
 # Rules
 
 A finding names its rule, the file, line and column, what is wrong there and what to do about it. All findings of a
-revision are told in one pass. An error refuses the revision as a whole, or with `onInvalid: skip` the files that it
+revision are reported in one pass. An error refuses the revision as a whole, or with `onInvalid: skip` the files that it
 is in; a warning or a notice changes nothing. `reconciler validate` exits with 1 only where there are errors.
 
 The comment `# reconciler: ignore RULE reason` silences a warning or a notice of that rule, on its line or in the

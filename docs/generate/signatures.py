@@ -5,8 +5,8 @@ from __future__ import annotations
 TEXT = """\
 # Signatures
 
-With `verify` a source takes only what a trusted key has signed. Whoever can push to the repository, or stands between
-it and this host, then still cannot have anything applied.
+With `verify` a source takes only what a trusted key has signed. A person who can push to the repository, or sits
+between it and this host, then still cannot have anything applied.
 
 ```yaml
 sources:
@@ -25,7 +25,7 @@ sources:
 ## What has to be signed
 
 * `commit`: the newest commit. Its signer vouches for all that the repository holds at that commit, whoever made the
-  commits before; so whoever merges signs.
+  commits before; so the person who merges signs.
 * `history`: every commit since the last good revision, merged branches too; of a source that was never loaded, the
   newest alone. One unsigned commit stops the branch until it is rewritten without it. Parents are read from the
   commits themselves: grafts, replacements and shallow files of the repository have no say. Of a shallow clone, commits
@@ -50,7 +50,7 @@ production source. A branch that goes back to an older signed commit is refused 
     *@example.com cert-authority,namespaces="git" ssh-ed25519 AAAA…
 
 A key with `valid-before` counts for commits that were made before, by the commit's own time: what was signed in time
-stays good. That time is written by whoever commits. So against a key that was stolen `valid-before` does not help:
+stays good. The committer writes that time. So against a key that was stolen `valid-before` does not help:
 put it into `revokedKeys`, where it counts for nothing, whenever the commit says it was made.
 
 ## OpenPGP keys

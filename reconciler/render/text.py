@@ -83,7 +83,7 @@ def _asides(plan: Plan) -> Iterator[str]:
     for rename in plan.renames:
         yield f"Renamed: {rename.before} → {rename.after} (the rest is equal; it is deleted and made anew)"
     for kept in plan.retained:
-        yield f"Kept: {kept.key} is not in Git any more; {kept.reason}"
+        yield f"Kept: {kept.key} is no longer in Git; {kept.reason}"
     if plan.renames or plan.retained:
         yield ""
 

@@ -108,9 +108,9 @@ class SecretStore:
     def _why(self, records: Records, key: Key) -> str:
         entry = records.desired.get(str(key))
         if entry is None:
-            return f"{key} is in Git no more, and its data is kept nowhere else"
+            return f"{key} is no longer in Git, and no other copy of its data exists"
         if entry.source not in self._sources:
-            return f"{key} comes from the source {entry.source}, which the settings have no more"
+            return f"{key} comes from the source {entry.source}, which is no longer in the settings"
         place = f"{entry.path}:{entry.line}"
         return self._errors.get(key, f"{key} has another value than was applied ({place}); the next run applies it")
 

@@ -87,7 +87,7 @@ class Mirror:
             return
         refusal = next((line for line in answer.output.splitlines() if line.startswith("!")), "")
         if any(sign in refusal + answer.errors for sign in _RACED):
-            raise PushConflict(f"source {self._settings.name}: {ref} was moved by somebody else since it was read")
+            raise PushConflict(f"source {self._settings.name}: {ref} was moved by another push since it was read")
         if refusal:
             reason = self._remote.clean(refusal.rpartition("\t")[2])
             raise SourceError(f"source {self._settings.name}: the remote declined {ref}: {reason}")

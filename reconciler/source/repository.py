@@ -183,7 +183,7 @@ class Repository:
 
     def _still_there(self) -> None:
         if not self.gitdir.is_dir():
-            raise SourceNotFound(f"source {self.settings.name}: the repository {self._path} is not there any more")
+            raise SourceNotFound(f"source {self.settings.name}: the repository {self._path} no longer exists")
 
     def _tree(self, raw: bytes) -> bytes:
         """The bytes of a tree; the last few are cached, since each commit's root is read again and again."""

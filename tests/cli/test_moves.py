@@ -67,7 +67,7 @@ def test_what_a_removed_source_owned_is_orphaned_and_not_on_its_way_out(desk: De
     desk.applied()
     assert state() == {"Ready": (True, "Orphaned")}
     said = desk.run("describe", "workload/shop/a").out
-    assert re.search(r"^  Source +side \(not in the settings any more\)$", said, re.MULTILINE)
+    assert re.search(r"^  Source +side \(no longer in the settings\)$", said, re.MULTILINE)
     assert re.search(r"^workload/shop/a +Recorded +yes, orphaned ", desk.run("get").out, re.MULTILINE)
     [event] = [json.loads(line) for line in desk.run("events", "source/side", "-o", "json").out.splitlines()]
     assert (event["type"], event["reason"]) == ("Normal", "Orphaned")

@@ -193,7 +193,7 @@ def test_a_repository_that_is_gone_is_told(tmp_path: Path) -> None:
     way.repo.path.rename(tmp_path / "away")
     assert "no Git repository can be read" in refused(vault(way))
     gone = msgspec.structs.replace(way.settings, sources=())
-    assert "the source main, which the settings have no more" in refused(SecretStore(way.records, gone))
+    assert "the source main, which is no longer in the settings" in refused(SecretStore(way.records, gone))
 
 
 def test_what_is_not_applied_is_told(tmp_path: Path) -> None:

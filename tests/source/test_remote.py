@@ -201,7 +201,7 @@ def test_a_push_lands_only_on_what_it_was_built_on(repo: GitRepo, https: Opener)
     assert ours.fetch_ref(STATUS) == ""
     first = _commit(ours, "")
     ours.push(f"{first}:{STATUS}", "")
-    with pytest.raises(PushConflict, match="moved by somebody else"):
+    with pytest.raises(PushConflict, match="moved by another push"):
         theirs.push(f"{_commit(theirs, '')}:{STATUS}", "")
     assert theirs.fetch_ref(STATUS) == first
     second = _commit(theirs, first)

@@ -90,7 +90,7 @@ def _summary(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
 
     yield "Health", str(facts.health)
     orphaned = facts.wait is not None and facts.wait.reason is Reason.ORPHANED
-    where = "not in the settings any more" if orphaned else facts.path or "no longer in Git"
+    where = "no longer in the settings" if orphaned else facts.path or "no longer in Git"
     yield "Source", f"{facts.source} ({where})"
     newest = max(facts.records, key=lambda record: record.applied_at, default=None)
     if newest is None:

@@ -96,7 +96,7 @@ def _one(row: DriftRow, drift: Drift, on: bool) -> Iterator[str]:
 
     place = f" at {drift.location}" if drift.location else ""
     what = paint(drift.what, _COLOURS[drift.what], on)
-    aside = ", left alone: healed again and again" if row.in_conflict else "" if row.source else ", nobody's"
+    aside = ", left alone: healed again and again" if row.in_conflict else "" if row.source else ", without an owner"
     yield f"{paint(row.key, 'bold', on)}{place}: {what} since {iso(row.since)}{aside}"
     for change in drift.changes:
         pair = shown_pair(change)

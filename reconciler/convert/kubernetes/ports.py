@@ -10,8 +10,6 @@ from reconciler.convert.kubernetes.services import ServicePort, other_transport,
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.platform import BLOCKED_PORTS
 
-PROTOCOLS = ("http", "http2", "grpc", "tcp")
-
 _WORDS = {
     "http": "http",
     "http2": "http2",

@@ -152,6 +152,6 @@ class Provisioner:
         supply = self._templates.get(replica.key, replica.version, replica.config_hash)
         found = [each for each in supply.spec.containers if each.name == container] if supply is not None else []
         if supply is None or not found:
-            message = f"version {replica.version} of {replica.key} is not known any more; a newer one takes its place"
+            message = f"version {replica.version} of {replica.key} is no longer known; a newer one takes its place"
             raise EngineError(message, reason=Reason.TEMPLATE_NOT_FOUND)
         return supply, found[0]
