@@ -71,7 +71,7 @@ def _numbers() -> dict[str, str]:
         "retry": waits("StartFailed")[0],
         "first": ERROR_RETRY_SECONDS[0],
         "most": ERROR_RETRY_SECONDS[1],
-        "looks": ephemeral_storage.LOOKS,
+        "measured": ephemeral_storage.MEASURE_SECONDS,
         "gone": retention.MOST_GONE,
         "longest": blocks.LONGEST_LINE >> 10,
         "patience": tail.PATIENCE,

@@ -69,7 +69,7 @@ def bind(state: VolumeSetState, workload: str, replicas: int, capacity: float) -
 
     Every volume has at least ``capacity``; a volume that a command or autoscaling expanded beyond it keeps its size.
     """
-    there = {volume.index: _kept(volume, replicas, capacity) for volume in state.volumes}
+    there = {volume.index: _resized(volume, replicas, capacity) for volume in state.volumes}
     for index in range(replicas):
         there.setdefault(index, Volume(index, Lifecycle.BOUND, capacity))
     volumes = tuple(there[index] for index in sorted(there))
@@ -81,7 +81,7 @@ def release(state: VolumeSetState, capacity: float) -> VolumeSetState:
     return bind(state, "", 0, capacity)
 
 
-def _kept(volume: Volume, replicas: int, capacity: float) -> Volume:
+def _resized(volume: Volume, replicas: int, capacity: float) -> Volume:
     if volume.index < replicas:
         return msgspec.structs.replace(
             volume, lifecycle=Lifecycle.BOUND, current_size=max(volume.current_size, capacity)
@@ -127,8 +127,8 @@ def add_snapshot(volume: Volume, snapshot: Snapshot) -> Volume:
 def without_snapshot(volume: Volume, name: str) -> Volume:
     """``volume`` without the snapshot ``name``. Raises EngineError if there is none."""
     gone = _snapshot(volume, name)
-    kept = tuple(one for one in volume.volume_snapshots if one is not gone)
-    return msgspec.structs.replace(volume, volume_snapshots=kept)
+    remaining = tuple(one for one in volume.volume_snapshots if one is not gone)
+    return msgspec.structs.replace(volume, volume_snapshots=remaining)
 
 
 def restore_snapshot(volume: Volume, name: str) -> Volume:

@@ -78,7 +78,7 @@ def test_a_step_that_the_plan_does_not_hold_counts_as_done() -> None:
 
 def test_a_held_step_is_never_ready() -> None:
     order = StepScheduler([step("secret/a", ""), step("secret/b", "", waits_for=["secret/a"], hold=Hold.VOLUMES)])
-    assert order.held == [1]
+    assert order.on_hold == [1]
     order.ready[""].clear()
     assert order.complete(0, Result.APPLIED) == []
     assert not order.ready[""]

@@ -12,12 +12,6 @@ ROOMS_TO_DO: dict[str, int] = {
     #
     "doctor": 5,
     #
-    "engines": 2,
-    #
-    "engines/execution": 4,
-    #
-    "engines/host": 34,
-    #
     "operations": 2,
     #
     "pipeline": 4,

@@ -51,7 +51,7 @@ class Executor:
         performed and not recorded stay in the journal for ``replay``. Raises ValueError for a plan in the wrong order.
         """
         await self._resume(preempted)
-        self._context.recorder.look_for_room()
+        self._context.recorder.check_disk()
         jobs = [StepRun(plan.source, plan.revision, run, step) for step in plan.steps]
         course = PlanRun(self._context, jobs, {}, preempted)
         course.hold(plan.hold_digest)

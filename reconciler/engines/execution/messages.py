@@ -51,7 +51,7 @@ def engine_bug(step_id: StepId, engine: str, bug: InternalError) -> Outcome:
     return Outcome(step_id, Result.FAILED, bug.reason, f"the engine {engine} met {bug}")
 
 
-def held(step: Step, digest: str) -> Outcome:
+def hold_outcome(step: Step, digest: str) -> Outcome:
     """The outcome of a step that is suspended or requires an approval."""
     if step.hold is Hold.SUSPENDED:
         message = f"suspended; nothing is done about it until: reconciler resume {step.key}"

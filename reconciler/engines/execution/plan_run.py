@@ -52,9 +52,9 @@ class PlanRun:
         self._busy: Counter[str] = Counter()
 
     def hold(self, digest: str) -> None:
-        """Let the held steps wait; ``digest`` identifies the plan for an approval."""
-        for position in self._order.held:
-            self._record_outcome(position, messages.held(self._jobs[position].step, digest))
+        """Let the steps on hold wait; ``digest`` identifies the plan for an approval."""
+        for position in self._order.on_hold:
+            self._record_outcome(position, messages.hold_outcome(self._jobs[position].step, digest))
 
     async def run(self) -> list[Outcome]:
         """Returns one outcome for each job, in their order. Raises RecordsError once no step is in flight."""

@@ -64,7 +64,7 @@ class Recorder:
         """Whether the disk of the records is full, so that only deletes may begin."""
         return self._records.reserve.full
 
-    def look_for_room(self) -> None:
+    def check_disk(self) -> None:
         """Check again whether the disk is full, and reserve space on it if there is enough."""
         self._records.reserve.restore()
 

@@ -32,13 +32,13 @@ class StepScheduler:
         self._unmet = [0] * len(steps)
         self._blame: dict[int, tuple[bool, int]] = {}
         self.ready: dict[str, deque[int]] = {}
-        self.held: list[int] = []
+        self.on_hold: list[int] = []
         positions = {step.id: position for position, step in enumerate(steps)}
         for position, step in enumerate(steps):
             for awaited in step.waits_for:
                 self._link(positions.get(awaited), position)
             if step.hold is not Hold.NONE:
-                self.held.append(position)
+                self.on_hold.append(position)
                 self._unmet[position] = -1
             elif not self._unmet[position]:
                 self._release(position)
@@ -50,14 +50,14 @@ class StepScheduler:
         precedence over a wait; among equals, the first in the plan is the cause.
         """
         blocked: list[Blocked] = []
-        settled = [(position, result)]
-        while settled:
-            done, how = settled.pop()
+        ended = [(position, result)]
+        while ended:
+            done, how = ended.pop()
             for follower in self._followers.get(done, ()):
                 verdict = self._decide(follower, done, how)
                 if verdict is not None:
                     blocked.append(verdict)
-                    settled.append((follower, verdict.result))
+                    ended.append((follower, verdict.result))
         return blocked
 
     def _link(self, awaited: int | None, position: int) -> None:

@@ -54,7 +54,7 @@ def from_labels(name: str, found: list[RunningContainer], wanted: WorkloadSpec |
         started,
         (),
         index=first.index,
-        ports={declared: given for each in found for declared, given in each.ports.items()},
+        ports={declared: port for each in found for declared, port in each.ports.items()},
         creation_timestamp=iso(around.wall + started - around.now),
     )
     specs: dict[str, ContainerSpec] = {}

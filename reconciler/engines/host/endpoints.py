@@ -140,5 +140,5 @@ def _name(replica: Replica) -> str:
 
 
 def _endpoint(replica: Replica) -> Endpoint:
-    ports = {str(declared): f"{ADDRESS}:{given}" for declared, given in replica.ports.items()}
+    ports = {str(declared): f"{ADDRESS}:{port}" for declared, port in replica.ports.items()}
     return Endpoint(replica.name, next(iter(ports.values())), ports, replica.version)

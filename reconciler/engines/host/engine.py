@@ -194,8 +194,8 @@ class HostEngine:
             await self.open()
         if not self._working:
             return [as_recorded(record) for record in self._records_here()]
-        kept = [self._observation(key) for key in sorted(self._controller.workloads)]
-        return [*(each for each in kept if each is not None), *self._volumes.observations()]
+        observed = [self._observation(key) for key in sorted(self._controller.workloads)]
+        return [*(each for each in observed if each is not None), *self._volumes.observations()]
 
     async def perform(self, step: Step) -> Outcome:
         """Set the desired state of ``step``. Raises EngineError."""

@@ -16,7 +16,7 @@ from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId
 
 GIGABYTE = 10**9
-LOOKS = 10.0
+MEASURE_SECONDS = 10.0
 """Seconds between two measurements."""
 SHARE = 0.005
 """The share of one core that measuring may take; with many files, measurements are less frequent."""
@@ -79,13 +79,13 @@ class EphemeralStorage:
         self._scratch = scratch
         self._output = output
         self._clock = clock
-        self._pause = LOOKS
+        self._pause = MEASURE_SECONDS
 
     async def run(self, replicas: Callable[[], Sequence[Replica]], evict: Callable[[Replica, str], None]) -> None:
         """Measure until cancelled; ``evict`` is called with each replica that uses too much and with the reason."""
         while True:
             await self._clock.sleep(self._pause)
-            with contained("a look at ephemeral storage"):
+            with contained("the measurement of ephemeral storage"):
                 for replica, used in await asyncio.to_thread(self.find_excess, replicas()):
                     limit = f"{storage_limit(replica) / GIGABYTE:.1f} GB"
                     evict(replica, f"it uses {used / GIGABYTE:.1f} GB of ephemeral storage and may use {limit}")
@@ -99,7 +99,7 @@ class EphemeralStorage:
             used = storage_used(self._paths(replica), limit + 1)
             if used > limit:
                 found.append((replica, used))
-        self._pause = max(LOOKS, (time.thread_time() - begun) / SHARE)
+        self._pause = max(MEASURE_SECONDS, (time.thread_time() - begun) / SHARE)
         return found
 
     def _paths(self, replica: Replica) -> list[Path]:

@@ -42,17 +42,17 @@ class LocationController:
         tools = self._services
         await tools.runtime.open(self.ended)
         running = {each.place: each for each in await tools.runtime.list()}
-        kept, gone = tools.store.load()
+        stored, removed = tools.store.load()
         alive = {(place.key, place.replica) for place, each in running.items() if each.alive}
-        for key, name in gone:
+        for key, name in removed:
             if (key, name) in alive:
                 continue
             await tools.runtime.remove(key, name)
             tools.store.remove(key, name)
-        for replica in kept:
+        for replica in stored:
             tools.provisioner.reserve_ports(replica.key, replica.name, replica.ports)
             self._adoptable.setdefault(replica.key, []).append(as_found(replica, running, tools.clock.monotonic()))
-        known = {(replica.key, replica.name) for replica in kept}
+        known = {(replica.key, replica.name) for replica in stored}
         for place, each in running.items():
             if (place.key, place.replica) not in known:
                 tools.provisioner.reserve_ports(place.key, place.replica, each.ports)
@@ -100,8 +100,8 @@ class LocationController:
     def _replica_names(self) -> set[tuple[Key, str]]:
         """Workload and name of every replica that exists."""
         keys = self.workloads.keys() | self._adoptable.keys()
-        kept = {(key, replica.name) for key in keys for replica in self.replicas(key)}
-        return kept | {(key, each.place.replica) for key, found in self._untracked.items() for each in found}
+        known = {(key, replica.name) for key in keys for replica in self.replicas(key)}
+        return known | {(key, each.place.replica) for key, found in self._untracked.items() for each in found}
 
     def is_removed(self, key: Key) -> bool:
         """Whether nothing is left of the workload ``key``."""
@@ -113,7 +113,7 @@ class LocationController:
         for keeper in self.workloads.values():
             await keeper.close()
         if self._sweep is not None:
-            await wait_at_most((self._sweep,), "the look at ended containers")
+            await wait_at_most((self._sweep,), "the check of ended containers")
         await self._services.runtime.close()
 
     def ended(self, _place: ContainerId) -> None:

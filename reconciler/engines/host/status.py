@@ -163,8 +163,8 @@ def _restarts(members: list[Container], epoch: float) -> dict[str, Any]:
         return {"count": count}
     container = max(ended, key=lambda each: each.last.at if each.last else 0.0)
     assert container.last is not None
-    told = {"count": count, "reason": container.last.reason, "exitCode": container.last.code}
-    return told | ({"lastRestartTime": iso(container.started + epoch)} if container.restarts else {})
+    summary = {"count": count, "reason": container.last.reason, "exitCode": container.last.code}
+    return summary | ({"lastRestartTime": iso(container.started + epoch)} if container.restarts else {})
 
 
 def _replica(replica: Replica) -> ReplicaStatus:
@@ -172,7 +172,7 @@ def _replica(replica: Replica) -> ReplicaStatus:
         (text for each in replica.containers if (text := fault_of(each) or _greeted(each) or each.hook_error)), ""
     )
     message = f"ending: {replica.reason}" if replica.ending is not None else waits
-    ports = {str(declared): given for declared, given in sorted(replica.ports.items())}
+    ports = {str(declared): port for declared, port in sorted(replica.ports.items())}
     restarts = sum(each.restarts for each in replica.containers)
     return ReplicaStatus(replica.name, replica.version, replica.ready, ports, message, restarts)
 

@@ -91,12 +91,12 @@ class CpuMetric:
         if metric_of(wanted.type, wanted.options) != "cpu":
             return None
         names = {container.name for container in wanted.containers}
-        given = sum(container.cpu for container in wanted.containers)
+        requested = sum(container.cpu for container in wanted.containers)
         cpu: dict[str, dict[str, float]] = {}
         for place, used in self._used.get(wanted.key, {}).items():
             if place.replica in counted and place.container in names:
                 cpu.setdefault(place.replica, {})[place.container] = used.cpu
         whole = [sum(each.values()) for each in cpu.values() if each.keys() == names]
-        if not whole or not given or self._at is None:
+        if not whole or not requested or self._at is None:
             return None
-        return MetricReading(100 * sum(whole) / len(whole) / given, len(whole), self._at)
+        return MetricReading(100 * sum(whole) / len(whole) / requested, len(whole), self._at)

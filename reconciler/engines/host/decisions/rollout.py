@@ -62,8 +62,8 @@ def _surplus(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> list[
 
 
 def _worst_first(wanted: WorkloadSpec, replicas: Sequence[Replica], now: float) -> list[Replica]:
-    def standing(replica: Replica) -> tuple[bool, bool, bool, int, float, str]:
+    def rank(replica: Replica) -> tuple[bool, bool, bool, int, float, str]:
         available = is_available(wanted, replica, now)
         return replica.ready, available, is_current(wanted, replica), replica.version, -replica.created, replica.name
 
-    return sorted(replicas, key=standing)
+    return sorted(replicas, key=rank)

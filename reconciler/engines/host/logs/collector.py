@@ -113,13 +113,13 @@ class Collector:
             await asyncio.to_thread(self._expire)
         if self._trouble and now < self._again:
             return Collected(trouble=self._trouble)
-        stirring = [each for each in self._outputs.values() if each.stirs(now)]
-        if not stirring:
+        active = [each for each in self._outputs.values() if each.may_have_output(now)]
+        if not active:
             self._trouble = ""
             return Collected()
         self._first += 1
-        first = self._first % len(stirring)
-        done = await asyncio.to_thread(self._take, stirring[first:] + stirring[:first], False)
+        first = self._first % len(active)
+        done = await asyncio.to_thread(self._take, active[first:] + active[:first], False)
         self._trouble = done.trouble
         self._again = self._clock.monotonic() + AGAIN
         return done

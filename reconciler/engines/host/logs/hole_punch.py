@@ -45,8 +45,8 @@ def first_written(file: int, size: int) -> int:
         return 0
     while at and at < size:
         piece = os.pread(file, 1 << 16, at)
-        held = piece.lstrip(b"\0")
-        at += len(piece) - len(held)
-        if held or not piece:
+        data = piece.lstrip(b"\0")
+        at += len(piece) - len(data)
+        if data or not piece:
             break
     return at

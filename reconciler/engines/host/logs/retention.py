@@ -35,7 +35,7 @@ def taken(size: int) -> int:
 
 def retention(root: Path) -> list[SegmentFile]:
     """All segments below ``root``, the oldest first."""
-    return sorted(_kept(root))
+    return sorted(_stored_segments(root))
 
 
 def make_room(root: Path, budget: int, let_go: Callable[[str], None]) -> int:
@@ -85,7 +85,7 @@ def _remove(stream: Stream, root: Path) -> None:
         _remove_empty(Path(stream.directory), root)
 
 
-def _kept(root: Path) -> Iterator[SegmentFile]:
+def _stored_segments(root: Path) -> Iterator[SegmentFile]:
     for stream in streams({"": root}):
         folders = _FOLDERS
         for each in _files(stream):

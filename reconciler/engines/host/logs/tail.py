@@ -26,7 +26,7 @@ _UNSEEN = (-1, -1, -1)
 
 
 class LogTail:
-    """Reads the file at ``path`` into ``writer``. For one thread at a time, except ``stirs``."""
+    """Reads the file at ``path`` into ``writer``. For one thread at a time, except ``may_have_output``."""
 
     def __init__(self, path: str, writer: Writer, free: FreeRange) -> None:
         self.path = path
@@ -39,7 +39,7 @@ class LogTail:
         self._seen = _UNSEEN
         self._waiting: float | None = None
 
-    def stirs(self, now: float) -> bool:
+    def may_have_output(self, now: float) -> bool:
         """Whether there may be new output at ``now`` (monotonic seconds); costs one ``stat``."""
         try:
             found = os.stat(self.path)
@@ -55,7 +55,7 @@ class LogTail:
         """
         file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            self._look(file)
+            self._locate(file)
             try:
                 return self._stored(file, now, ms, most, last)
             except OSError:
@@ -69,7 +69,7 @@ class LogTail:
     def _overdue(self, now: float) -> bool:
         return self._waiting is not None and now - self._waiting >= PATIENCE
 
-    def _look(self, file: int) -> None:
+    def _locate(self, file: int) -> None:
         """Identify the file and the offset to continue from."""
         found = os.fstat(file)
         if found.st_ino != self._inode:

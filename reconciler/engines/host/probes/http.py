@@ -112,9 +112,9 @@ def _request(url: str, headers: tuple[Header, ...]) -> bytes:
     parts = urlsplit(url)
     path = quote(parts.path or "/", safe=SENT)
     query = "?" + quote(parts.query, safe=SENT) if parts.query else ""
-    given = {each.name.lower() for each in headers}
+    written = {each.name.lower() for each in headers}
     usual = {"host": f"Host: {parts.netloc}", "user-agent": f"User-Agent: {AGENT}", "accept": "Accept: */*"}
-    lines = [f"GET {path}{query} HTTP/1.1", *(line for name, line in usual.items() if name not in given)]
+    lines = [f"GET {path}{query} HTTP/1.1", *(line for name, line in usual.items() if name not in written)]
     lines += [f"{each.name}: {each.value}" for each in headers if each.name.lower() != "connection"]
     lines.append("Connection: close")
     if any(character < " " or character == "\x7f" for line in lines for character in line):

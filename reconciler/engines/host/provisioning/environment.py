@@ -58,7 +58,7 @@ def environment(
     if declared:
         asked = expand_variables(plain, fixed).get(PORT, fixed.get(PORT, ""))
         plain.pop(PORT, None)
-        fixed[PORT] = str(_given(asked, declared, room.ports))
+        fixed[PORT] = str(_assigned_port(asked, declared, room.ports))
     return _bounded(fixed | expand_variables(plain, fixed))
 
 
@@ -80,7 +80,7 @@ def _usual(room: ContainerDirs) -> dict[str, str]:
         "PATH": DEFAULT_PATH,
         "TMPDIR": str(room.scratch),
     }
-    return usual | {f"{PORT}_{number}": str(given) for number, given in room.ports.items()}
+    return usual | {f"{PORT}_{number}": str(port) for number, port in room.ports.items()}
 
 
 def _bounded(env: dict[str, str]) -> dict[str, str]:
@@ -101,10 +101,10 @@ def _own(room: ContainerDirs) -> dict[str, str]:
     return {"RECONCILER_ENDPOINTS": endpoints, "RECONCILER_VOLUMES": str(room.volumes)} | former
 
 
-def _given(asked: str, declared: tuple[int, ...], given: Mapping[int, int]) -> int:
+def _assigned_port(asked: str, declared: tuple[int, ...], ports: Mapping[int, int]) -> int:
     """The assigned port of an exposed container: for the declared port that PORT names, otherwise for the first.
 
     Any other PORT is denied: docs/platform/workload.md#the-variable-port.
     """
     number = next((each for each in declared if str(each) == asked), declared[0])
-    return given.get(number, number)
+    return ports.get(number, number)

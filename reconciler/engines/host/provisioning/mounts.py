@@ -62,7 +62,7 @@ def plan_mounts(container: Container, reveal: SecretReader, scheme: str = SPELLI
     ``scheme`` is how manifests spell ``platform``. Raises EngineError if a secret cannot be used (SecretUnavailable,
     SecretUnusable) or if one volume would be inside another (MountRefused).
     """
-    found = tuple(_planned(volume, reveal, scheme) for volume in container.volumes if not _elsewhere(volume))
+    found = tuple(_planned(volume, reveal, scheme) for volume in container.volumes if not _is_object_store(volume))
     paths = sorted(f"{each.path}/" for each in found)
     for outer, inner in pairwise(paths):
         if inner.startswith(outer):
@@ -76,11 +76,11 @@ def unsupported_mounts(container: Container) -> tuple[str, ...]:
     return tuple(
         f"{volume.uri} is not mounted at {volume.path}: this runtime mounts neither object stores nor file shares."
         for volume in container.volumes
-        if _elsewhere(volume)
+        if _is_object_store(volume)
     )
 
 
-def _elsewhere(volume: Volume) -> bool:
+def _is_object_store(volume: Volume) -> bool:
     return volume.uri.startswith(STORE_URIS)
 
 

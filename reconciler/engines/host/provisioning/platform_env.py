@@ -68,13 +68,13 @@ def provider_and_region(location: str, body: bytes | None) -> tuple[str, str]:
     ``body`` is the manifest in normal form, None without one. An own location, such as ``local``, has the provider
     byok; without a region in its manifest, its name is the region.
     """
-    said = _location.decode(body) if body is not None else Location()
+    declared = _location.decode(body) if body is not None else Location()
     provider, _, region = location.partition("-")
     if provider not in LOCATION_PROVIDERS or not region:
         provider, region = OWN_PROVIDER, location
-    if said.provider == OWN_PROVIDER != provider:
+    if declared.provider == OWN_PROVIDER != provider:
         region = location
-    return said.provider or provider, said.region or region
+    return declared.provider or provider, declared.region or region
 
 
 def namespace_of(org: str, gvc: str) -> str:

@@ -87,12 +87,12 @@ class Provisioner:
         supply, spec = self._made_from(replica, container)
         place = ContainerId(replica.key, replica.name, container)
         owner = self._owner(supply)
-        given = self._files.provide(place, replica.index, spec, owner)
+        files = self._files.provide(place, replica.index, spec, owner)
         room = ContainerDirs(
-            replica.name, replica.ports, given.volumes, self._endpoints / replica.key.gvc, given.home, given.scratch
+            replica.name, replica.ports, files.volumes, self._endpoints / replica.key.gvc, files.home, files.scratch
         )
         wanted = next(each for each in supply.desired.containers if each.name == container)
-        inside = given.volumes / spec.working_dir.lstrip("/")
+        inside = files.volumes / spec.working_dir.lstrip("/")
         env = environment(spec, supply.env_context, room, self._reveal)
         command, *args = expand_arguments((spec.command, *spec.args), env)
         return ContainerStart(
@@ -104,19 +104,19 @@ class Provisioner:
             tuple(args),
             env,
             image=spec.image,
-            directory=str(given.home if not spec.working_dir else inside if inside.is_dir() else spec.working_dir),
+            directory=str(files.home if not spec.working_dir else inside if inside.is_dir() else spec.working_dir),
             user=owner.user,
             group=owner.group,
             cpu=wanted.cpu,
             memory=wanted.memory,
             processes=self._settings.pids_limit,
             ports={port: replica.ports[port] for port in declared_ports(spec) if port in replica.ports},
-            mounts=given.mounts,
+            mounts=files.mounts,
         )
 
     def limitations(self, supply: ReplicaTemplate) -> tuple[str, ...]:
         """A sentence for each thing that the containers of a workload cannot get."""
-        mounts = (told for container in supply.spec.containers for told in unsupported_mounts(container))
+        mounts = (sentence for container in supply.spec.containers for sentence in unsupported_mounts(container))
         unset = tuple(unset_variables(supply.spec, supply.env_context))
         try:
             return (*mounts, *self._files.unreachable(self._owner(supply)), *unset)

@@ -40,5 +40,5 @@ def config_hash(
     hash uses the key of the records, so that its inputs cannot be guessed.
     """
     inherited = [(each.name, each.value) for each in gvc] if any(c.inherit_env for c in spec.containers) else []
-    told = [[str(key), digest] for key, digest in sorted(secrets.items())]
-    return blake2b(_encode([sorted(inherited), told, restarts]), key=secret_key[:64], digest_size=8).hexdigest()
+    digests = [[str(key), digest] for key, digest in sorted(secrets.items())]
+    return blake2b(_encode([sorted(inherited), digests, restarts]), key=secret_key[:64], digest_size=8).hexdigest()

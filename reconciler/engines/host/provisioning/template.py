@@ -121,8 +121,8 @@ class TemplateStore:
         older = self._templates.get(desired.key, {})
         known = next((each.created for each in older.values() if each.desired.version == desired.version), "")
         template = msgspec.structs.replace(template, created=known or template.created)
-        kept = {made: each for made, each in older.items() if made in in_use}
-        self._templates[desired.key] = kept | {(desired.version, desired.config_hash): template}
+        remaining = {made: each for made, each in older.items() if made in in_use}
+        self._templates[desired.key] = remaining | {(desired.version, desired.config_hash): template}
         self.newest[desired.key] = template
         return template
 

@@ -236,7 +236,7 @@ def test_many_replicas_come_and_go_and_leave_nothing(tmp_path: Path, limited: bo
 def children_of_this() -> list[int]:
     """The children of this very process, dead ones too."""
     found = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
-    seen = [each for pid in found if (each := procfs.look(pid)) is not None]
+    seen = [each for pid in found if (each := procfs.find_process(pid)) is not None]
     return sorted(each.pid for each in seen if each.parent == os.getpid())
 
 

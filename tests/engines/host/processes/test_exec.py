@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.engines.host.runtimes.process.exec import KEPT, execute
+from reconciler.engines.host.runtimes.process.exec import MAX_OUTPUT_BYTES, execute
 from reconciler.engines.host.runtimes.process.exit_watch import ExitWatcher
 from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
 from reconciler.errors import EngineError
@@ -51,7 +51,7 @@ def test_the_end_of_its_output_is_kept(tmp_path: Path, limited: bool) -> None:
             script = "import sys; print('x' * 1_000_000, end='', flush=True); print('the end', file=sys.stderr)"
             found = await host.runtime.exec(place(), ["python3", "-c", script], 30)
             assert found.code == 0
-            assert len(found.output) == KEPT
+            assert len(found.output) == MAX_OUTPUT_BYTES
             assert found.output.endswith("xthe end\n")
 
     asyncio.run(story())

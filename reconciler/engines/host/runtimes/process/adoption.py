@@ -94,7 +94,7 @@ def signal_program(begun: StartRecord, number: int) -> None:
     """
     deadline = time.monotonic() + _PATIENCE
     while lives(begun.pid, begun.start):
-        found = [each for pid in procfs.children(begun.pid) if (each := procfs.look(pid)) is not None]
+        found = [each for pid in procfs.children(begun.pid) if (each := procfs.find_process(pid)) is not None]
         # Later children of the wrapper are orphans of its program.
         program = min(found, key=lambda each: each.start, default=None)
         begun_it = program is not None and procfs.command_line(program.pid) and not is_wrapper(program.pid, begun.place)

@@ -68,7 +68,7 @@ class CgroupTree(msgspec.Struct, frozen=True):
     def release(self) -> None:
         """Remove the directories of containers' groups if they are empty."""
         for base in self.bases:
-            cgroups.removed(base)
+            cgroups.try_remove(base)
 
 
 def name_for(root: Path) -> str:
@@ -101,7 +101,7 @@ def groups_of(pid: int) -> tuple[str, ...]:
         own = _own(Path(f"/proc/{pid}/cgroup"))
     except OSError:
         return ()
-    for line in cgroups.told("/proc/self", "mountinfo").splitlines():
+    for line in cgroups.read_file("/proc/self", "mountinfo").splitlines():
         mounted = _mounted(line, own)
         if mounted is not None and mounted.own.parent.name.startswith(PREFIX):
             found.append(str(mounted.own))
@@ -121,7 +121,7 @@ def _mounted(line: str, own: dict[str, str]) -> Mounted | None:
         return None
     top = Path(point)
     if kind == "cgroup2":
-        controllers = frozenset(cgroups.told(point, "cgroup.controllers").split())
+        controllers = frozenset(cgroups.read_file(point, "cgroup.controllers").split())
         path = own.get("")
     else:
         controllers = frozenset(options.split(",")) & {*NEEDED, *_USEFUL}
@@ -138,7 +138,7 @@ def _unified(name: str, found: Sequence[Mounted]) -> CgroupTree | None:
             place = _divided_above(mounted)
             if place is None:
                 return None
-            divided = cgroups.told(str(place), "cgroup.subtree_control").split()
+            divided = cgroups.read_file(str(place), "cgroup.subtree_control").split()
             return CgroupTree((place / name,), unified=True, pids=_PIDS in divided)
     return None
 
@@ -150,14 +150,14 @@ def _divided_above(mounted: Mounted) -> Path | None:
     group = mounted.own
     while group != mounted.top and not _limited(group):
         group = group.parent
-        divided = set(cgroups.told(str(group), "cgroup.subtree_control").split())
+        divided = set(cgroups.read_file(str(group), "cgroup.subtree_control").split())
         if divided.issuperset(NEEDED) and os.access(group / "cgroup.procs", os.W_OK) and os.access(group, os.W_OK):
             return group
     return None
 
 
 def _limited(group: Path) -> bool:
-    values = (cgroups.told(str(group), file).split() for file in ("memory.max", "memory.high", "cpu.max"))
+    values = (cgroups.read_file(str(group), file).split() for file in ("memory.max", "memory.high", "cpu.max"))
     return any(value and value[0] != "max" for value in values)
 
 

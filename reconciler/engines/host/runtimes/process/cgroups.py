@@ -53,7 +53,7 @@ def join(groups: Sequence[str], pid: int) -> None:
 
 def members(groups: Sequence[str]) -> set[int]:
     """The processes in the groups, as far as they are visible from here."""
-    found = {int(pid) for group in groups for pid in told(group, "cgroup.procs").split()}
+    found = {int(pid) for group in groups for pid in read_file(group, "cgroup.procs").split()}
     return found - {0, os.getpid()}
 
 
@@ -83,36 +83,36 @@ def usage(groups: Sequence[str]) -> tuple[float, int] | None:
         except OSError:
             return None
         if "cpuacct.usage" in files:
-            seconds = int(told(group, "cpuacct.usage") or 0) / 1e9
+            seconds = int(read_file(group, "cpuacct.usage") or 0) / 1e9
         elif "cpu.max" in files:
-            seconds = _numbers(told(group, "cpu.stat")).get("usage_usec", 0) / 1e6
+            seconds = _numbers(read_file(group, "cpu.stat")).get("usage_usec", 0) / 1e6
         if used := files & _USED:
-            stat = _numbers(told(group, "memory.stat"))
+            stat = _numbers(read_file(group, "memory.stat"))
             idle = stat.get("total_inactive_file", stat.get("inactive_file", 0))
-            memory = max(0, int(told(group, *used) or 0) - idle)
+            memory = max(0, int(read_file(group, *used) or 0) - idle)
     return None if seconds is None or memory is None else (seconds, memory)
 
 
 def out_of_memory(groups: Sequence[str]) -> bool:
     """Whether the kernel has killed a process in the groups because their memory was exhausted."""
-    texts = (told(group, file) for group in groups for file in ("memory.events", "memory.oom_control"))
+    texts = (read_file(group, file) for group in groups for file in ("memory.events", "memory.oom_control"))
     return any(_numbers(text).get("oom_kill", 0) > 0 for text in texts)
 
 
-def remove(groups: Sequence[str], kept: Collection[Path] = ()) -> None:
+def remove(groups: Sequence[str], bases: Collection[Path] = ()) -> None:
     """Remove the groups of an ended container. The kernel may need a moment before that works.
 
-    Their parent group is removed too, unless it is in ``kept``: a new daemon may start in another group.
+    Their parent group is removed too, unless it is in ``bases``: a new daemon may start in another group.
     """
     for group in map(Path, groups):
         deadline = time.monotonic() + _PATIENCE
-        while not removed(group) and time.monotonic() < deadline:
+        while not try_remove(group) and time.monotonic() < deadline:
             time.sleep(0.005)
-        if group.parent not in kept:
-            removed(group.parent)
+        if group.parent not in bases:
+            try_remove(group.parent)
 
 
-def removed(group: Path) -> bool:
+def try_remove(group: Path) -> bool:
     """Remove a group; return whether it is gone, which it cannot be while it has members."""
     try:
         group.rmdir()
@@ -129,7 +129,7 @@ def write(path: Path, text: str) -> None:
         file.write(text)
 
 
-def told(group: str, file: str) -> str:
+def read_file(group: str, file: str) -> str:
     """The content of a file of a group; "" if it cannot be read."""
     try:
         return procfs.read(f"{group}/{file}").decode(errors="replace")

@@ -22,7 +22,7 @@ from reconciler.engines.host.runtimes.protocol import ExecResult
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
-KEPT = 4096
+MAX_OUTPUT_BYTES = 4096
 """The number of bytes of output that are returned: the last ones."""
 _GATE = (
     'IFS= read -r most && { ulimit -p "$most" || ulimit -u "$most"; } 2>/dev/null; [ "$most" ] && exec "$@" </dev/null'
@@ -101,7 +101,7 @@ class _Tail:
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe = pipe
-        self._kept = b""
+        self._output = b""
         self._over = asyncio.Event()
         os.set_blocking(pipe.fileno(), False)
         asyncio.get_running_loop().add_reader(pipe, self._read)
@@ -111,7 +111,7 @@ class _Tail:
             part = os.read(self._pipe.fileno(), _BLOCK)
         except BlockingIOError:
             return
-        self._kept = (self._kept + part)[-KEPT:]
+        self._output = (self._output + part)[-MAX_OUTPUT_BYTES:]
         if not part:
             asyncio.get_running_loop().remove_reader(self._pipe)
             self._over.set()
@@ -126,7 +126,7 @@ class _Tail:
         self._pipe.close()
 
     def text(self) -> str:
-        return self._kept.decode(errors="replace")
+        return self._output.decode(errors="replace")
 
 
 async def _ended(pid: int, timeout: float, ends: ExitWatcher) -> bool:

@@ -29,7 +29,7 @@ class ExitWatcher:
         except ProcessLookupError:
             loop.call_soon(call)
         except OSError:
-            now = procfs.look(pid)
+            now = procfs.find_process(pid)
             self._polled[pid] = (now.start if now else 0, call)
             self._timer = self._timer or loop.call_later(0 if now is None else POLL, self._poll)
         else:
@@ -65,7 +65,7 @@ class ExitWatcher:
 
 def lives(pid: int, start: int) -> bool:
     """Whether this process, and no later one with the same number, is alive."""
-    now = procfs.look(pid)
+    now = procfs.find_process(pid)
     return now is not None and now.alive and now.start == start
 
 

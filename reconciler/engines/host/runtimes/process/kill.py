@@ -18,7 +18,7 @@ from reconciler.reasons import Reason
 PATIENCE = 10.0
 """Seconds after which processes that survive SIGKILL are given up."""
 _PAUSE = 0.002
-_LOOKS = 200
+_MAX_SCANS = 200
 """The most scans in a row for new processes; on a quiet host the second one finds none."""
 _MOMENTS, _MOMENT = 50, 0.001
 """The number of scans that wait for a process in the middle of an exec, and the seconds between them."""
@@ -68,7 +68,7 @@ class ProcessKiller:
                 await self._round()
         finally:
             for done in list(self._waiting):
-                self._settle(done, EngineError("the search for processes to kill broke off", reason=Reason.KILL_FAILED))
+                self._finish(done, EngineError("the search for processes to kill broke off", reason=Reason.KILL_FAILED))
 
     async def _round(self) -> None:
         waiting = dict(self._waiting)
@@ -77,14 +77,14 @@ class ProcessKiller:
         for done, asked in waiting.items():
             asked.left = left[asked.target]
             if not asked.left:
-                self._settle(done)
+                self._finish(done)
             elif time.monotonic() > asked.deadline:
                 why = f"{len(asked.left)} processes of {asked.target.marker.strip('/')} do not end by SIGKILL"
-                self._settle(done, EngineError(why, reason=Reason.KILL_FAILED))
+                self._finish(done, EngineError(why, reason=Reason.KILL_FAILED))
         if any(left.values()):
             await asyncio.sleep(_PAUSE)
 
-    def _settle(self, done: asyncio.Future[None], error: Exception | None = None) -> None:
+    def _finish(self, done: asyncio.Future[None], error: Exception | None = None) -> None:
         self._waiting.pop(done, None)
         if done.done():
             return
@@ -105,11 +105,11 @@ def kill_once(marking: ProcessLabels, targets: Mapping[Target, frozenset[Mark]])
         cgroups.kill(target.groups)
     found = {target: {mark for mark in marks if lives(*mark)} for target, marks in targets.items()}
     seen: set[int] = set()
-    for look in range(_LOOKS):
+    for scan in range(_MAX_SCANS):
         numbers = procfs.numbers() - seen
         if not numbers:
             break
-        fresh = {each.pid: each for pid in numbers if (each := procfs.look(pid)) is not None}
+        fresh = {each.pid: each for pid in numbers if (each := procfs.find_process(pid)) is not None}
         marked, unsure = _marked(marking, fresh, targets)
         for target, mine in found.items():
             roots = marked.get(target.marker, set()) | cgroups.members(target.groups) | _session(target, fresh)
@@ -119,9 +119,9 @@ def kill_once(marking: ProcessLabels, targets: Mapping[Target, frozenset[Mark]])
             mine.update((each.pid, each.start) for each in alive)
             for each in [each for each in alive if (each.pid, each.start) not in target.wrappers]:
                 procfs.signal_exactly(each, signal.SIGKILL)
-        if look < _MOMENTS and fresh.keys() <= unsure:
+        if scan < _MOMENTS and fresh.keys() <= unsure:
             time.sleep(_MOMENT)
-        seen |= fresh.keys() - unsure if look < _MOMENTS else fresh.keys()
+        seen |= fresh.keys() - unsure if scan < _MOMENTS else fresh.keys()
     for target, mine in found.items():
         if mine <= set(target.wrappers):
             _end_wrappers(mine)
@@ -131,12 +131,12 @@ def kill_once(marking: ProcessLabels, targets: Mapping[Target, frozenset[Mark]])
 def _end_wrappers(wrappers: Collection[Mark]) -> None:
     """Kill the wrappers last: while they live, orphans become their children and are found below them."""
     for pid, start in wrappers:
-        if (now := procfs.look(pid)) is not None and now.start == start:
+        if (now := procfs.find_process(pid)) is not None and now.start == start:
             procfs.signal_exactly(now, signal.SIGKILL)
 
 
 def _session(target: Target, procs: dict[int, procfs.Proc]) -> set[int]:
-    known = {pid for pid, start in target.wrappers if (now := procfs.look(pid)) is None or now.start == start}
+    known = {pid for pid, start in target.wrappers if (now := procfs.find_process(pid)) is None or now.start == start}
     return {each.pid for each in procs.values() if each.session in known} if known else set()
 
 

@@ -51,7 +51,7 @@ class ProcessLabels(msgspec.Struct, frozen=True):
         return {
             CONTAINER: self.text(launch.place),
             REPLICA: f"{launch.version}/{launch.index}/{launch.config_hash}",
-            PORTS: ",".join(f"{declared}:{given}" for declared, given in sorted(launch.ports.items())),
+            PORTS: ",".join(f"{declared}:{port}" for declared, port in sorted(launch.ports.items())),
             ROOT: str(self.root),
         }
 

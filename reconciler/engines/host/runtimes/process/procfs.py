@@ -47,7 +47,7 @@ def read(path: str) -> bytes:
         os.close(descriptor)
 
 
-def look(pid: int) -> Proc | None:
+def find_process(pid: int) -> Proc | None:
     """The process of that number, dead or alive; None if there is none. A zombie is dead."""
     try:
         stat = read(f"/proc/{pid}/stat")
@@ -73,7 +73,7 @@ def numbers() -> set[int]:
 
 def everyone() -> dict[int, Proc]:
     """All visible living processes except this one."""
-    found = (look(pid) for pid in numbers())
+    found = (find_process(pid) for pid in numbers())
     return {proc.pid: proc for proc in found if proc is not None and proc.alive}
 
 
@@ -130,7 +130,7 @@ def signal_exactly(proc: Proc, number: int) -> None:
     except OSError:
         descriptor = -1
     try:
-        now = look(proc.pid)
+        now = find_process(proc.pid)
         if now is None or now.start != proc.start:
             return
         if descriptor < 0:

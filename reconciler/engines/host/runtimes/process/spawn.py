@@ -150,7 +150,7 @@ def _groups(launch: ContainerStart, limits: CgroupTree | None) -> tuple[str, ...
 
 
 def _begun(launch: ContainerStart, pid: int, at: float, groups: tuple[str, ...]) -> StartRecord:
-    seen = procfs.look(pid)
+    seen = procfs.find_process(pid)
     return StartRecord(
         place=launch.place,
         version=launch.version,
