@@ -63,17 +63,17 @@ def _tags(origin: TrackedValue) -> dict[str, str]:
     """The labels of ``origin`` that can be tags (docs/platform/fields.md#tags)."""
     labels = origin["metadata"]["labels"]
     labels.sheet.carried.update((*labels.at, name) for name, _ in labels.fields())
-    kept = {name: part for name, part in labels.fields() if not name.startswith(TAG_PREFIX)}
+    tags = {name: part for name, part in labels.fields() if not name.startswith(TAG_PREFIX)}
     for name, part in labels.fields():
-        if name not in kept:
+        if name not in tags:
             part.add_note(
                 "convert-left-out", f"the label `{name}` would be a built-in tag and is left out", on_key=True
             )
-    if len(kept) > _MOST_TAGS:
+    if len(tags) > _MOST_TAGS:
         labels.add_note(
-            "convert-left-out", f"of {len(kept)} labels only the first {_MOST_TAGS} become tags", on_key=True
+            "convert-left-out", f"of {len(tags)} labels only the first {_MOST_TAGS} become tags", on_key=True
         )
-    return {name: part.text() for name, part in list(kept.items())[:_MOST_TAGS]}
+    return {name: part.text() for name, part in list(tags.items())[:_MOST_TAGS]}
 
 
 def _safe(name: str) -> str:

@@ -34,7 +34,7 @@ class DiskMonitor:
 
     def retry_seconds(self) -> float:
         """Seconds until the next attempt to write the records, after one failed."""
-        return AT_ONCE if self._runner.records.reserve.was_given_up() else CHECK_SECONDS
+        return AT_ONCE if self._runner.records.reserve.was_released() else CHECK_SECONDS
 
     def check(self) -> None:
         """Restore the reserve where there is room; report a change by a condition and an event. Raises RecordsError."""

@@ -108,8 +108,8 @@ def with_history(report: Report, runs: Iterable[Run], mark: int) -> Report:
     if report.outcome != "unchanged" or not earlier:
         return report
     at = max(run.finished or run.started for run in mine)
-    told = ", ".join(f"{earlier[word]} {word}" for word in DONE.values() if earlier[word])
-    return msgspec.structs.replace(report, message=f"nothing to do; it was applied at {iso(at)}: {told}")
+    summary = ", ".join(f"{earlier[word]} {word}" for word in DONE.values() if earlier[word])
+    return msgspec.structs.replace(report, message=f"nothing to do; it was applied at {iso(at)}: {summary}")
 
 
 def _done(counts: Mapping[str, int]) -> Counter[str]:

@@ -141,9 +141,9 @@ class Runner:
         count = f"{len(keys)} resource{'s' if len(keys) > 1 else ''}"
         adopt = f"reconciler adopt --all-of {name} --source NAME"
         summary = f"it is no longer in the settings; {count} of it stay as they are, until: {adopt}"
-        told = [(source_target(name), summary)]
-        told += [(str(key), orphaned_by_settings(name, key).message) for key in list(keys)[:MAX_EVENTS]]
-        self.conditions.append_events(NewEvent(key, Reason.ORPHANED, message) for key, message in told)
+        messages = [(source_target(name), summary)]
+        messages += [(str(key), orphaned_by_settings(name, key).message) for key in list(keys)[:MAX_EVENTS]]
+        self.conditions.append_events(NewEvent(key, Reason.ORPHANED, message) for key, message in messages)
 
     async def run(
         self, name: str, reason: str, preempted: Preempted = never, reviewed: SavedPlan | None = None

@@ -55,8 +55,8 @@ class SecretFiller:
             self._open_from(source, entries)
 
     def _is_missing(self, entry: Entry) -> bool:
-        held = self._store.holds(stored_key(entry.key, "desired"), entry.digest)
-        return not held and self._records.secret_data.get(entry.key, entry.digest) is None
+        is_stored = self._store.holds(stored_key(entry.key, "desired"), entry.digest)
+        return not is_stored and self._records.secret_data.get(entry.key, entry.digest) is None
 
     def _open_from(self, source: str, entries: list[Entry]) -> None:
         view: DesiredStateView | None = None

@@ -110,7 +110,7 @@ def restore(backup: Path, path: Path, *, force: bool) -> Path | None:
         _remove(fresh)
         _copy(backup, fresh)
         checked(fresh)  # use exactly what was checked, even if the backup has changed since
-        _settle(fresh)
+        _prepare(fresh)
         aside = _swap(fresh, path)
     except sqlite3.Error as error:
         raise records_error(error, fresh) from error
@@ -122,7 +122,7 @@ def restore(backup: Path, path: Path, *, force: bool) -> Path | None:
     return aside
 
 
-def _settle(fresh: Path) -> None:
+def _prepare(fresh: Path) -> None:
     """Migrate the copy, drop what must not take effect, and leave it as one file that is synced to disk."""
     database = Database.open(fresh, MIGRATIONS)
     try:

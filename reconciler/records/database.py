@@ -27,7 +27,7 @@ WRITING = (
     "PRAGMA secure_delete = FAST",
 )
 
-SETTLED = 1000
+CHECKPOINT_CHANGES = 1000
 """The number of changed rows, each about a page of the log, that make a checkpoint worthwhile."""
 
 
@@ -40,7 +40,7 @@ class Database:
         self._connection = connection
         self._depth = 0
         self._failed_tx = False
-        self._settled = 0
+        self._changes_at_checkpoint = 0
         self._in_snapshot = False
         self._wants_snapshot = False
 
@@ -203,7 +203,9 @@ class Database:
 
     def needs_checkpoint(self) -> bool:
         """Whether the log is large enough for a ``checkpoint``."""
-        return self.path is not None and self._connection.total_changes - self._settled >= SETTLED
+        return (
+            self.path is not None and self._connection.total_changes - self._changes_at_checkpoint >= CHECKPOINT_CHANGES
+        )
 
     def checkpoint(self) -> None:
         """Move the content of the log into the database; call it at an idle moment.
@@ -213,7 +215,7 @@ class Database:
         """
         if self.path is None:
             return
-        self._settled = self._connection.total_changes
+        self._changes_at_checkpoint = self._connection.total_changes
         with suppress(sqlite3.Error), closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as other:
             other.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
@@ -256,7 +258,7 @@ class Database:
             self._failed_tx = True
         found = records_error(error, self.path)
         if isinstance(found, DiskFull):
-            self.reserve.give_up()
+            self.reserve.release()
         return found
 
 

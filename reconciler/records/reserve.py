@@ -31,20 +31,20 @@ class DiskReserve:
     def __init__(self, path: Path | None) -> None:
         self.full = False
         self._path = path
-        self._given_up = False
+        self._released = False
 
-    def give_up(self) -> None:
+    def release(self) -> None:
         """Release the reserve because the disk is full. Does nothing if there is none."""
         self.full = True
         with suppress(OSError):
             if self._size():
                 self._resize(0)
-                self._given_up = True
+                self._released = True
 
-    def was_given_up(self) -> bool:
+    def was_released(self) -> bool:
         """Whether the reserve was released since the last call: work that failed for lack of space can be retried."""
-        given_up, self._given_up = self._given_up, False
-        return given_up
+        released, self._released = self._released, False
+        return released
 
     def restore(self) -> None:
         """Check the free space, and reserve some if there is enough and none is reserved."""

@@ -67,7 +67,7 @@ def classify(differences: Iterable[Difference], takes: Callable[[str], bool]) ->
     """Convert ``differences`` into changed manifests and findings; ``takes`` decides which paths are read."""
     changes: list[FileChange] = []
     findings: list[Finding] = []
-    settled: list[Finding] = []
+    resolved: list[Finding] = []
     for difference in differences:
         old = _side(difference.path, difference.before, takes)
         new = _side(difference.path, difference.after, takes)
@@ -75,8 +75,8 @@ def classify(differences: Iterable[Difference], takes: Callable[[str], bool]) ->
             changes.append(FileChange(new.path, old.blob, new.blob))
         if old.finding != new.finding:
             findings.extend([new.finding] if new.finding else [])
-            settled.extend([old.finding] if old.finding else [])
-    return TreeChanges(changes, findings, settled)
+            resolved.extend([old.finding] if old.finding else [])
+    return TreeChanges(changes, findings, resolved)
 
 
 def is_manifest(difference: Difference, takes: Callable[[str], bool]) -> bool:

@@ -102,5 +102,5 @@ def _pattern(text: str, *, negated: bool = False) -> Pattern:
 
 def _without_repeats(segments: list[re.Pattern[str] | None]) -> tuple[re.Pattern[str] | None, ...]:
     """Merge adjacent ``**`` into one."""
-    kept = [segment for at, segment in enumerate(segments) if segment or at == 0 or segments[at - 1]]
-    return tuple(kept)
+    merged = [segment for at, segment in enumerate(segments) if segment or at == 0 or segments[at - 1]]
+    return tuple(merged)

@@ -66,10 +66,10 @@ class Mirror:
 
         It is stored as ``refs/remotes/origin/…``; a local ref with the ref's own name is not changed.
         """
-        kept = f"refs/remotes/origin/{ref.removeprefix('refs/heads/')}"
-        answer = self._fetch(ref, kept)
+        tracking_ref = f"refs/remotes/origin/{ref.removeprefix('refs/heads/')}"
+        answer = self._fetch(ref, tracking_ref)
         if answer.code == 0:
-            return self._tip(kept)
+            return self._tip(tracking_ref)
         if _NO_REF not in answer.errors:
             raise self._remote.failure(answer)
         return ""
@@ -93,8 +93,8 @@ class Mirror:
             raise SourceError(f"source {self._settings.name}: the remote declined {ref}: {reason}")
         raise self._remote.failure(answer)
 
-    def _fetch(self, source: str, kept: str) -> GitResult:
-        return self._remote.run(self.prepare(), [*_FETCH, "--", self._remote.address.url, f"+{source}:{kept}"])
+    def _fetch(self, source: str, target: str) -> GitResult:
+        return self._remote.run(self.prepare(), [*_FETCH, "--", self._remote.address.url, f"+{source}:{target}"])
 
     def _tip(self, ref: str) -> str:
         from reconciler.source.libgit import open_git

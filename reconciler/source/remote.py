@@ -16,7 +16,7 @@ from reconciler.source.url import Address
 if TYPE_CHECKING:
     from reconciler.settings import SourceSettings
 
-_KEPT = (
+_PASSED_VARIABLES = (
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
     "GIT_SSL_CAINFO",
 )
@@ -95,8 +95,8 @@ class Remote:
         return _CREDENTIALS.sub("://", self.address.url)
 
     def _environment(self, repository: Path) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        return kept | clean_environment(str(repository), self._protocols()) | {
+        passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
+        return passed | clean_environment(str(repository), self._protocols()) | {
             "LC_ALL": "C",
             "GIT_SSH_COMMAND": self._ssh(),
         }  # fmt: skip

@@ -30,7 +30,7 @@ Answer = TypeVar("Answer")
 
 _GIT_FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
 
-TREES_KEPT = 8
+CACHED_TREES = 8
 """The number of cached trees: the roots of the last commits, and recently read trees in them."""
 
 
@@ -194,7 +194,7 @@ class Repository:
                 raise SourceError(f"source {self.settings.name}: object {raw.hex()} should be a tree and is not")
             content = bytes(read)
         self._trees[raw] = content
-        if len(self._trees) > TREES_KEPT:
+        if len(self._trees) > CACHED_TREES:
             del self._trees[next(iter(self._trees))]
         return content
 

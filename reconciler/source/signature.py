@@ -156,8 +156,8 @@ class Signatures:
             return "it is signed with OpenPGP, and the settings name no gpgKeyring"
         if form == b"SSH" and (other := self._ask(place, _kind(git, id_), [id_], revoked=False)).code == 0:
             return f"revokedKeys rules its key out{_named(other)}"
-        said = next((words for pattern, words in _VERDICTS if re.search(pattern, answer.errors)), "")
-        return (said or "Git does not find it good") + _named(answer)
+        verdict = next((words for pattern, words in _VERDICTS if re.search(pattern, answer.errors)), "")
+        return (verdict or "Git does not find it good") + _named(answer)
 
     def _trust(self) -> Trust:
         wanted = (self._settings.allowed_signers, self._settings.revoked_keys, self._settings.gpg_keyring)

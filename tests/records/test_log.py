@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import RecordsError
-from reconciler.records.database import SETTLED
+from reconciler.records.database import CHECKPOINT_CHANGES
 from reconciler.records.store import Records
 
 
@@ -36,15 +36,15 @@ def test_settling_brings_much_that_was_written_into_the_file(path: Path, records
     records.documents.put_many([("first", b"one")])
     assert not records.needs_checkpoint()
     few = blobs_in(path, tmp_path)
-    records.documents.put_many([(f"{number:040x}", b"more") for number in range(SETTLED)])
+    records.documents.put_many([(f"{number:040x}", b"more") for number in range(CHECKPOINT_CHANGES)])
     assert records.needs_checkpoint()
     records.checkpoint()
     assert not records.needs_checkpoint()
-    assert (few, blobs_in(path, tmp_path)) == (0, SETTLED + 1)
+    assert (few, blobs_in(path, tmp_path)) == (0, CHECKPOINT_CHANGES + 1)
 
 
 def test_settling_waits_for_nobody_and_is_made_up_for(path: Path, records: Records, tmp_path: Path) -> None:
-    many = [(f"{number:040x}", b"more") for number in range(SETTLED)]
+    many = [(f"{number:040x}", b"more") for number in range(CHECKPOINT_CHANGES)]
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM blobs").fetchone()
@@ -53,7 +53,7 @@ def test_settling_waits_for_nobody_and_is_made_up_for(path: Path, records: Recor
         held_up = blobs_in(path, tmp_path)
     records.documents.put_many(many)
     records.checkpoint()
-    assert (held_up, blobs_in(path, tmp_path)) == (0, SETTLED)
+    assert (held_up, blobs_in(path, tmp_path)) == (0, CHECKPOINT_CHANGES)
 
 
 def test_a_snapshot_reads_one_moment_whoever_writes(path: Path, records: Records) -> None:

@@ -30,9 +30,9 @@ def write(records: Records, count: int) -> None:
 def test_records_in_memory_hold_nothing() -> None:
     reserve = DiskReserve(None)
     reserve.restore()
-    reserve.give_up()
+    reserve.release()
     assert reserve.full
-    assert not reserve.was_given_up()
+    assert not reserve.was_released()
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
@@ -54,8 +54,8 @@ def test_it_is_made_where_there_is_room_and_holds_it(tmp_path: Path) -> None:
         assert free(disk) < LOW_BYTES
         reserve.restore()
         assert reserve.full
-        reserve.give_up()
-        assert (reserve.was_given_up(), reserve.was_given_up()) == (True, False)
+        reserve.release()
+        assert (reserve.was_released(), reserve.was_released()) == (True, False)
         assert free(disk) >= RESERVE_BYTES
         again = DiskReserve(disk / "reserve")
         for each in (reserve, again):
@@ -84,7 +84,7 @@ def test_records_that_cannot_be_written_are_written_the_next_time(tmp_path: Path
         fill(disk)
         with pytest.raises(DiskFull):
             write(records, 1000)
-        assert records.reserve.was_given_up()
+        assert records.reserve.was_released()
         assert (disk / "reserve").stat().st_size == 0
         records.requests.add("apply", {"number": -1}, "ada")
         records.close()
@@ -95,7 +95,7 @@ def test_a_small_disk_recovers_too(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", f"size={2 * RESERVE_BYTES}") as disk:
         reserve = DiskReserve(disk / "reserve")
         filler = fill(disk)
-        reserve.give_up()
+        reserve.release()
         reserve.restore()
         assert reserve.full
         filler.unlink()

@@ -135,7 +135,7 @@ async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -
         try:
             reports = await _first_round(runner, plans)
         except DiskFull:
-            if not records.reserve.was_given_up():
+            if not records.reserve.was_released():
                 raise
             # The released reserve leaves room for deletes.
             reports = await _first_round(runner, plans)

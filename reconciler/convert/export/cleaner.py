@@ -53,14 +53,14 @@ class ExportCleaner:
         return value
 
     def _mapping(self, shape: FieldSchema, value: Body, at: Pointer) -> Body:
-        kept: Body = {}
+        cleaned: Body = {}
         for name, member in value.items():
             child = shape.member(name)
             there = (*at, name)
             tidy = member if child is None else self._tidy(child, member, there)
             if name not in shape.fill or self._is_broken(there) or not self._is_default(shape, name, tidy):
-                kept[name] = tidy
-        return kept
+                cleaned[name] = tidy
+        return cleaned
 
     def _is_broken(self, at: Pointer) -> bool:
         """Whether anything at or below ``at`` violates the schema, so that defaults are unknown."""

@@ -87,22 +87,22 @@ class _Importing:
         """Add one document, or an item of a list."""
         source, at, value = found
         if not isinstance(value, dict):
-            self._say("import-not-a-manifest", source, at, "a manifest is a mapping that begins with `kind:`")
+            self._add_note("import-not-a-manifest", source, at, "a manifest is a mapping that begins with `kind:`")
             return
         kind = self._kind(found)
         if kind is None or self._is_left_out(found, kind):
             return
         name = value.get("name")
         if not isinstance(name, str) or not name:
-            self._say("import-not-a-manifest", source, (*at, "name"), "the manifest has no name")
+            self._add_note("import-not-a-manifest", source, (*at, "name"), "the manifest has no name")
             return
         draft = self._draft(found, kind, name)
         if kind in GVC_SCOPED and not draft.gvc:
             message = f"nothing says to which GVC {kind}/{name} belongs"
-            self._say("import-gvc", source, (*at, "name"), message, "name it with --gvc, or write `gvc: NAME`")
+            self._add_note("import-gvc", source, (*at, "name"), message, "name it with --gvc, or write `gvc: NAME`")
         key = Key(kind, draft.gvc, name)
         if key in self.drafts and self.drafts[key] != draft:
-            self._say("import-duplicate", source, (*at, "name"), f"{key} is given twice", "keep one of the two")
+            self._add_note("import-duplicate", source, (*at, "name"), f"{key} is given twice", "keep one of the two")
         self.drafts.setdefault(key, draft)
 
     def _kind(self, found: _Exported) -> Kind | None:
@@ -110,14 +110,16 @@ class _Importing:
         kind = KINDS.get(written) if isinstance(written, str) else None
         place = (*found.at, "kind")
         if written == "deployment":
-            self._say("import-built-in", found.source, place, "deployments come with their workload; it is left out")
+            self._add_note(
+                "import-built-in", found.source, place, "deployments come with their workload; it is left out"
+            )
         elif "apiVersion" in found.value:
             message = "this is a Kubernetes resource, not a manifest"
-            self._say("import-not-a-manifest", found.source, place, message, "use `reconciler convert`")
+            self._add_note("import-not-a-manifest", found.source, place, message, "use `reconciler convert`")
         elif kind is None:
             near = closest(str(written).lower(), KINDS)
             hint = f"did you mean {near}?" if near else f"one of {', '.join(KINDS)}"
-            self._say("import-not-a-manifest", found.source, place, "the platform has no such kind", hint)
+            self._add_note("import-not-a-manifest", found.source, place, "the platform has no such kind", hint)
         else:
             return kind
         return None
@@ -126,11 +128,11 @@ class _Importing:
         """Whether the resource is the platform's own, or a secret exported without data."""
         value, named = found.value, f"{kind}/{found.value.get('name')}"
         if value.get("origin") == "builtin" or named in BUILT_IN_RESOURCES:
-            self._say("import-built-in", found.source, (*found.at, "name"), f"{named} is built in and is left out")
+            self._add_note("import-built-in", found.source, (*found.at, "name"), f"{named} is built in and is left out")
             return True
         if kind is Kind.SECRET and not value.get("data"):
             message = f"{named} has no data and is left out: reading a secret returns none"
-            self._say("import-no-data", found.source, (*found.at, "name"), message,
+            self._add_note("import-no-data", found.source, (*found.at, "name"), message,
                       "add what `reveal` returns, and import it again")  # fmt: skip
             return True
         return False
@@ -141,12 +143,12 @@ class _Importing:
         home = gvc or self._homes.of(found.source.path)
         gvc = (written if isinstance(written, str) else home) if kind in GVC_SCOPED else ""
         tidying = ExportCleaner(kind, gvc, ManifestContext(self._org or org, self._scheme))
-        kept = {field: member for field, member in found.value.items() if field not in SERVER_OWNED}
-        tidy = tidying.manifest(kept)
+        tidy = tidying.manifest({field: part for field, part in found.value.items() if field not in SERVER_OWNED})
         for path in tidying.unknown:
             shown = f"the field `{path[-1]}`" if kind is not Kind.SECRET or len(path) == 1 else "a field here"
-            self._say("import-unknown", found.source, (*found.at, *path), f"{shown} is not known and is left as it is",
-                      "`reconciler validate` refuses it: remove it where it means nothing")  # fmt: skip
+            message = f"{shown} is not known and is left as it is"
+            self._add_note("import-unknown", found.source, (*found.at, *path), message,
+                           "`reconciler validate` refuses it: remove it where it means nothing")  # fmt: skip
         head: Body = {"gvc": gvc} if gvc else {}
         if tags := self._tags(found):
             head["tags"] = tags
@@ -161,17 +163,17 @@ class _Importing:
         tags = found.value.get("tags")
         if not isinstance(tags, dict):
             return {}
-        own, kept = f"{self._scheme}/", {}
+        own, converted = f"{self._scheme}/", {}
         for tag, text in tags.items():
             ours = TAG_PREFIX + tag[len(own) :] if tag.startswith(own) else tag
             if ours.startswith(TAG_PREFIX) and ours not in BUILT_IN_TAGS:
                 message = f"the tag {tag} is the platform's own and is left out"
-                self._say("import-built-in", found.source, (*found.at, "tags", tag), message)
+                self._add_note("import-built-in", found.source, (*found.at, "tags", tag), message)
             else:
-                kept[ours] = text
-        return kept
+                converted[ours] = text
+        return converted
 
-    def _say(self, rule: str, source: Source, at: Pointer, message: str, suggestion: str = "") -> None:
+    def _add_note(self, rule: str, source: Source, at: Pointer, message: str, suggestion: str = "") -> None:
         self.remarks.append(ConversionNote(rule, source.path, source.position, at, message, suggestion, on_key=True))
 
 

@@ -34,7 +34,7 @@ Addresses = Mapping[tuple[str, str], Address]
 """(namespace, name) of a Service → address of its workload."""
 
 
-def tell_addresses(bundle: Bundle, deployed: Iterable[Deployed]) -> None:
+def note_addresses(bundle: Bundle, deployed: Iterable[Deployed]) -> None:
     """Note, on every Service and every text that names one, the name and port here."""
     known: dict[tuple[str, str], Address] = {}
     for one in deployed:

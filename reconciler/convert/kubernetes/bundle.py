@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from reconciler.convert.tracked_value import ResourceNotes, TrackedValue
 from reconciler.model.finding import Pointer
@@ -48,8 +49,7 @@ class Source(NamedTuple):
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """One Kubernetes resource; ``meant``: whether the conversion knows its ``kind``."""
 
     kind: str

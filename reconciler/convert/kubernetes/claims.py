@@ -7,8 +7,7 @@ from fractions import Fraction
 
 from reconciler.convert.drafts import Body, Draft, drafted
 from reconciler.convert.kubernetes.bundle import Bundle, Item
-from reconciler.convert.kubernetes.names import Names, fitting
-from reconciler.convert.kubernetes.namespaces import Namespaces
+from reconciler.convert.kubernetes.names import Names, Namespaces, fitting
 from reconciler.convert.kubernetes.quantities import gigabytes, quantity
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
@@ -47,23 +46,23 @@ class Claims:
     def mounted(self, user: Item, claim: TrackedValue) -> str:
         """The volume set for the claim that ``user`` mounts; a new one where another workload uses that already."""
         name = claim.required()
-        held = self._sets.get((user.namespace, name))
-        if held is None:
+        volumeset = self._sets.get((user.namespace, name))
+        if volumeset is None:
             claim.add_note("convert-missing", f"the claim {name} is not among the files",
                       f"the volume set {fitting(name)} has to exist")  # fmt: skip
             return fitting(name)
         if user.kind != "StatefulSet" and (user.spec["replicas"].number() or 1) > 1:
             claim.add_note("convert-shared-volume", f"each replica of {user} gets a volume of its own now")
-        gvc_and_name = f"{held.gvc}/{held.name}"
+        gvc_and_name = f"{volumeset.gvc}/{volumeset.name}"
         if self._users.setdefault(gvc_and_name, str(user)) == str(user):
-            return held.name
-        own = self._names.take(Kind.VOLUMESET, held.gvc, (f"{held.name}-{user.name}",))
+            return volumeset.name
+        own = self._names.take(Kind.VOLUMESET, volumeset.gvc, (f"{volumeset.name}-{user.name}",))
         claim.add_note(
             "convert-shared-volume",
-            f"{self._users[gvc_and_name]} has {held.name}; {own} is made for {user}",
+            f"{self._users[gvc_and_name]} has {volumeset.name}; {own} is made for {user}",
             "copy what both need, or let one workload serve it to the other",
         )
-        self.drafts.append(Draft(held.kind, held.gvc, own, {**held.body, "name": own}))
+        self.drafts.append(Draft(volumeset.kind, volumeset.gvc, own, {**volumeset.body, "name": own}))
         return own
 
     def of_template(self, user: Item, template: TrackedValue) -> tuple[str, str]:

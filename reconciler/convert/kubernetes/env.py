@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from reconciler.convert.kubernetes.bundle import Item
 from reconciler.convert.kubernetes.names import fitting
-from reconciler.convert.kubernetes.secrets import SecretKept, Secrets
+from reconciler.convert.kubernetes.secrets import ConvertedSecret, Secrets
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.platform import RESERVED_VARIABLES, SECRET_URI, VARIABLE_PREFIX
 
@@ -31,26 +31,26 @@ class Readings:
         self._secrets = secrets
         self.names: set[str] = set()
 
-    def secret(self, kind: str, named: TrackedValue, optional: TrackedValue) -> SecretKept | None:
+    def secret(self, kind: str, named: TrackedValue, optional: TrackedValue) -> ConvertedSecret | None:
         """The secret for the ``kind`` that ``named`` names; None where it is optional and not among the files."""
         name = named.required()
-        kept = self._secrets.look(kind, self._user.namespace, name)
-        if kept is None and optional.flag():
+        secret = self._secrets.find(kind, self._user.namespace, name)
+        if secret is None and optional.flag():
             named.add_note("convert-missing", f"the optional {kind} {name} is not among the files and is left out")
             return None
-        if kept is None:
-            kept = SecretKept(fitting(name), "", ())
+        if secret is None:
+            secret = ConvertedSecret(fitting(name), "", ())
             named.add_note("convert-missing", f"the {kind} {name} is not among the files",
-                      f"the secret {kept.name} has to exist")  # fmt: skip
-        self.names.add(kept.name)
-        return kept
+                      f"the secret {secret.name} has to exist")  # fmt: skip
+        self.names.add(secret.name)
+        return secret
 
-    def key(self, kept: SecretKept, key: TrackedValue) -> str:
+    def key(self, secret: ConvertedSecret, key: TrackedValue) -> str:
         """The URI of one key of a secret, with a note where the secret does not have it."""
         name = key.required()
-        if kept.type and name not in kept.keys:
-            key.add_note("convert-missing", f"the secret {kept.name} has no key {name}")
-        return f"{SECRET_URI}{kept.name}.{name}"
+        if secret.type and name not in secret.keys:
+            key.add_note("convert-missing", f"the secret {secret.name} has no key {name}")
+        return f"{SECRET_URI}{secret.name}.{name}"
 
 
 class Variable(NamedTuple):
@@ -87,10 +87,10 @@ def _own(container: TrackedValue, readings: Readings) -> Iterator[Variable]:
 def _taken_from(form: str, source: TrackedValue, readings: Readings) -> str:
     """The value of a variable with ``valueFrom``, "" where there is none."""
     if form in _SOURCES:
-        kept = readings.secret(_SOURCES[form], source["name"], source["optional"])
-        if kept is None:
+        secret = readings.secret(_SOURCES[form], source["name"], source["optional"])
+        if secret is None:
             source.ignored()
-        return readings.key(kept, source["key"]) if kept else ""
+        return readings.key(secret, source["key"]) if secret else ""
     field = source["fieldPath"].text()
     source["apiVersion"].text()
     if form == "fieldRef" and field in _BUILT_IN:
@@ -116,11 +116,11 @@ def _imported(container: TrackedValue, readings: Readings) -> Iterator[Variable]
 
 
 def _all_of(form: str, source: TrackedValue, prefix: str, readings: Readings) -> Iterator[Variable]:
-    kept = readings.secret(_SOURCES[form], source["name"], source["optional"])
-    if kept is None:
+    secret = readings.secret(_SOURCES[form], source["name"], source["optional"])
+    if secret is None:
         return
-    if not kept.keys:
-        source.add_note("convert-left-out", f"which variables {kept.name} would give is not known",
-                   f"write them one by one: {SECRET_URI}{kept.name}.KEY")  # fmt: skip
-    for key in kept.keys:
-        yield Variable(source, f"{prefix}{key}", f"{SECRET_URI}{kept.name}.{key}")
+    if not secret.keys:
+        source.add_note("convert-left-out", f"which variables {secret.name} would give is not known",
+                   f"write them one by one: {SECRET_URI}{secret.name}.KEY")  # fmt: skip
+    for key in secret.keys:
+        yield Variable(source, f"{prefix}{key}", f"{SECRET_URI}{secret.name}.{key}")

@@ -80,16 +80,16 @@ class PullSecrets:
     def __init__(self, bundle: Bundle, secrets: Secrets) -> None:
         self._bundle = bundle
         self._secrets = secrets
-        self._told: set[tuple[str, str]] = set()
+        self._noted: set[tuple[str, str]] = set()
 
-    def tell(self, user: Item, pod: TrackedValue, gvc: str) -> None:
+    def note(self, user: Item, pod: TrackedValue, gvc: str) -> None:
         """Note the pull secrets of a pod and of its ServiceAccount."""
         for part in (*pod["imagePullSecrets"].items(), *self._of_account(user, pod)):
             wanted = part["name"].required()
-            kept = self._secrets.look("Secret", user.namespace, wanted)
-            name = kept.name if kept else fitting(wanted)
-            if (gvc, name) not in self._told:
-                self._told.add((gvc, name))
+            secret = self._secrets.find("Secret", user.namespace, wanted)
+            name = secret.name if secret else fitting(wanted)
+            if (gvc, name) not in self._noted:
+                self._noted.add((gvc, name))
                 part["name"].add_note("convert-pull-secret", f"the GVC {gvc} has to name the secret {name}",
                                  f"in gvc/{gvc}: spec.pullSecretLinks: [//secret/{name}]")  # fmt: skip
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from reconciler.convert.drafts import Body, Draft, drafted, without_empty
 from reconciler.convert.kubernetes.bundle import Bundle, Item
@@ -21,15 +22,14 @@ _REGEX = re.compile(r"[()\[\]{}|*+^$\\?]")
 _AS_REGEX = "nginx.ingress.kubernetes.io/use-regex"
 
 
-@dataclass(slots=True)
-class _Host:
+class _Host(msgspec.Struct):
     """A domain, collected from the Ingresses that name it."""
 
     gvc: str
     origin: Item
     subdomains: bool = False
     certificate: str = ""
-    routes: dict[tuple[str, str], Body] = field(default_factory=dict)
+    routes: dict[tuple[str, str], Body] = {}
 
 
 class Domains:
@@ -72,8 +72,8 @@ class Domains:
         host = rule["host"]
         if _FULL_NAME.fullmatch(host.text().removeprefix("*.")):
             return True
-        said = f"{host.text()} is no full domain name" if host else "a rule for every host has no counterpart"
-        (host or rule).add_note("convert-left-out", f"{said}; the rule is left out", "name the host")
+        problem = f"{host.text()} is no full domain name" if host else "a rule for every host has no counterpart"
+        (host or rule).add_note("convert-left-out", f"{problem}; the rule is left out", "name the host")
         rule.ignored()
         return False
 
@@ -120,9 +120,9 @@ class Domains:
     def _certify(self, item: Item, rules: Sequence[TrackedValue]) -> None:
         for tls in item.spec["tls"].items():
             named = tls["secretName"]
-            kept = self._secrets.look("Secret", item.namespace, named.text())
+            secret = self._secrets.find("Secret", item.namespace, named.text())
             hosts = tls["hosts"].texts() or [rule["host"].text() for rule in rules]
-            if kept is None or not kept.certificate:
+            if secret is None or not secret.certificate:
                 (named or tls).add_note(
                     "convert-missing",
                     f"{named.text() or 'no Secret'} with tls.crt and tls.key is not "
@@ -131,7 +131,7 @@ class Domains:
                 continue
             for host in hosts:
                 if host.removeprefix("*.") in self._hosts:
-                    self._hosts[host.removeprefix("*.")].certificate = kept.certificate
+                    self._hosts[host.removeprefix("*.")].certificate = secret.certificate
 
 
 def _longest_first(path: tuple[str, str]) -> tuple[bool, int, str]:
@@ -144,11 +144,11 @@ def _match(item: Item, path: TrackedValue) -> Body:
     text, form = path["path"].text("/") or "/", path["pathType"].text("Prefix")
     annotations = item.root["metadata"]["annotations"]
     if form == "ImplementationSpecific":
-        said = annotations[_AS_REGEX].text() if isinstance(annotations.peek(_AS_REGEX), str) else ""
-        if said != "true" and _REGEX.search(text):
+        as_regex = annotations[_AS_REGEX].text() if isinstance(annotations.peek(_AS_REGEX), str) else ""
+        if as_regex != "true" and _REGEX.search(text):
             message = f"{text} is taken for a regular expression, since no path has such characters"
             path["path"].add_note("convert-changed", message, "make it a prefix if it is one")
-        if said == "true" or _REGEX.search(text):
+        if as_regex == "true" or _REGEX.search(text):
             return {"regex": text}
     if form == "Exact":
         return {"regex": f"^{re.escape(text)}$"}

@@ -45,25 +45,27 @@ def _job_spec(item: Item) -> TrackedValue:
 
 def _timing(spec: TrackedValue) -> Body:
     policy = spec["concurrencyPolicy"]
-    kept = policy.text("Allow")
-    if kept == "Allow":
+    chosen = policy.text("Allow")
+    if chosen == "Allow":
         (policy if policy else spec).add_note(
             "convert-changed",
             "runs never overlap: one that is due meanwhile is left out",
             "concurrencyPolicy is Forbid or Replace here",
         )
-        kept = "Forbid"
+        chosen = "Forbid"
     limits = [limit for field in _LIMITS if (limit := spec[field])]
     history = max((limit.number() or 0 for limit in limits), default=None)
-    kept_runs = None if history is None else min(max(history, 1), _MOST_HISTORY)
+    history_limit = None if history is None else min(max(history, 1), _MOST_HISTORY)
     for limit in limits:
-        if limit.number() != kept_runs:
-            message = f"`{limit.at[-1]}` is {limit.number()}; the last {kept_runs} runs are kept, however they ended"
+        if limit.number() != history_limit:
+            message = (
+                f"`{limit.at[-1]}` is {limit.number()}; the last {history_limit} runs are kept, however they ended"
+            )
             limit.add_note("convert-changed", message, "see job.historyLimit", on_key=True)
     return {
         "schedule": _schedule(spec),
-        "concurrencyPolicy": kept,
-        "historyLimit": kept_runs,
+        "concurrencyPolicy": chosen,
+        "historyLimit": history_limit,
         "suspend": True if spec["suspend"].flag() else None,
     }
 

@@ -23,7 +23,7 @@ class Mount(NamedTuple):
     path: str
 
 
-def is_lasting(mount: Mount) -> bool:
+def is_volumeset(mount: Mount) -> bool:
     """Whether ``mount`` is a volume set."""
     return mount.uri.startswith(VOLUMESET_URI)
 
@@ -60,13 +60,13 @@ class Volumes:
     def mounts(self, container: TrackedValue) -> list[Mount]:
         """The mounts of ``container`` that the platform supports, with notes on the others."""
         wanted = [(part, mount) for part in container["volumeMounts"].items() for mount in self._mounted(part)]
-        kept: list[Mount] = []
+        accepted: list[Mount] = []
         for part, mount in wanted:
-            if trouble := _refused(mount.path, kept):
+            if trouble := _refused(mount.path, accepted):
                 part["mountPath"].add_note("convert-mount", f"{mount.path} {trouble}; the mount is left out")
             else:
-                kept.append(mount)
-        return kept
+                accepted.append(mount)
+        return accepted
 
     def _mounted(self, part: TrackedValue) -> Iterator[Mount]:
         name, path = part["name"].required(), part["mountPath"].required()
@@ -128,22 +128,22 @@ class Volumes:
     ) -> Iterator[Mount]:
         """The keys of a Secret or ConfigMap as files: all in a directory, or some of them one by one."""
         _mode(source["defaultMode"])
-        kept = self._readings.secret(kind, named, source["optional"])
-        if kept is None:
+        secret = self._readings.secret(kind, named, source["optional"])
+        if secret is None:
             return
         part["readOnly"].flag()
-        if kept.type == "docker":
+        if secret.type == "docker":
             named.add_note("convert-changed", f"a docker secret is mounted as a single file, ___{SPELLING}___.secret")
         items, sub = source["items"].items(), part["subPath"].text().strip("/")
         if not items and not sub:
-            yield Mount(f"{SECRET_URI}{kept.name}", at)
+            yield Mount(f"{SECRET_URI}{secret.name}", at)
             return
         chosen = [(item["key"], item["path"].required().strip("/")) for item in items] or [(part["subPath"], sub)]
         for item in items:
             _mode(item["mode"])
         for key, path in chosen:
             if not sub or path == sub:
-                yield Mount(self._readings.key(kept, key), at if sub else f"{at.rstrip('/')}/{path}")
+                yield Mount(self._readings.key(secret, key), at if sub else f"{at.rstrip('/')}/{path}")
 
     def _projected(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[Mount]:
         _mode(source["defaultMode"])
@@ -162,9 +162,9 @@ class Volumes:
 
     def _each(self, kind: str, source: TrackedValue, at: str) -> Iterator[Mount]:
         """Each key as its own mount, since other files are in the same directory."""
-        kept = self._readings.secret(kind, source["name"], source["optional"])
-        if kept is not None:
-            yield from (Mount(f"{SECRET_URI}{kept.name}.{key}", f"{at.rstrip('/')}/{key}") for key in kept.keys)
+        secret = self._readings.secret(kind, source["name"], source["optional"])
+        if secret is not None:
+            yield from (Mount(f"{SECRET_URI}{secret.name}.{key}", f"{at.rstrip('/')}/{key}") for key in secret.keys)
 
 
 _FORMS: dict[str, Callable[[Volumes, TrackedValue, TrackedValue, str], Iterator[Mount]]] = {

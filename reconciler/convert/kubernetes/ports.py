@@ -123,10 +123,10 @@ def _usable(part: TrackedValue, number: int) -> bool:
 def _protocol(container: TrackedValue, number: int, name: str, served: Sequence[ServicePort]) -> str:
     """By appProtocol, the name's first word, the probe, the number (docs/platform/cli.md#what-becomes-of-a-field)."""
     targeted = [port for port in served if port.target in (number, name)]
-    told = (_word(port.protocol) for port in targeted)
+    declared = (_word(port.protocol) for port in targeted)
     named = (_WORDS.get(each.partition("-")[0].lower(), "") for each in (name, *(port.name for port in targeted)))
     probed = _probed(container, number, name)
-    return next(filter(None, (*told, *named, *probed)), "") or _BY_NUMBER.get(number, "tcp")
+    return next(filter(None, (*declared, *named, *probed)), "") or _BY_NUMBER.get(number, "tcp")
 
 
 def _word(protocol: str) -> str:

@@ -20,7 +20,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 """Characters that a manifest cannot hold, even escaped."""
 
 
-class SecretKept(NamedTuple):
+class ConvertedSecret(NamedTuple):
     """The result for a Secret or ConfigMap: the secret's name, type and keys, and the name of its TLS secret."""
 
     name: str
@@ -34,7 +34,7 @@ class Secrets:
 
     def __init__(self, bundle: Bundle, names: Names) -> None:
         self.drafts: list[Draft] = []
-        self._kept: dict[tuple[str, str, str], SecretKept] = {}
+        self._converted: dict[tuple[str, str, str], ConvertedSecret] = {}
         self._names = names
         self._served = {(item.namespace, name) for item in bundle.of("Ingress") for name in _served(item.root.value)}
         self._read = {(item.namespace, name) for item in bundle.of(*WORKLOADS) for name in _read(item.root.value)}
@@ -43,38 +43,41 @@ class Secrets:
         for item in bundle.of("ConfigMap"):
             self._add(item, (item.name, f"{item.name}-config", f"{item.name}-{item.namespace}-config"))
 
-    def look(self, kind: str, namespace: str, name: str) -> SecretKept | None:
+    def find(self, kind: str, namespace: str, name: str) -> ConvertedSecret | None:
         """The result for the ``kind`` (Secret or ConfigMap) of that name, None where it is not in the bundle."""
-        return self._kept.get((kind, namespace, name))
+        return self._converted.get((kind, namespace, name))
 
     def _add(self, item: Item, wishes: tuple[str, ...]) -> None:
         name = self._names.take(Kind.SECRET, "", wishes)
         if name != item.name:
             item.root["metadata"]["name"].add_note("convert-name", f"{item} becomes the secret {name}")
         texts = dict(_texts(item))
-        kept = SecretKept(name, "dictionary", tuple(texts))
+        secret = ConvertedSecret(name, "dictionary", tuple(texts))
         body: Body = {"type": "dictionary", "data": texts}
         written = item.root["type"].text("Opaque") if item.kind == "Secret" else ""
         if written in _DOCKER:
-            kept, body = SecretKept(name, "docker", ()), {"type": "docker", "data": _docker(item, written, texts)}
+            secret, body = (
+                ConvertedSecret(name, "docker", ()),
+                {"type": "docker", "data": _docker(item, written, texts)},
+            )
         elif written == "kubernetes.io/basic-auth" and texts.keys() == {"username", "password"}:
-            kept, body = kept._replace(type="userpass"), {"type": "userpass", "data": texts}
+            secret, body = secret._replace(type="userpass"), {"type": "userpass", "data": texts}
         elif (item.namespace, item.name) in self._served and {"tls.crt", "tls.key"} <= texts.keys():
-            kept, body = self._certificate(item, kept, texts)
-        self._kept[item.kind, item.namespace, item.name] = kept
+            secret, body = self._certificate(item, secret, texts)
+        self._converted[item.kind, item.namespace, item.name] = secret
         self.drafts.append(drafted(Kind.SECRET, name, "", item.root, body))
 
-    def _certificate(self, item: Item, kept: SecretKept, texts: dict[str, str]) -> tuple[SecretKept, Body]:
+    def _certificate(self, item: Item, secret: ConvertedSecret, texts: dict[str, str]) -> tuple[ConvertedSecret, Body]:
         """Domains need a secret of type tls; workloads that read the Secret's files need their names."""
         body: Body = {"type": "tls", "data": {_CERTIFICATE[key]: texts[key] for key in _CERTIFICATE if key in texts}}
         if (item.namespace, item.name) not in self._read and texts.keys() <= _CERTIFICATE.keys():
-            return SecretKept(kept.name, "tls", tuple(body["data"]), kept.name), body
-        name = self._names.take(Kind.SECRET, "", (f"{kept.name}-tls",))
+            return ConvertedSecret(secret.name, "tls", tuple(body["data"]), secret.name), body
+        name = self._names.take(Kind.SECRET, "", (f"{secret.name}-tls",))
         item.root["metadata"]["name"].add_note(
-            "convert-name", f"{item} becomes the secret {kept.name} for workloads and {name} for domains"
+            "convert-name", f"{item} becomes the secret {secret.name} for workloads and {name} for domains"
         )
         self.drafts.append(drafted(Kind.SECRET, name, "", item.root, body))
-        return kept._replace(certificate=name), {"type": kept.type, "data": texts}
+        return secret._replace(certificate=name), {"type": secret.type, "data": texts}
 
 
 def _texts(item: Item) -> Iterator[tuple[str, str]]:

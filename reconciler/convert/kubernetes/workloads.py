@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
+
+import msgspec
 
 from reconciler.convert.drafts import Body, Draft, drafted, without_empty
 from reconciler.convert.kubernetes.autoscaling import Scalers
@@ -15,17 +17,18 @@ from reconciler.convert.kubernetes.containers import Container, Pod, container, 
 from reconciler.convert.kubernetes.env import Readings
 from reconciler.convert.kubernetes.identity import PullSecrets, cloud_access, identity_for
 from reconciler.convert.kubernetes.jobs import job, template_of
-from reconciler.convert.kubernetes.mounts import Volumes, is_lasting
-from reconciler.convert.kubernetes.names import Names
-from reconciler.convert.kubernetes.namespaces import Namespaces
+from reconciler.convert.kubernetes.mounts import Volumes, is_volumeset
+from reconciler.convert.kubernetes.names import Names, Namespaces
 from reconciler.convert.kubernetes.ports import Port, Ports
-from reconciler.convert.kubernetes.rollout import rollout
 from reconciler.convert.kubernetes.secrets import Secrets
 from reconciler.convert.kubernetes.services import ANYWHERE, Services
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
 
 _LARGEST_ID = 65534
+_PERCENT = re.compile(r"[0-9]{1,3}%")
+_FIELDS = {"maxSurge": "maxSurgeReplicas", "maxUnavailable": "maxUnavailableReplicas"}
+_ALL_AT_ONCE: Body = {"maxSurgeReplicas": 0, "maxUnavailableReplicas": "100%"}
 
 
 class Deployed(NamedTuple):
@@ -38,8 +41,7 @@ class Deployed(NamedTuple):
     services: list[Item]
 
 
-@dataclass(frozen=True, slots=True)
-class ConversionContext:
+class ConversionContext(msgspec.Struct, frozen=True):
     """Shared by the workloads of one bundle; ``protocol``, if set, applies to all ports."""
 
     bundle: Bundle
@@ -51,7 +53,7 @@ class ConversionContext:
     scalers: Scalers
     pulls: PullSecrets
     protocol: str
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[Draft] = []
 
     @classmethod
     def of(cls, bundle: Bundle, gvc: str, protocol: str) -> ConversionContext:
@@ -75,13 +77,13 @@ def workload(item: Item, scene: ConversionContext) -> Deployed:
     readings = Readings(item, scene.secrets)
     containers = _containers(item, template, services, readings, scene)
     is_cron = item.kind in JOBS
-    is_stateful = not is_cron and any(is_lasting(mount) for each in containers for mount in each.mounts)
+    is_stateful = not is_cron and any(is_volumeset(mount) for each in containers for mount in each.mounts)
     if item.kind == "StatefulSet" and not is_stateful:
         item.root["kind"].add_note("convert-changed", "it mounts no claim, so its replicas have no names of their own",
                               "write `type: stateful` where they need them")  # fmt: skip
     access = cloud_access(scene.bundle, item, template["spec"])
     identity = _identity(gvc, name, readings, access, scene)
-    scene.pulls.tell(item, template["spec"], gvc)
+    scene.pulls.note(item, template["spec"], gvc)
     spec: Body = {
         "type": "cron" if is_cron else "stateful" if is_stateful else "standard",
         "identityLink": f"//identity/{identity}" if identity else "",
@@ -143,7 +145,53 @@ def _containers(
 def _running(item: Item, template: TrackedValue, is_stateful: bool, scene: ConversionContext) -> Body:
     """Options of workloads that run continuously: scale and rollout."""
     share = max((cpu_share(part) for part in template["spec"]["containers"].items()), default=Fraction(1))
-    return {"defaultOptions": scene.scalers.options(item, share), "rolloutOptions": rollout(item, is_stateful)}
+    return {"defaultOptions": scene.scalers.options(item, share), "rolloutOptions": _rollout(item, is_stateful)}
+
+
+def _rollout(item: Item, is_stateful: bool) -> Body:
+    """``rolloutOptions`` for the workload of ``item`` (docs/platform/workload.md#rollout-options)."""
+    spec = item.spec
+    options: Body = {"minReadySeconds": spec["minReadySeconds"].number() or None}
+    for field in ("strategy", "updateStrategy"):
+        options |= _strategy(spec[field], is_stateful)
+    policy = spec["podManagementPolicy"]
+    if policy and is_stateful:
+        options["scalingPolicy"] = policy.text()
+    elif policy.text("OrderedReady") != "OrderedReady":
+        policy.add_note(
+            "convert-left-out", "only stateful workloads have a scaling policy", "mount a claim, or leave it out"
+        )
+    return without_empty({name: value for name, value in options.items() if value is not None})
+
+
+def _strategy(part: TrackedValue, is_stateful: bool) -> Body:
+    kind, rolling = part["type"].text("RollingUpdate"), part["rollingUpdate"]
+    if kind == "Recreate":
+        part["type"].add_note(
+            "convert-changed", "all replicas are replaced at once, but none is waited for to end first"
+        )
+        return {"maxUnavailableReplicas": "100%"} if is_stateful else _ALL_AT_ONCE
+    if kind != "RollingUpdate":
+        part["type"].add_note(
+            "convert-left-out", f"the strategy {kind} has no counterpart; replicas are replaced by turns"
+        )
+    found: Body = {}
+    for field, name in _FIELDS.items():
+        if rolling[field] and (field != "maxSurge" or not is_stateful):
+            found[name] = _amount(rolling[field])
+        elif rolling[field]:
+            rolling[field].add_note("convert-left-out", "a stateful workload replaces its replicas one at a time")
+    return found
+
+
+def _amount(part: TrackedValue) -> int | str | None:
+    """A number of replicas or a percentage."""
+    if isinstance(part.value, str):
+        if _PERCENT.fullmatch(part.value):
+            return part.value
+        part.add_note("convert-malformed", f"`{part.at[-1]}` is a whole number or a percentage")
+        return None
+    return part.number()
 
 
 def _identity(gvc: str, name: str, readings: Readings, access: Body, scene: ConversionContext) -> str:
@@ -169,10 +217,10 @@ def _security(pod: TrackedValue) -> Body:
     """Group of volumes, and the user, which is the same for all containers."""
     context = pod["securityContext"]
     users = [context["runAsUser"], *(each["securityContext"]["runAsUser"] for each in pod["containers"].items())]
-    told = [user for user in users[1:] if user] or [user for user in users if user]
-    if len({user.number() for user in told}) > 1:
-        told[-1].add_note("convert-changed", f"all containers run as one user, {told[0].number()}")
-    wanted = {"filesystemGroupId": context["fsGroup"], "runAsUser": told[0] if told else context["runAsUser"]}
+    chosen = [user for user in users[1:] if user] or [user for user in users if user]
+    if len({user.number() for user in chosen}) > 1:
+        chosen[-1].add_note("convert-changed", f"all containers run as one user, {chosen[0].number()}")
+    wanted = {"filesystemGroupId": context["fsGroup"], "runAsUser": chosen[0] if chosen else context["runAsUser"]}
     return {name: part.number() for name, part in wanted.items() if part and _is_id(part)}
 
 

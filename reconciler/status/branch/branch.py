@@ -116,10 +116,10 @@ class StatusBranch:
         if str(tree) == (str(base.id) if base is not None else _EMPTY_TREE):
             return tip
         count = self._count(parent) if parent is not None else 0
-        kept = [parent.id] if parent is not None and count < HISTORY else []
-        text = f"{message} [skip ci]\n\n{_TRAILER}: {count + 1 if kept else 1}\n"
+        parent_ids = [parent.id] if parent is not None and count < HISTORY else []
+        text = f"{message} [skip ci]\n\n{_TRAILER}: {count + 1 if parent_ids else 1}\n"
         who = f"reconciler <reconciler@localhost> {at} +0000"
-        parents = "".join(f"parent {parent}\n" for parent in kept)
+        parents = "".join(f"parent {parent}\n" for parent in parent_ids)
         commit = f"tree {tree}\n{parents}author {who}\ncommitter {who}\n\n{text}"
         with self._file_access():
             return str(self._git.write(ObjectType.COMMIT, commit.encode()))  # libgit2 would read the tree once more
@@ -127,9 +127,9 @@ class StatusBranch:
     def _count(self, commit: pygit2.Commit) -> int:
         """Length of the history, as recorded in our newest commit; only newer commits by others are walked."""
         for above in range(HISTORY):
-            told = _COUNT.search(commit.message)
-            if told is not None:
-                return int(told[1]) + above
+            trailer = _COUNT.search(commit.message)
+            if trailer is not None:
+                return int(trailer[1]) + above
             if not commit.parent_ids:
                 return above + 1
             parent = commit.parent_ids[0]
