@@ -99,7 +99,7 @@ def _run() -> int:
             stream.reconfigure(errors="backslashreplace")
             guard(stream)
     try:
-        code = _carried_out()
+        code = _run_command()
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
@@ -110,13 +110,13 @@ def _run() -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except OSError as error:
-        return _unsaid(error)
+        return _report_write_error(error)
     except Exception as error:  # noqa: BLE001 - people get the place, and never data out of an exception's text
         return print_bug(error)
     return code if isinstance(code, int) else 0
 
 
-def _carried_out() -> object:
+def _run_command() -> object:
     try:
         return cli.main(prog_name="reconciler", standalone_mode=False)
     except AskDaemon as asked:
@@ -140,7 +140,7 @@ def _print_error(error: ReconcilerError) -> None:
     click.echo(more(error.findings), nl=False, err=True)
 
 
-def _unsaid(error: OSError) -> int:
+def _report_write_error(error: OSError) -> int:
     """The exit code where stdout is closed by its reader, or the disk is full."""
     if error.errno not in (errno.EPIPE, errno.ENOSPC):
         return print_bug(error)

@@ -61,7 +61,7 @@ def read_files(names: Sequence[str]) -> dict[str, bytes]:
     return found
 
 
-def put(drafts: Sequence[Draft], out: Path | None, force: bool) -> None:
+def write_drafts(drafts: Sequence[Draft], out: Path | None, force: bool) -> None:
     """Write ``drafts`` to stdout, or each to its file below ``out``.
 
     Raises RefusedError, before anything is written, where a file exists and ``force`` is false, or two resources
@@ -88,7 +88,7 @@ def put(drafts: Sequence[Draft], out: Path | None, force: bool) -> None:
         raise UsageError(f"{out} cannot be written: {error.strerror or error}") from error
 
 
-def tell(findings: Sequence[Finding]) -> None:
+def print_plain_findings(findings: Sequence[Finding]) -> None:
     """Print each finding on stderr, without its source line: any line may hold a secret."""
     on = coloured(sys.stderr)
     for each in findings:

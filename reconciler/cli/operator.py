@@ -44,7 +44,7 @@ def parse_until(ctx: click.Context, param: click.Parameter, value: str | None) -
         end = now + parse_duration(value)
     except ValueError:
         try:
-            end = moment(value)
+            end = parse_time(value)
         except ValueError:
             raise click.BadParameter("write a time such as 2026-01-31T12:00:00Z, or 30m, 2h, 3d", ctx, param) from None
     if end <= now:
@@ -52,7 +52,7 @@ def parse_until(ctx: click.Context, param: click.Parameter, value: str | None) -
     return end
 
 
-def moment(text: str) -> float:
+def parse_time(text: str) -> float:
     """Parse a time such as ``2026-01-31T12:00:00Z`` (default UTC) into seconds since the epoch. Raises ValueError."""
     at = datetime.fromisoformat(text)
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

@@ -87,8 +87,8 @@ def load_or_none(settings_file: Path) -> Settings | None:
 
     Raises UsageError that names every fault in them.
     """
-    told = click.get_current_context().get_parameter_source("settings_file")
-    if told is not ParameterSource.COMMANDLINE and not os.access(settings_file, os.R_OK):
+    origin = click.get_current_context().get_parameter_source("settings_file")
+    if origin is not ParameterSource.COMMANDLINE and not os.access(settings_file, os.R_OK):
         return None
     return read_settings(settings_file)
 

@@ -34,7 +34,7 @@ def become_owner(state: Path) -> None:
 
     with suppress(KeyError, OSError):
         os.environ.setdefault("LOGNAME", getpass.getuser())  # the operator, for the records
-    with _permitted(state):
+    with _explain_refusal(state):
         os.setgroups(owner.groups)
         os.setresgid(owner.gid, owner.gid, owner.gid)
         os.setresuid(owner.uid, owner.uid, owner.uid)
@@ -54,7 +54,7 @@ def as_owner(state: Path) -> Iterator[bool]:
         yield False
         return
     gid, groups = os.getegid(), os.getgroups()
-    with _permitted(state):
+    with _explain_refusal(state):
         os.setgroups(owner.groups)
         os.setegid(owner.gid)
         os.seteuid(owner.uid)
@@ -67,7 +67,7 @@ def as_owner(state: Path) -> Iterator[bool]:
 
 
 @contextmanager
-def _permitted(state: Path) -> Iterator[None]:
+def _explain_refusal(state: Path) -> Iterator[None]:
     try:
         yield
     except PermissionError:

@@ -32,10 +32,10 @@ def relay(state: Path, group: str, words: list[str]) -> int:
             raise RecordsError(
                 f"no daemon answers readers at {state} ({error.strerror}); start it, or run the command as root"
             ) from None
-        return _printed(link)
+        return _print_frames(link)
 
 
-def _printed(link: socket.socket) -> int:
+def _print_frames(link: socket.socket) -> int:
     with link.makefile("rb") as stream:
         while head := _read(stream, 5):
             content = _read(stream, Frame.length(head))
@@ -58,11 +58,11 @@ def _read(stream: IO[bytes], count: int) -> bytes:
 
 def _without_settings(words: list[str]) -> list[str]:
     """``words`` without ``--settings FILE``: the daemon uses its own settings."""
-    kept: list[str] = []
+    others: list[str] = []
     rest = iter(words)
     for word in rest:
         if word == "--settings":
             next(rest, None)
         elif not word.startswith("--settings="):
-            kept.append(word)
-    return kept
+            others.append(word)
+    return others

@@ -32,8 +32,8 @@ def refusal(words: list[str]) -> str:
         context = command.make_context(name, words[1:], resilient_parsing=False)
     except (click.ClickException, click.exceptions.Exit):
         return ""  # the command itself reports the error
-    given = [each for each in context.params if context.get_parameter_source(each) is ParameterSource.COMMANDLINE]
-    other = sorted(set(given) - READING[name])
+    named = [each for each in context.params if context.get_parameter_source(each) is ParameterSource.COMMANDLINE]
+    other = sorted(set(named) - READING[name])
     return f"{name}: {', '.join(other)} cannot be given by readers" if other else ""
 
 

@@ -27,7 +27,7 @@ _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def edited(name: str, text: bytes) -> Iterator[Iterator[bytes]]:
+def open_editor(name: str, text: bytes) -> Iterator[Iterator[bytes]]:
     """Yield versions of ``text`` from an editor; take the next where a version cannot be used.
 
     They end when the user declines to edit again, or there is no terminal. Raises UsageError where no editor starts.
@@ -39,7 +39,7 @@ def edited(name: str, text: bytes) -> Iterator[Iterator[bytes]]:
         yield _versions(path)
 
 
-def replaced(path: Path, before: bytes, after: bytes) -> None:
+def replace_file(path: Path, before: bytes, after: bytes) -> None:
     """Write ``after`` to ``path`` atomically, with its former mode and owner.
 
     Raises RefusedError where the file no longer holds ``before``, UsageError where it cannot be written.
@@ -106,8 +106,8 @@ def _room() -> Iterator[Path]:
 
 
 def _runtime() -> Path | None:
-    told = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(told) if told else None
+    path = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(path) if path else None
 
 
 def _end(number: int, _frame: FrameType | None) -> None:

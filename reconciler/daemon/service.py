@@ -52,12 +52,12 @@ class Service:
         self._asked = False
         self._ended = False
         self._next: Runner | None = None
-        self._daemon = self._made(runner)
+        self._daemon = self._make_daemon(runner)
 
     async def run(self) -> None:
         """Work until ``end``."""
         reason = "start"
-        background = [asyncio.create_task(self._look()), asyncio.create_task(self._guard())]
+        background = [asyncio.create_task(self._watch_settings()), asyncio.create_task(self._guard())]
         try:
             while True:
                 if self._readers is not None:
@@ -70,7 +70,7 @@ class Service:
                     raise self._lost
                 if self._next is None or self._ended:
                     return
-                ended, self._daemon, self._next, reason = self._daemon, self._made(self._next), None, "settings"
+                ended, self._daemon, self._next, reason = self._daemon, self._make_daemon(self._next), None, "settings"
                 ended.wakes.transfer_to(self._daemon.wakes)
         finally:
             for task in background:
@@ -105,10 +105,10 @@ class Service:
         """Pass a wake-up to the running loop."""
         self._daemon.wakes.add(source, reason)
 
-    def _made(self, runner: Runner) -> Daemon:
+    def _make_daemon(self, runner: Runner) -> Daemon:
         return Daemon(runner, self._clock, LoopTimers(), self._notifier, self._over, self._is_state_lost)
 
-    async def _look(self) -> None:
+    async def _watch_settings(self) -> None:
         while self._reload is not None:
             await asyncio.sleep(SETTINGS_POLL_SECONDS)
             if self._reload.due():

@@ -31,17 +31,17 @@ def check_host(settings: Settings) -> Iterator[Check]:
 
 def _git(settings: Settings) -> Check:
     try:
-        said = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True, timeout=10.0).stdout
+        output = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True, timeout=10.0).stdout
     except (OSError, subprocess.SubprocessError):
         return problem("git", "git cannot be run", "install git")
-    found = re.search(r"(\d+)\.(\d+)", said)
+    found = re.search(r"(\d+)\.(\d+)", output)
     version = (int(found[1]), int(found[2])) if found else (0, 0)
     signed = any(source.verify is not None for source in settings.sources)
     oldest = OLDEST_GIT_FOR_SIGNATURES if signed else OLDEST_GIT
     if version < oldest:
         why = " to verify signatures" if signed else ""
-        return problem("git", said.strip(), f"install git {oldest[0]}.{oldest[1]} or newer{why}")
-    return fine("git", said.strip())
+        return problem("git", output.strip(), f"install git {oldest[0]}.{oldest[1]} or newer{why}")
+    return fine("git", output.strip())
 
 
 def _programs(settings: Settings) -> Iterator[Check]:

@@ -27,7 +27,7 @@ def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Pa
     places = sorted(name for name, bound in settings.locations.items() if bound.engine == "host")
     if not places:
         return
-    found = [*_runtimes(settings, places, who, proc), *_memory(who), *_ports(settings, proc), *_allowed(pid, proc)]
+    found = [*_runtimes(settings, places, who, proc), *_memory(who), *_ports(settings, proc), *_limits(pid, proc)]
     yield from found
     if not found:
         yield fine(ABOUT, f"{', '.join(places)}: all that workloads need is here")
@@ -79,7 +79,7 @@ def _listening(proc: Path) -> set[int]:
     return found
 
 
-def _allowed(pid: int | None, proc: Path) -> Iterator[Check]:
+def _limits(pid: int | None, proc: Path) -> Iterator[Check]:
     """Check the limits of the daemon, or of this process where none runs."""
     for name, label, number, least in (
         ("open files", "Max open files", resource.RLIMIT_NOFILE, FILES),

@@ -61,7 +61,7 @@ def daemon_user(settings: Settings) -> Identity:
 
 def check_rights(settings: Settings, settings_file: Path, who: Identity) -> Iterator[Check]:
     """Check the files of the operator and of the daemon, which runs as ``who``."""
-    yield _trusted(settings_file, "settings", who)
+    yield _protected(settings_file, "settings", who)
     yield _state(settings.state, who)
     if settings.readers:
         yield _readers(settings, settings_file, who)
@@ -69,7 +69,7 @@ def check_rights(settings: Settings, settings_file: Path, who: Identity) -> Iter
         yield from _credentials(source, who)
         if source.verify is not None:
             files = (source.verify.allowed_signers, source.verify.revoked_keys, source.verify.gpg_keyring)
-            yield from (_trusted(path, f"source {source.name}", who) for path in files if path is not None)
+            yield from (_protected(path, f"source {source.name}", who) for path in files if path is not None)
 
 
 def _state(state: Path, who: Identity) -> Check:
@@ -110,14 +110,14 @@ def _readers(settings: Settings, settings_file: Path, who: Identity) -> Check:
 
 
 def _credentials(source: SourceSettings, who: Identity) -> Iterator[Check]:
-    about, given = f"source {source.name}", source.credentials
-    if given.token_file is not None:
-        yield _secret(given.token_file, about, who)
-    if given.key_file is not None:
-        yield _secret(given.key_file, about, who, ssh=True)
-    if given.known_hosts is not None:
-        yield _trusted(given.known_hosts, about, who)
-    if given.token_file is not None and given.allow_insecure and source.url.startswith("http://"):
+    about, credentials = f"source {source.name}", source.credentials
+    if credentials.token_file is not None:
+        yield _secret(credentials.token_file, about, who)
+    if credentials.key_file is not None:
+        yield _secret(credentials.key_file, about, who, ssh=True)
+    if credentials.known_hosts is not None:
+        yield _protected(credentials.known_hosts, about, who)
+    if credentials.token_file is not None and credentials.allow_insecure and source.url.startswith("http://"):
         yield warning(about, "its token crosses the network as plain text", "use https://")
 
 
@@ -135,7 +135,7 @@ def _secret(path: Path, about: str, who: Identity, *, ssh: bool = False) -> Chec
     return fine(about, f"{path} can be read by {who.name} and not by everybody")
 
 
-def _trusted(path: Path, about: str, who: Identity) -> Check:
+def _protected(path: Path, about: str, who: Identity) -> Check:
     """Check that only trusted users can write to ``path``, which controls the daemon."""
     if (missing := unreadable(path, about, who)) is not None:
         return missing

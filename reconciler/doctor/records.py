@@ -57,12 +57,12 @@ def check_records(settings: Settings, holder: str, now: float) -> Iterator[Check
         return
     try:
         yield _daemon(holder, _progress(records, now))
-        yield from _taken(records, now)
+        yield from _settings(records, now)
         yield from _requests(records, holder, now)
         yield from _future(records, now)
         for source in settings.sources:
             yield from _source(records, source.name, now)
-        yield from _held_back(records)
+        yield from _suspended_resources(records)
         yield from _locations(records, settings)
     except RecordsError as error:
         yield problem("records", str(error), "see the message")
@@ -101,7 +101,7 @@ def _requests(records: Records, holder: str, now: float) -> Iterator[Check]:
         yield warning("daemon", message, "see its log; it may be busy with a long run")
 
 
-def _taken(records: Records, now: float) -> Iterator[Check]:
+def _settings(records: Records, now: float) -> Iterator[Check]:
     for each in records.conditions.get(HOST):
         if each.type == ConditionType.SETTINGS_LOADED and not each.status:
             message = f"the daemon goes by former settings since {ago(now - each.since)}: {each.message}"
@@ -121,9 +121,9 @@ def _source(records: Records, name: str, now: float) -> Iterator[Check]:
     row = records.sources.get(name)
     if row is None:
         yield warning(about, "no revision of it was ever applied", "start the daemon, or: reconciler apply")
-    told = list(_troubles(about, found, now))
-    yield from told
-    if row is not None and not told:
+    troubles = list(_troubles(about, found, now))
+    yield from troubles
+    if row is not None and not troubles:
         last = records.runs.last(name)
         ended = f", its last run {_when(last, now)}" if last else ""
         yield fine(about, f"{row.ref} at {row.commit[:12]} is applied{ended}")
@@ -146,7 +146,7 @@ def _troubles(about: str, found: dict[str, ScopeCondition], now: float) -> Itera
             yield warning(about, found[kind].message, f"when that is over: reconciler resume {about.split()[1]}")
 
 
-def _held_back(records: Records) -> Iterator[Check]:
+def _suspended_resources(records: Records) -> Iterator[Check]:
     """Check for suspended resources that an operator may have forgotten."""
     for each in records.suspensions.all():
         if not each.target.startswith("source/"):

@@ -20,7 +20,7 @@ from reconciler.sops.keys import KeyringError, identities_of, recipients_in
 
 MOST = 200
 """Limit of secrets read for the check."""
-MOST_TOLD = 10
+MOST_LISTED = 10
 
 
 def check_secrets(settings: Settings, who: Identity, clock: Clock) -> Iterator[Check]:
@@ -38,7 +38,7 @@ def check_secrets(settings: Settings, who: Identity, clock: Clock) -> Iterator[C
     except RecordsError:  # ``check_records`` reports it
         return
     try:
-        yield from _opened(settings, records, clock)
+        yield from _secrets(settings, records, clock)
     finally:
         records.close()
 
@@ -65,7 +65,7 @@ def _identity(path: Path, who: Identity) -> Check:
     return fine(about, f"{path} opens what is encrypted for {', '.join(recipients_in(text)) or 'its SSH key'}")
 
 
-def _opened(settings: Settings, records: Records, clock: Clock) -> Iterator[Check]:
+def _secrets(settings: Settings, records: Records, clock: Clock) -> Iterator[Check]:
     """Read the secrets without recorded values; ``check_sources`` reports a source that cannot be read."""
     found: dict[str, str] = {}
     for source in settings.sources:
@@ -75,7 +75,7 @@ def _opened(settings: Settings, records: Records, clock: Clock) -> Iterator[Chec
                 view = SourcePipeline(settings, source, records, clock).view()
                 found |= {key: _fault(view, key) for key in keys}
     faults = [fault for fault in found.values() if fault]
-    for fault in faults[:MOST_TOLD]:
+    for fault in faults[:MOST_LISTED]:
         yield problem("secrets", fault, "bring back the identity or the file that it needs")
     if count := len(found) - len(faults):
         yield fine("secrets", f"{count} that {'are' if count > 1 else 'is'} encrypted or on this host can be opened")

@@ -33,23 +33,23 @@ def approve(settings: Settings, digest: str, by: str) -> str:
             raise RefusedError(
                 f"several digests begin with {digest}: {', '.join(map(_alone, waiting))}; write more of it"
             )
-        held = next(iter(waiting), "")
-        if not held:
+        hold = next(iter(waiting), "")
+        if not hold:
             raise RefusedError(f"nothing in the plan {digest} waits for approval")
         now = SystemClock().now()
         ends = now + settings.approval_lasts
         with records.transaction():
-            records.approvals.approve(held, by, ends)
-            message = f"{by} lets {_alone(held)} go, until {iso(ends)}"
-            records.events.append(source_target(held.rpartition("/")[0]), Reason.APPROVED, message)
-        return f"approved {_alone(held)} as {by}, until {iso(ends)}"
+            records.approvals.approve(hold, by, ends)
+            message = f"{by} lets {_alone(hold)} go, until {iso(ends)}"
+            records.events.append(source_target(hold.rpartition("/")[0]), Reason.APPROVED, message)
+        return f"approved {_alone(hold)} as {by}, until {iso(ends)}"
     finally:
         records.close()
 
 
-def _alone(held: str) -> str:
+def _alone(hold: str) -> str:
     """The digest in ``SOURCE/DIGEST``."""
-    return held.rpartition("/")[2]
+    return hold.rpartition("/")[2]
 
 
 def _holds_of_today(settings: Settings, records: Records, prefix: str) -> list[str]:

@@ -27,7 +27,7 @@ def restartable_at(settings: Settings, records: Records, key: Key) -> list[str]:
     spec = read_specification(found[0].body)
     if spec.type == "cron":
         raise RefusedError(f"{key} runs on a schedule: there are executions of it, and no replicas to restart")
-    here = [record for record in found if _hosted(settings, record)]
+    here = [record for record in found if _runs_here(settings, record)]
     if not here:
         raise RefusedError(f"{key} runs nowhere with the engine {ENGINE}; {_where(found)}")
     places = [record.location for record in here if not options_at(spec, record.location).suspend]
@@ -42,7 +42,7 @@ def _check_suspended(records: Records, key: Key, source: str) -> None:
             raise RefusedError(f"{name} is suspended, and nothing is done about it until: reconciler resume {name}")
 
 
-def _hosted(settings: Settings, record: Record) -> bool:
+def _runs_here(settings: Settings, record: Record) -> bool:
     bound = settings.locations.get(record.location)
     return record.engine == ENGINE and bound is not None and bound.engine == ENGINE
 

@@ -39,7 +39,7 @@ def markdown(plan: Plan, blames: Blames | None = None, since: str = "") -> str:
         lines += list(_details(members[:MOST_GROUPS], blames))
     renamed = ((code_span(str(rename.before)), code_span(str(rename.after))) for rename in plan.renames)
     lines += [f"\n- Renamed: {before} → {after}" for before, after in renamed]
-    lines += [f"\n- Kept: {code_span(str(kept.key))} ({kept.reason})" for kept in plan.retained]
+    lines += [f"\n- Kept: {code_span(str(each.key))} ({each.reason})" for each in plan.retained]
     if plan.hold_digest:
         lines += ["", f"What waits is let go by {code_span(f'reconciler approve {plan.hold_digest}')}."]
     if plan.steps:
@@ -49,10 +49,10 @@ def markdown(plan: Plan, blames: Blames | None = None, since: str = "") -> str:
 
 def _row(group: Group) -> str:
     step = group.step
-    held = f" ({group.waiting})" if group.waiting else ""
-    held += " (heals drift)" if step.heals else ""
+    notes = f" ({group.waiting})" if group.waiting else ""
+    notes += " (heals drift)" if step.heals else ""
     fields = str(len(group.changes)) if group.changes else ""
-    return f"| {WORDS[step.action]}{held} | {code_span(str(step.key))} | {', '.join(group.locations)} | {fields} |"
+    return f"| {WORDS[step.action]}{notes} | {code_span(str(step.key))} | {', '.join(group.locations)} | {fields} |"
 
 
 def _heading(names: list[str], blames: Blames | None) -> Iterator[str]:

@@ -99,10 +99,15 @@ def summary(plan: Plan) -> dict[str, int]:
     ``blocked`` counts those that wait for a held or suspended one.
     """
     keys = Counter(action for action, _ in {(step.action, step.key) for step in plan.steps})
-    held = {step.key for step in plan.steps if step.hold.approvable}
+    on_hold = {step.key for step in plan.steps if step.hold.approvable}
     suspended = {step.key for step in plan.steps if step.hold is Hold.SUSPENDED}
     blocked = {each.key for each in causes_of_waiting(plan.steps)}
-    aside = {"waiting": len(held), "suspended": len(suspended), "blocked": len(blocked), "retained": len(plan.retained)}
+    aside = {
+        "waiting": len(on_hold),
+        "suspended": len(suspended),
+        "blocked": len(blocked),
+        "retained": len(plan.retained),
+    }
     return {str(action): keys[action] for action in Action} | aside
 
 
@@ -142,9 +147,9 @@ def differences(before: Any, after: Any) -> list[tuple[str, str]]:
     """
     old, new = _lines(before), _lines(after)
     if isinstance(before, list) and isinstance(after, list):
-        return _entries_changed(old, new) or _unified(old, new)
+        return _entries_changed(old, new) or _unified_diff(old, new)
     if isinstance(before, str) and isinstance(after, str) and max(len(old), len(new)) > 1:
-        return _unified(old, new)
+        return _unified_diff(old, new)
     if len(old) == len(new) == 1:
         old[0], new[0] = _around_difference(old[0], new[0])
     return [("-", _cut(line)) for line in old] + [("+", _cut(line)) for line in new]
@@ -153,12 +158,12 @@ def differences(before: Any, after: Any) -> list[tuple[str, str]]:
 def _entries_changed(old: list[str], new: list[str]) -> list[tuple[str, str]]:
     """Entries that only one of two lists has; empty where the order of the others differs too."""
     gone, come = Counter(old) - Counter(new), Counter(new) - Counter(old)
-    if _without(old, gone) != _without(new, come):
+    if _remove_counted(old, gone) != _remove_counted(new, come):
         return []
     return [("-", _cut(line)) for line in gone.elements()] + [("+", _cut(line)) for line in come.elements()]
 
 
-def _without(lines: list[str], counts: Mapping[str, int]) -> list[str]:
+def _remove_counted(lines: list[str], counts: Mapping[str, int]) -> list[str]:
     """``lines`` without the last ``counts`` occurrences of each."""
     left, found = Counter(counts), []
     for line in reversed(lines):
@@ -169,7 +174,7 @@ def _without(lines: list[str], counts: Mapping[str, int]) -> list[str]:
     return found[::-1]
 
 
-def _unified(old: list[str], new: list[str]) -> list[tuple[str, str]]:
+def _unified_diff(old: list[str], new: list[str]) -> list[tuple[str, str]]:
     if len(old) * len(new) > _MAX_ALIGNED:
         return [("-", _cut(line)) for line in old] + [("+", _cut(line)) for line in new]
     from difflib import unified_diff  # only long texts need it

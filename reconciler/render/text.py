@@ -51,13 +51,13 @@ def _group(group: Group, paint: _Paint, blames: Blames) -> Iterator[str]:
     places = f"  at {', '.join(group.locations)}" if group.locations else ""
 
     def by(path: str) -> str:
-        told = printable(shown(blames.get((step.id, path))))
-        return paint("2", f"  ({told})" if told else "")
+        author = printable(shown(blames.get((step.id, path))))
+        return paint("2", f"  ({author})" if author else "")
 
-    held = f"  {group.waiting}" if group.waiting else ""
+    hold = f"  {group.waiting}" if group.waiting else ""
     places += "  heals drift" if step.heals else ""
     name = paint(colour, str(step.key))
-    yield f"  {paint(colour, SIGNS[step.action])} {name}{paint('2', places)}{paint('35', held)}{by(WHOLE)}"
+    yield f"  {paint(colour, SIGNS[step.action])} {name}{paint('2', places)}{paint('35', hold)}{by(WHOLE)}"
     width = max((len(change.path) for change in group.changes), default=0)
     for change in group.changes[:MAX_CHANGES]:
         yield from _change(change, min(width, 60), by(change.path), paint)
@@ -82,8 +82,8 @@ def _change(change: FieldChange, width: int, by: str, paint: _Paint) -> Iterator
 def _asides(plan: Plan) -> Iterator[str]:
     for rename in plan.renames:
         yield f"Renamed: {rename.before} → {rename.after} (the rest is equal; it is deleted and made anew)"
-    for kept in plan.retained:
-        yield f"Kept: {kept.key} is no longer in Git; {kept.reason}"
+    for each in plan.retained:
+        yield f"Kept: {each.key} is no longer in Git; {each.reason}"
     if plan.renames or plan.retained:
         yield ""
 

@@ -55,7 +55,7 @@ class BlameSearch:
         self._until = line.clock.monotonic() + TIMEOUT_SECONDS
         self._left = MAX_COMMITS
         self._history = History(line.source.repository, self._go_on)
-        self._manifests = lru_cache(maxsize=64)(self._decoded)
+        self._manifests = lru_cache(maxsize=64)(self._decode)
         self._touches = lru_cache(maxsize=256)(self._all_touches)
 
     def of(self, step: Step) -> dict[str, Blame]:
@@ -72,7 +72,7 @@ class BlameSearch:
         for touch in self._touches(entry.path, self._base(step)):
             if touch == HISTORY_END:
                 return found | {path: Blame("", "", entry.path, 0) for path in open_paths}
-            before, after = self._inside(touch.before, step.key), self._inside(touch.after, step.key)
+            before, after = self._resource_in(touch.before, step.key), self._resource_in(touch.after, step.key)
             for path in changed_paths(step, _body(before), _body(after), open_paths):
                 where = self._line_of(path, after) if after is not None else 0
                 found[path] = Blame(touch.commit, touch.author, entry.path, where)
@@ -95,14 +95,14 @@ class BlameSearch:
         record = here or next(iter(records), None)
         return record.revision.rpartition(":")[2] if record is not None and step.action is not Action.CREATE else ""
 
-    def _inside(self, blob: str, key: Key) -> Resource | None:
+    def _resource_in(self, blob: str, key: Key) -> Resource | None:
         """The resource ``key`` in a file; None where the file does not have it, or cannot be read."""
         for each in self._manifests(blob) if blob else ():
             if (each.kind, each.name) == (key.kind, key.name) and each.gvc in (key.gvc, GVC_PLACEHOLDER):
                 return resource_of(each, key.gvc, "", blob)
         return None
 
-    def _decoded(self, blob: str) -> tuple[Manifest, ...]:
+    def _decode(self, blob: str) -> tuple[Manifest, ...]:
         repository = self._line.source.repository
         try:
             if repository.size(blob) > MAX_FILE_BYTES:

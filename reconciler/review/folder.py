@@ -42,7 +42,7 @@ _QUESTIONS = frozenset({"missing-reference", "gvc-missing", "gvc-ambiguous", "ig
 _SECOND_PLACE = re.compile(r"(?<= at )\S+\.ya?ml(?=:[0-9]+$)")
 """A second place in the same manifests, in a message."""
 
-_MOST_KEPT = 100
+_MOST_CACHED = 100
 """Limit of files whose decoded content is reused in the second check, with the files around them."""
 
 _FILE, _LINK = b"100644", b"120000"
@@ -67,7 +67,7 @@ class FolderCheck(msgspec.Struct, frozen=True):
         if self.folder is None:
             return self
         start = _seen_from(self.folder, here)
-        findings = [_moved(each, f"{start}{each.path}", partial(_place_from, here, start)) for each in self.findings]
+        findings = [_move(each, f"{start}{each.path}", partial(_place_from, here, start)) for each in self.findings]
         return msgspec.structs.replace(self, findings=findings, read=lambda path: self.read(path[len(start) :]))
 
 
@@ -87,7 +87,7 @@ def check_folder(
     (``sources``), a ``.reconcilerignore`` or the root of the repository is read too; the findings still cover ``path``
     alone.
     """
-    chosen, check = _chosen(path, sources), _Check(dialect, around)
+    chosen, check = _select(path, sources), _Check(dialect, around)
     top = _top(chosen.folder, sources)
     if top == chosen.folder.absolute() and path.is_dir():
         return check.run(chosen.folder, chosen.names)[0]
@@ -102,15 +102,15 @@ def check_folder(
     if names == mine:
         return check.run(chosen.folder, chosen.names)[0]
     whole, resources = check.run(top, sorted(names), mine)
-    turned = (_turned(each, mine) for each in whole.findings)
-    findings = sorted(_inside(each, top, start) for each in turned if each.path.startswith(start))
+    turned = (_move_duplicate(each, mine) for each in whole.findings)
+    findings = sorted(_relative_to(each, top, start) for each in turned if each.path.startswith(start))
     shown = {*chosen.names, *(each.path for each in alone.findings)}
     return msgspec.structs.replace(
         alone, findings=[each for each in findings if each.path in shown], resources=resources
     )
 
 
-def _chosen(path: Path, sources: Sequence[Path]) -> _Chosen:
+def _select(path: Path, sources: Sequence[Path]) -> _Chosen:
     if not path.is_dir():
         return _Chosen(path.parent, [path.name])
     names = sorted(_manifests(path))
@@ -129,7 +129,7 @@ def _is_question(finding: Finding) -> bool:
     return finding.rule in _QUESTIONS or finding.rule in CROSS_CHECKS
 
 
-def _turned(finding: Finding, mine: Container[str]) -> Finding:
+def _move_duplicate(finding: Finding, mine: Container[str]) -> Finding:
     """``finding``; a duplicate that an outside file declares is moved to its place in ``mine``."""
     other = _SECOND_PLACE.search(finding.message) if finding.rule == "duplicate-resource" else None
     if other is None or finding.path in mine or other[0] not in mine:
@@ -139,16 +139,16 @@ def _turned(finding: Finding, mine: Container[str]) -> Finding:
     return msgspec.structs.replace(finding, path=other[0], line=line, message=message)
 
 
-def _inside(finding: Finding, top: Path, start: str) -> Finding:
+def _relative_to(finding: Finding, top: Path, start: str) -> Finding:
     """``finding`` with paths relative to ``start`` instead of ``top``."""
 
-    def shortened(path: str) -> str:
+    def shorten(path: str) -> str:
         return path[len(start) :] if path.startswith(start) else os.path.join(top, path)
 
-    return _moved(finding, shortened(finding.path), shortened)
+    return _move(finding, shorten(finding.path), shorten)
 
 
-def _moved(finding: Finding, path: str, other: Callable[[str], str]) -> Finding:
+def _move(finding: Finding, path: str, other: Callable[[str], str]) -> Finding:
     """``finding`` at ``path``, with ``other`` applied to the path of a second place in its message."""
     message = _SECOND_PLACE.sub(lambda found: other(found[0]), finding.message)
     return msgspec.structs.replace(finding, path=path, message=message)
@@ -189,7 +189,7 @@ class _Check:
         blobs = Blobs(lambda name: _size(base, name), lambda name: _read(base, name))
         compared = _compared(base, names)
         records = Records.open(None)
-        decode = partial(self._decode, base, blobs, len(names) <= _MOST_KEPT)
+        decode = partial(self._decode, base, blobs, len(names) <= _MOST_CACHED)
         delta = assemble("", compared.changes, decode, records.desired)
         if self._around.settings_unknown:
             # Some warnings that a comment is for come only where the settings are known.
@@ -209,10 +209,10 @@ class _Check:
                 yield change, known
             else:
                 fresh.append(change)
-        for change, said in decode_all(fresh, blobs, Cache(lambda _: {}, lambda _: None), self._dialect):
+        for change, known in decode_all(fresh, blobs, Cache(lambda _: {}, lambda _: None), self._dialect):
             if keep:
-                self._decoded[os.path.abspath(_path(base, change.after))] = said
-            yield change, said
+                self._decoded[os.path.abspath(_path(base, change.after))] = known
+            yield change, known
 
 
 def _compared(base: Path, names: Iterable[str]) -> TreeChanges:
@@ -281,7 +281,7 @@ def _manifests(base: Path) -> Iterator[str]:
         inside = os.path.relpath(folder, base)
         for name in (*files, *links):
             path = name if inside == os.curdir else f"{inside}/{name}"
-            if selection.matches(path) and _kept_by_git(os.path.join(folder, name)):
+            if selection.matches(path) and _is_file_or_link(os.path.join(folder, name)):
                 yield path
 
 
@@ -295,6 +295,6 @@ def _unreadable(error: OSError) -> NoReturn:
     raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
 
 
-def _kept_by_git(path: str) -> bool:
+def _is_file_or_link(path: str) -> bool:
     mode = os.lstat(path).st_mode
     return stat.S_ISREG(mode) or stat.S_ISLNK(mode)

@@ -38,8 +38,8 @@ def resolve_host_secrets(decoded: Decoded, host: HostSecretDirectory, key: bytes
             locator = locator or [Locator(read())]
             line, column = locator[0].of(manifest.position).value(at)
             faults.append(msgspec.structs.replace(fault, line=line, column=column, key=f"secret/{manifest.name}"))
-    told = sorted((*decoded.faults, *faults), key=lambda fault: (fault.line, fault.column))
-    return msgspec.structs.replace(decoded, manifests=tuple(manifests), faults=tuple(told))
+    in_order = sorted((*decoded.faults, *faults), key=lambda fault: (fault.line, fault.column))
+    return msgspec.structs.replace(decoded, manifests=tuple(manifests), faults=tuple(in_order))
 
 
 def _reads_host(manifest: Manifest) -> bool:

@@ -121,12 +121,12 @@ def _typed(value: dict[str, Any], base: Path) -> Settings:
 
 
 def _followed(source: dict[str, Any], base: Path) -> dict[str, Any]:
-    settled = dict(source)
-    if not any(settled.get(name) for name in ("branch", "tag", "commit")):
-        settled["branch"] = "main"
-    if is_local(settled["url"]):
-        settled["url"] = str(base / settled["url"])
-    return settled
+    complete = dict(source)
+    if not any(complete.get(name) for name in ("branch", "tag", "commit")):
+        complete["branch"] = "main"
+    if is_local(complete["url"]):
+        complete["url"] = str(base / complete["url"])
+    return complete
 
 
 def _in_seconds(schema: dict[str, Any], value: Any) -> Any:

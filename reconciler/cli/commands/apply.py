@@ -54,11 +54,11 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     import asyncio
 
     from reconciler.cli.options import read_records
-    from reconciler.cli.output.wait_display import shown, unwell_lines
+    from reconciler.cli.output.wait_display import show_unhealthy, unhealthy_lines
     from reconciler.daemon.lock import StateLock, holder
 
     settings = read_settings(settings_file)
-    plans = _reviewed(settings, plan_file)
+    plans = _load_plans(settings, plan_file)
     become_owner(settings.state)
     begun = time.monotonic()
     deadline = begun + timeout
@@ -69,12 +69,12 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     except LockedError:
         if holder(settings.state) is None:
             raise  # it works on a state directory that is no longer there
-        with shown(settings, wait):
-            reports = _ask(settings, wait, deadline, plans)
+        with show_unhealthy(settings, wait):
+            reports = _run_in_daemon(settings, wait, deadline, plans)
     else:
         try:
-            with shown(settings, wait):
-                reports, counts = asyncio.run(_here(settings, wait, deadline, plans))
+            with show_unhealthy(settings, wait):
+                reports, counts = asyncio.run(_run_here(settings, wait, deadline, plans))
         finally:
             lock.release()
     code = _print_reports(settings, reports)
@@ -84,12 +84,12 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
         _warn_about_status(records, reports)
         if wait and _worth_waiting(records, reports) is not None:
             print_error(f"not everything is healthy after {min(timeout, round(time.monotonic() - begun, 1)):g} s:")
-            click.echo(indent("\n".join(unwell_lines(records)), "  "), err=True)
+            click.echo(indent("\n".join(unhealthy_lines(records)), "  "), err=True)
             return 1
     return code
 
 
-def _reviewed(settings: Settings, plan_file: Path | None) -> Plans:
+def _load_plans(settings: Settings, plan_file: Path | None) -> Plans:
     """The saved plans by source; None without --plan."""
     from reconciler.cli.options import select_sources
     from reconciler.pipeline.saved_plan import load_saved_plans
@@ -110,7 +110,7 @@ def _report_replicas(counts: ReplicaCounts) -> int:
     return int(counts.running < counts.wanted)
 
 
-async def _finish(runner: Runner) -> ReplicaCounts:
+async def _finish_replicas(runner: Runner) -> ReplicaCounts:
     """Let the engines of this host finish starting replicas, for a bounded time; return the counts."""
     import asyncio
 
@@ -120,7 +120,9 @@ async def _finish(runner: Runner) -> ReplicaCounts:
     return counts
 
 
-async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -> tuple[list[Report], ReplicaCounts]:
+async def _run_here(
+    settings: Settings, wait: bool, deadline: float, plans: Plans
+) -> tuple[list[Report], ReplicaCounts]:
     import asyncio
 
     from reconciler.clock import SystemClock
@@ -142,10 +144,10 @@ async def _here(settings: Settings, wait: bool, deadline: float, plans: Plans) -
         turns = RunPacer(records)
         while wait and _should_continue(records, reports, deadline):
             await asyncio.sleep(SOON)
-            astray = await runner.drift_monitor.check()
-            if turns.due(sooner=bool(astray) or runner.drift_monitor.health_changed):
+            drifted = await runner.drift_monitor.check()
+            if turns.due(sooner=bool(drifted) or runner.drift_monitor.health_changed):
                 reports = merge_reports(reports, await _round(runner))
-        counts = await _finish(runner)
+        counts = await _finish_replicas(runner)
         await runner.drift_monitor.check()
         _write_status(runner)
         return reports, counts
@@ -211,22 +213,22 @@ class RunPacer:
         return True
 
 
-def _ask(settings: Settings, wait: bool, deadline: float, plans: Plans) -> list[Report]:
+def _run_in_daemon(settings: Settings, wait: bool, deadline: float, plans: Plans) -> list[Report]:
     """Request the run from the daemon, and more while that helps; the daemon's own runs meanwhile count too."""
     from reconciler.pipeline.report import with_history
     from reconciler.records.store import FILE, Records
 
     with closing(Records.open(settings.state / FILE)) as records:
         mark = max((run.id for run in records.runs.list(1)), default=0)
-        reports, turns = _asked(settings, records, deadline, plans), RunPacer(records)
+        reports, turns = _request_run(settings, records, deadline, plans), RunPacer(records)
         while wait and _should_continue(records, reports, deadline):
             time.sleep(SOON)
             if turns.due():
-                reports = _asked(settings, records, deadline)
+                reports = _request_run(settings, records, deadline)
         return [with_history(each, records.runs.list(MAX_RUNS, each.source), mark) for each in reports]
 
 
-def _asked(settings: Settings, records: Records, deadline: float, plans: Plans = None) -> list[Report]:
+def _request_run(settings: Settings, records: Records, deadline: float, plans: Plans = None) -> list[Report]:
     """Request one run from the daemon and wait for its answer."""
     from reconciler.daemon.lock import holder
     from reconciler.daemon.wake import wake

@@ -24,5 +24,5 @@ def command(settings_file: Path, digest: str) -> None:
 
     settings = load(settings_file)
     click.echo(approve(settings, digest, operator()))
-    told = wake(settings.state, None, "approval")
-    click.echo("the daemon goes on with it" if told else "no daemon runs; the next `reconciler apply` goes on with it")
+    woken = wake(settings.state, None, "approval")
+    click.echo("the daemon goes on with it" if woken else "no daemon runs; the next `reconciler apply` goes on with it")

@@ -38,11 +38,11 @@ def command(settings_file: Path, file: Path) -> None:
         if other:
             copy.unlink()
     if written is not None:
-        _put(file, written)
+        _write(file, written)
     click.echo(f"{file}: {made.resources} resources, {megabytes(made.size)}; it holds secrets in plain text")
 
 
-def _put(file: Path, written: int) -> None:
+def _write(file: Path, written: int) -> None:
     """Write the copy, which the owner of the state directory made, to root's ``file``."""
     from reconciler.errors import RecordsError
 

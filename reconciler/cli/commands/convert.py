@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.convert_io import files_argument, out_options, put, read_files, tell
+from reconciler.cli.convert_io import files_argument, out_options, print_plain_findings, read_files, write_drafts
 from reconciler.errors import UsageError
 
 
@@ -39,9 +39,9 @@ def command(files: tuple[str, ...], gvc: str, protocol: str | None, out: Path | 
     contents = read_files(files)
     sources, faults = read_kubernetes(contents)
     converted = convert(sources, gvc, protocol or "")
-    told = sorted([*faults, *findings(converted.remarks, contents)])
-    tell(told)
-    if has_errors(told):
+    reported = sorted([*faults, *findings(converted.remarks, contents)])
+    print_plain_findings(reported)
+    if has_errors(reported):
         return 1
-    put(converted.drafts, out, force)
+    write_drafts(converted.drafts, out, force)
     return 0

@@ -67,9 +67,11 @@ def _sections(facts: ResourceFacts, records: Records, on: bool) -> Iterator[tupl
     colours = HEALTH_COLOURS if on else None
     yield "", paint(str(facts.key), "bold", on) + "\n" + columns(list(_summary(facts)), "  ", colours)
     lacking = list(_lacking(facts))
-    told: dict[str, str] = {ConditionType.NOT_ENFORCED: "some of it has no effect, see below"} if lacking else {}
-    held = [(each.type, str(each.status), each.reason, told.get(each.type, each.message)) for each in conditions(facts)]
-    yield "Conditions", columns(held, "  ", {"True": "green", "False": "red"} if on else None) if held else ""
+    messages: dict[str, str] = {ConditionType.NOT_ENFORCED: "some of it has no effect, see below"} if lacking else {}
+    rows = [
+        (each.type, str(each.status), each.reason, messages.get(each.type, each.message)) for each in conditions(facts)
+    ]
+    yield "Conditions", columns(rows, "  ", {"True": "green", "False": "red"} if on else None) if rows else ""
     places = list(_places(facts))
     yield "Locations", columns(places, "  ", colours) if places else ""
     found = [row for record in facts.records for row in replicas(record)]

@@ -33,12 +33,12 @@ def command(settings_file: Path, form: str) -> int:
     for check in _checks(settings_file):
         checks.append(check)
         if form == "text":
-            click.echo(_shown(check, on))
+            click.echo(_check_line(check, on))
     counts = {verdict: sum(check.verdict is verdict for check in checks) for verdict in Verdict}
     if form == "json":
         echo_json({"problems": counts[Verdict.PROBLEM], "warnings": counts[Verdict.WARNING], "checks": checks})
     else:
-        click.echo(", ".join(_counted(counts[each], each) for each in Verdict))
+        click.echo(", ".join(_count(counts[each], each) for each in Verdict))
     return int(counts[Verdict.PROBLEM] > 0)
 
 
@@ -71,10 +71,10 @@ def _checks(settings_file: Path) -> Iterator[Check]:
     yield from check_records(settings, str(daemon or ""), clock.now())
 
 
-def _counted(count: int, verdict: Verdict) -> str:
+def _count(count: int, verdict: Verdict) -> str:
     return f"{count} {verdict}{'' if verdict == 'ok' or count == 1 else 's'}"
 
 
-def _shown(check: Check, on: bool) -> str:
+def _check_line(check: Check, on: bool) -> str:
     head = f"{paint(f'{check.verdict:<8}', _COLOURS[check.verdict], on)} {check.about}: {check.message}"
     return f"{head}\n         {check.advice}" if check.advice else head

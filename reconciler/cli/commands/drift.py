@@ -70,8 +70,8 @@ def _now(settings: Settings, records: Records) -> tuple[float | None, list[Drift
         scan(settings, records, engines_for(settings, records, clock, SecretStore(records, settings).read))
     )
     if found.unreachable:
-        told = "; ".join(f"{place}: {message}" for place, message in sorted(found.unreachable.items()))
-        raise RefusedError(f"not every location can be looked at: {told}")
+        failures = "; ".join(f"{place}: {message}" for place, message in sorted(found.unreachable.items()))
+        raise RefusedError(f"not every location can be looked at: {failures}")
     return (clock.now() if found.seen else None), rows_of(records, found, clock.now())
 
 

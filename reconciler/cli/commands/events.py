@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reconciler.records.store import Records
     from reconciler.records.tables.events import Event
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
 @click.command(epilog="Example: reconciler events workload/shop/api --follow")
@@ -70,7 +70,7 @@ def _stream(records: Records, key: Key | str | None, last: int, follow: bool) ->
     yield from found
     while follow:
         while (now := records.data_version()) == version:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         version = now
         while found := records.events.list(key, after_id=newest):
             newest = found[-1].id

@@ -42,7 +42,7 @@ def _lines(rule: Rule, colour: bool) -> Iterator[str]:
     severity = paint(str(rule.severity), _COLOURS[rule.severity], colour)
     yield f"{paint(rule.id, 'bold', colour)} ({severity})"
     page = CONVERSIONS if rule.id.startswith(("convert-", "import-")) else rule.page
-    yield from ("", *_wrapped(rule.what), "", *_wrapped(rule.why), "", f"  Source: {rule.source}; see {page}")
+    yield from ("", *_wrap(rule.what), "", *_wrap(rule.why), "", f"  Source: {rule.source}; see {page}")
     if page != CONVERSIONS:
         yield from _examples(rule, colour)
 
@@ -56,8 +56,8 @@ def _examples(rule: Rule, colour: bool) -> Iterator[str]:
         elif paragraph.text.endswith(":"):
             yield from ("", paint(paragraph.text, "bold", colour))
         else:
-            yield from ("", *_wrapped(paragraph.text))
+            yield from ("", *_wrap(paragraph.text))
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.convert_io import files_argument, out_options, put, read_files, tell
+from reconciler.cli.convert_io import files_argument, out_options, print_plain_findings, read_files, write_drafts
 from reconciler.errors import RefusedError, UsageError
 
 
@@ -40,12 +40,12 @@ def command(files: tuple[str, ...], scheme: str, org: str, gvc: str, out: Path |
     contents = read_files(files)
     sources, faults = read_all(contents, TEXT_FIELDS)
     imported = normalise(sources, org, scheme, gvc)
-    told = sorted([*faults, *findings(imported.remarks, contents)])
-    tell(told)
-    if has_errors(told):
+    reported = sorted([*faults, *findings(imported.remarks, contents)])
+    print_plain_findings(reported)
+    if has_errors(reported):
         return 1
     if out is not None and (homeless := [each for each in imported.drafts if each.kind in GVC_SCOPED and not each.gvc]):
         first = f"{homeless[0].kind}/{homeless[0].name}"
         raise RefusedError(f"nothing says to which GVC {first} belongs, so it has no place below {out}; use --gvc NAME")
-    put(imported.drafts, out, force)
+    write_drafts(imported.drafts, out, force)
     return 0

@@ -54,10 +54,10 @@ def _git(directory: Path, *words: str) -> str:
 
 def _author(directory: Path) -> list[str]:
     """Options that name an author where the user has set none in Git."""
-    told = subprocess.run(
+    exit_code = subprocess.run(
         ["git", "var", "GIT_AUTHOR_IDENT"], cwd=directory, capture_output=True, check=False
     ).returncode
-    return ["-c", "user.name=reconciler", "-c", "user.email=reconciler@localhost"] if told else []
+    return ["-c", "user.name=reconciler", "-c", "user.email=reconciler@localhost"] if exit_code else []
 
 
 _NEXT = """\

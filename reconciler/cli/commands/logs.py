@@ -13,7 +13,7 @@ from zlib import crc32
 
 import click
 
-from reconciler.cli.operator import moment
+from reconciler.cli.operator import parse_time
 from reconciler.cli.options import closed, coloured, is_served, load, paint, records_or_none, settings_option
 from reconciler.errors import NotFoundError, RefusedError, UsageError
 from reconciler.printable import write_unguarded
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reconciler.logql.query import LogQuery
     from reconciler.settings import Settings
 
-_LOOK_SECONDS = 0.3
+_POLL_SECONDS = 0.3
 _AT_ONCE = 500
 """Lines that are printed together."""
 _NAMED = 10
@@ -35,7 +35,7 @@ _COLOURS = ("green", "yellow", "blue", "bold")
 _LONGEST = 2.0
 """CPU seconds that the expressions of a query may take for the labels of a stream, or for one block."""
 
-_Given = TypeVar("_Given")
+_Argument = TypeVar("_Argument")
 _Found = TypeVar("_Found")
 
 
@@ -90,7 +90,7 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> floa
     except ValueError:
         pass
     try:
-        return moment(value)
+        return parse_time(value)
     except ValueError:
         raise click.BadParameter("write a time such as 2026-01-31T12:00:00Z, or 30m, 2h, 3d", ctx, param) from None
 
@@ -143,7 +143,7 @@ def _found(asked: LogOptions, settings: Settings) -> Iterator[Sequence[Line]]:
     span = Span() if asked.since is None else Span(since=int(asked.since * 1000))
     yield search.newest(asked.limit, span if asked.until is None else span._replace(until=int(asked.until * 1000)))
     while asked.follow:
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
         yield search.more()
 
 
@@ -186,13 +186,13 @@ def _nothing(state: Path, location: str | None) -> str:
     return f"{begin}; there are those of {', '.join(sorted(found)[:_NAMED])}{', …' if len(found) > _NAMED else ''}"
 
 
-def _in_time(call: Callable[[_Given], _Found]) -> Callable[[_Given], _Found]:
+def _in_time(call: Callable[[_Argument], _Found]) -> Callable[[_Argument], _Found]:
     """``call`` with a limit of CPU time: some expressions would take years."""
 
-    def bounded(given: _Given) -> _Found:
+    def bounded(argument: _Argument) -> _Found:
         signal.setitimer(signal.ITIMER_VIRTUAL, _LONGEST)
         try:
-            return call(given)
+            return call(argument)
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 

@@ -65,11 +65,11 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
     """
     from reconciler.model.finding import has_errors
 
-    saved = _opened(out) if out is not None and os.geteuid() == 0 else None
+    saved = _open_private(out) if out is not None and os.geteuid() == 0 else None
     settings = load(settings_file)
     failed: dict[str, ReconcilerError] = {}
     options = PlanOptions(**wanted)
-    prepared = _prepared(settings, options, failed)
+    prepared = _plan_sources(settings, options, failed)
     several = len(select_sources(settings, options.name)) > 1
     documents = [_document(each) for each in prepared]
     if out is not None and prepared:
@@ -104,7 +104,7 @@ class PlannedSource(NamedTuple):
     limitations: Sequence[ForeseenLimitation] = ()
 
 
-def _prepared(settings: Settings, wanted: PlanOptions, failed: dict[str, ReconcilerError]) -> list[PlannedSource]:
+def _plan_sources(settings: Settings, wanted: PlanOptions, failed: dict[str, ReconcilerError]) -> list[PlannedSource]:
     """Plan each source; the errors of sources that cannot be planned are printed and added to ``failed``."""
     from reconciler.clock import SystemClock
     from reconciler.pipeline.accept import index_revision
@@ -156,13 +156,13 @@ def _document(prepared: PlannedSource) -> dict[str, Any]:
 
     planned, state, limitations = prepared
     if planned.plan is not None:
-        held_back = source_document(state)
+        source_fields = source_document(state)
         found = document(planned.plan, planned.blames)
         found["not_enforced"] = [
             {"message": each.message, "location": each.location, "keys": list(map(str, each.keys))}
             for each in limitations
         ]
-        return found | {name: held_back[name] for name in ("pinned", "suspended")}
+        return found | {name: source_fields[name] for name in ("pinned", "suspended")}
     delta = planned.loaded.change_set
     return findings_document(planned.findings, delta.documents, len(delta.added))
 
@@ -181,13 +181,13 @@ def _shown(prepared: PlannedSource, form: str) -> str:
         shown += "".join(f"\n{code_span(line)}\n" for line in _not_enforced(limitations))
         return shown + "".join(f"\nSource {code_span(state.name)}: {code_span(line)}\n" for line in holds)
     colour = coloured(sys.stdout)
-    told = findings_text(findings, Excerpts(planned.read), colour=colour)
+    report = findings_text(findings, Excerpts(planned.read), colour=colour)
     if plan is None:
-        told += f"{planned.revision} is refused: {counted(findings)}\n"
+        report += f"{planned.revision} is refused: {counted(findings)}\n"
     else:
-        told += text(plan, colour=colour, blames=planned.blames)
-        told += "".join(f"{printable(line)}\n" for line in _not_enforced(limitations))
-    return told + "".join(f"Source {state.name}: {line}\n" for line in holds) + more(findings)
+        report += text(plan, colour=colour, blames=planned.blames)
+        report += "".join(f"{printable(line)}\n" for line in _not_enforced(limitations))
+    return report + "".join(f"Source {state.name}: {line}\n" for line in holds) + more(findings)
 
 
 def _not_enforced(limitations: Sequence[ForeseenLimitation]) -> Iterator[str]:
@@ -210,7 +210,7 @@ def _complain(prepared: list[PlannedSource]) -> None:
             print_findings(each.findings, Excerpts(each.read), sys.stderr)
 
 
-def _opened(out: Path) -> int:
+def _open_private(out: Path) -> int:
     """Open ``out`` for writing, not truncated: root may write where the owner of the state directory may not."""
     try:
         return os.open(out, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -222,7 +222,7 @@ def _write(out: Path, saved: int | None, document: object) -> None:
     from reconciler.cli.output.findings import as_json
 
     try:
-        with open(_opened(out) if saved is None else saved, "wb") as file:
+        with open(_open_private(out) if saved is None else saved, "wb") as file:
             file.truncate(0)
             file.write(as_json(document) + b"\n")
     except OSError as error:

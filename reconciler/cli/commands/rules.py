@@ -33,8 +33,8 @@ def command(severity: str | None, form: str) -> None:
         echo_json([_fields(rule, title) for title, rules in chosen.items() for rule in rules])
         return
     width = max((len(rule.id) for rules in chosen.values() for rule in rules), default=0)
-    told = (f"{title}\n{_table(rules, width)}" for title, rules in chosen.items() if rules)
-    click.echo("\n".join(told), nl=False)
+    parts = (f"{title}\n{_table(rules, width)}" for title, rules in chosen.items() if rules)
+    click.echo("\n".join(parts), nl=False)
 
 
 def _table(rules: list[Rule], width: int) -> str:

@@ -50,7 +50,7 @@ def encrypt(files: tuple[Path, ...], recipients: tuple[str, ...], in_place: bool
     Without --recipient, a .sops.yaml in a directory above sets the recipients and the fields to encrypt: its first
     creation rule that matches. A FILE holds secrets only.
     """
-    from reconciler.cli.secret_edit import replaced
+    from reconciler.cli.secret_edit import replace_file
     from reconciler.sops.creation_rules import Creation
 
     if len(files) > 1 and not in_place:
@@ -58,11 +58,11 @@ def encrypt(files: tuple[Path, ...], recipients: tuple[str, ...], in_place: bool
     for path in files:
         raw = _content(path)
         creation = Creation(recipients) if recipients else _rule_for(path)
-        sealed = _encrypted(path, raw, creation)
+        sealed = _encrypt(path, raw, creation)
         if not in_place:
             click.echo(sealed.decode(), nl=False)
             continue
-        replaced(path, raw, sealed)
+        replace_file(path, raw, sealed)
         click.echo(f"{path}: encrypted for {', '.join(creation.recipients)}")
     if in_place:
         click.echo("what is in Git already stays readable in its history: give these secrets new values", err=True)
@@ -79,7 +79,7 @@ def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
 
     The editor is $SOPS_EDITOR, $VISUAL, $EDITOR or vi. FILE is written only if the edited text can be encrypted.
     """
-    from reconciler.cli.secret_edit import edited, replaced
+    from reconciler.cli.secret_edit import open_editor, replace_file
     from reconciler.sops.encrypt import WritingError, decrypt_file, reencrypt
 
     raw = _content(path)
@@ -88,7 +88,7 @@ def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
     except WritingError as error:
         raise RefusedError(f"{path} cannot be opened: {error}") from None
     text = disclosed.text
-    with edited(path.name, text) as versions:
+    with open_editor(path.name, text) as versions:
         for text in versions:
             if text == disclosed.text:
                 click.echo(f"{path}: unchanged")
@@ -100,7 +100,7 @@ def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
                 click.echo(f"{path} cannot be encrypted like this: {error}", err=True)
         else:
             raise RefusedError(f"{path} is left as it was")
-    replaced(path, raw, sealed)
+    replace_file(path, raw, sealed)
     click.echo(f"{path}: changed")
 
 
@@ -120,7 +120,7 @@ def rotate(
 
     A removed recipient may have read the values already: with --remove, change the values too.
     """
-    from reconciler.cli.secret_edit import replaced
+    from reconciler.cli.secret_edit import replace_file
     from reconciler.sops.encrypt import WritingError
     from reconciler.sops.encrypt import rotate as rotated
     from reconciler.sops.keys import KeyringError
@@ -136,11 +136,11 @@ def rotate(
         except KeyringError as error:
             raise UsageError(f"--add: {error}") from None
     for path, raw, sealed in done:
-        replaced(path, raw, sealed)
+        replace_file(path, raw, sealed)
         click.echo(f"{path}: encrypted with a new key")
 
 
-def _encrypted(path: Path, raw: bytes, creation: Creation) -> bytes:
+def _encrypt(path: Path, raw: bytes, creation: Creation) -> bytes:
     from reconciler.documents.reader import read
     from reconciler.sops.encrypt import WritingError, encrypt
     from reconciler.sops.keys import KeyringError

@@ -23,7 +23,7 @@ _HEADING = (
     *("RESTARTS", "CPU", "MEMORY", "AGE", "PORTS", "MESSAGE"),
 )
 _COLOURS = {"Ready": "green", "Loading": "yellow", "Ending": "yellow", "Not ready": "red", "Backoff": "red"}
-NOBODY = "no replicas run here"
+NO_REPLICAS = "no replicas run here"
 _ONCE = 0.5
 """Seconds over which CPU is measured where the table is printed once."""
 
@@ -80,7 +80,7 @@ def _print(rows: Sequence[ReplicaRow]) -> None:
     if rows:
         click.echo("\n".join(_table(rows, coloured(sys.stdout))))
     else:
-        click.echo(NOBODY, err=True)
+        click.echo(NO_REPLICAS, err=True)
 
 
 def _follow(settings: Settings, gvc: str | None, interval: float) -> None:
@@ -91,7 +91,7 @@ def _follow(settings: Settings, gvc: str | None, interval: float) -> None:
         while True:
             now = _read(settings)
             rows = _rows(now, before, gvc)
-            live.draw(_table(rows, on) if rows else [NOBODY])
+            live.draw(_table(rows, on) if rows else [NO_REPLICAS])
             before = now
             time.sleep(interval)
 
@@ -120,7 +120,7 @@ def _table(rows: Sequence[ReplicaRow], on: bool) -> list[str]:
 
 def _cells(row: ReplicaRow) -> tuple[str, ...]:
     replica = row.replica
-    ports = " ".join(f"{given}->{declared}" for declared, given in sorted(replica.ports.items()))
+    ports = " ".join(f"{assigned}->{declared}" for declared, assigned in sorted(replica.ports.items()))
     return (
         f"{replica.key.gvc}/{replica.key.name}",
         row.location,
@@ -164,5 +164,5 @@ def _items(rows: Sequence[ReplicaRow]) -> Iterator[dict[str, Any]]:
             "cpuMillicores": row.cpu,
             "memoryBytes": row.memory,
             "ageSeconds": round(row.age),
-            "ports": {str(declared): given for declared, given in sorted(replica.ports.items())},
+            "ports": {str(declared): assigned for declared, assigned in sorted(replica.ports.items())},
         }

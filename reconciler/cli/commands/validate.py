@@ -98,7 +98,7 @@ def _sources(settings_file: Path, revision: str, failed: dict[str, ReconcilerErr
             line = SourcePipeline(settings, source, records, SystemClock())
             line.source.refresh()
             delta = (prepared := line.plan_revision(revision, whole=True)).loaded.change_set
-            findings = sorted([*prepared.findings, *_claimed(delta.added.values(), seen)])
+            findings = sorted([*prepared.findings, *_duplicates(delta.added.values(), seen)])
             new = {key: f"{each.path}:{each.line} of source {source.name}" for key, each in delta.added.items()}
             count = len(new.keys() - seen.keys())
             checked.append(FolderCheck(findings, delta.documents, count, prepared.read, source.path))
@@ -106,7 +106,7 @@ def _sources(settings_file: Path, revision: str, failed: dict[str, ReconcilerErr
     return checked
 
 
-def _claimed(resources: Iterable[Resource], seen: Mapping[str, str]) -> Iterator[Finding]:
+def _duplicates(resources: Iterable[Resource], seen: Mapping[str, str]) -> Iterator[Finding]:
     """Findings for resources that another source declares too, at the places in ``seen``."""
     from reconciler.model.finding import Finding, Severity
 
@@ -119,23 +119,23 @@ def _claimed(resources: Iterable[Resource], seen: Mapping[str, str]) -> Iterator
 
 
 def _show(checked: Sequence[FolderCheck], form: str) -> None:
-    from reconciler.cli.output import findings as told
+    from reconciler.cli.output import findings as output
 
     if form in ("text", "json"):
         checked = [each.seen_from(Path.cwd()) for each in checked]
     found = [finding for each in checked for finding in each.findings]
     documents, resources = sum(each.documents for each in checked), sum(each.resources for each in checked)
     if form == "json":
-        told.echo_json(told.findings_document(found, documents, resources))
+        output.echo_json(output.findings_document(found, documents, resources))
     elif form != "text":
         _show_to_a_forge(checked, form)
     else:
         from reconciler.cli.output.excerpt import Excerpts
 
         for each in checked:
-            told.print_findings(each.findings, Excerpts(each.read))
-        seen = f"{told.numbered(documents, 'document')}, {told.numbered(resources, 'resource')}"
-        click.echo(f"{told.counted(found)} in {seen}\n{told.more(found)}", nl=False)
+            output.print_findings(each.findings, Excerpts(each.read))
+        seen = f"{output.numbered(documents, 'document')}, {output.numbered(resources, 'resource')}"
+        click.echo(f"{output.counted(found)} in {seen}\n{output.more(found)}", nl=False)
 
 
 def _show_to_a_forge(checked: Sequence[FolderCheck], form: str) -> None:

@@ -67,8 +67,8 @@ def ready_words(found: Sequence[Condition]) -> str:
     words = "yes" if ready.status else ready.reason
     words += ", orphaned" if ready.status and ready.reason == Reason.ORPHANED else ""
     suspended = any(each.type == ConditionType.SUSPENDED for each in found)
-    held = words != Reason.SUSPENDED and suspended
-    return f"{words}, suspended" if held else words
+    also_suspended = words != Reason.SUSPENDED and suspended
+    return f"{words}, suspended" if also_suspended else words
 
 
 def columns(rows: Sequence[Sequence[str]], indent: str = "", colours: dict[str, str] | None = None) -> str:
@@ -94,7 +94,7 @@ def replicas(record: Record) -> Iterator[tuple[str, ...]]:
     """A row for each replica, as last observed: name, place, version, state, restarts, ports, message."""
     status = msgspec.json.decode(record.state).get("status")
     for each in status.get("replicas", ()) if isinstance(status, dict) else ():
-        ports = " ".join(f"127.0.0.1:{given}->{declared}" for declared, given in each["ports"].items())
+        ports = " ".join(f"127.0.0.1:{assigned}->{declared}" for declared, assigned in each["ports"].items())
         restarts = each.get("restarts", 0)
         yield (
             each["name"],

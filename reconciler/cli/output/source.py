@@ -29,9 +29,9 @@ def source_sections(
 
     state = source_state(records, source.name)
     yield "", source_target(source.name) + "\n" + columns(list(_summary(settings, records, source, state)), "  ")
-    held = [(each.type, str(each.status), each.reason, f"since {iso(each.since)}", strip_control(each.message))
+    rows = [(each.type, str(each.status), each.reason, f"since {iso(each.since)}", strip_control(each.message))
             for each in state.conditions.values()]  # fmt: skip
-    yield "Conditions", columns(held, "  ", {"True": "green", "False": "red"} if on else None) if held else ""
+    yield "Conditions", columns(rows, "  ", {"True": "green", "False": "red"} if on else None) if rows else ""
     yield "Runs", "\n".join("  " + run_line(run, on) for run in records.runs.list(_RUNS, source.name))
     found = records.events.list(source_target(source.name), limit=_EVENTS)
     yield "Events", "\n".join("  " + event_line(event, on) for event in found)

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from reconciler.records.store import Records
     from reconciler.settings import Settings
 
-LOOK = 0.2
+POLL_SECONDS = 0.2
 """Seconds between reads of the records."""
 MOST = 10
 """Limit of lines for unhealthy resources; one line replaces the rest."""
 
 
 @contextmanager
-def shown(settings: Settings, wait: bool) -> Iterator[None]:
+def show_unhealthy(settings: Settings, wait: bool) -> Iterator[None]:
     """Show unhealthy resources on a terminal, a line each; clear them at the end."""
     if not (wait and sys.stdout.isatty()):
         yield
@@ -38,7 +38,7 @@ def shown(settings: Settings, wait: bool) -> Iterator[None]:
         drawing.join()
 
 
-def unwell_lines(records: Records) -> list[str]:
+def unhealthy_lines(records: Records) -> list[str]:
     """``workload/shop/api@local  1 of 2 replicas updated, 0 available``, a line for each unhealthy resource."""
     from reconciler.status.progress import unhealthy_resources
 
@@ -54,10 +54,10 @@ def _draw(settings: Settings, over: Event) -> None:
 
     records: Records | None = None
     with Live(sys.stdout) as live:
-        while not over.wait(LOOK):
+        while not over.wait(POLL_SECONDS):
             with suppress(RecordsError):
                 records = records or Records.open(settings.state / FILE, read_only=True)
-                live.draw(unwell_lines(records))
+                live.draw(unhealthy_lines(records))
         live.clear()
     if records is not None:
         records.close()
