@@ -10,9 +10,10 @@ from contextlib import contextmanager
 
 from reconciler.clock import Clock, iso
 from reconciler.errors import NotFoundError, RefusedError
-from reconciler.model.key import Key
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import options_at, read_specification
+from reconciler.model.record import Record
 from reconciler.model.revision import Revision
-from reconciler.operations.restart import restartable_at
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.queries.existence import check_present, find_source
 from reconciler.reasons import Reason
@@ -24,6 +25,8 @@ from reconciler.status.waiting import mark_status_dirty
 
 PREVIOUS = "--previous"
 """Stands for the last good revision before the one that is applied."""
+RESTARTABLE = "host"
+"""The engine whose replicas can be restarted."""
 
 
 class OperatorCommands:
@@ -99,7 +102,7 @@ class OperatorCommands:
 
     def restart(self, key: Key) -> str:
         """Replace the replicas of ``key`` by new ones of the same version, following its rolloutOptions."""
-        places = restartable_at(self._settings, self._records, key)
+        places = _restartable_at(self._settings, self._records, key)
         with self._recorded_as_event(str(key), Reason.RESTART_REQUESTED, self._by):
             self._records.restarts.request(key, self._by)
         return f"{key} is restarted at {', '.join(places)}, replica by replica; see: reconciler top --gvc {key.gvc}"
@@ -202,3 +205,41 @@ def _refuse_unfollowed(line: SourcePipeline, revision: Revision, expression: str
 
 def _reason_suffix(reason: str) -> str:
     return f": {reason}" if reason else ""
+
+
+def _restartable_at(settings: Settings, records: Records, key: Key) -> list[str]:
+    """The locations at which ``key`` has replicas to restart. Raises RefusedError where there are none."""
+    if key.kind is not Kind.WORKLOAD:
+        raise RefusedError(f"{key} is no workload; only workloads have replicas to restart")
+    found = records.applied.get(key)
+    if not found:
+        check_present(records, key)
+        raise RefusedError(f"{key} is not applied yet; there is nothing to restart")
+    _check_suspended(records, key, found[0].source)
+    spec = read_specification(found[0].body)
+    if spec.type == "cron":
+        raise RefusedError(f"{key} runs on a schedule: there are executions of it, and no replicas to restart")
+    here = [record for record in found if _runs_here(settings, record)]
+    if not here:
+        raise RefusedError(f"{key} runs nowhere with the engine {RESTARTABLE}; {_where(found)}")
+    places = [record.location for record in here if not options_at(spec, record.location).suspend]
+    if not places:
+        raise RefusedError(f"{key} is stopped by `suspend` in its options; there is nothing to restart")
+    return places
+
+
+def _check_suspended(records: Records, key: Key, source: str) -> None:
+    for target, name in ((str(key), str(key)), (source_target(source), source)):
+        if records.suspensions.get(target) is not None:
+            raise RefusedError(f"{name} is suspended, and nothing is done about it until: reconciler resume {name}")
+
+
+def _runs_here(settings: Settings, record: Record) -> bool:
+    bound = settings.locations.get(record.location)
+    return record.engine == RESTARTABLE and bound is not None and bound.engine == RESTARTABLE
+
+
+def _where(found: tuple[Record, ...]) -> str:
+    """``it is at here (recorded), there (recorded)``."""
+    places = [f"{record.location} ({record.engine})" for record in found if record.location]
+    return f"it is at {', '.join(places)}" if places else "this host binds none of its locations"

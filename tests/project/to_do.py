@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-# Two people who lower neighbouring numbers are in each other's way, hence the lines between them.
 ROOMS_TO_DO: dict[str, int] = {}
 """Room → names in it that are made of a banned word (test_names.py)."""
 
 MERGES_TO_DO: set[str] = {
-    "reconciler/cli/read_client.py",
-    #
-    "reconciler/daemon/timers.py",
-    #
     "reconciler/engines/host/provisioning/default_user.py",
     #
     "reconciler/engines/host/provisioning/ports.py",
@@ -18,9 +13,6 @@ MERGES_TO_DO: set[str] = {
     "reconciler/engines/host/runtimes/process/launcher.py",
     #
     "reconciler/engines/host/runtimes/process/service_unit.py",
-    #
-    #
-    "reconciler/operations/restart.py",
     #
 }
 """Small modules with one importer (test_modules.py)."""
