@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -56,8 +55,3 @@ class SystemClock:
         import asyncio
 
         await asyncio.sleep(seconds)
-
-
-def iso(seconds: float) -> str:
-    """Seconds since the epoch as ``2026-01-31T12:00:00Z``."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

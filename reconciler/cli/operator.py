@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +35,7 @@ def parse_until(ctx: click.Context, param: click.Parameter, value: str | None) -
     """Callback of an option that is a time or a duration from now: returns seconds since the epoch."""
     from reconciler.clock import SystemClock
     from reconciler.settings import parse_duration
+    from reconciler.times import parse_time
 
     if value is None:
         return None
@@ -50,9 +50,3 @@ def parse_until(ctx: click.Context, param: click.Parameter, value: str | None) -
     if end <= now:
         raise click.BadParameter("that is over already", ctx, param)
     return end
-
-
-def parse_time(text: str) -> float:
-    """Parse a time such as ``2026-01-31T12:00:00Z`` (default UTC) into seconds since the epoch. Raises ValueError."""
-    at = datetime.fromisoformat(text)
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

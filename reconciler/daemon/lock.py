@@ -16,9 +16,9 @@ from typing import Self
 
 import msgspec
 
-from reconciler.clock import iso
 from reconciler.errors import LockedError, StateLostError, UsageError
 from reconciler.private_files import make_directory, open_regular, set_locked
+from reconciler.times import iso
 
 _PATIENCE = 2.0
 _POLL = 0.05

@@ -37,11 +37,3 @@ def warning(about: str, message: str, advice: str) -> Check:
 def problem(about: str, message: str, advice: str) -> Check:
     """A check of something that does not work, or is not safe."""
     return Check(about, Verdict.PROBLEM, message, advice)
-
-
-def ago(seconds: float) -> str:
-    """A span of time for people: ``12 s``, ``3 min``, ``5 h``, ``2 days``."""
-    for limit, unit, word in ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (172_800.0, 3600.0, "h")):
-        if seconds < limit:
-            return f"{max(0.0, seconds) / unit:.0f} {word}"
-    return f"{seconds / 86_400:.0f} days"

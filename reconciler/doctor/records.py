@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.doctor.check import Check, ago, fine, problem, warning
+from reconciler.doctor.check import Check, fine, problem, warning
 from reconciler.errors import RecordsError
 from reconciler.model.key import Kind
 from reconciler.planning.placement import locations_of
@@ -20,6 +20,7 @@ from reconciler.records.tables.conditions import HOST, ScopeCondition
 from reconciler.records.tables.runs import Run
 from reconciler.settings import Settings
 from reconciler.status.waiting import suspended_by
+from reconciler.times import ago
 
 SKEW = 60.0
 """Seconds that a record's time may be ahead of the clock."""

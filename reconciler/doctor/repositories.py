@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.doctor.check import Check, ago, fine, problem, warning
+from reconciler.doctor.check import Check, fine, problem, warning
 from reconciler.doctor.permissions import WRITE, Identity
 from reconciler.errors import ReconcilerError, SourceError
 from reconciler.reasons import Reason
@@ -18,6 +18,7 @@ from reconciler.settings import Settings, SourceSettings
 from reconciler.source.remote import Remote
 from reconciler.source.source import Source, open_source
 from reconciler.source.url import Address, source_address, wanted_ref
+from reconciler.times import ago
 
 PATIENCE = 15.0
 """Timeout in seconds for a remote, unless its ``timeout`` is shorter."""

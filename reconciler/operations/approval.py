@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from reconciler.clock import SystemClock, iso
+from reconciler.clock import SystemClock
 from reconciler.errors import RefusedError, SourceError
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
+from reconciler.times import iso
 
 MIN_PREFIX = 8
 """Shortest prefix of a digest that is accepted, in characters; `reconciler history` shows twelve."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from reconciler.clock import Clock, iso
+from reconciler.clock import Clock
 from reconciler.errors import NotFoundError, RefusedError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import options_at, read_specification
@@ -22,6 +22,7 @@ from reconciler.records.tables.runs import KEEP
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
 from reconciler.status.waiting import mark_status_dirty
+from reconciler.times import iso
 
 PREVIOUS = "--previous"
 """Stands for the last good revision before the one that is applied."""

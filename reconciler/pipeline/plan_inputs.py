@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
-from reconciler.clock import iso
 from reconciler.drift.healing import drifts_to_heal
 from reconciler.manifests.change_set import keys_touched
 from reconciler.model.finding import Finding, Severity
@@ -18,6 +17,7 @@ from reconciler.planning.inputs import PlannerInput, PrunePolicy, Refusal
 from reconciler.records.sql import stored_key
 from reconciler.records.tables.deletions import HOUR
 from reconciler.settings import Settings
+from reconciler.times import iso
 
 
 def planner_input(

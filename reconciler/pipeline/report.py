@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from reconciler.clock import iso
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import InternalError, ReconcilerError
 from reconciler.model.finding import Finding, Severity, has_errors
@@ -19,6 +18,7 @@ from reconciler.printable import printable
 from reconciler.reasons import Reason
 from reconciler.records.tables.runs import Run
 from reconciler.render.summary import sentence
+from reconciler.times import iso
 
 DONE = {Action.CREATE: "created", Action.UPDATE: "updated", Action.REPLACE: "replaced", Action.DELETE: "deleted"}
 MOST_LINES = 50

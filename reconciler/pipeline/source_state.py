@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from reconciler.clock import iso
 from reconciler.engines.execution.retry import RetryPolicy, longest_wait
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.model.revision import Revision
@@ -14,6 +13,7 @@ from reconciler.planning.plan import Plan
 from reconciler.reasons import Reason
 from reconciler.records.tables.deletions import HOUR
 from reconciler.settings import RetrySettings
+from reconciler.times import iso
 
 POLL_AGAIN_REASONS = frozenset({Reason.DEPENDENCY_NOT_HEALTHY, Reason.PREEMPTED, Reason.TERMINATING})
 """Wait reasons that end without an event: while one holds, every poll of the source is a run."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from reconciler.clock import iso
 from reconciler.model.revision import revision_text
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
@@ -16,6 +15,7 @@ from reconciler.records.tables.runs import REFUSED, Run
 from reconciler.records.tables.sources import SourceRow
 from reconciler.records.tables.suspensions import Suspension, source_target
 from reconciler.status.waiting import pinned_by, suspended_by
+from reconciler.times import iso
 
 
 class SourceState(msgspec.Struct, frozen=True):

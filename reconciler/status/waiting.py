@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reconciler.clock import iso
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.model.key import Key
 from reconciler.planning.plan import RetainedResource
@@ -14,6 +13,7 @@ from reconciler.records.tables.conditions import Condition
 from reconciler.records.tables.pins import Pin
 from reconciler.records.tables.suspensions import Suspension
 from reconciler.status.conditions import WaitReason, condition
+from reconciler.times import iso
 
 
 def save_wait_reasons(records: Records, outcomes: Iterable[Outcome], retained: Iterable[RetainedResource]) -> list[Key]:

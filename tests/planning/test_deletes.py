@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.clock import iso
 from reconciler.planning.inputs import PrunePolicy
 from reconciler.planning.plan import Action, Hold, Plan
 from reconciler.render.json import document
 from reconciler.render.markdown import markdown
 from reconciler.render.text import text
 from reconciler.settings import PruneSettings
+from reconciler.times import iso
 from tests.support.git import File
 from tests.support.pipeline import BASE, Way, placed
 

@@ -87,8 +87,8 @@ def _sections(facts: ResourceFacts, records: Records, on: bool) -> Iterator[tupl
 
 def _summary(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
     from reconciler.cli.output.resources import version
-    from reconciler.clock import iso
     from reconciler.reasons import Reason
+    from reconciler.times import iso
 
     yield "Health", str(facts.health)
     orphaned = facts.wait is not None and facts.wait.reason is Reason.ORPHANED
@@ -131,7 +131,7 @@ def _lacking(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
 
 
 def _failures(facts: ResourceFacts) -> Iterator[tuple[str, str, str, str]]:
-    from reconciler.clock import iso
+    from reconciler.times import iso
 
     for failure in facts.failures:
         again = f"tried {failure.attempts} times"

@@ -76,8 +76,8 @@ def _now(settings: Settings, records: Records) -> tuple[float | None, list[Drift
 
 
 def _lines(at: float | None, rows: list[DriftRow], on: bool) -> Iterator[str]:
-    from reconciler.clock import iso
     from reconciler.planning.drift import snippet
+    from reconciler.times import iso
 
     drifts = [_drift(row) for row in rows]
     for row, drift in zip(rows, drifts, strict=True):
@@ -91,8 +91,8 @@ def _lines(at: float | None, rows: list[DriftRow], on: bool) -> Iterator[str]:
 
 
 def _one(row: DriftRow, drift: Drift, on: bool) -> Iterator[str]:
-    from reconciler.clock import iso
     from reconciler.render.summary import DIFFERS, differences, shown_pair
+    from reconciler.times import iso
 
     place = f" at {drift.location}" if drift.location else ""
     what = paint(drift.what, _COLOURS[drift.what], on)
@@ -110,7 +110,7 @@ def _one(row: DriftRow, drift: Drift, on: bool) -> Iterator[str]:
 
 def _document(at: float | None, rows: list[DriftRow]) -> dict[str, Any]:
     """The drift as JSON; times are UTC, ``checked`` null before the first check."""
-    from reconciler.clock import iso
+    from reconciler.times import iso
 
     return {"checked": None if at is None else iso(at), "items": [_item(row) for row in rows]}
 
@@ -124,7 +124,7 @@ def _drift(row: DriftRow) -> Drift:
 
 
 def _item(row: DriftRow) -> dict[str, Any]:
-    from reconciler.clock import iso
+    from reconciler.times import iso
 
     drift = _drift(row)
     return {

@@ -44,7 +44,7 @@ def command(settings_file: Path, key: Key | str | None, follow: bool, last: int,
 
 def as_line(event: Event, on: bool) -> str:
     """``event`` as time, type, reason, key with its location, and message; coloured where ``on``."""
-    from reconciler.clock import iso
+    from reconciler.times import iso
 
     kind = paint(f"{event.type:<7}", "yellow" if event.type == "Warning" else "green", on)
     place = f"{event.key or '-'}{'@' if event.location else ''}{event.location}"
@@ -55,7 +55,7 @@ def as_json(event: Event) -> str:
     """``event`` as one line of JSON; ``time`` is UTC, ``run`` the number of the run."""
     import msgspec
 
-    from reconciler.clock import iso
+    from reconciler.times import iso
 
     fields = msgspec.structs.asdict(event)
     return msgspec.json.encode({"time": iso(fields.pop("at")), **fields}).decode()

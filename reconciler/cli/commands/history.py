@@ -43,7 +43,7 @@ def command(settings_file: Path, source: str, last: int, output: str) -> None:
 
 def as_line(run: Run, on: bool) -> str:
     """``run`` as time, source and commit, outcome, seconds, changes or reason, and the author of the commit."""
-    from reconciler.clock import iso
+    from reconciler.times import iso
 
     outcome = run.outcome or "unfinished"
     counts = ", ".join(f"{count} {word}" for word, count in run.counts.items()) or run.message or "-"
@@ -65,7 +65,7 @@ def as_line(run: Run, on: bool) -> str:
 
 def _document(run: Run) -> dict[str, Any]:
     """A run as JSON; times are UTC, ``seconds`` null while it runs."""
-    from reconciler.clock import iso
+    from reconciler.times import iso
 
     return {
         "run": run.id,

@@ -13,10 +13,10 @@ from zlib import crc32
 
 import click
 
-from reconciler.cli.operator import parse_time
 from reconciler.cli.options import closed, coloured, is_served, load, paint, records_or_none, settings_option
 from reconciler.errors import NotFoundError, RefusedError, UsageError
 from reconciler.printable import write_unguarded
+from reconciler.times import iso_milliseconds, parse_time
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -222,7 +222,7 @@ def _as_text(on: bool, watched: bool) -> Callable[[Line], str]:
         name = f"{at.gvc}/{at.workload}/{at.replica}/{at.container}@{at.location}"
         text = _read(line.text)
         stream = paint(name, _COLOURS[crc32(name.encode()) % len(_COLOURS)], on)
-        return f"{paint(_clock(line.ms), 'grey', on)} {stream} | {_harmless(text) if watched else text}"
+        return f"{paint(iso_milliseconds(line.ms), 'grey', on)} {stream} | {_harmless(text) if watched else text}"
 
     return shown
 
@@ -230,7 +230,7 @@ def _as_text(on: bool, watched: bool) -> Callable[[Line], str]:
 def _as_json(line: Line) -> str:
     import msgspec
 
-    fields = {"time": _clock(line.ms), **line.stream.labels(), "line": _read(line.text)}
+    fields = {"time": iso_milliseconds(line.ms), **line.stream.labels(), "line": _read(line.text)}
     return msgspec.json.encode(fields).decode()
 
 
@@ -243,10 +243,3 @@ def _harmless(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)
-
-
-def _clock(ms: int) -> str:
-    """``2026-01-31T12:00:00.250Z``."""
-    from reconciler.clock import iso
-
-    return f"{iso(ms // 1000)[:-1]}.{ms % 1000:03}Z"

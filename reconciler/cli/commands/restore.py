@@ -24,10 +24,10 @@ def command(settings_file: Path, file: Path, force: bool) -> None:
     steps in flight are planned again. The next run compares the restored records with Git.
     """
     from reconciler.cli.operator import megabytes
-    from reconciler.clock import iso
     from reconciler.daemon.lock import StateLock
     from reconciler.records.backup import restore, summarize
     from reconciler.records.store import FILE
+    from reconciler.times import iso
 
     settings = read_settings(settings_file)
     path = settings.state / FILE

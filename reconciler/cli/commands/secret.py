@@ -203,6 +203,7 @@ def _content(path: Path) -> bytes:
 
 
 def _moment() -> str:
-    from reconciler.clock import SystemClock, iso
+    from reconciler.clock import SystemClock
+    from reconciler.times import iso
 
     return iso(SystemClock().now())

@@ -119,6 +119,8 @@ def _table(rows: Sequence[ReplicaRow], on: bool) -> list[str]:
 
 
 def _cells(row: ReplicaRow) -> tuple[str, ...]:
+    from reconciler.times import age
+
     replica = row.replica
     ports = " ".join(f"{assigned}->{declared}" for declared, assigned in sorted(replica.ports.items()))
     return (
@@ -130,18 +132,10 @@ def _cells(row: ReplicaRow) -> tuple[str, ...]:
         str(row.restarts),
         "-" if row.cpu is None else f"{row.cpu}m",
         "-" if row.memory is None else f"{row.memory / 2**20:.1f}Mi",
-        _age(row.age),
+        age(row.age),
         ports or "-",
         strip_control(row.fault),
     )
-
-
-def _age(seconds: float) -> str:
-    """``45s``, ``12m``, ``5h``, ``3d``."""
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= size:
-            return f"{int(seconds // size)}{unit}"
-    return f"{int(seconds)}s"
 
 
 def _json(rows: Sequence[ReplicaRow]) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from reconciler.cli.output.live_display import strip_control
 from reconciler.cli.output.resources import columns
-from reconciler.clock import iso
 from reconciler.daemon.lock import holder
 from reconciler.errors import SourceError
 from reconciler.model.revision import Revision
@@ -16,6 +15,7 @@ from reconciler.records.store import Records
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings, SourceSettings
 from reconciler.source.source import open_source
+from reconciler.times import iso
 
 _RUNS, _EVENTS = 5, 10
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from reconciler.clock import iso
 from reconciler.engines.deployment import Deployment, DeploymentTarget, Status, Version, WorkloadStatus
 from reconciler.engines.host.decisions.availability import fault_of, is_current, is_failing, is_starting, notice_of
 from reconciler.engines.host.decisions.progress import Progress, progress
@@ -15,6 +14,7 @@ from reconciler.engines.host.replica import Container, Hook, Replica
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
+from reconciler.times import iso
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True):

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import msgspec
 
 from reconciler.bugs import internal_error
-from reconciler.clock import iso
 from reconciler.engines.host.action_errors import DECIDE, ActionErrors, action_name
 from reconciler.engines.host.decisions.actions import (
     Action,
@@ -46,6 +45,7 @@ from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
+from reconciler.times import iso
 
 MAX_ACTIONS_PER_TURN = 10
 """The most actions that are carried out per decision; the next decision covers the rest, from the new state."""

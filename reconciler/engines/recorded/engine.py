@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.clock import Clock, iso
+from reconciler.clock import Clock
 from reconciler.engines.deployment import DeploymentTarget, build_deployment, read_deployment
 from reconciler.engines.names import make_alias
 from reconciler.engines.protocol import Observation, Outcome, Result
@@ -21,6 +21,7 @@ from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
+from reconciler.times import iso
 
 _encode = msgspec.json.Encoder().encode
 

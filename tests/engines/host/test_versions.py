@@ -6,8 +6,8 @@ import gc
 import shutil
 from pathlib import Path
 
-from reconciler.clock import iso
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
+from reconciler.times import iso
 from tests.engines.host.kit import WEB, Host, played
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from reconciler.clock import Clock, iso
+from reconciler.clock import Clock
 from reconciler.engines.deployment import read_deployment
 from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext, namespace_of, provider_and_region
 from reconciler.engines.host.provisioning.revision_hash import config_hash, secrets_used
@@ -20,6 +20,7 @@ from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.workload import Specification, read_specification
 from reconciler.model.record import Record
 from reconciler.records.store import Records
+from reconciler.times import iso
 
 _gvc = msgspec.json.Decoder(Gvc)
 

@@ -1,0 +1,37 @@
+"""Times and spans of time as text, and back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def iso(seconds: float) -> str:
+    """Seconds since the epoch as ``2026-01-31T12:00:00Z``."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def iso_milliseconds(milliseconds: int) -> str:
+    """Milliseconds since the epoch as ``2026-01-31T12:00:00.250Z``."""
+    return f"{iso(milliseconds // 1000)[:-1]}.{milliseconds % 1000:03}Z"
+
+
+def parse_time(text: str) -> float:
+    """Parse a time such as ``2026-01-31T12:00:00Z`` (default UTC) into seconds since the epoch. Raises ValueError."""
+    at = datetime.fromisoformat(text)
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+def age(seconds: float) -> str:
+    """A span of time for a narrow column: ``45s``, ``12m``, ``5h``, ``3d``."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"
+
+
+def ago(seconds: float) -> str:
+    """A span of time for a sentence: ``12 s``, ``3 min``, ``5 h``, ``2 days``."""
+    for limit, unit, word in ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (172_800.0, 3600.0, "h")):
+        if seconds < limit:
+            return f"{max(0.0, seconds) / unit:.0f} {word}"
+    return f"{seconds / 86_400:.0f} days"
