@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.runtimes.process.service_unit import ENV_REPLICAS_UNIT
+from reconciler.engines.host.runtimes.process.spawn import ENV_REPLICAS_UNIT
 from reconciler.settings import load_settings
 from tests.project.tree import ROOT
 from tests.support.programs import tool

@@ -7,17 +7,8 @@ ROOMS_TO_DO: dict[str, int] = {}
 
 MERGES_TO_DO: set[str] = {
     "reconciler/engines/host/provisioning/default_user.py",
-    #
-    "reconciler/engines/host/provisioning/ports.py",
-    #
-    "reconciler/engines/host/runtimes/process/launcher.py",
-    #
-    "reconciler/engines/host/runtimes/process/service_unit.py",
-    #
 }
 """Small modules with one importer (test_modules.py)."""
 
-FOLDERS_TO_DO: dict[str, int] = {
-    "reconciler/engines/host": 21,
-}
+FOLDERS_TO_DO: dict[str, int] = {}
 """Folder → its modules, where they are too many (test_modules.py)."""

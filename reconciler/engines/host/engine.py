@@ -18,16 +18,16 @@ from reconciler.engines.host.autoscaling.autoscaler import Autoscaler
 from reconciler.engines.host.autoscaling.decide import STEADY
 from reconciler.engines.host.autoscaling.metrics import CpuMetric
 from reconciler.engines.host.autoscaling.recommender import CapacityRecommender
+from reconciler.engines.host.dataplane.endpoints import ENDPOINTS, Endpoints
 from reconciler.engines.host.decisions.availability import is_being_deleted
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.endpoints import ENDPOINTS, Endpoints
+from reconciler.engines.host.disk.ownership import make_private
 from reconciler.engines.host.ephemeral_storage import EphemeralStorage
 from reconciler.engines.host.housekeeping import Housekeeping
 from reconciler.engines.host.location_controller import LocationController
 from reconciler.engines.host.logs.collector import Collector, LogLimits
 from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.provisioning.files import Files
-from reconciler.engines.host.provisioning.ownership import make_private
 from reconciler.engines.host.provisioning.provisioner import Provisioner
 from reconciler.engines.host.provisioning.template import (
     PlatformSettings,

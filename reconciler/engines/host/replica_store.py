@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.atomic import failed, write_atomic
+from reconciler.engines.host.disk.atomic import failed, write_atomic
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.state_migration import current_replica
 from reconciler.model.key import Key, Kind

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from reconciler.clock import Clock
+from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.endpoints import Endpoints
 from reconciler.engines.host.replica import Container, Replica
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Runtime

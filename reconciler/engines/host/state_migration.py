@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.host.atomic import write_atomic
-from reconciler.engines.host.endpoints import move_endpoints
+from reconciler.engines.host.dataplane.endpoints import move_endpoints
+from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.errors import EngineError
 
 REPLICA_FILES, START_RECORDS = "replicas/*/*/*.json", "run/*/*/*/*/record.json"

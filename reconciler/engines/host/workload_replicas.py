@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reconciler.engines.host.action_errors import ENDPOINTS, STORE, ActionErrors
-from reconciler.engines.host.endpoints import Endpoints
+from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.replica_store import Store
 from reconciler.errors import EngineError

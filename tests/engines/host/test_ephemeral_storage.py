@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host import ephemeral_storage
+from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.ephemeral_storage import (
     GIGABYTE,
     LEAST,
@@ -19,7 +20,6 @@ from reconciler.engines.host.ephemeral_storage import (
     storage_limit,
     storage_used,
 )
-from reconciler.engines.host.provisioning.removal import remove
 from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.spec import ContainerSpec

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.engines.host.endpoints import move_endpoints
+from reconciler.engines.host.dataplane.endpoints import move_endpoints
 from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.endpoints import Endpoints
+from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.fair_turn import FairTurn
 from reconciler.engines.host.replica import Replica
 from reconciler.errors import EngineError

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.atomic import write_atomic
 from reconciler.engines.host.autoscaling.capacity import History, applies, learned, recommended
 from reconciler.engines.host.autoscaling.metrics import Used
+from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.errors import EngineError

@@ -12,9 +12,8 @@ from threading import Lock
 
 import msgspec
 
-from reconciler.engines.host.atomic import FULL, failed
-from reconciler.engines.host.provisioning.mounts import Planned, ScratchMount, SecretMount, VolumeMount, plan_mounts
-from reconciler.engines.host.provisioning.ownership import (
+from reconciler.engines.host.disk.atomic import FULL, failed
+from reconciler.engines.host.disk.ownership import (
     Owner,
     allow_traversal,
     chown_tree,
@@ -22,7 +21,8 @@ from reconciler.engines.host.provisioning.ownership import (
     make_readable,
     unreachable,
 )
-from reconciler.engines.host.provisioning.removal import remove
+from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.provisioning.mounts import Planned, ScratchMount, SecretMount, VolumeMount, plan_mounts
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
 from reconciler.engines.protocol import SecretReader
 from reconciler.model.key import Key, Kind

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from secrets import token_urlsafe
 
-from reconciler.engines.host.atomic import failed, write_atomic
+from reconciler.engines.host.disk.atomic import failed, write_atomic
 from reconciler.model.key import Key
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.provisioning.files import MEMORY, ContainerFiles, Files
 from reconciler.engines.host.provisioning.mounts import unsupported_mounts
-from reconciler.engines.host.provisioning.ownership import Owner
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.provisioning.files import Files
-from reconciler.engines.host.provisioning.ports import FROM_HERE, bindable, free_ports
-from reconciler.engines.host.provisioning.provisioner import Provisioner
+from reconciler.engines.host.provisioning.provisioner import REPLICA_PORTS, Provisioner, bindable, free_ports
 from reconciler.engines.host.provisioning.template import TemplateStore
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.errors import EngineError
@@ -112,4 +111,4 @@ def test_blocked_ports_are_never_given() -> None:
 def test_ports_lie_below_those_of_outgoing_connections() -> None:
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
         lowest = int(file.read().split()[0])
-    assert lowest >= FROM_HERE.stop or lowest < FROM_HERE.start
+    assert lowest >= REPLICA_PORTS.stop or lowest < REPLICA_PORTS.start

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.provisioning.files import MEMORY
-from reconciler.engines.host.provisioning.removal import remove
 from tests.support.examples import examples
 
 

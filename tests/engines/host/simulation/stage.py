@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.endpoints import Endpoints
 from reconciler.engines.host.location_controller import LocationController
 from reconciler.engines.host.probes.state import ProbeKind, Verdict
 from reconciler.engines.host.replica import Replica

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.atomic import write_atomic
+from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.replica import Replica
 from reconciler.errors import EngineError
 from reconciler.model.key import Key

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.atomic import failed
+from reconciler.engines.host.disk.atomic import failed
 from reconciler.private_files import make_directory
 
 

@@ -1,0 +1,1 @@
+"""Ready replicas and how requests reach them."""
