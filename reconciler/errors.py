@@ -2,7 +2,7 @@
 
 ReconcilerError
 ├── UsageError            the command line or the settings ask for something impossible (exit 2)
-│   ├── SettingsError       the settings have faults, each with its place; defined in settings
+│   ├── SettingsError       the settings have faults, each with its place (settings/loader.py)
 │   └── StateLostError      the state directory was deleted or replaced under the process that holds it
 ├── RefusedError          a rule forbids it: findings, a protected resource, an unknown digest (exit 1)
 │   └── NotFoundError       no such source, resource, GVC or rule (exit 1)
@@ -12,12 +12,31 @@ ReconcilerError
 │   └── CorruptRowError     no reconciler wrote this row of the records
 ├── SourceError           Git cannot deliver; never a reason to delete
 │   ├── SourceUnreachable   the remote does not answer in time
-│   ├── SourceNotFound          the repository, branch, tag, commit or path does not exist
+│   ├── SourceNotFound      the repository, branch, tag, commit or path does not exist
 │   ├── SourceEmpty         the path holds no manifest at all
 │   ├── SourceRewritten     the branch moved to a commit that does not contain the last one
+│   ├── PushConflict        the remote's ref moved since it was read
 │   └── SourceUnverified    the commit or tag has no signature that the settings trust
 ├── EngineError           a location refused or failed a step; ``retry`` says whether trying again can help
+├── ProbeError            an invalid response to a probe (engines/host/probes/http.py)
+├── HostSecretError       a file of this host cannot be used as a secret (secrets/host_files.py)
+├── ParseError            a text does not have the form that is required
+│   ├── CronError           of a schedule (model/cron.py)
+│   ├── LinkError           of a link to a resource (manifests/links.py)
+│   ├── QueryError          of a query for logs (logql/query.py)
+│   ├── ExpressionError     of a regular expression in a query (logql/regex.py)
+│   └── LimitReached        a file exceeds a limit of the reader and is read no further (documents/fault_sink.py)
+├── EncryptionError       a secret cannot be encrypted or decrypted
+│   ├── WritingError        a file cannot be encrypted, decrypted or changed (sops/encrypt.py)
+│   ├── FormatError         the mapping ``sops`` is not as SOPS writes it (sops/metadata.py)
+│   ├── TamperedValue       a value is not the one that was encrypted there (sops/decrypt.py)
+│   ├── DecryptionFailed    a key does not open a value (sops/cipher.py)
+│   ├── KeyringError        a text is no identity or recipient of age (sops/keys.py)
+│   └── NoUsableKey         no identity opens the key of a document (sops/keys.py)
 └── InternalError         a bug of this program, contained; the rest continues
+
+A class with a file behind it is defined there, the others here. Exceptions for control flow are not errors: they are
+private to the module that raises and catches them.
 """
 
 from __future__ import annotations
@@ -139,6 +158,14 @@ class EngineError(ReconcilerError):
         super().__init__(message)
         self.reason = reason
         self.retry = retry
+
+
+class ParseError(ReconcilerError):
+    """A text does not have the form that is required; the message names what is wrong with it."""
+
+
+class EncryptionError(ReconcilerError):
+    """A secret cannot be encrypted or decrypted; no message contains its values or keys."""
 
 
 class InternalError(ReconcilerError):

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from reconciler import __version__
-from reconciler.cli.options import AskDaemon, print_bug, print_error
+from reconciler.cli.options import carry_out, print_bug, print_error
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.printable import guard
 
@@ -99,7 +99,7 @@ def _run() -> int:
             stream.reconfigure(errors="backslashreplace")
             guard(stream)
     try:
-        code = _run_command()
+        code = carry_out(_run_command)
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
@@ -117,12 +117,7 @@ def _run() -> int:
 
 
 def _run_command() -> object:
-    try:
-        return cli.main(prog_name="reconciler", standalone_mode=False)
-    except AskDaemon as asked:
-        from reconciler.cli.read_client import relay
-
-        return relay(asked.state, asked.group, sys.argv[1:])
+    return cli.main(prog_name="reconciler", standalone_mode=False)
 
 
 def _print_error(error: ReconcilerError) -> None:

@@ -93,13 +93,23 @@ def load_or_none(settings_file: Path) -> Settings | None:
     return read_settings(settings_file)
 
 
-class AskDaemon(Exception):
+class _AskDaemon(Exception):
     """This user may not read the records, but is served by the daemon, which runs the command."""
 
     def __init__(self, state: Path, group: str) -> None:
         super().__init__(group)
         self.state = state
         self.group = group
+
+
+def carry_out(command: Callable[[], object]) -> object:
+    """Run ``command``, or let the daemon run it where this user may not read the records."""
+    try:
+        return command()
+    except _AskDaemon as asked:
+        from reconciler.cli.read_client import relay
+
+        return relay(asked.state, asked.group, sys.argv[1:])
 
 
 def read_records(settings: Settings) -> Records:
@@ -125,16 +135,16 @@ def is_served() -> bool:
 
 
 def closed(settings: Settings, error: PermissionError) -> Exception:
-    """The error for a file of the state directory that this user may not read: AskDaemon, else RefusedError."""
+    """For a file of the state directory that this user may not read: let the daemon run the command, else refuse it."""
     if settings.readers and not is_served():
-        return AskDaemon(settings.state, settings.readers)
+        return _AskDaemon(settings.state, settings.readers)
     return RefusedError(f"this user may not look at {error.filename}: run the command as root")
 
 
 def _ask_daemon(settings: Settings, path: Path) -> None:
-    """Raise AskDaemon where this user may not read the records, and the settings name a group of readers."""
+    """Let the daemon run the command where this user may not read the records and the settings have ``readers``."""
     if _may_be_there(path) and not os.access(path, os.R_OK) and settings.readers and not is_served():
-        raise AskDaemon(settings.state, settings.readers)
+        raise _AskDaemon(settings.state, settings.readers)
 
 
 def _may_be_there(path: Path) -> bool:

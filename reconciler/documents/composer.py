@@ -25,7 +25,7 @@ from reconciler.documents.events import (
 from reconciler.documents.fault_sink import Sink
 from reconciler.documents.limits import Limits
 from reconciler.documents.scalars import MERGE_KEY, NUMERIC, WORDS, Problem, collection, literal, plain, tagged
-from reconciler.documents.types import UNREADABLE
+from reconciler.documents.types import UNREADABLE, Reading
 from reconciler.model.finding import Fault
 from reconciler.printable import is_name, may_hide
 
@@ -84,8 +84,16 @@ _KEY_HIDES = Problem(
 _KEY_OPENED = Problem("key-type", "a list or mapping is used as a key", "quote text that begins with a bracket")
 
 
-class NeedKeyPositions(Exception):
+class _NeedKeyPositions(Exception):
     """A key is duplicate, and the place of the first one was not recorded."""
+
+
+def compose(raw: bytes, limits: Limits, fields: frozenset[str], collect: Callable[[Composer], Reading]) -> Reading:
+    """What ``collect`` makes of a composer of ``raw``; a file with a duplicate key is composed a second time."""
+    try:
+        return collect(Composer(raw, limits, fields, key_lines=False))
+    except _NeedKeyPositions:
+        return collect(Composer(raw, limits, fields, key_lines=True))
 
 
 class Composer:
@@ -108,7 +116,7 @@ class Composer:
     def documents(self) -> Iterator[tuple[int, int, Any, list[Fault]]]:
         """Index, line, value and faults of each document; empty ones are not counted.
 
-        Raises Stop at a limit, NeedKeyLines, and PyYAML's errors where the file is not well-formed.
+        Raises LimitReached, and PyYAML's errors where the file is not well-formed.
         """
         self._get()
         started = index = 0
@@ -267,7 +275,7 @@ class Composer:
 
     def _repeated(self, event: Event, key: Any, filled: dict[Any, Any]) -> None:
         if not self._key_lines:
-            raise NeedKeyPositions
+            raise _NeedKeyPositions
         first = self._lines[id(filled), key]
         # The key is not shown: a lost indentation may have made it of a line of a secret.
         message = f"this key is given twice in its mapping, first on line {first}"

@@ -6,11 +6,12 @@ from typing import Never
 
 from reconciler.documents.events import Event
 from reconciler.documents.limits import Limits
+from reconciler.errors import ParseError
 from reconciler.model.finding import Fault
 
 
-class LimitReached(Exception):
-    """Ends the reading of a file; the reason is among the faults."""
+class LimitReached(ParseError):
+    """Ends the reading of a file that exceeds a limit; the reason is among the faults."""
 
 
 class Sink:

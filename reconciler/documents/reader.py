@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from msgspec.structs import replace
 from yaml import YAMLError
 
-from reconciler.documents.composer import Composer, NeedKeyPositions
+from reconciler.documents.composer import Composer, compose
 from reconciler.documents.encoding import check_encoding, fix_json_surrogates
 from reconciler.documents.fault_sink import LimitReached
 from reconciler.documents.limits import LIMITS, Limits
@@ -36,10 +37,7 @@ def read(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT
     if fault:
         return Reading([], [fault])
     raw = fix_json_surrogates(raw)
-    try:
-        return _read(raw, Composer(raw, limits, text_fields, key_lines=False))
-    except NeedKeyPositions:
-        return _read(raw, Composer(raw, limits, text_fields, key_lines=True))
+    return compose(raw, limits, text_fields, partial(_read, raw))
 
 
 def _read(raw: bytes, composer: Composer) -> Reading:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from reconciler.errors import ParseError
 from reconciler.logql.regex import ExpressionError, compile_expression
 from reconciler.model.suggest import closest
 
@@ -28,7 +29,7 @@ _NUMBERED = {"x": 2, "u": 4, "U": 8}
 """Letter of an escape → how many hexadecimal digits follow."""
 
 
-class QueryError(ValueError):
+class QueryError(ParseError):
     """The text is not a query; the message begins with ``column`` (from 1), where the fault is."""
 
     def __init__(self, message: str, at: int) -> None:

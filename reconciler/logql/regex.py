@@ -6,6 +6,8 @@ import re
 import warnings
 from collections.abc import Iterator
 
+from reconciler.errors import ParseError
+
 LONGEST = 1_000
 """Characters of an expression."""
 
@@ -27,7 +29,7 @@ _FOREIGN = {
 """Beginnings of what Python accepts and RE2 does not."""
 
 
-class ExpressionError(ValueError):
+class ExpressionError(ParseError):
     """The text is not an expression; ``at`` is the index of the faulty character."""
 
     def __init__(self, message: str, at: int = 0) -> None:

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import msgspec
 
+from reconciler.errors import ParseError
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.kinds.table import TABLE
 from reconciler.model.platform import PLATFORM_URI, SECRET_URI, VOLUMESET_URI
@@ -22,7 +23,7 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     target: str
 
 
-class LinkError(ValueError):
+class LinkError(ParseError):
     """The text is not a link; the message shows the form of one."""
 
 

@@ -203,7 +203,7 @@ def depends_on(
     for word in text.replace(",", " ").split():
         try:
             references.append(Reference(_dependency(word, dialect, gvc), pointer, Dependency.HEALTHY))
-        except ValueError as error:
+        except (LinkError, ValueError) as error:
             troubles.append(NormalizeProblem(pointer, f"reconciler/depends-on: {error}"))
     return references, troubles
 

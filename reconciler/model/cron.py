@@ -10,6 +10,8 @@ from typing import NamedTuple, Self
 
 import msgspec
 
+from reconciler.errors import ParseError
+
 HOUR = 60
 DAY = 24 * HOUR
 MONTHS_SEARCHED = 400 * 12 + 1
@@ -22,7 +24,7 @@ _IN_EVERY_MONTH = (1 << 29) - 2
 _QUOTED = 30
 
 
-class CronError(ValueError):
+class CronError(ParseError):
     """The text is no cron expression; the message names the field and the part, ``suggestion`` a way out."""
 
     def __init__(self, message: str, suggestion: str = "") -> None:

@@ -90,12 +90,12 @@ class Runner:
         if self._runs_containers:
             await asyncio.to_thread(self.secret_filler.fill)
         for engine in self._lifecycle_engines:
-            # Each drift check tries a failed engine again and reports it.
             try:
                 await engine.open()
-            except (EngineError, RecordsError) as error:
-                if isinstance(error, RecordsError):
-                    raise
+            except RecordsError:
+                raise
+            except EngineError:
+                pass  # each drift check tries the engine again and reports it
             except Exception as error:  # noqa: BLE001 - the other engines and the sources go on
                 internal_error(error, "opening an engine")
         self._forget(set(self.records.sources.names()) - self.lines.keys())

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from reconciler.bugs import contained
-from reconciler.errors import SourceError
+from reconciler.errors import EncryptionError, SourceError
 from reconciler.manifests.change_set import ChangeSet
 from reconciler.model.key import Key
 from reconciler.pipeline.desired_view import DesiredStateView
@@ -66,7 +66,7 @@ class SecretFiller:
                 with contained(f"secret {key}"):
                     view = view or self._views[source]()
                     self._put(view, key)
-            except SourceError as error:
+            except (SourceError, EncryptionError) as error:
                 self._store.report(key, f"{key} cannot be read: {error}")
 
     def _put(self, view: DesiredStateView, key: Key) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.errors import ReconcilerError
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.kinds.secret import CREDENTIAL, HostPlace
 from reconciler.settings import Settings, SourceSettings
@@ -24,7 +25,7 @@ CREDENTIALS = "CREDENTIALS_DIRECTORY"
 _NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.@]*")
 
 
-class HostSecretError(Exception):
+class HostSecretError(ReconcilerError):
     """A file cannot be used as a secret: ``rule`` is the kind of fault; the message never contains file content."""
 
     def __init__(self, rule: str, message: str, suggestion: str) -> None:

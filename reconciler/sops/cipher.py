@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
+from reconciler.errors import EncryptionError
+
 Value = str | int | float | bool
 
 KEY_BYTES = 32
@@ -23,7 +25,7 @@ COMMENT = "comment"
 """The type of what stands behind a ``#``."""
 
 
-class DecryptionFailed(ValueError):
+class DecryptionFailed(EncryptionError):
     """A value that cannot be opened: another key, another place, or changed. Says nothing of what it holds."""
 
 
@@ -54,7 +56,7 @@ def additional_data(path: Sequence[str]) -> bytes:
 
 
 def decrypt_value(sealed: EncryptedValue, key: bytes, bound: bytes) -> Value:
-    """The value under ``sealed``. Raises Broken where ``key`` or the place ``bound`` is not that of the sealing."""
+    """The value under ``sealed``. Raises DecryptionFailed for another ``key`` or place ``bound``."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 

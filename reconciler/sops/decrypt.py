@@ -12,6 +12,7 @@ import msgspec
 
 from reconciler.documents.reader import TEXT_FIELDS
 from reconciler.documents.types import Document, Reading
+from reconciler.errors import EncryptionError
 from reconciler.model.finding import Pointer
 from reconciler.sops.cipher import DecryptionFailed, Value, additional_data, as_bytes, decrypt_value, parsed
 from reconciler.sops.keys import Keyring, NoUsableKey, data_key
@@ -49,7 +50,7 @@ class Revealed(NamedTuple):
     ivs: dict[tuple[int, Pointer], bytes]
 
 
-class TamperedValue(Exception):
+class TamperedValue(EncryptionError):
     """The value at ``at`` of the document ``index`` cannot be what was encrypted there."""
 
     def __init__(self, index: int, at: Pointer, message: str) -> None:
@@ -83,7 +84,7 @@ def open_all(raw: bytes, reading: Reading, keyring: Keyring) -> dict[int, Decryp
 
 
 def decrypt_group(group: Group, key: bytes) -> Revealed:
-    """Open every encrypted value of ``group``. Raises BrokenValue."""
+    """Open every encrypted value of ``group``. Raises TamperedValue."""
     revealed = Revealed({}, {})
     covers, by_form = group.metadata.covers(), group.metadata.by_comments()
     for document, leaf, value in group.leaves():

@@ -10,6 +10,7 @@ from reconciler.documents.encoding import fix_json_surrogates
 from reconciler.documents.reader import read
 from reconciler.documents.types import Document, Reading
 from reconciler.documents.writer import after_key, written
+from reconciler.errors import EncryptionError
 from reconciler.sops.cipher import (
     COMMENT,
     DecryptionFailed,
@@ -41,7 +42,7 @@ Edit = tuple[int, int, str]
 """Where a piece of text begins and ends, and what comes in its place."""
 
 
-class WritingError(ValueError):
+class WritingError(EncryptionError):
     """A file cannot be encrypted, opened or written; the message says why, never what it holds."""
 
 
@@ -111,7 +112,7 @@ def decrypt_file(raw: bytes, keyring: Keyring) -> DecryptedFile:
     ]
     shown = _spliced(text, edits).encode()
     if [each.value for each in read(shown).documents] != [with_values(each, revealed) for each, _ in group.documents]:
-        raise WritingError("it is laid out in a way that cannot be shown; decrypt it with sops")
+        raise WritingError("its layout cannot be shown; decrypt it with sops")
     return DecryptedFile(shown, group.metadata, key, stash)
 
 
@@ -294,7 +295,5 @@ def _checked(raw: bytes, before: Reading, key: bytes) -> bytes:
         revealed = Revealed({}, {})
     after = [with_values(document, revealed) for document, _ in group.documents]
     if after != [document.value for document in before.documents] or not mac_matches(group, revealed, key):
-        raise WritingError(
-            "it is laid out in a way that cannot be encrypted in place; write it plainly, a line a value"
-        )
+        raise WritingError("its layout cannot be encrypted in place; write every value on a line of its own")
     return raw

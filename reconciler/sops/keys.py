@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from reconciler.errors import EncryptionError
 from reconciler.sops.cipher import KEY_BYTES
 from reconciler.sops.metadata import Metadata, Wrapped
 
@@ -16,7 +17,7 @@ _AGE = "AGE-SECRET-KEY-1"
 _SSH = "-----BEGIN"
 
 
-class KeyringError(ValueError):
+class KeyringError(EncryptionError):
     """An identity or a recipient is not one; the message never quotes an identity."""
 
 
@@ -35,7 +36,7 @@ class Keyring(msgspec.Struct, frozen=True):
         return f"Keyring({len(self.identities)} identities)"
 
 
-class NoUsableKey(Exception):
+class NoUsableKey(EncryptionError):
     """No identity opens the data key; the message says what was tried, the suggestion what would help."""
 
     def __init__(self, message: str, suggestion: str) -> None:
@@ -44,7 +45,7 @@ class NoUsableKey(Exception):
 
 
 def data_key(metadata: Metadata, keyring: Keyring) -> bytes:
-    """The key of a document's values. Raises Unopened."""
+    """The key of a document's values. Raises NoUsableKey."""
     if metadata.groups > 1:
         raise NoUsableKey("the key is split among several groups, all of which would have to be opened",
                        "encrypt it anew for one group of age recipients")  # fmt: skip

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from reconciler.errors import EncryptionError
+
 FIELD = "sops"
 VERSION = "3.11.0"
 """The release of SOPS whose format is written."""
@@ -30,7 +32,7 @@ Path = tuple[str, ...]
 Covers = Callable[[Path], bool]
 
 
-class FormatError(ValueError):
+class FormatError(EncryptionError):
     """The mapping is not as SOPS writes it; the message says what is wrong with which field."""
 
     def __init__(self, field: str, message: str) -> None:

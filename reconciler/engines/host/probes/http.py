@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from urllib.parse import quote, urljoin, urlsplit
 
+from reconciler.errors import ReconcilerError
 from reconciler.model.kinds.workload import Header, Target
 
 HOST = "127.0.0.1"
@@ -35,7 +36,7 @@ BODY = 10_240
 """Bytes of the body that are read and discarded, so that servers see no broken connection."""
 
 
-class ProbeError(Exception):
+class ProbeError(ReconcilerError):
     """An invalid response to a probe, described in a few words. The evaluation of the probe catches it."""
 
 

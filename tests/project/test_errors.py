@@ -1,0 +1,147 @@
+"""Expected errors form one tree, drawn in reconciler/errors.py; exceptions for control flow are private."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from typing import NamedTuple
+
+import pytest
+
+import reconciler.errors
+from tests.project.tree import modules
+
+HOME = "reconciler/errors.py"
+ROOT_ERROR = "ReconcilerError"
+
+_DRAWN = re.compile(r"(?P<indent>(?:│   |    )*)(?:├── |└── )(?P<name>\w+) +(?P<text>.*)")
+_FILE = re.compile(r"\((\w[\w/]*\.py)\)$")
+
+BUILT_IN = frozenset(
+    name for name, each in vars(builtins).items() if isinstance(each, type) and issubclass(each, BaseException)
+)
+
+
+class Drawn(NamedTuple):
+    """A class of the tree: its parent, and the module that defines it."""
+
+    parent: str
+    path: str
+
+
+class Defined(NamedTuple):
+    """A definition of an exception class: its bases, and the module that holds it."""
+
+    bases: tuple[str, ...]
+    path: str
+
+
+def drawn(text: str) -> dict[str, Drawn]:
+    """Class → its parent and its module, as the tree in ``text`` shows them."""
+    branch = [ROOT_ERROR]
+    found = {ROOT_ERROR: Drawn("Exception", HOME)}
+    for line in text.splitlines():
+        if match := _DRAWN.match(line):
+            depth = len(match["indent"]) // 4
+            branch[depth + 1 :] = [match["name"]]
+            file = _FILE.search(match["text"])
+            found[match["name"]] = Drawn(branch[depth], f"reconciler/{file[1]}" if file else HOME)
+    return found
+
+
+def defined(trees: dict[str, ast.Module]) -> dict[str, Defined]:
+    """Every exception class that ``trees`` define, by name."""
+    classes: dict[str, Defined] = {}
+    for path, module in trees.items():
+        for node in ast.walk(module):
+            if isinstance(node, ast.ClassDef):
+                bases = tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases)
+                classes[node.name] = Defined(bases, path)
+    found: set[str] = set(BUILT_IN)
+    while new := {name for name, each in classes.items() if found & set(each.bases)} - found:
+        found |= new
+    return {name: classes[name] for name in found - BUILT_IN}
+
+
+def families(tree: dict[str, Drawn]) -> dict[str, str]:
+    """Class → the class below the root that it belongs to."""
+
+    def family(name: str) -> str:
+        parent = tree[name].parent
+        return name if parent in (ROOT_ERROR, "Exception") else family(parent)
+
+    return {name: family(name) for name in tree}
+
+
+def caught(handler: ast.ExceptHandler) -> list[str]:
+    """Names of the classes that ``handler`` lists."""
+    members = handler.type.elts if isinstance(handler.type, ast.Tuple) else []
+    return [ast.unparse(each).rpartition(".")[2] for each in members]
+
+
+def test_every_error_is_drawn_at_its_place() -> None:
+    public = {name: each for name, each in defined(modules()).items() if not name.startswith("_")}
+    tree = drawn(reconciler.errors.__doc__ or "")
+    assert {name: Drawn(each.bases[0], each.path) for name, each in public.items()} == tree
+
+
+def test_an_error_has_one_parent() -> None:
+    assert {name: each.bases for name, each in defined(modules()).items() if len(each.bases) > 1} == {}
+
+
+def test_exceptions_for_control_flow_stay_in_their_module() -> None:
+    private = {name: each.path for name, each in defined(modules()).items() if name.startswith("_")}
+    used = {
+        (path, alias.name)
+        for path, module in modules().items()
+        for node in ast.walk(module)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert [place for place in used if place[1] in private] == []
+
+
+def test_one_family_is_caught_by_its_name() -> None:
+    """Where a handler lists two classes of one family, the family may grow and the handler not."""
+    family = families(drawn(reconciler.errors.__doc__ or ""))
+    wrong = []
+    for path, module in modules().items():
+        for node in ast.walk(module):
+            if isinstance(node, ast.ExceptHandler):
+                of_family = [family[name] for name in caught(node) if name in family]
+                wrong += [f"{path}:{node.lineno}"] if len(of_family) != len(set(of_family)) else []
+    assert wrong == []
+
+
+def test_a_tree_is_read_as_it_is_drawn() -> None:
+    text = """
+    Root
+├── A        first
+│   ├── B      second (here/b.py)
+│   │   └── C    third
+│   └── D      fourth (of these)
+└── E        fifth
+    └── F      sixth
+"""
+    assert drawn(text) == {
+        ROOT_ERROR: Drawn("Exception", HOME),
+        "A": Drawn(ROOT_ERROR, HOME),
+        "B": Drawn("A", "reconciler/here/b.py"),
+        "C": Drawn("B", HOME),
+        "D": Drawn("A", HOME),
+        "E": Drawn(ROOT_ERROR, HOME),
+        "F": Drawn("E", HOME),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("class A(ValueError): pass\nclass B(x.A): pass", {"A", "B"}),
+        ("class A(str): pass\nclass B(A): pass", set()),
+        ("class _A(BaseException): pass", {"_A"}),
+    ],
+)
+def test_exception_classes_are_found(text: str, found: set[str]) -> None:
+    assert defined({"reconciler/x.py": ast.parse(text)}).keys() == found
