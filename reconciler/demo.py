@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli import cli
-from reconciler.cli.options import coloured, load, paint, print_error
+from reconciler.cli.options import load
+from reconciler.cli.output.printing import coloured, print_error
 from reconciler.errors import EngineError, LockedError, ReconcilerError, UsageError
 from reconciler.reasons import Reason
+from reconciler.render.layout import paint
 
 if TYPE_CHECKING:
     from reconciler.engines.host.runtimes.protocol import Runtime

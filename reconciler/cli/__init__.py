@@ -15,7 +15,8 @@ from pathlib import Path
 import click
 
 from reconciler import __version__
-from reconciler.cli.options import carry_out, print_bug, print_error
+from reconciler.cli.options import carry_out
+from reconciler.cli.output.printing import print_bug, print_error
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.printable import guard
 
@@ -127,12 +128,13 @@ def _print_error(error: ReconcilerError) -> None:
     if not isinstance(error, SettingsError):
         print_error(str(error))
         return
-    from reconciler.cli.output.excerpt import Excerpts
-    from reconciler.cli.output.findings import counted, more, print_findings
+    from reconciler.cli.output.printing import print_findings
+    from reconciler.render.excerpt import Excerpts
+    from reconciler.render.findings import explain_hint, severity_counts
 
-    print_error(f"{counted(error.findings)} in the settings {error.path}")
+    print_error(f"{severity_counts(error.findings)} in the settings {error.path}")
     print_findings(error.findings, Excerpts(lambda _: error.raw, secrets=False), sys.stderr)
-    click.echo(more(error.findings), nl=False, err=True)
+    click.echo(explain_hint(error.findings), nl=False, err=True)
 
 
 def _report_write_error(error: OSError) -> int:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from reconciler.cli.options import coloured, paint
+from reconciler.cli.output.printing import coloured
 from reconciler.documents.limits import LIMITS, read_within, shown_size
 from reconciler.errors import RefusedError, UsageError
+from reconciler.render.layout import paint
 
 if TYPE_CHECKING:
     from reconciler.convert.drafts import Draft

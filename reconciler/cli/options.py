@@ -1,20 +1,17 @@
-"""Shared by the commands: the settings option, colour, and error messages."""
+"""Shared by the commands: options, arguments, and opening the settings and the records."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from reconciler.cli.privileges import unreadable_part
-from reconciler.errors import ReconcilerError, RefusedError, SourceError
-from reconciler.printable import printable_lines
+from reconciler.errors import RefusedError
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -27,8 +24,6 @@ DEFAULT_ORG = "org"
 """The org of manifests without settings, unless ``--org`` names it."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-
-_COLOURS = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "grey": "90"}
 
 
 def settings_option(command: _Command) -> _Command:
@@ -189,52 +184,3 @@ def operator() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"uid {os.getuid()}"
-
-
-def coloured(stream: TextIO) -> bool:
-    """Whether ``stream`` is a terminal whose user has not set NO_COLOR."""
-    return stream.isatty() and not os.environ.get("NO_COLOR")
-
-
-def paint(text: str, colour: str, on: bool) -> str:
-    """``text`` in ``colour`` where ``on``; an empty colour leaves it as it is."""
-    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if on and colour else text
-
-
-@contextmanager
-def source_errors_printed(source: str, failed: dict[str, ReconcilerError]) -> Iterator[None]:
-    """Print an error or bug of ``source`` and add it to ``failed``, so that the other sources go on."""
-    from reconciler.bugs import internal_error
-
-    try:
-        yield
-    except SourceError as error:
-        failed[source] = error
-        named = str(error).startswith("source ")
-        print_error(str(error) if named else f"source {source}: {error}")
-    except (ReconcilerError, OSError):
-        raise
-    except Exception as error:  # noqa: BLE001 - see above
-        failed[source] = internal_error(error)
-        print_bug(error, f"source {source}")
-
-
-def print_bug(error: Exception, part: str = "") -> int:
-    """Print a bug of this program on stderr, with the calls that led to it; return the exit code."""
-    if file := unreadable_part():
-        print_error(
-            f"{file}, a part of this program, cannot be read by the user {os.geteuid()}, to whom the state directory "
-            "belongs: install the program where that user can read it, such as /opt/reconciler"
-        )
-        return 1
-    from reconciler.bugs import internal_error
-
-    bug = internal_error(error)
-    click.echo(f"Calls that led to the error, innermost last:\n{bug.trace}", nl=False, err=True)
-    print_error(f"{part}: {bug}" if part else str(bug))
-    return 1
-
-
-def print_error(message: str) -> None:
-    """Print an error on stderr, in red on a terminal."""
-    click.echo(paint(f"error: {printable_lines(message)}", "red", coloured(sys.stderr)), err=True)

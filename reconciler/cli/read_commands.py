@@ -40,7 +40,7 @@ def refusal(words: list[str]) -> str:
 def main() -> None:
     """Run the command line of this process."""
     from reconciler import cli
-    from reconciler.cli.options import print_error
+    from reconciler.cli.output.printing import print_error
 
     why = refusal(sys.argv[1:])
     if why:

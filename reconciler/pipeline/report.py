@@ -14,10 +14,10 @@ from reconciler.errors import InternalError, ReconcilerError
 from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action, Plan
-from reconciler.printable import printable
 from reconciler.reasons import Reason
 from reconciler.records.tables.runs import Run
-from reconciler.render.summary import sentence
+from reconciler.render.findings import place
+from reconciler.render.plan.summary import sentence
 from reconciler.times import iso
 
 DONE = {Action.CREATE: "created", Action.UPDATE: "updated", Action.REPLACE: "replaced", Action.DELETE: "deleted"}
@@ -165,14 +165,6 @@ def unreadable(source: str, error: ReconcilerError) -> Report:
 def internal_error(source: str, revision: str, bug: InternalError) -> Report:
     """The report of a run that ended in a bug; applied resources stay applied."""
     return Report(source, revision, "failed", reason=bug.reason, message=str(bug))
-
-
-def place(finding: Finding) -> str:
-    """``shop/api.yaml:12:7``, or the path alone for a finding about the whole file."""
-    path = printable(finding.path)
-    # A workflow runner treats a line that begins like this as a command.
-    path = f"./{path}" if path.startswith(("::", "##")) else path
-    return f"{path}:{finding.line}:{finding.column}" if finding.line else path
 
 
 def _outcome(outcomes: list[Outcome]) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.errors import UsageError
 from reconciler.planning.plan import Action, FieldChange, Plan, Step
-from reconciler.render.json import FORMAT_VERSION, document
+from reconciler.render.plan.json import FORMAT_VERSION, document
 
 MOST_NAMED = 5
 """Limit of differing steps that a message names."""

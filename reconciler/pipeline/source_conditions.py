@@ -18,6 +18,7 @@ from reconciler.records.tables.conditions import Condition
 from reconciler.records.tables.events import NewEvent
 from reconciler.records.tables.runs import REFUSED, Run
 from reconciler.records.tables.suspensions import source_target
+from reconciler.render.findings import place
 from reconciler.settings import Settings
 from reconciler.status.conditions import condition, condition_from_error
 
@@ -150,7 +151,7 @@ def _invalid(name: str, reason: Reason, prepared: PlannedRevision, ended: Report
     yield NewEvent(target, reason, f"{made.commit[:12]} ({made.subject}, {made.author}) {what}: {summary}")
     errors = [finding for finding in prepared.findings if finding.severity is Severity.ERROR]
     for each in errors[:MAX_EVENTS]:
-        yield NewEvent(each.key or target, reason, f"{report.place(each)}: {each.message}")
+        yield NewEvent(each.key or target, reason, f"{place(each)}: {each.message}")
 
 
 def _failed_run(ended: Report, reason: str, made: Revision | None = None) -> Run:

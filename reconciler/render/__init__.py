@@ -1,1 +1,1 @@
-"""Plans and findings as text, Markdown, JSON, SARIF and the formats of forges."""
+"""Values as text, Markdown, JSON, SARIF and the formats of forges."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.cli.output.excerpt import Excerpts
-from reconciler.cli.output.findings import findings_document, findings_text, markdown_findings
+from reconciler.render.excerpt import Excerpts
+from reconciler.render.findings import findings_document, findings_text, markdown_findings
 from reconciler.render.github import workflow_commands
 from reconciler.render.sarif import sarif
 from reconciler.review.folder import check_folder

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.cli.output.excerpt import HIDDEN, WIDTH, Excerpts, underlined
 from reconciler.model.finding import Finding, Severity
+from reconciler.render.excerpt import HIDDEN, WIDTH, Excerpts, underline
 
 
 def excerpt(raw: str | bytes, line: int, column: int, *, secrets: bool = True) -> tuple[str, str] | None:
@@ -47,13 +47,13 @@ def test_what_would_move_the_cursor_is_written_out() -> None:
 @pytest.mark.parametrize("before", [0, 10, 40, 80, 150, 400])
 def test_a_long_line_is_cut_around_the_caret(before: int) -> None:
     line = f"{'a' * before}WRONG{'b' * (400 - before)}"
-    shown, carets = underlined(line, before, before + 5)
+    shown, carets = underline(line, before, before + 5)
     assert len(shown) <= WIDTH + 2
     assert shown[carets.index("^") :][: carets.count("^")] == "WRONG"
 
 
 def test_a_long_value_is_underlined_as_far_as_it_is_shown() -> None:
-    shown, carets = underlined(f"name: {'x' * 300}", 6, 306)
+    shown, carets = underline(f"name: {'x' * 300}", 6, 306)
     assert len(carets) == len(shown) - 1
 
 

@@ -98,8 +98,8 @@ def stepped(before: Files, after: Files) -> tuple[list[Finding], list[Finding]] 
 
 def shown(findings: list[Finding], raw: bytes) -> str:
     """The findings in every form in which people and programs get them."""
-    from reconciler.cli.output.excerpt import Excerpts
-    from reconciler.cli.output.findings import findings_text, markdown_findings
+    from reconciler.render.excerpt import Excerpts
+    from reconciler.render.findings import findings_text, markdown_findings
     from reconciler.render.github import workflow_commands
     from reconciler.render.sarif import sarif
 

@@ -16,12 +16,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.cli.output.excerpt import Excerpts
-from reconciler.cli.output.findings import as_json, findings_document, findings_text, markdown_findings
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.pipeline.externals import ExternalResources
+from reconciler.render.excerpt import Excerpts
+from reconciler.render.findings import findings_document, findings_text, markdown_findings
 from reconciler.render.github import workflow_commands
 from reconciler.render.gitlab import report
+from reconciler.render.layout import as_json
 from reconciler.render.sarif import sarif
 from reconciler.review.folder import FolderCheck, check_folder
 from reconciler.rulebook import rulebook

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from reconciler.planning.blame import pointer_of, shown
-from reconciler.render.json import document
+from reconciler.render.plan.json import document
 from reconciler.review import blame
 from reconciler.review.blame import blamed
 from tests.pipeline.meddling import KEY, Meddled

@@ -125,9 +125,9 @@ import json, sys
 from pathlib import Path
 from reconciler.clock import SystemClock
 from reconciler.pipeline.source_pipeline import SourcePipeline
-from reconciler.render.json import document
-from reconciler.render.markdown import markdown
-from reconciler.render.text import text
+from reconciler.render.plan.json import document
+from reconciler.render.plan.markdown import markdown
+from reconciler.render.plan.text import text
 from reconciler.records.store import Records
 from reconciler.settings import load_settings
 settings = load_settings(Path(sys.argv[1]) / "settings.yaml")

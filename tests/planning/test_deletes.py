@@ -9,9 +9,9 @@ import pytest
 
 from reconciler.planning.inputs import PrunePolicy
 from reconciler.planning.plan import Action, Hold, Plan
-from reconciler.render.json import document
-from reconciler.render.markdown import markdown
-from reconciler.render.text import text
+from reconciler.render.plan.json import document
+from reconciler.render.plan.markdown import markdown
+from reconciler.render.plan.text import text
 from reconciler.settings import PruneSettings
 from reconciler.times import iso
 from tests.support.git import File

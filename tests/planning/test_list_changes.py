@@ -12,10 +12,10 @@ import pytest
 from reconciler.model.key import Key, Kind
 from reconciler.planning.diff import diff
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Plan, Step
-from reconciler.render.json import document
-from reconciler.render.markdown import MAX_FIELDS, markdown
-from reconciler.render.summary import MAX_LINE, differences
-from reconciler.render.text import MAX_CHANGES, MAX_PARTS, text
+from reconciler.render.plan.json import document
+from reconciler.render.plan.markdown import MAX_FIELDS, markdown
+from reconciler.render.plan.summary import MAX_LINE, differences
+from reconciler.render.plan.text import MAX_CHANGES, MAX_PARTS, text
 from tests.support.cases import cases
 from tests.support.pipeline import BASE, Way
 

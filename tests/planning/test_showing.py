@@ -12,10 +12,10 @@ import pytest
 
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Plan, Step
-from reconciler.render.json import document
-from reconciler.render.markdown import markdown
-from reconciler.render.summary import one_line
-from reconciler.render.text import text
+from reconciler.render.plan.json import document
+from reconciler.render.plan.markdown import markdown
+from reconciler.render.plan.summary import one_line
+from reconciler.render.plan.text import text
 from tests.planning.test_deletes import VOLUMES, identity, stateful, workload
 from tests.support.cases import CASES
 from tests.support.pipeline import BASE, Way

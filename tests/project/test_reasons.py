@@ -13,7 +13,7 @@ HOME = "reconciler/reasons.py"
 SAME_WORDS = {
     "reconciler/cli/commands/describe.py": {"Applied"},
     "reconciler/cli/commands/top.py": {"Loading", "Ready"},
-    "reconciler/cli/output/findings.py": {"Refused"},
+    "reconciler/render/findings.py": {"Refused"},
     "reconciler/cli/output/resources.py": {"Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
     "reconciler/cli/output/source.py": {"Applied"},
     "reconciler/engines/host/snapshot.py": {"Loading", "Ready"},

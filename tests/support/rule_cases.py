@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from reconciler.cli.output.excerpt import Excerpts
-from reconciler.cli.output.findings import findings_text
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Finding
 from reconciler.pipeline.externals import ExternalResources
+from reconciler.render.excerpt import Excerpts
+from reconciler.render.findings import findings_text
 from reconciler.review.folder import check_folder
 from reconciler.settings import LocationSettings, SecretSettings, SettingsError, load_settings
 from reconciler.source.file_reader import Read

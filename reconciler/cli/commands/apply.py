@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from reconciler.cli.options import operator, print_error, read_settings, settings_option
+from reconciler.cli.options import operator, read_settings, settings_option
+from reconciler.cli.output.printing import print_error
 from reconciler.cli.privileges import become_owner
 from reconciler.errors import DiskFull, LockedError, RefusedError
 
@@ -258,9 +259,10 @@ def _warn_about_status(records: Records, reports: list[Report]) -> None:
 
 
 def _print_reports(settings: Settings, reports: list[Report]) -> int:
-    from reconciler.cli.output.excerpt import Excerpts
-    from reconciler.cli.output.findings import more, print_findings
+    from reconciler.cli.output.printing import print_findings
     from reconciler.pipeline.report import lines
+    from reconciler.render.excerpt import Excerpts
+    from reconciler.render.findings import explain_hint
     from reconciler.source.file_reader import reader_of
 
     for report in reports:
@@ -269,6 +271,6 @@ def _print_reports(settings: Settings, reports: list[Report]) -> int:
             print_findings(report.findings, Excerpts(reader_of(settings, report.source, commit)))
         for line in lines(report):
             click.echo(line)
-    click.echo(more(each for report in reports for each in report.findings), nl=False)
+    click.echo(explain_hint(each for report in reports for each in report.findings), nl=False)
     latest = {report.source: report for report in reports}
     return int(not all(report.good for report in latest.values()))

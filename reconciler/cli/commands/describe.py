@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import coloured, load, paint, parse_target, read_records, settings_option
+from reconciler.cli.options import load, parse_target, read_records, settings_option
+from reconciler.cli.output.printing import coloured
 from reconciler.errors import NotFoundError
+from reconciler.render.layout import paint
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -60,8 +62,9 @@ def _print(sections: Iterable[tuple[str, str]], on: bool) -> None:
 def _sections(facts: ResourceFacts, records: Records, on: bool) -> Iterator[tuple[str, str]]:
     """Titles with their lines; the caller omits a section without lines."""
     from reconciler.cli.commands.events import as_line
-    from reconciler.cli.output.resources import HEALTH_COLOURS, body, columns, replicas
+    from reconciler.cli.output.resources import HEALTH_COLOURS, body, replicas
     from reconciler.reasons import ConditionType
+    from reconciler.render.layout import columns
     from reconciler.status.conditions import conditions
 
     colours = HEALTH_COLOURS if on else None

@@ -11,13 +11,13 @@ import click
 from reconciler.cli.options import (
     DEFAULT_ORG,
     blame_option,
-    coloured,
     load_or_none,
     org_option,
     records_or_none,
     select_sources,
     settings_option,
 )
+from reconciler.cli.output.printing import coloured
 from reconciler.cli.privileges import become_owner
 from reconciler.errors import UsageError
 
@@ -106,17 +106,11 @@ def _is_repository(folder: Path) -> bool:
 def _show(compared: PlanBetweenCommits, form: str) -> None:
     from msgspec.structs import replace
 
-    from reconciler.cli.output.excerpt import Excerpts
-    from reconciler.cli.output.findings import (
-        counted,
-        echo_json,
-        findings_document,
-        markdown_plan,
-        more,
-        print_findings,
-    )
-    from reconciler.render.json import document
-    from reconciler.render.text import text
+    from reconciler.cli.output.printing import echo_json, print_findings
+    from reconciler.render.excerpt import Excerpts
+    from reconciler.render.findings import explain_hint, findings_document, markdown_plan, severity_counts
+    from reconciler.render.plan.json import document
+    from reconciler.render.plan.text import text
 
     findings, plan = compared.findings, compared.plan
     if plan is not None:
@@ -131,8 +125,8 @@ def _show(compared: PlanBetweenCommits, form: str) -> None:
         return
     print_findings(findings, Excerpts(compared.read))
     if plan is None:
-        click.echo(f"{compared.revision} is refused: {counted(findings)}")
+        click.echo(f"{compared.revision} is refused: {severity_counts(findings)}")
     else:
         shown = text(plan, colour=coloured(sys.stdout), blames=compared.blames, since=compared.before)
         click.echo(shown, nl=False)
-    click.echo(more(findings), nl=False)
+    click.echo(explain_hint(findings), nl=False)

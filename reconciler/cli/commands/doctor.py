@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import coloured, load, paint, settings_option
+from reconciler.cli.options import load, settings_option
+from reconciler.cli.output.printing import coloured
+from reconciler.render.layout import paint
 
 if TYPE_CHECKING:
     from reconciler.doctor.check import Check, Verdict
@@ -25,7 +27,7 @@ def command(settings_file: Path, form: str) -> int:
 
     Changes nothing. Exits with 1 if there is a problem, but not for warnings. Run it as root or as the daemon's user.
     """
-    from reconciler.cli.output.findings import echo_json
+    from reconciler.cli.output.printing import echo_json
     from reconciler.doctor.check import Verdict
 
     checks = []

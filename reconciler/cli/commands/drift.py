@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.options import coloured, load, paint, parse_key, read_records, settings_option
+from reconciler.cli.options import load, parse_key, read_records, settings_option
+from reconciler.cli.output.printing import coloured
+from reconciler.render.layout import paint
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -31,7 +33,7 @@ def command(settings_file: Path, key: Key | None, output: str) -> None:
     While a daemon runs, its last check is shown; else the locations are checked now. The printed rules permit the same
     differences from now on, once they are added to the settings.
     """
-    from reconciler.cli.output.findings import echo_json
+    from reconciler.cli.output.printing import echo_json
     from reconciler.queries.existence import check_key
 
     settings = load(settings_file)
@@ -91,7 +93,7 @@ def _lines(at: float | None, rows: list[DriftRow], on: bool) -> Iterator[str]:
 
 
 def _one(row: DriftRow, drift: Drift, on: bool) -> Iterator[str]:
-    from reconciler.render.summary import DIFFERS, differences, shown_pair
+    from reconciler.render.plan.summary import DIFFERS, differences, shown_pair
     from reconciler.times import iso
 
     place = f" at {drift.location}" if drift.location else ""

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import coloured, load, paint, parse_target, read_records, settings_option
+from reconciler.cli.options import load, parse_target, read_records, settings_option
+from reconciler.cli.output.printing import coloured
+from reconciler.render.layout import paint
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import coloured, nearest, paint
+from reconciler.cli.options import nearest
+from reconciler.cli.output.printing import coloured
 from reconciler.errors import NotFoundError
+from reconciler.render.layout import paint
 
 if TYPE_CHECKING:
     from reconciler.model.rule import Rule

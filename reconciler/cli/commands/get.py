@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import coloured, load, nearest, read_records, settings_option
-from reconciler.cli.output.live_display import strip_control
+from reconciler.cli.options import load, nearest, read_records, settings_option
+from reconciler.cli.output.printing import coloured
 from reconciler.errors import NotFoundError
+from reconciler.render.layout import strip_control
 
 if TYPE_CHECKING:
     from reconciler.model.key import Kind
@@ -88,8 +89,9 @@ def _check_there(records: Records, kind: Kind | None, gvc: str | None, name: str
 
 
 def _text(found: Iterable[ResourceFacts], sources: Iterable[SourceState]) -> None:
-    from reconciler.cli.output.resources import HEALTH_COLOURS, columns, ready_words, version
+    from reconciler.cli.output.resources import HEALTH_COLOURS, ready_words, version
     from reconciler.queries.source_state import source_lines
+    from reconciler.render.layout import columns
     from reconciler.status.conditions import conditions
 
     rows = [_HEADING]

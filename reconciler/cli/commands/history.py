@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.options import coloured, load, paint, read_records, settings_option
+from reconciler.cli.options import load, read_records, settings_option
+from reconciler.cli.output.printing import coloured
+from reconciler.render.layout import paint
 
 if TYPE_CHECKING:
     from reconciler.records.tables.runs import Run
@@ -26,7 +28,7 @@ def command(settings_file: Path, source: str, last: int, output: str) -> None:
 
     A revision that is refused several times is listed once.
     """
-    from reconciler.cli.output.findings import echo_json
+    from reconciler.cli.output.printing import echo_json
     from reconciler.queries.existence import find_source
 
     settings = load(settings_file)

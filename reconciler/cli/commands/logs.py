@@ -13,9 +13,11 @@ from zlib import crc32
 
 import click
 
-from reconciler.cli.options import closed, coloured, is_served, load, paint, records_or_none, settings_option
+from reconciler.cli.options import closed, is_served, load, records_or_none, settings_option
+from reconciler.cli.output.printing import coloured
 from reconciler.errors import NotFoundError, RefusedError, UsageError
 from reconciler.printable import write_unguarded
+from reconciler.render.layout import paint
 from reconciler.times import iso_milliseconds, parse_time
 
 if TYPE_CHECKING:

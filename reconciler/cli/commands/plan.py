@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from reconciler.cli.options import (
-    blame_option,
-    coloured,
-    load,
-    records_or_none,
-    select_sources,
-    settings_option,
-    source_errors_printed,
-)
+from reconciler.cli.options import blame_option, load, records_or_none, select_sources, settings_option
+from reconciler.cli.output.printing import coloured, source_errors_printed
 from reconciler.errors import ReconcilerError, UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +68,7 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
     if out is not None and prepared:
         _write(out, saved, documents if several else documents[0])
     if form == "json":
-        from reconciler.cli.output.findings import echo_json
+        from reconciler.cli.output.printing import echo_json
 
         documents += [_failure(name, error) for name, error in failed.items()]
         echo_json(documents if several else documents[0])
@@ -150,9 +143,9 @@ def _failure_markdown(name: str, error: ReconcilerError) -> str:
 
 def _document(prepared: PlannedSource) -> dict[str, Any]:
     """The plan as JSON values, or the findings that refuse it."""
-    from reconciler.cli.output.findings import findings_document
     from reconciler.queries.source_state import source_document
-    from reconciler.render.json import document
+    from reconciler.render.findings import findings_document
+    from reconciler.render.plan.json import document
 
     planned, state, limitations = prepared
     if planned.plan is not None:
@@ -168,11 +161,11 @@ def _document(prepared: PlannedSource) -> dict[str, Any]:
 
 
 def _shown(prepared: PlannedSource, form: str) -> str:
-    from reconciler.cli.output.excerpt import Excerpts
-    from reconciler.cli.output.findings import counted, findings_text, markdown_plan, more
     from reconciler.printable import code_span, printable
     from reconciler.queries.source_state import hold_lines
-    from reconciler.render.text import text
+    from reconciler.render.excerpt import Excerpts
+    from reconciler.render.findings import explain_hint, findings_text, markdown_plan, severity_counts
+    from reconciler.render.plan.text import text
 
     planned, state, limitations = prepared
     plan, findings, holds = planned.plan, planned.findings, hold_lines(state)
@@ -183,11 +176,11 @@ def _shown(prepared: PlannedSource, form: str) -> str:
     colour = coloured(sys.stdout)
     report = findings_text(findings, Excerpts(planned.read), colour=colour)
     if plan is None:
-        report += f"{planned.revision} is refused: {counted(findings)}\n"
+        report += f"{planned.revision} is refused: {severity_counts(findings)}\n"
     else:
         report += text(plan, colour=colour, blames=planned.blames)
         report += "".join(f"{printable(line)}\n" for line in _not_enforced(limitations))
-    return report + "".join(f"Source {state.name}: {line}\n" for line in holds) + more(findings)
+    return report + "".join(f"Source {state.name}: {line}\n" for line in holds) + explain_hint(findings)
 
 
 def _not_enforced(limitations: Sequence[ForeseenLimitation]) -> Iterator[str]:
@@ -202,8 +195,8 @@ def _not_enforced(limitations: Sequence[ForeseenLimitation]) -> Iterator[str]:
 
 def _complain(prepared: list[PlannedSource]) -> None:
     """Print the findings on stderr, since a plan as JSON has no place for them."""
-    from reconciler.cli.output.excerpt import Excerpts
-    from reconciler.cli.output.findings import print_findings
+    from reconciler.cli.output.printing import print_findings
+    from reconciler.render.excerpt import Excerpts
 
     for each, *_ in prepared:
         if each.plan is not None:
@@ -219,7 +212,7 @@ def _open_private(out: Path) -> int:
 
 
 def _write(out: Path, saved: int | None, document: object) -> None:
-    from reconciler.cli.output.findings import as_json
+    from reconciler.render.layout import as_json
 
     try:
         with open(_open_private(out) if saved is None else saved, "wb") as file:

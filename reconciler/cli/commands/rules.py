@@ -28,7 +28,7 @@ def command(severity: str | None, form: str) -> None:
         for title, rules in sections().items()
     }
     if form == "json":
-        from reconciler.cli.output.findings import echo_json
+        from reconciler.cli.output.printing import echo_json
 
         echo_json([_fields(rule, title) for title, rules in chosen.items() for rule in rules])
         return

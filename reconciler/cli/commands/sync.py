@@ -17,7 +17,7 @@ def command(settings_file: Path, source: str) -> int:
 
     Without SOURCE the daemon also checks the locations for drift.
     """
-    from reconciler.cli.options import print_error
+    from reconciler.cli.output.printing import print_error
     from reconciler.daemon.wake import wake
 
     settings = load(settings_file)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.options import closed, coloured, load, records_or_none, settings_option
-from reconciler.cli.output.live_display import Live, strip_control
+from reconciler.cli.options import closed, load, records_or_none, settings_option
+from reconciler.cli.output.live_display import Live
+from reconciler.cli.output.printing import coloured
+from reconciler.render.layout import strip_control
 
 if TYPE_CHECKING:
     from reconciler.engines.host.snapshot import HostSnapshot, ReplicaRow
@@ -112,7 +114,7 @@ def _rows(now: Mapping[str, HostSnapshot], before: Mapping[str, HostSnapshot], g
 
 
 def _table(rows: Sequence[ReplicaRow], on: bool) -> list[str]:
-    from reconciler.cli.output.resources import columns
+    from reconciler.render.layout import columns
 
     cells = [_HEADING, *map(_cells, rows)]
     return columns(cells, colours=_COLOURS if on else None).splitlines()

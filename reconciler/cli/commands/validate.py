@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import (
-    DEFAULT_ORG,
-    load,
-    load_or_none,
-    org_option,
-    records_or_none,
-    settings_option,
-    source_errors_printed,
-)
+from reconciler.cli.options import DEFAULT_ORG, load, load_or_none, org_option, records_or_none, settings_option
+from reconciler.cli.output.printing import source_errors_printed
 from reconciler.errors import ReconcilerError, UsageError
 
 if TYPE_CHECKING:
@@ -119,23 +112,23 @@ def _duplicates(resources: Iterable[Resource], seen: Mapping[str, str]) -> Itera
 
 
 def _show(checked: Sequence[FolderCheck], form: str) -> None:
-    from reconciler.cli.output import findings as output
+    from reconciler.cli.output.printing import echo_json, print_findings
+    from reconciler.render.excerpt import Excerpts
+    from reconciler.render.findings import explain_hint, findings_document, pluralize, severity_counts
 
-    if form in ("text", "json"):
-        checked = [each.seen_from(Path.cwd()) for each in checked]
+    if form not in ("text", "json"):
+        _show_to_a_forge(checked, form)
+        return
+    checked = [each.seen_from(Path.cwd()) for each in checked]
     found = [finding for each in checked for finding in each.findings]
     documents, resources = sum(each.documents for each in checked), sum(each.resources for each in checked)
     if form == "json":
-        output.echo_json(output.findings_document(found, documents, resources))
-    elif form != "text":
-        _show_to_a_forge(checked, form)
-    else:
-        from reconciler.cli.output.excerpt import Excerpts
-
-        for each in checked:
-            output.print_findings(each.findings, Excerpts(each.read))
-        seen = f"{output.numbered(documents, 'document')}, {output.numbered(resources, 'resource')}"
-        click.echo(f"{output.counted(found)} in {seen}\n{output.more(found)}", nl=False)
+        echo_json(findings_document(found, documents, resources))
+        return
+    for each in checked:
+        print_findings(each.findings, Excerpts(each.read))
+    seen = f"{pluralize(documents, 'document')}, {pluralize(resources, 'resource')}"
+    click.echo(f"{severity_counts(found)} in {seen}\n{explain_hint(found)}", nl=False)
 
 
 def _show_to_a_forge(checked: Sequence[FolderCheck], form: str) -> None:
@@ -146,12 +139,12 @@ def _show_to_a_forge(checked: Sequence[FolderCheck], form: str) -> None:
 
     found = [replace(each, path=repository_path(one.base, each.path)) for one in checked for each in one.findings]
     if form == "github":
-        from reconciler.cli.output.findings import counted
+        from reconciler.render.findings import severity_counts
         from reconciler.render.github import workflow_commands
 
-        click.echo(f"{workflow_commands(found)}{counted(found)}")
+        click.echo(f"{workflow_commands(found)}{severity_counts(found)}")
         return
-    from reconciler.cli.output.findings import echo_json
+    from reconciler.cli.output.printing import echo_json
 
     if form == "gitlab":
         from reconciler.render.gitlab import report

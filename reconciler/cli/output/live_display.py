@@ -47,11 +47,6 @@ class Live:
         self._stream.flush()
 
 
-def strip_control(text: str) -> str:
-    """``text`` on one line, without control characters."""
-    return text if text.isprintable() else "".join(sign if sign.isprintable() else " " for sign in text)
-
-
 def _fit(lines: Sequence[str], room: int) -> Sequence[str]:
     if len(lines) <= max(room, 2):
         return lines

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from reconciler.cli.options import paint
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
 from reconciler.reasons import ConditionType, Reason
@@ -69,19 +68,6 @@ def ready_words(found: Sequence[Condition]) -> str:
     suspended = any(each.type == ConditionType.SUSPENDED for each in found)
     also_suspended = words != Reason.SUSPENDED and suspended
     return f"{words}, suspended" if also_suspended else words
-
-
-def columns(rows: Sequence[Sequence[str]], indent: str = "", colours: dict[str, str] | None = None) -> str:
-    """``rows`` as lines with aligned cells; ``colours`` maps the text of a cell to its colour."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [
-            paint(cell, (colours or {}).get(cell, ""), bool(colours)) + " " * (width - len(cell))
-            for cell, width in zip(row, widths, strict=True)
-        ]
-        lines.append((indent + "  ".join(cells)).rstrip())
-    return "\n".join(lines)
 
 
 def endpoint(record: Record) -> str:

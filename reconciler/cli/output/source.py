@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.cli.output.live_display import strip_control
-from reconciler.cli.output.resources import columns
 from reconciler.daemon.lock import holder
 from reconciler.errors import SourceError
 from reconciler.model.revision import Revision
@@ -13,6 +11,7 @@ from reconciler.queries.source_state import SourceState, applied_sentence, sourc
 from reconciler.reasons import ConditionType
 from reconciler.records.store import Records
 from reconciler.records.tables.suspensions import source_target
+from reconciler.render.layout import columns, strip_control
 from reconciler.settings import Settings, SourceSettings
 from reconciler.source.source import open_source
 from reconciler.times import iso

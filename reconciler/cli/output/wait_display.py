@@ -9,8 +9,9 @@ from itertools import islice
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from reconciler.cli.output.live_display import Live, strip_control
+from reconciler.cli.output.live_display import Live
 from reconciler.errors import RecordsError
+from reconciler.render.layout import strip_control
 
 if TYPE_CHECKING:
     from reconciler.records.store import Records

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from reconciler.planning.blame import WHOLE, Blames, shown
 from reconciler.planning.plan import Action, FieldChange, Plan
 from reconciler.printable import code_span
-from reconciler.render.summary import Group, differences, groups, sentence, shown_pair
-from reconciler.render.text import NOTES
+from reconciler.render.plan.summary import Group, differences, groups, sentence, shown_pair
+from reconciler.render.plan.text import NOTES
 
 WORDS = {Action.CREATE: "create", Action.UPDATE: "update", Action.REPLACE: "**replace**", Action.DELETE: "**delete**"}
 MOST_GROUPS = 200

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-import click
-import msgspec
-
-from reconciler.cli.options import coloured, paint
-from reconciler.cli.output.excerpt import Excerpts
 from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.model.rule import page
-from reconciler.pipeline.report import place
-from reconciler.printable import code_span, printable, printable_json
+from reconciler.printable import code_span, printable
+from reconciler.render.excerpt import Excerpts
+from reconciler.render.layout import paint
 
 if TYPE_CHECKING:
     from reconciler.planning.blame import Blames
@@ -25,12 +20,6 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTICE: 
 
 MOST_ROWS = 200
 """Limit of rows, since forges cut long comments; for further findings only the count is shown."""
-
-
-def print_findings(findings: Sequence[Finding], excerpts: Excerpts, stream: TextIO | None = None) -> None:
-    """Print ``findings_text`` on ``stream``, else on stdout."""
-    out = stream or sys.stdout
-    click.echo(findings_text(findings, excerpts, colour=coloured(out)), nl=False, file=out)
 
 
 def findings_text(findings: Iterable[Finding], excerpts: Excerpts, *, colour: bool = False) -> str:
@@ -52,7 +41,15 @@ def _lines(finding: Finding, excerpts: Excerpts, colour: bool) -> Iterator[str]:
         yield f"    {printable(finding.suggestion)}"
 
 
-def more(findings: Iterable[Finding]) -> str:
+def place(finding: Finding) -> str:
+    """``shop/api.yaml:12:7``, or the path alone for a finding about the whole file."""
+    path = printable(finding.path)
+    # A workflow runner treats a line that begins like this as a command.
+    path = f"./{path}" if path.startswith(("::", "##")) else path
+    return f"{path}:{finding.line}:{finding.column}" if finding.line else path
+
+
+def explain_hint(findings: Iterable[Finding]) -> str:
     """A line that points to the explanation of the rules of ``findings``; "" where there are none."""
     rules = {finding.rule for finding in findings}
     if not rules:
@@ -62,7 +59,7 @@ def more(findings: Iterable[Finding]) -> str:
 
 def markdown_plan(plan: Plan | None, findings: Sequence[Finding], blames: Blames | None = None, since: str = "") -> str:
     """A plan (None: refused) as the comment on a pull request, with the findings below it."""
-    from reconciler.render.markdown import markdown
+    from reconciler.render.plan.markdown import markdown
 
     if plan is None:
         return markdown_findings(findings, "Refused")
@@ -74,7 +71,7 @@ def markdown_plan(plan: Plan | None, findings: Sequence[Finding], blames: Blames
 
 def markdown_findings(findings: Sequence[Finding], heading: str) -> str:
     """Findings as a table under a heading, with the purpose of their rules."""
-    lines = [f"### {heading}: {counted(findings)}", "", "| where | severity | what | what to do | rule |",
+    lines = [f"### {heading}: {severity_counts(findings)}", "", "| where | severity | what | what to do | rule |",
              "|---|---|---|---|---|"]  # fmt: skip
     lines += [
         f"| {code_span(place(each))} | {each.severity} | {code_span(each.message)} | {code_span(each.suggestion)} "
@@ -98,13 +95,13 @@ def _meanings(findings: Sequence[Finding]) -> Iterator[str]:
         yield "\n</details>"
 
 
-def counted(findings: Iterable[Finding]) -> str:
+def severity_counts(findings: Iterable[Finding]) -> str:
     """``2 errors, 1 warning``, or ``no findings``."""
     counts = Counter(finding.severity for finding in findings)
-    return ", ".join(numbered(counts[each], each) for each in Severity if counts[each]) or "no findings"
+    return ", ".join(pluralize(counts[each], each) for each in Severity if counts[each]) or "no findings"
 
 
-def numbered(count: int, noun: str) -> str:
+def pluralize(count: int, noun: str) -> str:
     """``1 error``, ``2 errors``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
@@ -126,13 +123,3 @@ def _fields(finding: Finding) -> dict[str, Any]:
         "key": finding.key,
         "page": page(finding.rule),
     }
-
-
-def echo_json(value: object) -> None:
-    """Print ``value`` as indented JSON on stdout."""
-    click.echo(as_json(value).decode())
-
-
-def as_json(value: object) -> bytes:
-    """``value`` as indented JSON."""
-    return printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()).encode()

@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.planning.blame import WHOLE, Blame, Blames
 from reconciler.planning.plan import Action, Plan, Step, causes_of_waiting
-from reconciler.render.summary import changes_of, summary
+from reconciler.render.plan.summary import changes_of, summary
 
 FORMAT_VERSION = 2
 """Of the documents of plans. Those without one are of version 1, with other names for three fields of the plan."""

@@ -51,10 +51,10 @@ class Excerpts:
         if line is None or start > len(line):
             return HIDDEN, ""
         stop = min(self._ends.get((finding.line, finding.column), 0) - 1, len(line.rstrip()))
-        return underlined(line, start, max(stop, start + 1))
+        return underline(line, start, max(stop, start + 1))
 
 
-def underlined(line: str, start: int, stop: int) -> tuple[str, str]:
+def underline(line: str, start: int, stop: int) -> tuple[str, str]:
     """Return ``line`` as a terminal shows it, and the carets below the characters from ``start`` to ``stop``."""
     line = line.rstrip()
     first, last = 0, len(line)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reconciler.planning.blame import WHOLE, Blames, shown
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Plan
 from reconciler.printable import printable
-from reconciler.render.summary import Group, differences, groups, sentence, shown_pair
+from reconciler.render.plan.summary import Group, differences, groups, sentence, shown_pair
 
 SIGNS = {Action.CREATE: "+", Action.UPDATE: "~", Action.REPLACE: "±", Action.DELETE: "-"}
 COLOURS = {Action.CREATE: "32", Action.UPDATE: "33", Action.REPLACE: "35", Action.DELETE: "31"}

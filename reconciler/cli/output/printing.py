@@ -1,0 +1,80 @@
+"""What commands print: errors, findings and JSON, coloured where the stream is a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from reconciler.cli.privileges import unreadable_part
+from reconciler.errors import ReconcilerError, SourceError
+from reconciler.printable import printable_lines
+
+if TYPE_CHECKING:
+    from reconciler.model.finding import Finding
+    from reconciler.render.excerpt import Excerpts
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether ``stream`` is a terminal whose user has not set NO_COLOR."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+@contextmanager
+def source_errors_printed(source: str, failed: dict[str, ReconcilerError]) -> Iterator[None]:
+    """Print an error or bug of ``source`` and add it to ``failed``, so that the other sources go on."""
+    from reconciler.bugs import internal_error
+
+    try:
+        yield
+    except SourceError as error:
+        failed[source] = error
+        named = str(error).startswith("source ")
+        print_error(str(error) if named else f"source {source}: {error}")
+    except (ReconcilerError, OSError):
+        raise
+    except Exception as error:  # noqa: BLE001 - see above
+        failed[source] = internal_error(error)
+        print_bug(error, f"source {source}")
+
+
+def print_bug(error: Exception, part: str = "") -> int:
+    """Print a bug of this program on stderr, with the calls that led to it; return the exit code."""
+    if file := unreadable_part():
+        print_error(
+            f"{file}, a part of this program, cannot be read by the user {os.geteuid()}, to whom the state directory "
+            "belongs: install the program where that user can read it, such as /opt/reconciler"
+        )
+        return 1
+    from reconciler.bugs import internal_error
+
+    bug = internal_error(error)
+    click.echo(f"Calls that led to the error, innermost last:\n{bug.trace}", nl=False, err=True)
+    print_error(f"{part}: {bug}" if part else str(bug))
+    return 1
+
+
+def print_error(message: str) -> None:
+    """Print an error on stderr, in red on a terminal."""
+    from reconciler.render.layout import paint
+
+    click.echo(paint(f"error: {printable_lines(message)}", "red", coloured(sys.stderr)), err=True)
+
+
+def print_findings(findings: Sequence[Finding], excerpts: Excerpts, stream: TextIO | None = None) -> None:
+    """Print ``findings_text`` on ``stream``, else on stdout."""
+    from reconciler.render.findings import findings_text
+
+    out = stream or sys.stdout
+    click.echo(findings_text(findings, excerpts, colour=coloured(out)), nl=False, file=out)
+
+
+def echo_json(value: object) -> None:
+    """Print ``value`` as indented JSON on stdout."""
+    from reconciler.render.layout import as_json
+
+    click.echo(as_json(value).decode())

@@ -1,0 +1,39 @@
+"""Shared by the forms: colours, aligned columns, text on one line, indented JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from reconciler.printable import printable_json
+
+_COLOURS = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "grey": "90"}
+
+
+def paint(text: str, colour: str, on: bool) -> str:
+    """``text`` in ``colour`` where ``on``; an empty colour leaves it as it is."""
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if on and colour else text
+
+
+def columns(rows: Sequence[Sequence[str]], indent: str = "", colours: dict[str, str] | None = None) -> str:
+    """``rows`` as lines with aligned cells; ``colours`` maps the text of a cell to its colour."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            paint(cell, (colours or {}).get(cell, ""), bool(colours)) + " " * (width - len(cell))
+            for cell, width in zip(row, widths, strict=True)
+        ]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def strip_control(text: str) -> str:
+    """``text`` on one line, without control characters."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else " " for sign in text)
+
+
+def as_json(value: object) -> bytes:
+    """``value`` as indented JSON."""
+    return printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()).encode()

@@ -1,0 +1,1 @@
+"""Plans as text, Markdown and JSON, from the same counts and groups."""
