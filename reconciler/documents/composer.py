@@ -25,7 +25,7 @@ from reconciler.documents.events import (
 from reconciler.documents.fault_sink import Sink
 from reconciler.documents.limits import Limits
 from reconciler.documents.scalars import MERGE_KEY, NUMERIC, WORDS, Problem, collection, literal, plain, tagged
-from reconciler.documents.types import UNREADABLE, Reading
+from reconciler.documents.types import UNREADABLE, Document, Reading
 from reconciler.model.finding import Fault
 from reconciler.printable import is_name, may_hide
 
@@ -113,8 +113,8 @@ class Composer:
         self._file_nodes = 0
         self._begin()
 
-    def documents(self) -> Iterator[tuple[int, int, Any, list[Fault]]]:
-        """Index, line, value and faults of each document; empty ones are not counted.
+    def documents(self) -> Iterator[tuple[Document, list[Fault]]]:
+        """Each document with its faults; empty ones are not counted.
 
         Raises LimitReached, and PyYAML's errors where the file is not well-formed.
         """
@@ -137,7 +137,7 @@ class Composer:
             if self._file_nodes > (most := self._limits.file_nodes_at(started)):
                 message = f"this file has more than {most:,} values in its first {started:,} documents"
                 self.faults.end("too-many-nodes", root, message, "split the file")
-            yield index, root.start_mark.line + 1, self._marked(value), self.faults.faults[before:]
+            yield Document(self._marked(value), index, root.start_mark.line + 1), self.faults.faults[before:]
             index += 1
 
     def _begin(self) -> None:

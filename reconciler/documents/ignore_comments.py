@@ -85,8 +85,15 @@ class IgnoreComments:
                 self._silenced[line, comment.rule] = number
 
 
-def _marked(text: str) -> Iterator[tuple[int, int, re.Match[str] | None]]:
-    """For each mark its line, the start of that line, and the comment that it belongs to."""
+class _Mark(NamedTuple):
+    """A mark: its line, the index at which that line begins, and the comment that it belongs to."""
+
+    line: int
+    start: int
+    comment: re.Match[str] | None
+
+
+def _marked(text: str) -> Iterator[_Mark]:
     number, start, at, last = 1, 0, 0, 0
     while (at := text.find(_TEXT, at)) >= 0:
         # Only what lies between two marks is looked at for line breaks, so that one long line costs no more than many.
@@ -94,6 +101,6 @@ def _marked(text: str) -> Iterator[tuple[int, int, re.Match[str] | None]]:
             number, start = number + breaks, start_of_line(text, at, last)
         end = _END.search(text, at, at + _BEHIND)
         found = _COMMENT.search(text, max(start, at - _BEFORE), end.start() if end is not None else len(text))
-        yield number, start, found
+        yield _Mark(number, start, found)
         last = at
         at += len(_TEXT)

@@ -45,8 +45,7 @@ def _read(raw: bytes, composer: Composer) -> Reading:
     partial: list[Document] = []
     faults = composer.faults.faults
     try:
-        for index, line, value, wrong in composer.documents():
-            document = Document(value, index, line)
+        for document, wrong in composer.documents():
             if not wrong:
                 documents.append(document)
             elif SINGLE.issuperset(fault.rule for fault in wrong):

@@ -67,6 +67,14 @@ def directory_of(path: str) -> str:
     return path.rpartition("/")[0]
 
 
+class _Found(NamedTuple):
+    """A manifest, and the file that it is in."""
+
+    path: str
+    blob: str
+    manifest: Manifest
+
+
 class _Claim(NamedTuple):
     """One of several declarations of a key; without a resource where its file has not changed."""
 
@@ -82,7 +90,7 @@ class _Assembly:
         self.decode = decode
         self.change_set = ChangeSet()
         self.changed: set[str] = set()
-        self.manifests: list[tuple[str, str, Manifest]] = []
+        self.manifests: list[_Found] = []
         self.references: dict[tuple[Reference, ...], tuple[Reference, ...]] = {}
         self.questions: dict[tuple[LookupRequest, ...], tuple[LookupRequest, ...]] = {}
         self.declared: dict[str, list[str]] = defaultdict(list)
@@ -98,10 +106,10 @@ class _Assembly:
         if moved:
             self._take(self._affected(moved))
         # In order of place, whatever order they were decoded in: of two claims to a key the first stands.
-        self.manifests.sort(key=lambda found: (found[0], found[2].position), reverse=True)
+        self.manifests.sort(key=lambda found: (found.path, found.manifest.position), reverse=True)
         while self.manifests:
             # Each goes as its resource comes: 100,000 bodies need not be there twice, nor their pages be asked for.
-            self._place(*self.manifests.pop())
+            self._place(self.manifests.pop())
         for key, claims in self.clashes.items():
             self._report_duplicate(key, claims)
         self._record_unresolved()
@@ -132,7 +140,7 @@ class _Assembly:
     def _collect(self, change: FileChange, decoded: Decoded) -> list[str]:
         """Add the manifests of one file; returns the names of the GVCs that it declares, valid or not."""
         for manifest in decoded.manifests:
-            self.manifests.append((change.path, change.after, self._interned(manifest)))
+            self.manifests.append(_Found(change.path, change.after, self._interned(manifest)))
         self.change_set.unused_comments += [(change.path, each) for each in decoded.unused_comments]
         names = [manifest.name for manifest in decoded.manifests if manifest.kind is Kind.GVC]
         if decoded.faults or decoded.broken or decoded.documents > len(decoded.manifests):
@@ -186,7 +194,8 @@ class _Assembly:
             blobs.update((entry.path, entry.blob) for entry in self.index.at_paths(self.source, paths))
         return [FileChange(path, blob, blob) for path, blob in sorted(blobs.items())]
 
-    def _place(self, path: str, blob: str, manifest: Manifest) -> None:
+    def _place(self, found: _Found) -> None:
+        path, blob, manifest = found
         gvc = manifest.gvc
         if manifest.kind in GVC_SCOPED and gvc == GVC_PLACEHOLDER:
             gvc = self._inferred(path, manifest.line, f"{manifest.kind} {manifest.name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from functools import cache
+from typing import NamedTuple
 
 from reconciler.iteration import batches
 from reconciler.manifests.change_set import ChangeSet, keys_touched
@@ -30,8 +31,14 @@ does the same to the GVCs that find theirs by a query, without any link.
 LOOKUP_BATCH = 1000
 """Resources whose references are read in one batch."""
 
-PendingCheck = tuple[str, ResourceLocation | None, tuple[LookupRequest, ...]]
-"""A key, its place in a file where the index does not have it, and the questions of its rules."""
+
+class PendingCheck(NamedTuple):
+    """A key, its place in a file where the index does not have it, and the questions of its rules."""
+
+    key: str
+    site: ResourceLocation | None
+    questions: tuple[LookupRequest, ...]
+
 
 _PLACES = frozenset({Kind.LOCATION})
 
@@ -75,16 +82,17 @@ def unused_comments(delta: ChangeSet, used: Container[tuple[str, int]]) -> Itera
 def _expected(delta: ChangeSet, world: DesiredState) -> Iterator[PendingCheck]:
     """The questions, with their targets prefetched."""
     for batch in batches(_asking(delta, world), LOOKUP_BATCH):
-        world.index.prefetch(question.target for *_, questions in batch for question in questions)
+        world.index.prefetch(question.target for pending in batch for question in pending.questions)
         yield from batch
 
 
 def _asking(delta: ChangeSet, world: DesiredState) -> Iterator[PendingCheck]:
     """Keys with their questions; documents with faults have their place."""
     for key, resource in resources_to_check(delta, world):
-        yield key, None, resource.questions
+        yield PendingCheck(key, None, resource.questions)
     for loose in delta.partial_documents:
-        yield loose.key, ResourceLocation(loose.path, loose.blob, loose.position), loose.questions
+        site = ResourceLocation(loose.path, loose.blob, loose.position)
+        yield PendingCheck(loose.key, site, loose.questions)
 
 
 def resources_to_check(delta: ChangeSet, world: DesiredState) -> Iterator[tuple[str, Resource]]:

@@ -15,6 +15,7 @@ from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.placement import GvcLocations
 from reconciler.planning.inputs import PlannerInput, PrunePolicy, Refusal
 from reconciler.records.sql import stored_key
+from reconciler.records.tables.applied import AppliedRow
 from reconciler.records.tables.deletions import HOUR
 from reconciler.settings import Settings
 from reconciler.times import iso
@@ -134,7 +135,7 @@ def pending_keys_of(view: DesiredStateView, settings: Settings) -> frozenset[str
     return frozenset(unsettled)
 
 
-_END: tuple[str, Iterator[tuple[str, str, str, str]]] = ("", iter(()))
+_END: tuple[str, Iterator[AppliedRow]] = ("", iter(()))
 
 
 def finding_of(view: DesiredStateView, refusal: Refusal) -> Finding:

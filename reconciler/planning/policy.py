@@ -117,9 +117,9 @@ def renames_in(steps: list[Step], records: Mapping[Key, tuple[Record, ...]]) -> 
     return tuple(Rename(before, after) for before, after in sorted(found.items()))
 
 
-def _nameless(key: Key, body: bytes) -> tuple[Kind, str, bytes]:
+def _nameless(key: Key, body: bytes) -> bytes:
     content: dict[str, Any] = msgspec.json.decode(body)
     name = content.pop("name")
     if content.get("description") == name:
         del content["description"]
-    return key.kind, key.gvc, msgspec.json.encode(content, order="deterministic")
+    return msgspec.json.encode((key.kind, key.gvc, content), order="deterministic")

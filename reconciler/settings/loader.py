@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -48,8 +48,13 @@ RULES = (
 """Rules for the settings as a whole, beyond single fields."""
 
 
-SettingsFault = tuple[str, str, Pointer, str]
-"""Rule, message, position of the value, and suggestion."""
+class SettingsFault(NamedTuple):
+    """What is wrong, under which rule, at which value, and a way out."""
+
+    rule: str
+    message: str
+    at: Pointer
+    suggestion: str
 
 
 class SettingsError(UsageError):
@@ -96,7 +101,7 @@ def load_settings(path: Path) -> Settings:
     if wrong := [*_repeated_names(sources), *_shared_branches(sources, base), *_nested_directories(sources, base)]:
         places = locate(raw, reading.documents[0].index)
         raise SettingsError(
-            path, raw, [Fault(rule, what, *places.value(at), advice) for rule, what, at, advice in wrong]
+            path, raw, [Fault(each.rule, each.message, *places.value(each.at), each.suggestion) for each in wrong]
         )
     return _typed(value, base)
 
@@ -143,7 +148,8 @@ def _repeated_names(sources: list[dict[str, Any]]) -> Iterator[SettingsFault]:
     for position, source in enumerate(sources):
         if source["name"] in seen:
             at = ("sources", position, "name")
-            yield "duplicate-name", f"two sources are named `{source['name']}`", at, "give each its own"
+            message = f"two sources are named `{source['name']}`"
+            yield SettingsFault("duplicate-name", message, at, "give each its own")
         seen.add(source["name"])
 
 
@@ -164,10 +170,10 @@ def _shared_branches(sources: list[dict[str, Any]], base: Path) -> Iterator[Sett
         advice = f"give `{name}` another, such as `status: {{branch: {StatusSettings().branch}-{name}}}`"
         if mark in followed:
             what = f"the status of source `{name}` cannot go to `{mark[1]}`, the branch that `{followed[mark]}` follows"
-            yield "status-branch", what, at, advice
+            yield SettingsFault("status-branch", what, at, advice)
         elif mark in written:
             what = f"sources `{written[mark]}` and `{name}` would write their status to one branch, `{mark[1]}`"
-            yield "status-branch", what, at, advice
+            yield SettingsFault("status-branch", what, at, advice)
         written.setdefault(mark, name)
 
 
@@ -180,7 +186,7 @@ def _nested_directories(sources: list[dict[str, Any]], base: Path) -> Iterator[S
         if outer is not None:
             what = f"`{sources[outer]['name']}` may name every file in it, since it lies within that source's directory"
             at: Pointer = ("sources", position, "secrets", "directory")
-            yield "secrets-directory", what, at, "put the two beside each other"
+            yield SettingsFault("secrets-directory", what, at, "put the two beside each other")
 
 
 def _repository(url: str, base: Path) -> str:

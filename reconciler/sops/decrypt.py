@@ -29,18 +29,26 @@ _FREE = "data"
 _RESTORE = "take the file as it was from Git, and change it with reconciler secret edit"
 
 
+class Leaf(NamedTuple):
+    """A value: its document, its place in the text, and itself."""
+
+    document: Document
+    span: ScalarSpan
+    value: Any
+
+
 class Group(msgspec.Struct):
     """The documents of a file that were encrypted in one go, so that one MAC is over all of them."""
 
     metadata: Metadata
     documents: list[tuple[Document, DocumentLayout]] = []
 
-    def leaves(self) -> Iterator[tuple[Document, ScalarSpan, Any]]:
+    def leaves(self) -> Iterator[Leaf]:
         """Every value in the order of the file, as it is written, but for what stands under ``sops``."""
         for document, part in self.documents:
             for leaf in part.leaves:
                 if leaf.pointer[:1] != (FIELD,):
-                    yield document, leaf, _at(document.value, leaf.pointer)
+                    yield Leaf(document, leaf, _at(document.value, leaf.pointer))
 
 
 class Revealed(NamedTuple):

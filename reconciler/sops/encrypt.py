@@ -33,13 +33,10 @@ from reconciler.sops.decrypt import (
     with_values,
 )
 from reconciler.sops.keys import Keyring, NoUsableKey, data_key, new_key, wrapped
-from reconciler.sops.layout import MOST_SCALARS, DocumentLayout, ScalarSpan, layout_of
+from reconciler.sops.layout import MOST_SCALARS, DocumentLayout, Edit, ScalarSpan, layout_of
 from reconciler.sops.metadata import FIELD, FormatError, Metadata, metadata_of, path_of
 
 _BOM = b"\xef\xbb\xbf"
-
-Edit = tuple[int, int, str]
-"""Where a piece of text begins and ends, and what comes in its place."""
 
 
 class WritingError(EncryptionError):
@@ -162,9 +159,8 @@ def _sealed(raw: bytes, metadata: Metadata, key: bytes, stash: IvCache) -> bytes
     for comment in _all_comments(text, group):
         path = path_of(comment.holder)
         if covers(path) and comment.text and parsed(comment.text) is None:
-            edits.append(
-                (comment.start, comment.end, f"#{stash.seal(additional_data(path), key, comment.text, COMMENT)}")
-            )
+            sealed = stash.seal(additional_data(path), key, comment.text, COMMENT)
+            edits.append(Edit(comment.start, comment.end, f"#{sealed}"))
     mac = encrypt_value(compute_mac(group, revealed), key, metadata.moment.encode())
     block = written(msgspec.structs.replace(metadata, mac=mac).written())
     edits += [_appended(text, part, block) for _, part in group.documents]
@@ -229,7 +225,7 @@ def _replaced(text: str, leaf: ScalarSpan, sealed: str) -> Edit:
     """The value of ``leaf`` encrypted, with the line breaks behind it; in brackets it needs quotes."""
     old = text[leaf.start : leaf.end]
     ending = old[len(old.rstrip("\r\n")) :]
-    return leaf.start, leaf.end, (f'"{sealed}"' if leaf.flow else sealed) + ending
+    return Edit(leaf.start, leaf.end, (f'"{sealed}"' if leaf.flow else sealed) + ending)
 
 
 def _shown_values(group: Group, revealed: Revealed) -> Iterator[Edit]:
@@ -239,7 +235,7 @@ def _shown_values(group: Group, revealed: Revealed) -> Iterator[Edit]:
             value = as_read(leaf.pointer, revealed.values[at])
             # Blank lines that follow in the file would become part of a block that keeps its own.
             in_line = leaf.flow or (isinstance(value, str) and value.endswith("\n\n"))
-            yield leaf.start, leaf.end, after_key(value, "" if in_line else " " * (leaf.column + 2))
+            yield Edit(leaf.start, leaf.end, after_key(value, "" if in_line else " " * (leaf.column + 2)))
 
 
 def _shown_comments(text: str, group: Group, key: bytes, stash: IvCache) -> Iterator[Edit]:
@@ -254,7 +250,7 @@ def _shown_comments(text: str, group: Group, key: bytes, stash: IvCache) -> Iter
         except DecryptionFailed:
             continue
         stash.note(bound, COMMENT, shown, sealed.iv)
-        yield comment.start, comment.end, f"#{shown}"
+        yield Edit(comment.start, comment.end, f"#{shown}")
 
 
 def _all_comments(text: str, group: Group) -> Iterator[Comment]:
@@ -270,12 +266,12 @@ def _without_metadata(text: str, group: Group) -> Iterator[Edit]:
         end = max(leaf.end for leaf in part.leaves if leaf.pointer[0] == FIELD)
         if not text[:end].endswith("\n"):
             end = text.find("\n", end) + 1 or len(text)
-        yield begin, end, ""
+        yield Edit(begin, end, "")
 
 
 def _appended(text: str, part: DocumentLayout, block: str) -> Edit:
     """The metadata at the end of a document."""
-    return part.end, part.end, block if text[: part.end].endswith("\n") else f"\n{block}"
+    return Edit(part.end, part.end, block if text[: part.end].endswith("\n") else f"\n{block}")
 
 
 def _spliced(text: str, edits: Iterable[Edit]) -> str:

@@ -57,6 +57,14 @@ class Span(NamedTuple):
     column: int
 
 
+class Edit(NamedTuple):
+    """A change of a text: what ``replacement`` takes the place of, from ``start`` to ``end``."""
+
+    start: int
+    end: int
+    replacement: str
+
+
 class DocumentLayout(msgspec.Struct):
     """One document: its values, and all its scalars, keys among them.
 

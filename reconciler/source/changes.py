@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -93,16 +94,22 @@ def _side(raw: bytes, entry: Entry | None, takes: Callable[[str], bool]) -> _Sid
     fault = _oddity(entry, odd_name=path.encode() != raw)
     if fault is None:
         return _Side(path, entry.id.hex())
-    rule, message, remedy = fault
-    return _Side(path, "", Finding(path, 0, 0, rule, Severity.ERROR, message, f"{remedy}, or name it in {IGNORE_FILE}"))
+    suggestion = f"{fault.remedy}, or name it in {IGNORE_FILE}"
+    return _Side(path, "", Finding(path, 0, 0, fault.rule, Severity.ERROR, fault.message, suggestion))
 
 
-def _oddity(entry: Entry, *, odd_name: bool) -> tuple[str, str, str] | None:
-    """Rule, message and remedy for an entry that must not be read as a manifest."""
+class _Oddity(NamedTuple):
+    rule: str
+    message: str
+    remedy: str
+
+
+def _oddity(entry: Entry, *, odd_name: bool) -> _Oddity | None:
+    """Why an entry must not be read as a manifest; None for a plain file."""
     if entry.symlink:
-        return "symlink", "this is a symbolic link, and links are not followed", "commit the file itself here"
+        return _Oddity("symlink", "this is a symbolic link, and links are not followed", "commit the file itself here")
     if entry.submodule:
-        return "submodule", "this is a submodule, and submodules are not read", "make it a source of its own"
+        return _Oddity("submodule", "this is a submodule, and submodules are not read", "make it a source of its own")
     if odd_name:
-        return "file-name", "the name has control characters or is not UTF-8", "rename the file"
+        return _Oddity("file-name", "the name has control characters or is not UTF-8", "rename the file")
     return None

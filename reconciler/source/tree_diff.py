@@ -62,7 +62,7 @@ def _pieces(content: bytes) -> list[bytes]:
     return pieces
 
 
-def _by_name(entries: Iterable[tuple[bytes, bytes, bytes]]) -> dict[bytes, Entry]:
+def _by_name(entries: Iterable[tuple[bytes, ...]]) -> dict[bytes, Entry]:
     return {name + b"/" if mode == _TREE else name: Entry(mode, id_) for mode, name, id_ in entries}
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from reconciler.engines.execution.recorder import StepRun
 from reconciler.planning.plan import Action
+from reconciler.records.tables.journal import NewStep
 from tests.support.clock import FakeClock
 from tests.support.engines import Crash, LedgerEngine
 from tests.support.plans import Bench, ends, plan, step
@@ -80,7 +81,9 @@ def test_of_two_journaled_steps_of_one_key_the_newest_says_all(tmp_path: Path) -
     bench, engine = start(tmp_path)
     for action, version in ((Action.CREATE, 1), (Action.UPDATE, 2)):
         one = step(KEYS[0], action=action, version=version)
-        bench.records.journal.begin(1, [(one.key, one.location, str(action), pack(StepRun("main", "r", 1, one)))])
+        bench.records.journal.begin(
+            1, [NewStep(one.key, one.location, str(action), pack(StepRun("main", "r", 1, one)))]
+        )
     assert ends(asyncio.run(bench.executor().replay())) == {KEYS[0]: "applied"}
     assert engine.performed() == [f"update {KEYS[0]}"]
     assert bench.recorded() == {KEYS[0]: 2}

@@ -1,4 +1,7 @@
-"""No module changes the attributes of an object that another one made: what changes is a new value."""
+"""Values: what changes is a new value, made of named fields.
+
+No module changes the attributes of an object that another one made. Records are msgspec structs or named tuples.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.project.tree import Function, functions
+from tests.project.tree import Function, functions, modules
 
 EXCEPTIONS = {
     "reconciler/convert/kubernetes/ingress.py": "private entries for each host, filled while rules are read",
@@ -22,6 +25,17 @@ EXCEPTIONS = {
     "reconciler/sops/layout.py": "a stack of private frames while a file is read",
 }
 """Module → why it changes attributes through another name than ``self``; none where objects pass between rooms."""
+
+POSITIONAL = {
+    "reconciler/cli/__init__.py resolve_command": "a method that click calls and declares",
+    "reconciler/records/tables/applied.py AppliedRow": "100,000 rows as SQLite makes them: named, 22 ms more a start",
+    "reconciler/records/tables/applied.py VersionRow": "100,000 rows as SQLite makes them",
+    "reconciler/records/tables/desired.py _decode": "links as they are stored: named, a third more time to decode",
+}
+"""Module and name → why a tuple of more than two values has no names there."""
+
+LOOKED_UP = frozenset({"dict", "defaultdict", "Mapping", "Counter", "set", "frozenset", "Set"})
+"""Containers whose members or keys are compared as a whole and not taken apart: those may be tuples."""
 
 VALUES_ONLY = ("reconciler/pipeline/", "reconciler/daemon/", "reconciler/status/")
 """The line and what drives it: no exception is allowed there."""
@@ -73,6 +87,89 @@ def test_exceptions_are_needed_and_none_is_in_the_line() -> None:
     changing = {place.partition(":")[0] for place, function in functions() if any(changed_attributes(function))}
     assert EXCEPTIONS.keys() <= changing
     assert not any(path.startswith(VALUES_ONLY) for path in EXCEPTIONS)
+
+
+def is_positional(node: ast.AST) -> bool:
+    """Whether ``node`` is the type of a tuple with more than two values."""
+    return (
+        isinstance(node, ast.Subscript)
+        and ast.unparse(node.value) == "tuple"
+        and isinstance(node.slice, ast.Tuple)
+        and len(node.slice.elts) > 2
+    )
+
+
+def compared(module: ast.Module) -> set[ast.AST]:
+    """Nodes of ``module`` that are types of keys: of a mapping, a set, or what a function returns that sorts."""
+    sorting = {
+        each.value.id
+        for each in ast.walk(module)
+        if isinstance(each, ast.keyword) and each.arg == "key" and isinstance(each.value, ast.Name)
+    }
+    found: set[ast.AST] = set()
+    for node in ast.walk(module):
+        if isinstance(node, Function) and node.name in sorting and node.returns:
+            found.add(node.returns)
+        elif isinstance(node, ast.Subscript) and ast.unparse(node.value) in LOOKED_UP:
+            found.add(node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice)
+    return found
+
+
+def positional(module: ast.Module) -> Iterator[str]:
+    """Names in ``module`` whose type has a tuple of more than two values: functions, fields, variables, aliases."""
+    keys = compared(module)
+
+    def below(node: ast.AST, name: str) -> Iterator[str]:
+        if isinstance(node, Function | ast.ClassDef):
+            name = node.name
+        elif isinstance(node, ast.AnnAssign):
+            name = ast.unparse(node.target)
+        elif isinstance(node, ast.Assign):
+            name = ast.unparse(node.targets[0])
+        if is_positional(node) and node not in keys:
+            yield name
+        for child in ast.iter_child_nodes(node):
+            yield from below(child, name)
+
+    yield from below(module, "")
+
+
+def test_a_tuple_of_more_than_two_values_has_names() -> None:
+    found = {f"{path} {name}" for path, module in modules().items() for name in positional(module)}
+    assert found - POSITIONAL.keys() == set(), "make it a NamedTuple, or a msgspec.Struct where it is public"
+    assert POSITIONAL.keys() <= found, "remove the exceptions that are no longer needed"
+
+
+def test_records_are_structs_or_named_tuples() -> None:
+    others = {"dataclass", "dataclasses", "TypedDict", "namedtuple", "attr", "attrs", "SimpleNamespace"}
+    found = [
+        f"{path}:{node.lineno}"
+        for path, module in modules().items()
+        for node in ast.walk(module)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and others & {getattr(node, "module", None), *(alias.name for alias in node.names)}
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("def f() -> tuple[int, str, bool]: ...", ["f"]),
+        ("def f() -> Iterator[tuple[int, str, bool] | None]: ...", ["f"]),
+        ("def f(rows: list[tuple[int, str, bool]]): ...", ["f"]),
+        ("class A:\n  rows: list[tuple[int, int, int]]", ["rows"]),
+        ("Row = tuple[int, int, int]", ["Row"]),
+        ("def f() -> tuple[int, str]: ...", []),
+        ("def f() -> tuple[int, ...]: ...", []),
+        ("known: dict[tuple[int, int, int], str] = {}", []),
+        ("known: dict[str, tuple[int, int, int]] = {}", ["known"]),
+        ("seen: set[tuple[int, int, int]] = set()", []),
+        ("def f() -> tuple[int, int, int]: ...\nsorted(x, key=f)", []),
+    ],
+)
+def test_what_counts_as_positional(text: str, found: list[str]) -> None:
+    assert list(positional(ast.parse(text))) == found
 
 
 @pytest.mark.parametrize(

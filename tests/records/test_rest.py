@@ -16,6 +16,7 @@ from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.records.tables import requests, runs
 from reconciler.records.tables.events import NewEvent
+from reconciler.records.tables.journal import NewStep
 from reconciler.records.tables.sources import SourceRow
 from reconciler.status.conditions import condition
 from tests.records.samples import entry, event, failure, record
@@ -119,8 +120,8 @@ def test_failures_of_a_source_are_those_of_what_it_desires_or_owns(records: Reco
 
 
 def test_the_journal_keeps_the_order_in_which_steps_were_begun(records: Records) -> None:
-    first = records.journal.begin(1, [(f"workload/a/w{n}", "w", "create", b"%d" % n) for n in (3, 1, 2)])
-    second = records.journal.begin(1, [(Key.parse("gvc/a"), "", "delete", b"4")])
+    first = records.journal.begin(1, [NewStep(f"workload/a/w{n}", "w", "create", b"%d" % n) for n in (3, 1, 2)])
+    second = records.journal.begin(1, [NewStep(Key.parse("gvc/a"), "", "delete", b"4")])
     assert [row.step for row in records.journal.open()] == [b"3", b"1", b"2", b"4"]
     records.journal.end([first[1], second[0]])
     assert [(row.id, row.step) for row in records.journal.open()] == [(first[0], b"3"), (first[2], b"2")]
@@ -128,7 +129,7 @@ def test_the_journal_keeps_the_order_in_which_steps_were_begun(records: Records)
 
 
 def test_a_step_and_its_outcome_change_places_in_one_commit(path: Path, records: Records) -> None:
-    ids = records.journal.begin(1, [("gvc/a", "", "create", b"")])
+    ids = records.journal.begin(1, [NewStep("gvc/a", "", "create", b"")])
     reader = Records.open(path, read_only=True)
     with records.transaction():
         records.applied.put(record("gvc/a"))

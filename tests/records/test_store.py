@@ -18,6 +18,7 @@ from reconciler.records.database import Database, migrate
 from reconciler.records.migrations import FOLLOWED, MIGRATIONS
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.journal import NewStep
 from reconciler.records.tables.sources import SourceRow
 from tests.records.samples import entry, event, failure, record
 
@@ -39,7 +40,7 @@ def test_what_was_written_is_there_after_a_restart(path: Path) -> None:
     records.desired.replace("main", [], [entry])
     records.applied.put(record("workload/shop/api", "aws"))
     records.failures.put(failure("workload/shop/api", "aws"))
-    ids = records.journal.begin(4, [("workload/shop/api", "aws", "create", b"\x01")])
+    ids = records.journal.begin(4, [NewStep("workload/shop/api", "aws", "create", b"\x01")])
     records.events.append_many([event("workload/shop/api")])
     records.status_queue.add_many("main", ["workload/shop/api"])
     records.close()

@@ -108,7 +108,7 @@ def _summary(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
         yield "Alias", newest.alias
 
 
-def _places(facts: ResourceFacts) -> Iterator[tuple[str, str, str, str]]:
+def _places(facts: ResourceFacts) -> Iterator[tuple[str, ...]]:
     from reconciler.cli.output.resources import endpoint
 
     placed = [record for record in facts.records if record.location]
@@ -133,7 +133,7 @@ def _lacking(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
     yield from ((", ".join(at), sentence) for sentence, at in places.items())
 
 
-def _failures(facts: ResourceFacts) -> Iterator[tuple[str, str, str, str]]:
+def _failures(facts: ResourceFacts) -> Iterator[tuple[str, ...]]:
     from reconciler.times import iso
 
     for failure in facts.failures:

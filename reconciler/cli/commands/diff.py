@@ -57,24 +57,32 @@ def command(settings_file: Path, rev1: str, rev2: str, form: str, blame: bool | 
     """
     from reconciler.review.compare import plan_between
 
-    settings, source, here = _source(settings_file, CommitOptions(**where))
-    compared = plan_between(settings, source, rev1, rev2, blame, _head(settings, source, (rev1, rev2), here))
+    settings, source, is_here = _source(settings_file, CommitOptions(**where))
+    compared = plan_between(settings, source, rev1, rev2, blame, _head(settings, source, (rev1, rev2), is_here))
     _show(compared, form)
     return int(compared.plan is None)
 
 
-def _head(settings: Settings, source: SourceSettings, wanted: tuple[str, str], here: bool) -> str:
-    """The meaning of HEAD: the checked-out commit (``here``), else the applied one; "" for the newest of the source."""
+class _ComparedSource(NamedTuple):
+    """The source to compare; ``is_here`` if it is a repository that the settings do not name."""
+
+    settings: Settings
+    source: SourceSettings
+    is_here: bool
+
+
+def _head(settings: Settings, source: SourceSettings, wanted: tuple[str, str], is_here: bool) -> str:
+    """The meaning of HEAD: the checked-out commit (``is_here``), else the applied one; "" for the newest one."""
     from reconciler.source.expression import CHECKOUT, names_head
 
-    if here or not any(map(names_head, wanted)):
-        return CHECKOUT if here else ""
+    if is_here or not any(map(names_head, wanted)):
+        return CHECKOUT if is_here else ""
     row = records_or_none(settings).sources.get(source.name)
     return row.commit if row is not None else ""
 
 
-def _source(settings_file: Path, where: CommitOptions) -> tuple[Settings, SourceSettings, bool]:
-    """The source to compare: the source in the settings, else the named or current repository, with True."""
+def _source(settings_file: Path, where: CommitOptions) -> _ComparedSource:
+    """The source in the settings, else the named or current repository."""
     from msgspec.structs import replace
 
     from reconciler.settings import Settings, SourceSettings
@@ -82,11 +90,13 @@ def _source(settings_file: Path, where: CommitOptions) -> tuple[Settings, Source
     settings = load_or_none(settings_file)
     if where.repo is None and settings is not None:
         become_owner(settings.state)  # the mirror of a remote source is there
-        return replace(settings, org=where.org or settings.org), select_sources(settings, where.name)[0], False
+        settings = replace(settings, org=where.org or settings.org)
+        return _ComparedSource(settings, select_sources(settings, where.name)[0], is_here=False)
     url = str((where.repo or _repository()).resolve())
     here = SourceSettings(name=where.name or "here", url=url, path=where.below)
     settings = settings or Settings(org=DEFAULT_ORG, sources=(here,))
-    return replace(settings, org=where.org or settings.org, sources=(here,)), here, True
+    settings = replace(settings, org=where.org or settings.org, sources=(here,))
+    return _ComparedSource(settings, here, is_here=True)
 
 
 def _repository() -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -104,6 +104,14 @@ def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
     click.echo(f"{path}: changed")
 
 
+class _Rotated(NamedTuple):
+    """A file before and after."""
+
+    path: Path
+    before: bytes
+    after: bytes
+
+
 @command.command(
     short_help="Encrypt files with another key, for others.",
     epilog="Example: reconciler secret rotate db.yaml --add age1… --remove age1…",
@@ -126,11 +134,11 @@ def rotate(
     from reconciler.sops.keys import KeyringError
 
     ring = _keyring(settings_file, identity)
-    done: list[tuple[Path, bytes, bytes]] = []
+    done: list[_Rotated] = []
     for path in files:
         raw = _content(path)
         try:
-            done.append((path, raw, rotated(raw, ring, add, remove, _moment())))
+            done.append(_Rotated(path, raw, rotated(raw, ring, add, remove, _moment())))
         except WritingError as error:
             raise RefusedError(f"{path}: {error}; nothing was changed") from None
         except KeyringError as error:

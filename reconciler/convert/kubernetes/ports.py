@@ -71,7 +71,7 @@ class Ports:
     def of(self, container: TrackedValue) -> list[Port]:
         """The ports of the next container."""
         granted, self._granted = self._granted, []
-        found = [*_declared(container), *((part, number, "") for part, number in granted)]
+        found = [*_declared(container), *(_DeclaredPort(part, number, "") for part, number in granted)]
         ports = []
         for part, number, name in found:
             if number in self._taken:
@@ -83,13 +83,21 @@ class Ports:
         return ports
 
 
+class _DeclaredPort(NamedTuple):
+    """A port of a container, and the value with its number."""
+
+    part: TrackedValue
+    number: int
+    name: str
+
+
 def names_of(container: TrackedValue) -> dict[str, int]:
     """Name → number of the ports that ``container`` declares, including those that the platform refuses."""
     declared = [part for part in container["ports"].items() if part.peek("name")]
     return {part["name"].text(): part["containerPort"].number() or 0 for part in declared}
 
 
-def _declared(container: TrackedValue) -> Iterator[tuple[TrackedValue, int, str]]:
+def _declared(container: TrackedValue) -> Iterator[_DeclaredPort]:
     for part in container["ports"].items():
         if other_transport(part):
             continue
@@ -98,7 +106,7 @@ def _declared(container: TrackedValue) -> Iterator[tuple[TrackedValue, int, str]
             part.ignored()
             part.add_note("convert-malformed", "the field `containerPort` is missing")
         else:
-            yield part["containerPort"], number, part["name"].text()
+            yield _DeclaredPort(part["containerPort"], number, part["name"].text())
 
 
 def _numbers(container: TrackedValue) -> Iterator[int]:

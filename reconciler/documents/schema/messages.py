@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from reconciler.documents.positions import Pointer, Positions
 from reconciler.documents.schema.dialect import SchemaError, schemas_at
@@ -36,8 +36,13 @@ _AMOUNT = re.compile("([0-9]+) *(?:s|secs?|seconds?|g|gb|gi|gib)", re.IGNORECASE
 _FIELDS_OF_OTHERS = frozenset({"gvc", "spec", "metadata", "apiVersion"})
 """Fields that other manifests have and secrets have not."""
 
-Advice = tuple[str, str, str]
-"""Rule, message, suggestion."""
+
+class Advice(NamedTuple):
+    """What is wrong, under which rule, and a way out."""
+
+    rule: str
+    message: str
+    suggestion: str = ""
 
 
 def to_faults(found: Iterable[SchemaError], schema: dict[str, Any], places: Positions) -> list[Fault]:
@@ -109,14 +114,14 @@ def _unknown(breach: SchemaError, secret: bool) -> Advice:
     # A name that some schema has is no secret, wherever a lost indentation may have put it.
     named = not secret or breach.field in field_names()
     message = f"unknown field {_quoted(breach.field)}" if named else "unknown field"
-    return "unknown-field", message, suggestion
+    return Advice("unknown-field", message, suggestion)
 
 
 def _missing(breach: SchemaError, _: bool) -> Advice:
     about = breach.schema.get("properties", {}).get(breach.field, {})
     example = next(iter(about.get("examples") or about.get("enum") or ()), None)
     suggestion = f"for example `{breach.field}: {_plain(example)}`" if isinstance(example, str | int) else ""
-    return "missing-field", f"missing field `{breach.field}`", suggestion
+    return Advice("missing-field", f"missing field `{breach.field}`", suggestion)
 
 
 def _wrong_type(breach: SchemaError, secret: bool) -> Advice:
@@ -125,7 +130,7 @@ def _wrong_type(breach: SchemaError, secret: bool) -> Advice:
     got = _kind_of(value)
     if not secret and isinstance(value, bool | int | float | str):
         got = f"{got} ({_as_written(breach)})"
-    return "wrong-type", f"expected {expected}, got {got}", _remedy(breach, wanted, secret)
+    return Advice("wrong-type", f"expected {expected}, got {got}", _remedy(breach, wanted, secret))
 
 
 def _remedy(breach: SchemaError, wanted: list[str], secret: bool) -> str:
@@ -151,9 +156,8 @@ def _as_text(breach: SchemaError, secret: bool) -> str:
     if secret:
         return "put quotes around it"
     if breach.written is None and isinstance(breach.value, float):
-        return (
-            "put quotes around it where it is written"  # an alias: what it stands for has another text than its value
-        )
+        # The value of an alias: its text is where the anchor is.
+        return "put quotes around it where it is written"
     text, schema = _as_written(breach), breach.schema
     if re.search(schema.get("pattern", ""), text):
         return f'put quotes around it: "{text}"'
@@ -173,7 +177,7 @@ def _not_listed(breach: SchemaError, secret: bool) -> Advice:
     suggestion = f"did you mean `{near}`?" if near else ""
     listed = ", ".join(f"`{item}`" for item in allowed)
     only = "only " if len(allowed) > 1 else "it must be "
-    return "not-allowed", f"{_shown(breach, secret)} is not allowed here, {only}{listed}", suggestion
+    return Advice("not-allowed", f"{_shown(breach, secret)} is not allowed here, {only}{listed}", suggestion)
 
 
 def _bounds(breach: SchemaError, secret: bool) -> Advice:
@@ -183,29 +187,29 @@ def _bounds(breach: SchemaError, secret: bool) -> Advice:
     else:
         span = f"at least {low}" if high is None else f"at most {high}"
     nearest = "" if secret else f"the nearest is {breach.asked}"
-    return "out-of-bounds", f"{_shown(breach, secret)} is out of bounds, allowed is {span}", nearest
+    return Advice("out-of-bounds", f"{_shown(breach, secret)} is out of bounds, allowed is {span}", nearest)
 
 
 def _size(breach: SchemaError, _: bool) -> Advice:
     unit, side = _SIZES[breach.keyword]
     count = len(breach.value)
     if count == 0:
-        return "out-of-bounds", "must not be empty", ""
+        return Advice("out-of-bounds", "must not be empty")
     subject = "the field's name has" if breach.naming else "has"
-    return "out-of-bounds", f"{subject} {count} {unit}, allowed are {side} {breach.asked}", ""
+    return Advice("out-of-bounds", f"{subject} {count} {unit}, allowed are {side} {breach.asked}")
 
 
 def _format(breach: SchemaError, secret: bool) -> Advice:
     words = breach.schema.get("x-pattern-words", breach.schema.get("description", "another form"))
     meant = "" if secret or breach.naming else suggest_fix(breach.value, breach.schema)
-    return "bad-format", f"{_shown(breach, secret)} does not fit: expected {words}", meant and f"write {meant}"
+    return Advice("bad-format", f"{_shown(breach, secret)} does not fit: expected {words}", meant and f"write {meant}")
 
 
 def _refused(breach: SchemaError, secret: bool) -> Advice:
     fields = breach.asked.get("required")
     if fields:
-        return "exclusive", f"`{fields[0]}` and `{fields[1]}` exclude each other", "keep one of them"
-    return "not-allowed", f"{_shown(breach, secret)} is refused: {breach.asked['description']}", ""
+        return Advice("exclusive", f"`{fields[0]}` and `{fields[1]}` exclude each other", "keep one of them")
+    return Advice("not-allowed", f"{_shown(breach, secret)} is refused: {breach.asked['description']}")
 
 
 def _choice(breach: SchemaError, _: bool) -> Advice:
@@ -214,7 +218,7 @@ def _choice(breach: SchemaError, _: bool) -> Advice:
     listed = ", ".join(fields[:-1]) + " and " + fields[-1]
     present = [f"`{name}`" for name in _present(breach)]
     message = f"{amount} of {listed} must be given, here is {' and '.join(present) or 'none'}"
-    return "exactly-one", message, "keep one of them" if present else ""
+    return Advice("exactly-one", message, "keep one of them" if present else "")
 
 
 _PHRASES: dict[str, Callable[[SchemaError, bool], Advice]] = {

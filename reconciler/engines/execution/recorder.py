@@ -19,7 +19,7 @@ from reconciler.reasons import Reason
 from reconciler.records.sql import stored_row
 from reconciler.records.store import Records
 from reconciler.records.tables.events import NewEvent
-from reconciler.records.tables.journal import JournalRow
+from reconciler.records.tables.journal import JournalRow, NewStep
 
 REPEATS_BETWEEN_EVENTS = 10
 """Of a step that repeatedly fails in the same way, every tenth failure is an event."""
@@ -76,8 +76,8 @@ class Recorder:
         """Journal ``jobs``; returns their rows."""
         if not jobs:
             return []
-        items = [(job.step.key, job.step.location, str(job.step.action), _pack(job)) for job in jobs]
-        return self._records.journal.begin(jobs[0].run, items)
+        steps = [NewStep(job.step.key, job.step.location, str(job.step.action), _pack(job)) for job in jobs]
+        return self._records.journal.begin(jobs[0].run, steps)
 
     def end(self, rows: Sequence[int]) -> None:
         """Remove ``rows`` from the journal, in the transaction that records their outcomes."""

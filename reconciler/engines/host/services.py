@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.endpoints import Endpoints
@@ -67,8 +68,7 @@ class LogCollection(Protocol):
         """Collect the rest and stop; must be called before the file is removed."""
 
 
-@dataclass(frozen=True)
-class HostServices:
+class HostServices(msgspec.Struct, frozen=True):
     """Shared by the workloads of a location. ``append_event`` takes events, ``changed`` wakes observers."""
 
     runtime: Runtime

@@ -39,6 +39,12 @@ _NO_BODIES = COLUMNS.replace("body", "x'7b7d'")
 
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
+AppliedRow = tuple[str, str, str, str]
+"""Key, location, digest and engine."""
+
+VersionRow = tuple[str, str, int]
+"""Key, digest and version."""
+
 
 class Applied:
     """One row for each key and location; triggers count resources by source and health."""
@@ -106,15 +112,15 @@ class Applied:
         """Whether ``key`` is recorded at any location."""
         return self._db.one("SELECT 1 FROM inventory WHERE key = ?", (str(key),)) is not None
 
-    def scan(self, source: str | None = None) -> Iterator[tuple[str, str, str, str]]:
-        """(key, location, digest, engine) of all, or of one source, in order of key and location; reads no bodies."""
+    def scan(self, source: str | None = None) -> Iterator[AppliedRow]:
+        """All records, or those of one source, in order of key and location; reads no bodies."""
         sql = "SELECT key, location, digest, engine FROM applied INDEXED BY applied_scan"
         if source is None:
             return self._db.stream(f"{sql} ORDER BY key, location")
         return self._db.stream(f"{sql} WHERE source = ? ORDER BY key, location", (source,))
 
-    def scan_at(self, location: str, engine: str) -> Iterator[tuple[str, str, int]]:
-        """(key, digest, version) of all records of ``engine`` at ``location``, in order of key; reads no bodies."""
+    def scan_at(self, location: str, engine: str) -> Iterator[VersionRow]:
+        """All records of ``engine`` at ``location``, in order of key; reads no bodies."""
         sql = "SELECT key, digest, version FROM applied INDEXED BY applied_scan WHERE location = ? AND engine = ?"
         return self._db.stream(f"{sql} ORDER BY key", (location, engine))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,18 +22,27 @@ class JournalRow(msgspec.Struct, frozen=True, gc=False):
     step: bytes
 
 
+class NewStep(NamedTuple):
+    """A step that begins; ``step`` is its encoded form."""
+
+    key: AnyKey
+    location: str
+    action: str
+    step: bytes
+
+
 class Journal:
     """Rows that remain after a crash may or may not have been performed; their steps are performed again."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    def begin(self, run: int, items: Sequence[tuple[AnyKey, str, str, bytes]]) -> list[int]:
-        """Write (key, location, action, encoded step) of each step, all or none; returns their ids in this order."""
+    def begin(self, run: int, steps: Sequence[NewStep]) -> list[int]:
+        """Write ``steps``, all or none; returns their ids in this order."""
         with self._db.transaction():
             first = int(self._db.value("SELECT coalesce(max(id), 0) + 1 FROM journal"))
-            ids = list(range(first, first + len(items)))
-            rows = [(n, run, str(key), *rest) for n, (key, *rest) in zip(ids, items, strict=True)]
+            ids = list(range(first, first + len(steps)))
+            rows = [(n, run, str(key), *rest) for n, (key, *rest) in zip(ids, steps, strict=True)]
             self._db.write_many("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?)", rows)
         return ids
 

@@ -16,6 +16,7 @@ from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Options
 from reconciler.records.store import FILE, Records
+from reconciler.records.tables.journal import NewStep
 from reconciler.settings import Settings
 from tests.engines.host.given.kit import vault
 from tests.engines.host.processes.kit import until
@@ -52,7 +53,7 @@ def test_a_location_that_is_another_engines_now_keeps_nothing_for_a_step_of_that
 
     async def story() -> None:
         records = Records.open(tmp_path / FILE)
-        records.journal.begin(1, [(key, "here", "update", b"")])
+        records.journal.begin(1, [NewStep(key, "here", "update", b"")])
         wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
         store = Store(tmp_path / "here" / "replicas")
         store.save(new_replica(wanted, -1, "web-1", 1.0, ""))

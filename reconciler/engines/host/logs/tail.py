@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from typing import NamedTuple
 
 from reconciler.engines.host.logs.blocks import LONGEST_LINE
 from reconciler.engines.host.logs.hole_punch import FreeRange, first_written
@@ -133,8 +134,14 @@ class LogTail:
             self._offset = self._freed = 0
 
 
-def _state(found: os.stat_result) -> tuple[int, int, int]:
-    return found.st_ino, found.st_size, found.st_mtime_ns
+class _FileState(NamedTuple):
+    inode: int
+    size: int
+    modified: int
+
+
+def _state(found: os.stat_result) -> _FileState:
+    return _FileState(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def whole(text: bytes, end: bool) -> int:

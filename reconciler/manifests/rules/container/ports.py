@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from reconciler.manifests.rules.registry import rule, warning
 from reconciler.manifests.rules.text import quoted
@@ -158,9 +159,17 @@ def cron(workload: Workload) -> Iterator[Flaw]:
             yield Flaw(at, message, hint, also=_TYPE, on_key=True)
 
 
-def _declared(index: int, container: Container) -> Iterator[tuple[Pointer, int, str]]:
-    """Pointer to the number, number and protocol of each port that ``container`` declares."""
+class _DeclaredPort(NamedTuple):
+    """A port of a container; ``at`` is the pointer to its number."""
+
+    at: Pointer
+    number: int
+    protocol: str
+
+
+def _declared(index: int, container: Container) -> Iterator[_DeclaredPort]:
+    """The ports of ``container``, the one in the field ``port`` included."""
     for step, port in enumerate(container.ports):
-        yield ("spec", "containers", index, "ports", step, "number"), port.number, port.protocol
+        yield _DeclaredPort(("spec", "containers", index, "ports", step, "number"), port.number, port.protocol)
     if container.port:
-        yield ("spec", "containers", index, "port"), container.port, "http2"
+        yield _DeclaredPort(("spec", "containers", index, "port"), container.port, "http2")

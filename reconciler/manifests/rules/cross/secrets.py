@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from reconciler.manifests.rules.context import RuleContext
 from reconciler.manifests.rules.references import MOST_COMPARED, linked, nearest, target_of
@@ -111,8 +112,13 @@ _FITTING = {
 }
 """What a secret is for: in words, and the types that do."""
 
-Use = tuple[Pointer, str, str]
-"""Where a secret is linked to, the link, and what it is for."""
+
+class _Use(NamedTuple):
+    """Where a secret is linked to, the link, and what it is for."""
+
+    at: Pointer
+    link: str
+    purpose: str
 
 
 @rule("secret-type-fit", "docs/platform/fields.md#secret", Kind.GVC, Kind.DOMAIN, Kind.CLOUDACCOUNT, Kind.ORG)
@@ -138,26 +144,26 @@ def fits(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[
                f"link to a secret of type {_either(types)}")  # fmt: skip
 
 
-def _uses(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[Use]:
+def _uses(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[_Use]:
     if isinstance(resource, Gvc):
         for index, link in enumerate(resource.spec.pull_secret_links):
-            yield ("spec", "pullSecretLinks", index), link, _PULL
+            yield _Use(("spec", "pullSecretLinks", index), link, _PULL)
     elif isinstance(resource, Domain):
         yield from _certificates(resource)
     elif isinstance(resource, CloudAccount) and resource.provider in (_AZURE, _NGS):
-        yield ("data", "secretLink"), resource.data.secret_link, resource.provider
+        yield _Use(("data", "secretLink"), resource.data.secret_link, resource.provider)
     if isinstance(resource, Gvc | Org) and resource.spec.tracing.provider.lightstep is not None:
         link = resource.spec.tracing.provider.lightstep.credentials
-        yield ("spec", "tracing", "provider", "lightstep", "credentials"), link, _TRACES
+        yield _Use(("spec", "tracing", "provider", "lightstep", "credentials"), link, _TRACES)
 
 
-def _certificates(domain: Domain) -> Iterator[Use]:
+def _certificates(domain: Domain) -> Iterator[_Use]:
     for number, port in enumerate(domain.spec.ports):
         at: Pointer = ("spec", "ports", number, "tls")
         if port.tls.client_certificate is not None:
-            yield (*at, "clientCertificate", "secretLink"), port.tls.client_certificate.secret_link, _TLS
+            yield _Use((*at, "clientCertificate", "secretLink"), port.tls.client_certificate.secret_link, _TLS)
         if port.tls.server_certificate is not None:
-            yield (*at, "serverCertificate", "secretLink"), port.tls.server_certificate.secret_link, _TLS
+            yield _Use((*at, "serverCertificate", "secretLink"), port.tls.server_certificate.secret_link, _TLS)
 
 
 def _either(types: tuple[str, ...]) -> str:

@@ -60,10 +60,10 @@ def start_wrapper(
     return wrapper
 
 
-def _identity(user: User) -> tuple[str, str, str]:
+def _identity(user: User) -> list[str]:
     """User, group and further groups as arguments of the launcher."""
     own = user.number is None
-    return "" if own else str(user.number), "" if own else str(user.group), ",".join(map(str, user.groups))
+    return ["" if own else str(user.number), "" if own else str(user.group), ",".join(map(str, user.groups))]
 
 
 @cache
