@@ -171,19 +171,20 @@ async def follow(settings: Settings, show: Callable[[str], None]) -> None:
     if not isinstance(serving.exception(), LockedError):
         for location, bound in settings.locations.items():
             try:
-                await end(settings.state / "host" / location, location, bound.runtime)
+                await end(settings, location, bound.runtime)
             except EngineError as error:
                 print_error(str(error))
     await serving
 
 
-async def end(root: Path, location: str, runtime: str) -> None:
+async def end(settings: Settings, location: str, runtime: str) -> None:
     """Stop and forget all replicas at a location; the next start creates them again. Raises EngineError."""
     from reconciler.clock import SystemClock
     from reconciler.engines.host.provisioning.files import Files
     from reconciler.engines.host.runtimes.protocol import runtime_plugin
 
-    await end_all(runtime_plugin(runtime).make(root, location, SystemClock()))
+    root = settings.state / "host" / location
+    await end_all(runtime_plugin(runtime).make(root, location, SystemClock(), settings))
     Files(root, _unopened).prune(())
     for name in ("replicas", "endpoints"):
         shutil.rmtree(root / name, ignore_errors=True)

@@ -11,13 +11,15 @@ from reconciler.engines.host.decisions.restarts import restart_policy
 from reconciler.engines.host.decisions.termination import termination_steps
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.decisions.transitions import apply_action, hook_finished
-from reconciler.engines.host.provisioning.environment import ContainerDirs, environment
+from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.provisioning.environment import environment
 from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext
 from reconciler.engines.host.provisioning.spec_builder import rollout_of
 from reconciler.engines.host.replica import Container as Running
 from reconciler.engines.host.replica import Ended, Phase, Replica
+from reconciler.engines.host.runtimes.process.container_view import describe_view
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
-from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
+from reconciler.engines.host.runtimes.protocol import ContainerFiles, ContainerId, ContainerStart
 from reconciler.engines.host.spec import ContainerSpec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.secret import SecretValue
@@ -68,12 +70,11 @@ def variables() -> dict[str, str]:
         "platform.local",
     )  # fmt: skip
     page = Container("page", "//image/page:2", ports=(Port(8080),))
-    room = ContainerDirs(
-        REPLICA, {8080: 21649}, OWN / "volumes", ROOT / "endpoints/shop", OWN / "home", OWN / "scratch"
-    )
-    launch = ContainerStart(ContainerId(WEB, REPLICA, "page"), 2, "5f1c0b7a9e3d2468", -1, "python3", (), {})
+    place = ContainerId(WEB, REPLICA, "page")
+    view = describe_view(ContainerFiles(place, (), Owner(), OWN, ROOT / "endpoints/shop"), {8080: 21649}, "")
+    launch = ContainerStart(place, 2, "5f1c0b7a9e3d2468", -1, "python3", (), {})
     marks = ProcessLabels(ROOT, around.location).variables(launch)
-    return dict(sorted((environment(page, around, room, _revealed) | marks).items()))
+    return dict(sorted((environment(page, around, view, _revealed) | marks).items()))
 
 
 def _revealed(key: Key) -> SecretValue:
@@ -85,7 +86,6 @@ def sentences() -> list[str]:
     package = "reconciler/engines/host"
     found = [
         *_written(f"{package}/runtimes/process/limitations.py"),
-        *_written(f"{package}/provisioning/mounts.py", "unsupported_mounts"),
         *_written(f"{package}/provisioning/environment.py", "unset_variables"),
     ]
     return [text for text in found if " " in text]

@@ -25,7 +25,7 @@ def _host(site: EngineContext) -> Engine:
 
     root = site.settings.state / "host" / site.location
     runtime = runtime_plugin(site.settings.locations[site.location].runtime)
-    return HostEngine(site, root, runtime.make(root, site.location, site.clock))
+    return HostEngine(site, root, runtime.make(root, site.location, site.clock, site.settings))
 
 
 ENGINES: Mapping[str, MakeEngine] = {"recorded": _recorded, "host": _host}

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.demo import STEPS, end
+from reconciler.settings import Settings
 from tests.docs.shell import blocks, environment, typed, until
 from tests.project.tree import ROOT
 
@@ -78,7 +79,7 @@ def trial(place: Path, log: Path) -> Iterator[Trial]:
         process.wait()
         print(log.read_text())
         for location in ("aws-us-west-2", "gcp-us-east1"):
-            asyncio.run(end(place / "state" / "host" / location, location, "process"))
+            asyncio.run(end(Settings("acme", (), place / "state"), location, "process"))
 
 
 def running(place: Path) -> list[bytes]:

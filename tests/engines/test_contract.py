@@ -37,7 +37,7 @@ def host(bench: Bench, path: Path, runtime: str) -> Engine:
 
     settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.01, default_user="root"))
     site = EngineContext(bench.records, "here", settings, bench.clock, no_secret)  # type: ignore[arg-type]
-    return HostEngine(site, path / "here", runtime_plugin(runtime).make(path / "here", "here", bench.clock))
+    return HostEngine(site, path / "here", runtime_plugin(runtime).make(path / "here", "here", bench.clock, settings))
 
 
 RUNTIMES = sorted(path.parent.name for path in Path(runtimes.__file__).parent.glob("*/plugin.py"))

@@ -66,6 +66,28 @@ def small() -> dict[str, str]:
     return found
 
 
+RUNTIMES = "reconciler.engines.host.runtimes."
+
+
+def runtime_of(module: str) -> str:
+    """The package of the runtime that ``module`` belongs to; "" if it belongs to none."""
+    parts = module.removeprefix(RUNTIMES).split(".")
+    return parts[0] if module.startswith(RUNTIMES) and len(parts) > 1 else ""
+
+
+def test_only_the_package_of_a_runtime_knows_the_runtime() -> None:
+    graph = grimp.build_graph("reconciler", cache_dir=None)
+    own = [module for module in graph.modules if runtime_of(module)]
+    assert own, "no runtime is found"
+    found = {
+        f"{importer} → {module}"
+        for module in own
+        for importer in graph.find_modules_that_directly_import(module)
+        if runtime_of(importer) != runtime_of(module)
+    }
+    assert found == set(), "a runtime is chosen by its name in the settings: put what it knows behind Runtime"
+
+
 def test_a_small_module_with_one_importer_is_part_of_it() -> None:
     assert small().keys() - EXCEPTIONS.keys() == MERGES_TO_DO, "merge it, or lower the list in tests/project/to_do.py"
 

@@ -81,7 +81,7 @@ class HostEngine:
         self._builder = TemplateBuilder(self._claims, site.records, self._tokens, fixed, clock)
         self._templates = TemplateStore()
         files = Files(root, site.secrets, settings.scheme)
-        self._provisioner = Provisioner(files, site.secrets, root / ENDPOINTS, settings.host, self._templates)
+        self._provisioner = Provisioner(files, site.secrets, runtime, settings.host, self._templates)
         self._volumes = VolumeSets(self._claims, self._provisioner)
         self.endpoints = Endpoints(root / ENDPOINTS)
         logs = LogLimits(settings.host.log_budget << 20, settings.host.log_retention)
@@ -234,7 +234,7 @@ class HostEngine:
 
     def _template(self, key: Key, spec: Specification, version: int, digest: str) -> ReplicaTemplate:
         supply = self._builder.of(key, spec, version, digest)
-        self._provisioner.prepare(supply)
+        self._runtime.prepare(supply.desired)
         in_use = {(each.version, each.config_hash) for each in self._controller.replicas(key)}
         return self._templates.add(supply, in_use)
 

@@ -7,7 +7,6 @@ from itertools import groupby
 
 import msgspec
 
-from reconciler.engines.host.provisioning.mounts import unsupported_mounts
 from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
 from reconciler.engines.host.runtimes.protocol import RuntimePlugin, runtime_plugin
 from reconciler.model.key import Key, Kind
@@ -51,6 +50,4 @@ def _new_sentences(records: Records, step: Step, runtime: RuntimePlugin) -> Iter
 def _sentences(step: Step, body: bytes, runtime: RuntimePlugin) -> Iterator[str]:
     spec = read_specification(body)
     applied = AppliedWorkload(step.key, step.location, spec, step.version, step.digest)
-    yield from runtime.foreseen_limitations(workload_spec(applied, ""))
-    for container in spec.containers:
-        yield from unsupported_mounts(container)
+    return runtime.foreseen_limitations(workload_spec(applied, ""))

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from reconciler.model.key import Key
-from reconciler.model.kinds.workload import Command, Options, Probe
+from reconciler.model.kinds.workload import Command, Options, Probe, Volume
 
 
 class Type(StrEnum):
@@ -57,7 +57,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     workload. ``config_hash`` covers the other inputs of its replicas: the GVC's variables, the secrets it uses, the
     last requested restart. A rollout replaces replicas with another version or hash. ``user`` and ``group`` come from
     securityOptions. ``firewall`` is whether the workload has firewall rules; ``dynamic_tags`` is whether images must be
-    checked for updates.
+    checked for updates. ``stores`` are the volumes of all containers that are object stores or file shares.
     """
 
     key: Key
@@ -74,6 +74,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     user: int | None = None
     group: int = 0
     firewall: bool = False
+    stores: tuple[Volume, ...] = ()
     dynamic_tags: bool = False
 
     @property

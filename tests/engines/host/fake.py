@@ -13,11 +13,14 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.probes.state import ProbeKind, Verdict
 from reconciler.engines.host.replica import Container, Replica
 from reconciler.engines.host.runtimes.protocol import (
+    ContainerFiles,
     ContainerId,
     ContainerStart,
+    ContainerView,
     ExecResult,
     OnEnd,
     RunningContainer,
@@ -137,6 +140,21 @@ class FakeRuntime:
     def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
         """Nothing is lacking."""
         return ()
+
+    def prepare(self, wanted: WorkloadSpec) -> None:
+        """Nothing is needed."""
+
+    def owner(self, wanted: WorkloadSpec) -> Owner:
+        """The user and group of the manifest."""
+        return Owner(wanted.user, wanted.group)
+
+    def make_view(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:
+        """Mounts at their paths and declared ports, as in a container with a file system and a network of its own."""
+        return ContainerView("", "/endpoints", {each: each for each in ports}, directory)
+
+    def holds_ports(self, key: Key, replica: str) -> bool:
+        """Ports are held as long as anything of the replica is there."""
+        return any((place.key, place.replica) == (key, replica) for place in self._programs.running)
 
     async def start(self, launch: ContainerStart) -> None:
         """Start it, if its behaviour says that it starts."""

@@ -108,7 +108,7 @@ def test_a_replica_that_uses_too_much_is_replaced_and_its_files_are_gone(
     async def story(host: Host) -> None:
         await host.apply(1)
         [before] = host.programs.places()
-        scratch = tmp_path / "here/scratch/shop/web" / before.replica / ".own/main/scratch"
+        scratch = tmp_path / "here/scratch/shop/web" / before.replica
         (scratch / "big").write_bytes(bytes(1_200_000))
         await host.until(lambda found: [each.ready for each in found] == [True] and host.programs.places() != [before])
         assert not scratch.exists()

@@ -129,7 +129,7 @@ def test_the_record_of_a_start_is_read_in_its_former_form_and_written_in_that_of
     file = former("former-start-record.json", tmp_path / "run/shop/web/web-x/main/record.json")
     folders = StateDirectory(tmp_path / "run")
     assert list(folders.every()) == [RECORD]
-    migrate_state(tmp_path)
+    folders.migrate()
     assert list(folders.every()) == [RECORD]
     assert file.read_bytes() == msgspec.json.encode(RECORD)
 

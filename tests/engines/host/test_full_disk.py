@@ -15,6 +15,7 @@ from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.replica_store import Store
+from reconciler.engines.host.runtimes.process.container_view import ContainerViews
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError
@@ -92,12 +93,13 @@ def test_files_of_a_container_are_made_in_the_place_of_the_last_ones(tmp_path: P
     with small_disk(tmp_path / "small", "nr_inodes=200,size=1m") as disk:
         files = Files(disk / "here", vault({}), memory=None)
         container = container_of({"volumes": [{"uri": "scratch://tmp", "path": "/x"}]})
-        first = files.provide(PLACE, -1, container, Owner())
-        (first.home / "left").write_text("by the last start")
+        views = ContainerViews(disk / "here", "root")
+        home = Path(views.make(files.provide(PLACE, -1, container, Owner()), {}, "").defaults["HOME"])
+        (home / "left").write_text("by the last start")
         with suppress(OSError):
             for number in range(1000):
                 (disk / str(number)).mkdir()
         assert os.statvfs(disk).f_favail == 0
-        again = files.provide(PLACE, -1, container, Owner())
-        assert list(again.home.iterdir()) == []
-        assert (again.volumes / "x").is_dir()
+        again = views.make(files.provide(PLACE, -1, container, Owner()), {}, "")
+        assert list(Path(again.defaults["HOME"]).iterdir()) == []
+        assert Path(again.volumes, "x").is_dir()

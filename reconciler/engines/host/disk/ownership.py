@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -81,28 +80,3 @@ def make_private(root: Path) -> None:
             folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise failed(f"the directory {root} cannot be made", error) from None
-
-
-def allow_traversal_of(*folders: Path) -> None:
-    """Let other users traverse our directories to reach their own below; they cannot list them.
-
-    All other content of these directories has restrictive modes. If this fails, ``unreachable`` reports it.
-    """
-    for folder in folders:
-        with suppress(OSError):
-            found = folder.stat()
-            if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IXOTH:
-                folder.chmod(stat.S_IMODE(found.st_mode) | stat.S_IXOTH)
-
-
-def unreachable(path: Path, owner: Owner) -> tuple[str, ...]:
-    """A sentence if ``owner`` cannot reach ``path``, because a directory above denies it."""
-    if not owner.other or owner.uid == 0:
-        return ()
-    for folder in reversed((path, *path.absolute().parents)):
-        found = folder.stat()
-        ours, theirs = found.st_uid == owner.uid, found.st_gid == owner.group
-        may = stat.S_IXUSR if ours else stat.S_IXGRP if theirs else stat.S_IXOTH
-        if not found.st_mode & may:
-            return (f"user {owner.uid} cannot reach its files: {folder} lets nobody else through.",)
-    return ()

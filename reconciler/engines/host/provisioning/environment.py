@@ -3,62 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-
-import msgspec
 
 from reconciler.engines.host.provisioning.platform_env import PlatformEnvContext, built_in
 from reconciler.engines.host.provisioning.revision_hash import variables_of
 from reconciler.engines.host.provisioning.secrets import env_value
 from reconciler.engines.host.provisioning.variable_expansion import MAX_VARIABLE_BYTES, expand_variables
+from reconciler.engines.host.runtimes.protocol import ContainerView
 from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
 from reconciler.model.kinds.workload import Container, Specification, declared_ports
 from reconciler.model.platform import SECRET_URI, SPELLING
 from reconciler.reasons import Reason
 
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""The default search path for programs."""
-
 PORT = "PORT"
 
 
-class ContainerDirs(msgspec.Struct, frozen=True):
-    """The directories and ports of a container of one replica on this host.
-
-    ``ports`` maps every declared port of the workload to the replica's assigned port. ``volumes`` contains its mounts
-    at their paths. ``endpoints`` contains a file with the ready replicas for each workload of its GVC. ``home`` and
-    ``scratch`` are private directories.
-    """
-
-    replica: str
-    ports: Mapping[int, int]
-    volumes: Path
-    endpoints: Path
-    home: Path
-    scratch: Path
-
-
 def environment(
-    container: Container, around: PlatformEnvContext, room: ContainerDirs, reveal: SecretReader
+    container: Container, around: PlatformEnvContext, view: ContainerView, reveal: SecretReader
 ) -> dict[str, str]:
     """All variables of ``container``, sorted by name.
 
-    Its own variables override those of its GVC; both override PATH, HOME, LANG, HOSTNAME, TMPDIR and the PORT_
-    variables. Variables that the platform sets override all. Raises EngineError if a secret is unavailable or a value
+    Its own variables override those of its GVC; both override the defaults of ``view`` and the PORT_ variables.
+    Variables that the platform sets override all. Raises EngineError if a secret is unavailable or a value
     is too long.
     """
     written = variables_of(container, around.gvc_env)
     secret = {name: env_value(value, reveal) for name, value in written.items() if value.startswith(SECRET_URI)}
     plain = {name: value for name, value in written.items() if name not in secret}
-    set_here = built_in(around, container.image) | _own(room)
-    fixed = {**_usual(room), **secret, **set_here}
+    set_here = built_in(around, container.image) | _paths(view)
+    fixed = {**_defaults(view), **secret, **set_here}
     plain = {name: value for name, value in plain.items() if name not in set_here}
     declared = declared_ports(container)
     if declared:
         asked = expand_variables(plain, fixed).get(PORT, fixed.get(PORT, ""))
         plain.pop(PORT, None)
-        fixed[PORT] = str(_assigned_port(asked, declared, room.ports))
+        fixed[PORT] = str(_assigned_port(asked, declared, view.ports))
     return _bounded(fixed | expand_variables(plain, fixed))
 
 
@@ -71,16 +50,9 @@ def unset_variables(spec: Specification, around: PlatformEnvContext) -> Iterator
             yield f"{found[0]} is not set in the container {each.name}: there is no API here."
 
 
-def _usual(room: ContainerDirs) -> dict[str, str]:
-    """The variables that images usually set, and the assigned port of each declared port."""
-    usual = {
-        "HOME": str(room.home),
-        "HOSTNAME": room.replica,
-        "LANG": "C.UTF-8",
-        "PATH": DEFAULT_PATH,
-        "TMPDIR": str(room.scratch),
-    }
-    return usual | {f"{PORT}_{number}": str(port) for number, port in room.ports.items()}
+def _defaults(view: ContainerView) -> dict[str, str]:
+    """The variables that images usually set, and the port of each declared one."""
+    return {**view.defaults, **{f"{PORT}_{number}": str(port) for number, port in view.ports.items()}}
 
 
 def _bounded(env: dict[str, str]) -> dict[str, str]:
@@ -94,15 +66,14 @@ def _bounded(env: dict[str, str]) -> dict[str, str]:
     return dict(sorted(env.items()))
 
 
-def _own(room: ContainerDirs) -> dict[str, str]:
-    endpoints = str(room.endpoints)
+def _paths(view: ContainerView) -> dict[str, str]:
     # Users' programs read the former name; remove it in the release after the one that introduces the new name.
-    former = {"RECONCILER_POOL": endpoints}
-    return {"RECONCILER_ENDPOINTS": endpoints, "RECONCILER_VOLUMES": str(room.volumes)} | former
+    former = {"RECONCILER_POOL": view.endpoints}
+    return {"RECONCILER_ENDPOINTS": view.endpoints, "RECONCILER_VOLUMES": view.volumes} | former
 
 
 def _assigned_port(asked: str, declared: tuple[int, ...], ports: Mapping[int, int]) -> int:
-    """The assigned port of an exposed container: for the declared port that PORT names, otherwise for the first.
+    """Where an exposed container must listen: for the declared port that PORT names, otherwise for the first.
 
     Any other PORT is denied: docs/platform/workload.md#the-variable-port.
     """

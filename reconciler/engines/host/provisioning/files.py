@@ -10,43 +10,30 @@ from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 
-import msgspec
-
-from reconciler.engines.host.disk.atomic import FULL, failed
-from reconciler.engines.host.disk.ownership import (
-    Owner,
-    allow_traversal,
-    chown_tree,
-    make,
-    make_readable,
-    unreachable,
+from reconciler.engines.host.dataplane.endpoints import ENDPOINTS
+from reconciler.engines.host.disk.atomic import failed
+from reconciler.engines.host.disk.directories import (
+    file_name,
+    make_replacement,
+    make_traversable,
+    remove_empty,
+    replace_directory,
 )
+from reconciler.engines.host.disk.ownership import Owner, allow_traversal, chown_tree, make_readable
 from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.provisioning.mounts import Planned, ScratchMount, SecretMount, VolumeMount, plan_mounts
-from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
+from reconciler.engines.host.runtimes.protocol import ContainerFiles, ContainerId, Mount
 from reconciler.engines.protocol import SecretReader
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Container
 from reconciler.model.platform import SPELLING
-from reconciler.private_files import check_state_exists, make_directory
+from reconciler.private_files import make_directory
 
 MEMORY = Path("/dev/shm")
 """A file system in memory, so that files never reach a disk."""
 
-_OWN = ".own"
+_PRIVATE = ".own"
 """The directory of the containers' private files, beside the scratch volumes of a replica."""
-
-
-class ContainerFiles(msgspec.Struct, frozen=True):
-    """The files of a container. Below ``volumes`` each mount is a link at its path.
-
-    ``home`` and ``scratch`` are empty private directories.
-    """
-
-    mounts: tuple[Mount, ...]
-    volumes: Path
-    home: Path
-    scratch: Path
 
 
 class Files:
@@ -54,9 +41,11 @@ class Files:
 
     Secrets are on tmpfs, in a private directory below ``memory``, if that is a mount point, otherwise below ``root``.
     Every method blocks on the disk and may be called in any thread. ``scheme`` is how manifests spell ``platform``.
+    ``endpoints`` is the directory of the endpoints files.
     """
 
     def __init__(self, root: Path, reveal: SecretReader, scheme: str = SPELLING, memory: Path | None = MEMORY) -> None:
+        self.endpoints = root / ENDPOINTS
         self._root = root
         self._reveal = reveal
         self._scheme = scheme
@@ -74,19 +63,20 @@ class Files:
         plans = plan_mounts(container, self._reveal, self._scheme)
         try:
             mounts = self._mounts(place, index, plans, owner)
-            own = self._own_or_instead(place, mounts, owner)
+            scratch = _of_replica(self._root / "scratch", place.key, place.replica)
+            private = scratch / _PRIVATE / file_name(place.container)
         except OSError as error:
             raise failed(f"the files of {place.replica}, container {place.container}, cannot be made", error) from None
-        return ContainerFiles(mounts, own / "volumes", own / "home", own / "scratch")
+        return ContainerFiles(place, mounts, owner, private, self.endpoints / place.key.gvc)
 
     def volume(self, gvc: str, volumeset: str, index: int) -> Path:
         """The path of the volume ``index`` of a volume set, whether it exists or not."""
-        return self._root / "volumes" / _name(gvc) / _name(volumeset) / str(max(index, 0))
+        return self._root / "volumes" / file_name(gvc) / file_name(volumeset) / str(max(index, 0))
 
     def drop(self, volumeset: Key) -> None:
         """Delete all volumes of a volume set. Raises EngineError."""
         try:
-            remove(self._root / "volumes" / _name(volumeset.gvc) / _name(volumeset.name))
+            remove(self._root / "volumes" / file_name(volumeset.gvc) / file_name(volumeset.name))
         except OSError as error:
             raise failed(f"the volumes of {volumeset} cannot be deleted", error) from None
 
@@ -102,11 +92,7 @@ class Files:
             except OSError as error:
                 raise failed(f"the files of {replica} cannot be removed", error) from None
             with self._lock:
-                _prune(path.parent, base)
-
-    def unreachable(self, owner: Owner) -> tuple[str, ...]:
-        """A sentence if ``owner`` cannot reach the files."""
-        return unreachable(self._root, owner)
+                remove_empty(path.parent, base)
 
     def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove the files of replicas other than ``replicas``, which a crash may have left. Raises EngineError."""
@@ -122,7 +108,7 @@ class Files:
         secrets = [plan for plan in plans if isinstance(plan, SecretMount)]
         scratch = _of_replica(self._root / "scratch", place.key, place.replica)
         with self._lock:
-            _folders(scratch)
+            make_traversable(scratch)
         at = self._secrets(place, secrets, owner)
         mounts = []
         for plan in plans:
@@ -130,7 +116,7 @@ class Files:
                 case SecretMount(path=path):
                     mounts.append(Mount(at / str(secrets.index(plan)), path))
                 case ScratchMount(path=path, folder=folder):
-                    mounts.append(Mount(_shared(scratch / _name(folder), owner), path, read_only=False))
+                    mounts.append(Mount(_shared(scratch / file_name(folder), owner), path, read_only=False))
                 case VolumeMount(path=path, volumeset=name):
                     source = self.volume(place.key.gvc, name, index)
                     mounts.append(Mount(_shared(source, owner), path, read_only=False))
@@ -141,9 +127,9 @@ class Files:
         if not secrets:
             return self._on_disk
         with self._lock:
-            at = _of_replica(self._private(owner), place.key, place.replica) / _name(place.container)
-            _folders(at.parent)
-        fresh = _fresh(at)
+            at = _of_replica(self._private(owner), place.key, place.replica) / file_name(place.container)
+            make_traversable(at.parent)
+        fresh = make_replacement(at)
         for position, secret in enumerate(secrets):
             target = fresh / str(position)
             if secret.single:
@@ -151,10 +137,10 @@ class Files:
                 continue
             target.mkdir(mode=0o700)
             for name, content in secret.files.items():
-                _write(target / _name(name), content, owner)
+                _write(target / file_name(name), content, owner)
             make_readable(target, owner, 0o500)
         make_readable(fresh, owner, 0o500)
-        _swap(fresh, at)
+        replace_directory(at, fresh)
         return at
 
     def _private(self, owner: Owner) -> Path:
@@ -173,76 +159,14 @@ class Files:
         allow_traversal(path, owner)
         return path
 
-    def _own_or_instead(self, place: ContainerId, mounts: tuple[Mount, ...], owner: Owner) -> Path:
-        """As ``_own``; on a full disk the files of the last start are removed first to make room."""
-        try:
-            return self._own(place, mounts, owner)
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            remove(self._own_path(place))
-            return self._own(place, mounts, owner)
-
-    def _own_path(self, place: ContainerId) -> Path:
-        return _of_replica(self._root / "scratch", place.key, place.replica) / _OWN / _name(place.container)
-
-    def _own(self, place: ContainerId, mounts: tuple[Mount, ...], owner: Owner) -> Path:
-        own = self._own_path(place)
-        fresh = _fresh(own)
-        view = fresh / "volumes"
-        view.mkdir(mode=0o755)
-        for mount in mounts:
-            link = view / mount.path.lstrip("/")
-            link.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            link.symlink_to(mount.source.absolute())
-        for name in ("home", "scratch"):
-            (fresh / name).mkdir(mode=0o700)
-            make(fresh / name, owner, 0o700)
-        _swap(fresh, own)
-        return own
-
-
-def _name(name: str) -> str:
-    """``name`` as a file name. Raises OSError if it would lead to another directory."""
-    if "/" in name or name in ("", ".", "..") or "\0" in name:
-        raise OSError(0, f"{name[:60]!r} is not the name of a file")
-    return name
-
 
 def _of_replica(base: Path, key: Key, replica: str) -> Path:
-    return base / _name(key.gvc) / _name(key.name) / _name(replica)
-
-
-def _folders(path: Path) -> None:
-    """Create ``path`` and its parents, which others can traverse but not list. Raises OSError."""
-    if not path.is_dir():
-        check_state_exists(path)
-        _folders(path.parent)
-        path.mkdir(mode=0o711, exist_ok=True)
-
-
-def _fresh(path: Path) -> Path:
-    """An empty temporary directory beside ``path``, to replace it."""
-    _folders(path.parent)
-    fresh = path.with_name(f".{path.name}.new")
-    remove(fresh)
-    fresh.mkdir(mode=0o711)
-    return fresh
-
-
-def _swap(fresh: Path, path: Path) -> None:
-    """Replace ``path`` with ``fresh``."""
-    old = path.with_name(f".{path.name}.old")
-    remove(old)
-    with suppress(FileNotFoundError):
-        path.rename(old)
-    fresh.rename(path)
-    remove(old)
+    return base / file_name(key.gvc) / file_name(key.name) / file_name(replica)
 
 
 def _shared(path: Path, owner: Owner) -> Path:
     """A directory that workloads write to: created if missing, and changed to ``owner`` if it has another owner."""
-    _folders(path.parent)
+    make_traversable(path.parent)
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
     chown_tree(path, owner)
@@ -253,14 +177,6 @@ def _write(path: Path, content: bytes, owner: Owner) -> None:
     with open(path, "xb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600)) as file:
         file.write(content)
     make_readable(path, owner, 0o400)
-
-
-def _prune(path: Path, base: Path) -> None:
-    """Remove ``path`` and its parents up to ``base``, as long as they are empty."""
-    with suppress(OSError):
-        while path.is_relative_to(base):
-            path.rmdir()
-            path = path.parent
 
 
 def _found(base: Path) -> Iterator[tuple[Key, str]]:

@@ -57,31 +57,20 @@ Planned = SecretMount | ScratchMount | VolumeMount
 
 
 def plan_mounts(container: Container, reveal: SecretReader, scheme: str = SPELLING) -> tuple[Planned, ...]:
-    """The mounts of ``container``, in the order of its volumes, with normalized paths.
+    """The mounts of ``container``, in the order of its volumes, with normalized paths; object stores are left out.
 
     ``scheme`` is how manifests spell ``platform``. Raises EngineError if a secret cannot be used (SecretUnavailable,
     SecretUnusable) or if one volume would be inside another (MountRefused).
     """
-    found = tuple(_planned(volume, reveal, scheme) for volume in container.volumes if not _is_object_store(volume))
+    found = tuple(
+        _planned(volume, reveal, scheme) for volume in container.volumes if not volume.uri.startswith(STORE_URIS)
+    )
     paths = sorted(f"{each.path}/" for each in found)
     for outer, inner in pairwise(paths):
         if inner.startswith(outer):
             message = f"{inner[:-1]} lies inside {outer[:-1]}, where another volume is mounted"
             raise EngineError(message, reason=Reason.MOUNT_REFUSED, retry=False)
     return found
-
-
-def unsupported_mounts(container: Container) -> tuple[str, ...]:
-    """A sentence for each volume that this host cannot mount."""
-    return tuple(
-        f"{volume.uri} is not mounted at {volume.path}: this runtime mounts neither object stores nor file shares."
-        for volume in container.volumes
-        if _is_object_store(volume)
-    )
-
-
-def _is_object_store(volume: Volume) -> bool:
-    return volume.uri.startswith(STORE_URIS)
 
 
 def _planned(volume: Volume, reveal: SecretReader, scheme: str) -> Planned:

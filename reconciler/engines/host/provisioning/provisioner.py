@@ -6,20 +6,15 @@ import asyncio
 import errno
 import socket
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from hashlib import blake2b
 from itertools import chain
-from pathlib import Path
 
-from reconciler.engines.host.disk.ownership import Owner, allow_traversal_of
-from reconciler.engines.host.provisioning.default_user import resolve_user
-from reconciler.engines.host.provisioning.environment import ContainerDirs, environment, unset_variables
+from reconciler.engines.host.provisioning.environment import environment, unset_variables
 from reconciler.engines.host.provisioning.files import Files
-from reconciler.engines.host.provisioning.mounts import unsupported_mounts
 from reconciler.engines.host.provisioning.template import ReplicaTemplate, TemplateStore
 from reconciler.engines.host.provisioning.variable_expansion import expand_arguments
 from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
+from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Runtime
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
@@ -45,22 +40,14 @@ class Provisioner:
     """
 
     def __init__(
-        self, files: Files, reveal: SecretReader, endpoints: Path, settings: HostSettings, templates: TemplateStore
+        self, files: Files, reveal: SecretReader, runtime: Runtime, settings: HostSettings, templates: TemplateStore
     ) -> None:
         self._files = files
         self._reveal = reveal
-        self._endpoints = endpoints
+        self._runtime = runtime
         self._settings = settings
         self._among = range(settings.first_port, settings.last_port + 1)
         self._templates = templates
-
-    def prepare(self, supply: ReplicaTemplate) -> None:
-        """Let replicas of ``supply`` reach their files: another user must be able to traverse the directories above."""
-        with suppress(EngineError):
-            if not self._owner(supply).other:
-                return
-            root = self._endpoints.parent
-            allow_traversal_of(root.parent.parent, root.parent, root)
 
     def reserve_ports(self, key: Key, replica: str, ports: Mapping[int, int]) -> None:
         """Reserve the ports of an existing replica."""
@@ -78,6 +65,8 @@ class Provisioner:
     def reassign_ports(self, replica: Replica, container: str) -> dict[int, int]:
         """The ports of ``replica``, with new ones for ports of ``container`` that another program listens on."""
         mine = next((each.wanted.ports for each in replica.containers if each.name == container), ())
+        if self._runtime.holds_ports(replica.key, replica.name):
+            return replica.ports
         lost = [port for port in mine if port not in replica.ports or not bindable(replica.ports[port])]
         if not lost:
             return replica.ports
@@ -89,20 +78,17 @@ class Provisioner:
 
     def _port_seed(self, key: Key, name: str) -> str:
         """A different seed for each daemon; otherwise all would try the same ports for replicas of the same name."""
-        return f"{self._endpoints}/{key}/{name}"
+        return f"{self._files.endpoints}/{key}/{name}"
 
     def launch(self, replica: Replica, container: str) -> ContainerStart:
         """Everything to start a container, with new files. Raises EngineError."""
         supply, spec = self._made_from(replica, container)
         place = ContainerId(replica.key, replica.name, container)
-        owner = self._owner(supply)
+        owner = self._runtime.owner(supply.desired)
         files = self._files.provide(place, replica.index, spec, owner)
-        room = ContainerDirs(
-            replica.name, replica.ports, files.volumes, self._endpoints / replica.key.gvc, files.home, files.scratch
-        )
+        view = self._runtime.make_view(files, replica.ports, spec.working_dir)
         wanted = next(each for each in supply.desired.containers if each.name == container)
-        inside = files.volumes / spec.working_dir.lstrip("/")
-        env = environment(spec, supply.env_context, room, self._reveal)
+        env = environment(spec, supply.env_context, view, self._reveal)
         command, *args = expand_arguments((spec.command, *spec.args), env)
         return ContainerStart(
             place,
@@ -113,7 +99,7 @@ class Provisioner:
             tuple(args),
             env,
             image=spec.image,
-            directory=str(files.home if not spec.working_dir else inside if inside.is_dir() else spec.working_dir),
+            directory=view.directory,
             user=owner.user,
             group=owner.group,
             cpu=wanted.cpu,
@@ -124,18 +110,8 @@ class Provisioner:
         )
 
     def limitations(self, supply: ReplicaTemplate) -> tuple[str, ...]:
-        """A sentence for each thing that the containers of a workload cannot get."""
-        mounts = (sentence for container in supply.spec.containers for sentence in unsupported_mounts(container))
-        unset = tuple(unset_variables(supply.spec, supply.env_context))
-        try:
-            return (*mounts, *self._files.unreachable(self._owner(supply)), *unset)
-        except EngineError as error:
-            return (*mounts, *unset, f"Nothing can be started: {error}.")
-
-    def _owner(self, supply: ReplicaTemplate) -> Owner:
-        """The owner of the containers' files. Raises EngineError, reason UserNotFound."""
-        security = supply.spec.security_options
-        return Owner(resolve_user(security.run_as_user, self._settings.default_user), security.filesystem_group_id)
+        """A sentence for each thing that the containers of a workload cannot get from any runtime."""
+        return tuple(unset_variables(supply.spec, supply.env_context))
 
     def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove what a crash left of replicas other than ``replicas``. Raises EngineError."""

@@ -18,6 +18,7 @@ from reconciler.model.kinds.workload import (
     declared_ports,
     options_at,
 )
+from reconciler.model.platform import STORE_URIS
 from reconciler.model.quantity import memory_bytes, millicores
 
 
@@ -49,6 +50,7 @@ def workload_spec(applied: AppliedWorkload, config_hash: str) -> WorkloadSpec:
         suspended=options.suspend or (spec.job is not None and spec.job.suspend),
         user=spec.security_options.run_as_user,
         group=spec.security_options.filesystem_group_id,
+        stores=tuple(at for each in spec.containers for at in each.volumes if at.uri.startswith(STORE_URIS)),
         dynamic_tags=spec.support_dynamic_tags,
         firewall=spec.firewall_config != Specification().firewall_config,
     )

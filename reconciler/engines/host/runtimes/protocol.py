@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -11,8 +11,10 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from reconciler.clock import Clock
+from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.model.key import Key
+from reconciler.settings import Settings
 
 
 class ContainerId(msgspec.Struct, frozen=True, order=True):
@@ -29,6 +31,36 @@ class Mount(msgspec.Struct, frozen=True):
     source: Path
     path: str
     read_only: bool = True
+
+
+class ContainerFiles(msgspec.Struct, frozen=True):
+    """The files of a container on this host, made for its next start; those of its mounts belong to ``owner``.
+
+    ``private`` is a directory for the runtime's own use, which nothing else creates. It is removed with the replica,
+    and its content counts as ephemeral storage. ``endpoints`` contains the endpoints files of the container's GVC.
+    """
+
+    place: ContainerId
+    mounts: tuple[Mount, ...]
+    owner: Owner
+    private: Path
+    endpoints: Path
+
+
+class ContainerView(msgspec.Struct, frozen=True):
+    """What the program of a container sees: paths and ports inside the container.
+
+    ``volumes`` is the directory below which its mounts are at their paths, "" if they are at the paths themselves.
+    ``endpoints`` is the directory of the endpoints files. ``ports`` maps each declared port of the replica to the one
+    that its program must listen on. ``directory`` is the working directory, "" for that of the image. ``defaults`` are
+    variables that an image would set; those of a manifest override them.
+    """
+
+    volumes: str
+    endpoints: str
+    ports: Mapping[int, int]
+    directory: str
+    defaults: Mapping[str, str] = {}
 
 
 class ContainerStart(msgspec.Struct, frozen=True):
@@ -107,6 +139,22 @@ class Runtime(Protocol):
     def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
         """A sentence for each part of ``wanted`` that this runtime cannot enforce, in a fixed order."""
 
+    def prepare(self, wanted: WorkloadSpec) -> None:
+        """Prepare this host for replicas of ``wanted``, before the first of them starts; never waits, never fails."""
+
+    def owner(self, wanted: WorkloadSpec) -> Owner:
+        """The user and group of this host that own the files of its containers. Raises EngineError."""
+
+    def make_view(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:
+        """Prepare what a container sees at its next start. Blocks on the disk. Raises EngineError.
+
+        ``ports`` maps each declared port of the replica to the assigned port of this host. ``directory`` is the working
+        directory in the manifest, "" without one.
+        """
+
+    def holds_ports(self, key: Key, replica: str) -> bool:
+        """Whether this runtime itself listens on the assigned ports of the replica now, also between two starts."""
+
     async def start(self, launch: ContainerStart) -> None:
         """Start a container, unless the same start already runs. Raises EngineError with the cause."""
 
@@ -164,7 +212,7 @@ class RuntimePlugin(Protocol):
 
     uses_images: bool
 
-    def make(self, root: Path, location: str, clock: Clock) -> Runtime:
+    def make(self, root: Path, location: str, clock: Clock, settings: Settings) -> Runtime:
         """The runtime of one location, whose directory is ``root``."""
 
     def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:

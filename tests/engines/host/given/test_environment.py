@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engines.host.provisioning.environment import ContainerDirs, environment
+from reconciler.engines.host.provisioning.environment import environment
 from reconciler.engines.host.provisioning.platform_env import namespace_of, provider_and_region
 from reconciler.engines.host.provisioning.variable_expansion import expand_arguments, expand_variables
+from reconciler.engines.host.runtimes.process.executable import DEFAULT_PATH
+from reconciler.engines.host.runtimes.protocol import ContainerView
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from tests.engines.host.given.kit import around, container_of, manifest, variables, vault
@@ -21,11 +22,11 @@ from tests.support.cases import cases
 CANARY = "correct-horse"
 
 
-def room(ports: dict[int, int] | None = None) -> ContainerDirs:
-    """A room for the replica web-0."""
-    given = Path("/given")
-    return ContainerDirs(
-        "web-0", ports or {}, given / "volumes", given / "endpoints", given / "home", given / "scratch"
+def view(ports: dict[int, int] | None = None) -> ContainerView:
+    """What a container of the replica web-0 sees, in a runtime of its own paths."""
+    defaults = {"HOME": "/given/home", "HOSTNAME": "web-0", "LANG": "C.UTF-8", "PATH": DEFAULT_PATH}
+    return ContainerView(
+        "/given/volumes", "/given/endpoints", ports or {}, "", {**defaults, "TMPDIR": "/given/scratch"}
     )
 
 
@@ -34,7 +35,7 @@ def found(case: dict[str, Any]) -> dict[str, str]:
     scheme = case.get("scheme", "platform")
     surroundings = around(gvc_env=variables(case.get("gvc", {}), scheme), scheme=scheme, api=case.get("api", ""))
     container = container_of(case["container"], scheme)
-    return environment(container, surroundings, room(case.get("ports")), vault(case.get("secrets", {})))
+    return environment(container, surroundings, view(case.get("ports")), vault(case.get("secrets", {})))
 
 
 @pytest.mark.parametrize("case", cases("environment/variables.yaml"))

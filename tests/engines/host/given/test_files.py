@@ -11,18 +11,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from reconciler.engines.host.disk.ownership import Owner
-from reconciler.engines.host.provisioning.files import MEMORY, ContainerFiles, Files
-from reconciler.engines.host.provisioning.mounts import unsupported_mounts
-from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.host.provisioning.files import MEMORY, Files
+from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
+from reconciler.engines.host.runtimes.process.container_view import ContainerViews, unreachable
+from reconciler.engines.host.runtimes.process.limitations import limitations
+from reconciler.engines.host.runtimes.process.plugin import ABLE
+from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import Container
 from reconciler.private_files import set_locked
-from tests.engines.host.given.kit import container_of, vault
+from tests.engines.host.given.kit import container_of, spec_of, vault
 from tests.support.cases import cases
 from tests.support.programs import only_root, small_disk
 
@@ -42,11 +46,27 @@ in_memory = pytest.mark.skipif(
 )
 
 
+class Provided(NamedTuple):
+    """The mounts of a process and its private directories."""
+
+    mounts: tuple[Mount, ...]
+    volumes: Path
+    home: Path
+    scratch: Path
+
+
+def provide(files: Files, container: Container, place: ContainerId, owner: Owner, index: int = 1) -> Provided:
+    """The files of a container, and the view of a process on them."""
+    made = files.provide(place, index, container, owner)
+    view = ContainerViews(files.endpoints.parent, "root").make(made, {}, "")
+    return Provided(made.mounts, Path(view.volumes), Path(view.defaults["HOME"]), Path(view.defaults["TMPDIR"]))
+
+
 def give(
     files: Files, *volumes: dict[str, str], place: ContainerId = PLACE, owner: Owner = OURS, index: int = 1
-) -> ContainerFiles:
+) -> Provided:
     """What a container with ``volumes`` is given."""
-    return files.provide(place, index, container_of({"volumes": list(volumes)}), owner)
+    return provide(files, container_of({"volumes": list(volumes)}), place, owner, index)
 
 
 def on_disk(root: Path, **options: Any) -> Files:
@@ -77,9 +97,11 @@ def test_the_mounts_are_as_the_case_says(tmp_path: Path, case: dict[str, Any]) -
         assert f"{caught.value.reason} {caught.value}" == case["error"]
         assert not any(tmp_path.iterdir())
         return
-    given = files.provide(PLACE, 1, container, OURS)
+    given = provide(files, container, PLACE, OURS)
     assert sorted(tree(given.volumes)) == sorted(case["tree"])
-    assert list(unsupported_mounts(container)) == case.get("lacking", [])
+    spec = spec_of({"volumes": case["volumes"]}, scheme=scheme)
+    wanted = workload_spec(AppliedWorkload(WEB, "here", spec, 1, ""), "")
+    assert [line for line in limitations(wanted, ABLE) if " is not mounted at " in line] == case.get("lacking", [])
     assert [(given.volumes / mount.path.lstrip("/")).resolve() for mount in given.mounts] == [
         mount.source.resolve() for mount in given.mounts
     ]
@@ -288,7 +310,7 @@ def test_a_mounted_secret_is_read_by_its_user_and_not_by_others_of_its_group(mem
         try:
             given = give(files, AT_S, owner=Owner(USER, GROUP))
             password = given.volumes / "s" / "password"
-            assert files.unreachable(Owner(USER, GROUP)) == ()
+            assert list(unreachable(root / "host", Owner(USER, GROUP))) == []
             others = ((USER, USER), (GROUP, GROUP), (65534, 65534))
             assert [reads(password, *who) for who in others] == [True, False, False]
             assert stat.S_IMODE(password.stat().st_mode) == 0o400
@@ -328,10 +350,9 @@ def test_a_volume_changes_hands_with_all_that_is_in_it_and_nothing_else(tmp_path
 @as_root
 def test_a_user_that_cannot_get_there_is_told(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    files = on_disk(tmp_path / "host")
-    give(files, owner=Owner(USER))
-    said = (f"user {USER} cannot reach its files: {closed(tmp_path)} lets nobody else through.",)
-    assert files.unreachable(Owner(USER)) == said
+    give(on_disk(tmp_path / "host"), owner=Owner(USER))
+    sentence = f"user {USER} cannot reach its files: {closed(tmp_path)} does not let others through."
+    assert list(unreachable(tmp_path / "host", Owner(USER))) == [sentence]
 
 
 def closed(path: Path) -> Path:

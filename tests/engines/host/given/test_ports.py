@@ -15,6 +15,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Options
 from reconciler.settings import HostSettings
+from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
 from tests.engines.host.given.kit import vault
 
 LOCAL = range(24_000, 24_400)
@@ -94,10 +95,10 @@ def test_daemons_of_one_host_do_not_all_try_one_port_for_replicas_of_one_name(tm
     key = Key(Kind.WORKLOAD, "shop", "db")
     container = ContainerSpec("main", ports=(8080,))
     wanted = WorkloadSpec(key, Type.STATEFUL, 1, "digest", "hash", 1, (container,), Options())
+    runtime = FakeRuntime(Programs(QuickClock()))
     roots = [tmp_path / name for name in ("one", "two")]
     one, two = (
-        Provisioner(Files(root, vault({})), vault({}), root / "endpoints", HostSettings(), TemplateStore())
-        for root in roots
+        Provisioner(Files(root, vault({})), vault({}), runtime, HostSettings(), TemplateStore()) for root in roots
     )
     beside = [two.ports(wanted, name)[8080] - one.ports(wanted, name)[8080] for name in ("db-0", "db-1", "db-2")]
     assert not all(distance == -1 for distance in beside), "each begins where the other did"

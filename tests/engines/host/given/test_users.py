@@ -7,7 +7,7 @@ import pwd
 
 import pytest
 
-from reconciler.engines.host.provisioning.default_user import resolve_user
+from reconciler.engines.host.runtimes.process.container_view import resolve_user
 from reconciler.errors import EngineError
 from tests.support.programs import only_root
 

@@ -13,8 +13,8 @@ from reconciler.engines.host.runtimes.protocol import ContainerStart
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
-USUAL = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""The search path for a container without PATH."""
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""The search path for programs of a container whose manifest sets none."""
 
 
 class User(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ def program_of(launch: ContainerStart, user: User, directory: str) -> str:
         found = [Path(directory, launch.command)]
         where = f"{found[0]} is not there"
     else:
-        path = launch.env.get("PATH", USUAL)
+        path = launch.env.get("PATH", DEFAULT_PATH)
         found = [Path(directory, part, launch.command) for part in path.split(":")]
         where = f"{launch.command} is in no directory of PATH ({path})"
     files = [path for path in found if os.path.isfile(path)]

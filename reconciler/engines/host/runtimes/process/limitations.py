@@ -50,6 +50,7 @@ def limitations(wanted: WorkloadSpec, rights: HostRights) -> Iterator[str]:
             "The firewall is not enforced: without firewallConfig the platform lets nothing in or out, and here the "
             "workload reaches, and is reached by, what this host is."
         )
+    yield from _stores(wanted)
 
 
 def _scale(wanted: WorkloadSpec) -> Iterator[str]:
@@ -102,3 +103,8 @@ def _names(wanted: WorkloadSpec) -> Iterator[str]:
     if any(each.ports for each in wanted.containers):
         name = f"{wanted.key.name}.{wanted.key.gvc}.platform.local"
         yield f"The name {name} is not known to other workloads; replicas are listed below RECONCILER_ENDPOINTS."
+
+
+def _stores(wanted: WorkloadSpec) -> Iterator[str]:
+    for at in wanted.stores:
+        yield f"{at.uri} is not mounted at {at.path}: this runtime mounts neither object stores nor file shares."

@@ -16,6 +16,7 @@ from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
 from reconciler.engines.host.runtimes.process.usage import usage
 from reconciler.engines.host.runtimes.protocol import HostProblem, Runtime, RuntimePlugin, RuntimeSnapshot
 from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.settings import Settings
 
 ABLE = HostRights(root=True, limited=True, pids=True)
 """All rights that a daemon may have on a host."""
@@ -27,11 +28,11 @@ class ProcessPlugin:
 
     uses_images = False
 
-    def make(self, root: Path, location: str, clock: Clock) -> Runtime:
+    def make(self, root: Path, location: str, clock: Clock, settings: Settings) -> Runtime:
         """The runtime of one location, whose directory is ``root``."""
         from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 
-        return ProcessRuntime(root, location, clock)
+        return ProcessRuntime(root, location, clock, default_user=settings.host.default_user)
 
     def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
         """What containers as processes lack even with a daemon that has all rights."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections import defaultdict
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from signal import SIGKILL
 from typing import Any
@@ -14,10 +14,12 @@ from typing import Any
 import msgspec
 
 from reconciler.clock import Clock
+from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.runtimes.process import cgroups, exit_watch, usage
 from reconciler.engines.host.runtimes.process.adoption import Discovery, discover, running_of, signal_program
 from reconciler.engines.host.runtimes.process.cgroup_tree import CgroupTree, find, mounts, name_for
 from reconciler.engines.host.runtimes.process.child_setup import nproc_limit
+from reconciler.engines.host.runtimes.process.container_view import ContainerViews
 from reconciler.engines.host.runtimes.process.exec import KILLED, execute
 from reconciler.engines.host.runtimes.process.kill import ProcessKiller, Target
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
@@ -25,8 +27,10 @@ from reconciler.engines.host.runtimes.process.limitations import HostRights, lim
 from reconciler.engines.host.runtimes.process.spawn import group_name, spawn
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
 from reconciler.engines.host.runtimes.protocol import (
+    ContainerFiles,
     ContainerId,
     ContainerStart,
+    ContainerView,
     ExecResult,
     OnEnd,
     RunningContainer,
@@ -47,12 +51,16 @@ class _Tracked(msgspec.Struct, frozen=True):
 class ProcessRuntime:
     """Containers as processes, for one location (see Runtime for the methods).
 
-    ``root`` is the directory of the location on this host. ``limited``: set limits if this host permits it.
+    ``root`` is the directory of the location on this host. ``default_user`` is the user of containers whose manifest
+    names none. ``limited``: set limits if this host permits it.
     """
 
     name = "process"
 
-    def __init__(self, root: Path, location: str, clock: Clock, *, limited: bool = True) -> None:
+    def __init__(
+        self, root: Path, location: str, clock: Clock, *, default_user: str = "nobody", limited: bool = True
+    ) -> None:
+        self._views = ContainerViews(root, default_user)
         root = root.resolve()
         self._clock = clock
         self._limited = limited
@@ -70,6 +78,7 @@ class ProcessRuntime:
     async def open(self, on_end: OnEnd) -> None:
         """Find running containers by records and process markers; end those that have lost their wrapper."""
         self._on_end = on_end
+        await asyncio.to_thread(self._folders.migrate)
         if self._limited:
             name = name_for(self._marking.root)
             self._limits = await asyncio.to_thread(lambda: find(name, mounts()))
@@ -99,11 +108,27 @@ class ProcessRuntime:
             self._limits.release()
 
     def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
-        """The limitations of processes, a sentence each."""
+        """The limitations of processes on this host, a sentence each."""
         limits = self._limits
         pids = limits is not None and limits.pids
         rights = HostRights(os.geteuid() == 0, limits is not None, pids, nproc_limit())
-        return tuple(limitations(wanted, rights))
+        return (*limitations(wanted, rights), *self._views.limitations(wanted))
+
+    def prepare(self, wanted: WorkloadSpec) -> None:
+        """Let the user of the containers reach their files."""
+        self._views.prepare(wanted)
+
+    def owner(self, wanted: WorkloadSpec) -> Owner:
+        """The user that runs the containers, and the group of their volumes. Raises EngineError."""
+        return self._views.owner(wanted)
+
+    def make_view(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:
+        """Make private directories with links to the mounts. Raises EngineError."""
+        return self._views.make(files, ports, directory)
+
+    def holds_ports(self, key: Key, replica: str) -> bool:  # noqa: ARG002
+        """Never: the processes themselves listen."""
+        return False
 
     async def start(self, launch: ContainerStart) -> None:
         """Start a container. Raises EngineError if this host lacks something, or if another version runs there."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.state_migration import current_start_record
+from reconciler.engines.host.state_migration import REPLICA_NAMES, convert, migrate_files, rename_members
 from reconciler.model.key import Key, Kind
 from reconciler.private_files import make_directory
 
@@ -102,10 +102,14 @@ class StateDirectory(msgspec.Struct, frozen=True):
         """All recorded starts; an unreadable record belongs to no program that ever ran."""
         for path in sorted(self.top.glob(f"*/*/*/*/{_RECORD}")):
             try:
-                begun = _decoder.decode(current_start_record(path.read_bytes()))
+                begun = _decoder.decode(_current_record(path.read_bytes()))
             except (OSError, msgspec.DecodeError):
                 continue
             yield begun
+
+    def migrate(self) -> None:
+        """Convert the records of an earlier version to the current form."""
+        migrate_files(self.top, f"*/*/*/*/{_RECORD}", _current_record)
 
     def began(self, place: ContainerId) -> bool:
         """Whether the wrapper of the last start has received its script."""
@@ -151,3 +155,8 @@ class StateDirectory(msgspec.Struct, frozen=True):
                 parent.rmdir()
             except OSError:
                 return
+
+
+def _current_record(content: bytes) -> bytes:
+    """The content of a start record in the current form."""
+    return convert(content, lambda record: rename_members(record, REPLICA_NAMES))

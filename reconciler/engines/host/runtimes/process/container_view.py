@@ -1,0 +1,148 @@
+"""What a process sees of its container: links to its mounts, private directories, ports and a user of this host."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from reconciler.engines.host.disk.atomic import FULL, failed
+from reconciler.engines.host.disk.directories import make_replacement, replace_directory
+from reconciler.engines.host.disk.ownership import Owner, make
+from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.runtimes.process.executable import DEFAULT_PATH
+from reconciler.engines.host.runtimes.protocol import ContainerFiles, ContainerView
+from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.errors import EngineError
+from reconciler.reasons import Reason
+
+_VOLUMES, _HOME, _SCRATCH = "volumes", "home", "scratch"
+
+
+class ContainerViews(msgspec.Struct, frozen=True):
+    """Prepares the views of the containers at one location, whose directory is ``root``.
+
+    ``default_user`` is the user of containers whose manifest names none.
+    """
+
+    root: Path
+    default_user: str
+
+    def owner(self, wanted: WorkloadSpec) -> Owner:
+        """The user that runs the containers, and the group of their volumes. Raises EngineError."""
+        return Owner(resolve_user(wanted.user, self.default_user), wanted.group)
+
+    def prepare(self, wanted: WorkloadSpec) -> None:
+        """Let another user traverse the directories above the location; if this fails, ``limitations`` reports it."""
+        with suppress(EngineError):
+            if self.owner(wanted).other:
+                allow_traversal_of(self.root.parent.parent, self.root.parent, self.root)
+
+    def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
+        """A sentence if the containers have no user, or one that cannot reach their files."""
+        try:
+            yield from unreachable(self.root, self.owner(wanted))
+        except EngineError as error:
+            yield f"Nothing can be started: {error}."
+
+    def make(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:
+        """Make the private directories of a container anew; see Runtime.make_view. Raises EngineError."""
+        place = files.place
+        try:
+            _make_private_or_replace(files)
+        except OSError as error:
+            raise failed(f"the files of {place.replica}, container {place.container}, cannot be made", error) from None
+        # The working directory may lie in a volume, or be a directory of this host.
+        inside = files.private / _VOLUMES / directory.lstrip("/")
+        return describe_view(files, ports, str(inside) if directory and inside.is_dir() else directory)
+
+
+def describe_view(files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:
+    """What a container with these ``files`` sees: private directories, and the assigned ports of this host."""
+    home = str(files.private / _HOME)
+    defaults = {
+        "HOME": home,
+        "HOSTNAME": files.place.replica,
+        "LANG": "C.UTF-8",
+        "PATH": DEFAULT_PATH,
+        "TMPDIR": str(files.private / _SCRATCH),
+    }
+    return ContainerView(
+        str(files.private / _VOLUMES), str(files.endpoints), ports, directory=directory or home, defaults=defaults
+    )
+
+
+def resolve_user(asked: int | None, default: str) -> int | None:
+    """The user id: ``asked`` from the manifest, otherwise ``default``, a name or a number.
+
+    None for the daemon's own user. Without root, ``default`` has no effect. Raises EngineError, reason UserNotFound.
+    """
+    if os.geteuid() != 0:
+        return asked
+    number = asked if asked is not None else _number(default)
+    return None if number == 0 else number
+
+
+def _number(name: str) -> int:
+    if name.isdecimal():
+        return int(name)
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        message = f"this host has no user {name}, which host.defaultUser names for containers without runAsUser"
+        raise EngineError(message, reason=Reason.USER_NOT_FOUND) from None
+
+
+def _make_private_or_replace(files: ContainerFiles) -> None:
+    """As ``_make_private``; on a full disk the directories of the last start are removed first to make room."""
+    try:
+        _make_private(files)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        remove(files.private)
+        _make_private(files)
+
+
+def _make_private(files: ContainerFiles) -> None:
+    fresh = make_replacement(files.private)
+    view = fresh / _VOLUMES
+    view.mkdir(mode=0o755)
+    for mount in files.mounts:
+        link = view / mount.path.lstrip("/")
+        link.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        link.symlink_to(mount.source.absolute())
+    for name in (_HOME, _SCRATCH):
+        (fresh / name).mkdir(mode=0o700)
+        make(fresh / name, files.owner, 0o700)
+    replace_directory(files.private, fresh)
+
+
+def allow_traversal_of(*folders: Path) -> None:
+    """Let other users traverse our directories to reach their own below; they cannot list them.
+
+    All other content of these directories has restrictive modes. If this fails, ``unreachable`` reports it.
+    """
+    for folder in folders:
+        with suppress(OSError):
+            found = folder.stat()
+            if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IXOTH:
+                folder.chmod(stat.S_IMODE(found.st_mode) | stat.S_IXOTH)
+
+
+def unreachable(path: Path, owner: Owner) -> Iterator[str]:
+    """A sentence if ``owner`` cannot reach ``path``, because a directory above denies it."""
+    if not owner.other or owner.uid == 0:
+        return
+    for folder in reversed((path, *path.absolute().parents)):
+        found = folder.stat()
+        ours, theirs = found.st_uid == owner.uid, found.st_gid == owner.group
+        may = stat.S_IXUSR if ours else stat.S_IXGRP if theirs else stat.S_IXOTH
+        if not found.st_mode & may:
+            yield f"user {owner.uid} cannot reach its files: {folder} does not let others through."
+            return
