@@ -11,11 +11,10 @@ from tests.project.tree import modules
 HOME = "reconciler/reasons.py"
 
 SAME_WORDS = {
-    "reconciler/cli/commands/describe.py": {"Applied"},
     "reconciler/cli/commands/top.py": {"Loading", "Ready"},
     "reconciler/render/findings.py": {"Refused"},
-    "reconciler/cli/output/resources.py": {"Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
-    "reconciler/cli/output/source.py": {"Applied"},
+    "reconciler/render/resources.py": {"Applied", "Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
+    "reconciler/render/sources.py": {"Applied"},
     "reconciler/engines/host/snapshot.py": {"Loading", "Ready"},
     "reconciler/engines/host/state_migration.py": {"LivenessFailed", "StartFailed"},
     "reconciler/model/record.py": {"Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},

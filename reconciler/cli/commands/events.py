@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +11,9 @@ import click
 
 from reconciler.cli.options import load, parse_target, read_records, settings_option
 from reconciler.cli.output.printing import coloured
-from reconciler.render.layout import paint
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
-    from reconciler.records.store import Records
-    from reconciler.records.tables.events import Event
 
 _POLL_SECONDS = 0.2
 
@@ -33,47 +29,20 @@ def command(settings_file: Path, key: Key | str | None, follow: bool, last: int,
 
     Events of deleted resources stay until they expire.
     """
-    from reconciler.queries.existence import check_target
-
-    settings = load(settings_file)
-    records = read_records(settings)
-    if key is not None:
-        check_target(settings, records, key)
-    on = coloured(sys.stdout)
-    for event in _stream(records, key, last, follow):
-        click.echo(as_json(event) if output == "json" else as_line(event, on))
-
-
-def as_line(event: Event, on: bool) -> str:
-    """``event`` as time, type, reason, key with its location, and message; coloured where ``on``."""
-    from reconciler.times import iso
-
-    kind = paint(f"{event.type:<7}", "yellow" if event.type == "Warning" else "green", on)
-    place = f"{event.key or '-'}{'@' if event.location else ''}{event.location}"
-    return f"{paint(iso(event.at), 'grey', on)} {kind} {event.reason:<16} {place}: {event.message}"
-
-
-def as_json(event: Event) -> str:
-    """``event`` as one line of JSON; ``time`` is UTC, ``run`` the number of the run."""
     import msgspec
 
-    from reconciler.times import iso
+    from reconciler.queries.history import EventReader
+    from reconciler.render.history import event_document, event_line
 
-    fields = msgspec.structs.asdict(event)
-    return msgspec.json.encode({"time": iso(fields.pop("at")), **fields}).decode()
-
-
-def _stream(records: Records, key: Key | str | None, last: int, follow: bool) -> Iterator[Event]:
-    """The ``last`` events, then with ``follow`` each new one."""
-    version = records.data_version()
-    latest = records.events.list(limit=1)
-    found = records.events.list(key, limit=last)
-    newest = max((event.id for event in (*latest, *found)), default=0)
-    yield from found
-    while follow:
-        while (now := records.data_version()) == version:
+    settings = load(settings_file)
+    reader = EventReader(settings, read_records(settings), key)
+    on = coloured(sys.stdout)
+    found = reader.newest(last)
+    while True:
+        for event in found:
+            text = event_line(event, on) if output == "text" else msgspec.json.encode(event_document(event)).decode()
+            click.echo(text)
+        if not follow:
+            return
+        while not (found := reader.more()):
             time.sleep(_POLL_SECONDS)
-        version = now
-        while found := records.events.list(key, after_id=newest):
-            newest = found[-1].id
-            yield from found

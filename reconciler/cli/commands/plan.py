@@ -17,9 +17,9 @@ from reconciler.errors import ReconcilerError, UsageError
 if TYPE_CHECKING:
     from reconciler.engines.host.foreseen import ForeseenLimitation
     from reconciler.pipeline.source_pipeline import PlannedRevision
-    from reconciler.queries.source_state import SourceState
     from reconciler.records.store import Records
     from reconciler.settings import Settings
+    from reconciler.status.source_status import SourceStatus
 
 
 class PlanOptions(NamedTuple):
@@ -93,7 +93,7 @@ class PlannedSource(NamedTuple):
     """
 
     revision: PlannedRevision
-    state: SourceState
+    state: SourceStatus
     limitations: Sequence[ForeseenLimitation] = ()
 
 
@@ -102,8 +102,8 @@ def _plan_sources(settings: Settings, wanted: PlanOptions, failed: dict[str, Rec
     from reconciler.clock import SystemClock
     from reconciler.pipeline.accept import index_revision
     from reconciler.pipeline.source_pipeline import SourcePipeline
-    from reconciler.queries.source_state import source_state
     from reconciler.review.blame import blamed
+    from reconciler.status.source_status import read_source_status
 
     records = records_or_none(settings)
     found: list[PlannedSource] = []
@@ -115,7 +115,7 @@ def _plan_sources(settings: Settings, wanted: PlanOptions, failed: dict[str, Rec
             line.source.refresh()
             planned = blamed(line, line.plan_revision(wanted.revision, keep_cache=first_time), wanted.blame)
             limitations = _limitations(settings, records, planned)
-            found.append(PlannedSource(planned, source_state(records, source.name), limitations))
+            found.append(PlannedSource(planned, read_source_status(records, source.name), limitations))
             if records.path is None:
                 # Nothing is recorded yet, so this makes the source's resources known to the next sources.
                 index_revision(records, planned.loaded, source.name)
@@ -143,9 +143,9 @@ def _failure_markdown(name: str, error: ReconcilerError) -> str:
 
 def _document(prepared: PlannedSource) -> dict[str, Any]:
     """The plan as JSON values, or the findings that refuse it."""
-    from reconciler.queries.source_state import source_document
     from reconciler.render.findings import findings_document
     from reconciler.render.plan.json import document
+    from reconciler.render.sources import source_document
 
     planned, state, limitations = prepared
     if planned.plan is not None:
@@ -162,10 +162,10 @@ def _document(prepared: PlannedSource) -> dict[str, Any]:
 
 def _shown(prepared: PlannedSource, form: str) -> str:
     from reconciler.printable import code_span, printable
-    from reconciler.queries.source_state import hold_lines
     from reconciler.render.excerpt import Excerpts
     from reconciler.render.findings import explain_hint, findings_text, markdown_plan, severity_counts
     from reconciler.render.plan.text import text
+    from reconciler.render.sources import hold_lines
 
     planned, state, limitations = prepared
     plan, findings, holds = planned.plan, planned.findings, hold_lines(state)

@@ -1,0 +1,59 @@
+"""What happened: runs, and events, of which a reader can wait for new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reconciler.model.key import Key
+from reconciler.queries.existence import check_target, find_source
+from reconciler.records.store import Records
+from reconciler.records.tables.events import Event
+from reconciler.records.tables.runs import Run
+from reconciler.settings import Settings
+
+
+def list_runs(settings: Settings, records: Records, source: str, last: int) -> Sequence[Run]:
+    """The ``last`` runs that changed something or failed, newest first, of ``source`` or ("") of all.
+
+    Raises NotFoundError for an unknown source; one that left the settings still has its runs.
+    """
+    found = records.runs.list(last, source)
+    if source and not found:
+        find_source(settings, source)
+    return found
+
+
+class EventReader:
+    """Reads the events of ``target`` (a key, ``source/NAME``, None: all), oldest first.
+
+    Raises NotFoundError where the target is not known.
+    """
+
+    def __init__(self, settings: Settings, records: Records, target: Key | str | None) -> None:
+        if target is not None:
+            check_target(settings, records, target)
+        self._records = records
+        self._target = target
+        self._version = -1
+        self._newest = 0
+
+    def newest(self, last: int) -> Sequence[Event]:
+        """The ``last`` events; ``more`` continues after them."""
+        events = self._records.events
+        self._version = self._records.data_version()
+        latest = events.list(limit=1)
+        found = events.list(self._target, limit=last)
+        self._newest = max((event.id for event in (*latest, *found)), default=0)
+        return found
+
+    def more(self) -> Sequence[Event]:
+        """The next new events; none where nothing was recorded since the last call that returned none."""
+        version = self._records.data_version()
+        if version == self._version:
+            return []
+        found = self._records.events.list(self._target, after_id=self._newest)
+        if found:
+            self._newest = found[-1].id
+        else:
+            self._version = version
+        return found

@@ -1,0 +1,72 @@
+"""Resources as recorded: lists of them with their sources, and all that is known about one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain, groupby
+from typing import NamedTuple
+
+from reconciler.errors import NotFoundError
+from reconciler.model.key import Key, Kind
+from reconciler.queries.existence import check_gvc, check_key, did_you_mean
+from reconciler.records.store import Records
+from reconciler.records.tables.events import Event
+from reconciler.settings import Settings
+from reconciler.status.conditions import ResourceFacts
+from reconciler.status.facts import FactsReader
+from reconciler.status.source_status import SourceStatus, read_source_status
+
+_EVENTS = 10
+"""Limit of the events of a description."""
+
+
+class ResourceDetails(NamedTuple):
+    """All that is known about a resource, with its last events, oldest first."""
+
+    facts: ResourceFacts
+    events: Sequence[Event]
+
+
+def find_resources(
+    settings: Settings, records: Records, kind: Kind | None, gvc: str | None, name: str | None
+) -> Iterator[ResourceFacts]:
+    """The recorded resources of ``kind``, in ``gvc``, called ``name`` (None: any), in order of their keys.
+
+    Raises NotFoundError, at once, where a named GVC or resource does not exist or is not applied yet.
+    """
+    reader = FactsReader(records, settings)
+    keys = groupby(records.applied.items(kind, gvc, name), lambda record: record.key)
+    found = (reader.facts(key) for key, _ in keys)
+    first = next(found, None)
+    if first is None:
+        _check_exists(records, kind, gvc, name)
+        return iter(())
+    return chain([first], found)
+
+
+def list_sources(settings: Settings, records: Records) -> list[SourceStatus]:
+    """The status of each source in the settings."""
+    return [read_source_status(records, source.name) for source in settings.sources]
+
+
+def describe_resource(settings: Settings, records: Records, key: Key) -> ResourceDetails:
+    """All that is known about ``key``. Raises NotFoundError where it does not exist, or does no longer."""
+    facts = FactsReader(records, settings).facts(key)
+    if not facts.exists:
+        check_key(records, key)
+        raise NotFoundError(f"{key} was deleted; see: reconciler events {key}")
+    return ResourceDetails(facts, records.events.list(key, limit=_EVENTS))
+
+
+def _check_exists(records: Records, kind: Kind | None, gvc: str | None, name: str | None) -> None:
+    """Raise NotFoundError where a named resource does not exist, or is not applied yet."""
+    if gvc is not None:
+        check_gvc(records, gvc)
+    if name is None:
+        return
+    place = f" in the gvc {gvc}" if gvc else ""
+    desired = (Key.parse(key) for key, _ in records.desired.scan())
+    if any(key.kind == kind and key.name == name and gvc in (None, key.gvc) for key in desired):
+        raise NotFoundError(f"the {kind} {name!r}{place} is in Git, and not applied yet; see: reconciler describe")
+    names = {record.key.name for record in records.applied.items(kind, gvc)}
+    raise NotFoundError(f"there is no {kind} {name!r}{place}{did_you_mean(name, names)}")
