@@ -93,7 +93,7 @@ class HostEngine:
         self._news: list[EngineEvent] = []
         self._changed = asyncio.Event()
         self._upkeep = Housekeeping(self._collector, clock, site.location, self._append_event)
-        self._storage = EphemeralStorage(root / "scratch", runtime.output, clock)
+        self._storage = EphemeralStorage(root / "scratch", runtime.written_paths, clock)
         self._controller = LocationController(self._tools())
         self._working: list[asyncio.Task[None]] = []
         self._open_requested = False

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from stat import S_ISDIR
 
@@ -71,13 +72,13 @@ def _size(found: os.stat_result) -> int:
 class EphemeralStorage:
     """Measures the storage of a location's replicas at intervals and evicts those that use too much.
 
-    ``scratch`` is the directory of the replicas' private files; ``output`` returns the file of container output that is
-    not collected yet. Deleted files that a program holds open do not count.
+    ``scratch`` is the directory of the replicas' private files; ``written`` returns what else a container fills, such
+    as the file of its output that is not collected yet. Deleted files that a program holds open do not count.
     """
 
-    def __init__(self, scratch: Path, output: Callable[[ContainerId], Path], clock: Clock) -> None:
+    def __init__(self, scratch: Path, written: Callable[[ContainerId], tuple[Path, ...]], clock: Clock) -> None:
         self._scratch = scratch
-        self._output = output
+        self._written = written
         self._clock = clock
         self._pause = MEASURE_SECONDS
 
@@ -104,4 +105,5 @@ class EphemeralStorage:
 
     def _paths(self, replica: Replica) -> list[Path]:
         places = (ContainerId(replica.key, replica.name, each.name) for each in replica.containers)
-        return [self._scratch / replica.key.gvc / replica.key.name / replica.name, *map(self._output, places)]
+        private = self._scratch / replica.key.gvc / replica.key.name / replica.name
+        return [private, *chain.from_iterable(map(self._written, places))]

@@ -71,7 +71,8 @@ class Hooks:
             self._on_end(place, started, hook, f"could not be run: {error}")
             return
         if done.output:
-            self._written(place, hook, done.output)
+            lines = "".join(f"{hook}: {line}\n" for line in done.output.splitlines())
+            self._runtime.append_output(place, lines)
         if done.timed_out:
             self._on_end(place, started, hook, _too_long(limit))
         else:
@@ -81,14 +82,6 @@ class Hooks:
 
     def _limit(self, hook: HookName) -> float:
         return self._timing.total * (self._timing.scale if hook == "pre_stop" else 1.0)
-
-    def _written(self, place: ContainerId, hook: HookName, output: str) -> None:
-        lines = "".join(f"{hook}: {line}\n" for line in output.splitlines())
-        try:
-            with self._runtime.output(place).open("a", encoding="utf-8") as file:
-                file.write(lines)
-        except OSError:
-            return
 
 
 def _too_long(limit: float) -> str:

@@ -221,6 +221,13 @@ class FakeRuntime:
         """Nobody writes anything."""
         return Path("/dev/null")
 
+    def append_output(self, place: ContainerId, text: str) -> None:
+        """Nobody reads anything."""
+
+    def written_paths(self, place: ContainerId) -> tuple[Path, ...]:
+        """Nobody writes anything."""
+        return ()
+
     async def remove(self, key: Key, replica: str) -> None:
         """Forget a replica; what still runs of it is remembered in what was told."""
         self._programs.note("remove", replica)

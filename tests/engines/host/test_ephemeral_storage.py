@@ -45,10 +45,10 @@ def test_the_limit_grows_with_the_cores_above_one(cpus: tuple[int, ...], limit: 
 def storage(root: Path) -> EphemeralStorage:
     """Of a location whose containers write below ``root``."""
 
-    def output(place: ContainerId) -> Path:
-        return root / "run" / place.replica / place.container / "output"
+    def written(place: ContainerId) -> tuple[Path, ...]:
+        return (root / "run" / place.replica / place.container / "output",)
 
-    return EphemeralStorage(root / "scratch", output, SystemClock())
+    return EphemeralStorage(root / "scratch", written, SystemClock())
 
 
 def test_what_replicas_have_for_themselves_and_what_they_wrote_counts(

@@ -173,6 +173,12 @@ class Runtime(Protocol):
     def output(self, place: ContainerId) -> Path:
         """The output file of the container; it grows, and may not exist yet."""
 
+    def append_output(self, place: ContainerId, text: str) -> None:
+        """Add whole lines to the output of the container; does nothing if that fails."""
+
+    def written_paths(self, place: ContainerId) -> tuple[Path, ...]:
+        """What the container fills besides its mounts and its private directory; may not exist."""
+
     async def remove(self, key: Key, replica: str) -> None:
         """Kill the remains of a replica in any state, and forget it."""
 

@@ -168,6 +168,15 @@ class ProcessRuntime:
         """The output file of the container."""
         return self._folders.output(place)
 
+    def append_output(self, place: ContainerId, text: str) -> None:
+        """Append ``text`` to the output file."""
+        with contextlib.suppress(OSError), self.output(place).open("a", encoding="utf-8") as file:
+            file.write(text)
+
+    def written_paths(self, place: ContainerId) -> tuple[Path, ...]:
+        """The output file."""
+        return (self.output(place),)
+
     async def remove(self, key: Key, replica: str) -> None:
         """Kill the remains of a replica and delete its directory. Raises EngineError if a process stays alive."""
         names = {place.container for place in self._tracked if (place.key, place.replica) == (key, replica)}
