@@ -123,14 +123,14 @@ def keyring_of(settings: Settings) -> Keyring:
     """The identities in the settings, which decrypt encrypted secrets."""
     path = settings.secrets.identity
     if path is None:
-        return Keyring(absence="the settings name no identity to open this with", required=True)
+        return Keyring(absence="the settings name no identity to decrypt this with", required=True)
     try:
         text = read_private_file(path, str(path))
         identities_of(text)
     except HostSecretError as fault:
-        return Keyring(absence=f"there is no identity to open this with: {fault}", required=True)
+        return Keyring(absence=f"there is no identity to decrypt this with: {fault}", required=True)
     except KeyringError as error:
-        return Keyring(absence=f"there is no identity to open this with: {path}: {error}", required=True)
+        return Keyring(absence=f"there is no identity to decrypt this with: {path}: {error}", required=True)
     return Keyring((text,), required=True)
 
 

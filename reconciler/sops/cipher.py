@@ -22,11 +22,11 @@ _TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
 _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 
 COMMENT = "comment"
-"""The type of what stands behind a ``#``."""
+"""The type of the text behind a ``#``."""
 
 
 class DecryptionFailed(EncryptionError):
-    """A value that cannot be opened: another key, another place, or changed. Says nothing of what it holds."""
+    """A value cannot be decrypted: the key or the place is another one, or it was changed. It has no message."""
 
 
 class EncryptedValue(NamedTuple):
@@ -51,12 +51,12 @@ def parsed(text: str) -> EncryptedValue | None:
 
 
 def additional_data(path: Sequence[str]) -> bytes:
-    """What ties a value to its place: the keys that lead to it, each with a colon behind it; indices do not count."""
+    """Binds a value to its place: the keys that lead to it, each followed by a colon; indices do not count."""
     return (":".join(path) + ":").encode()
 
 
 def decrypt_value(sealed: EncryptedValue, key: bytes, bound: bytes) -> Value:
-    """The value under ``sealed``. Raises DecryptionFailed for another ``key`` or place ``bound``."""
+    """Decrypt ``sealed``. Raises DecryptionFailed for another ``key`` or place ``bound``."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -68,9 +68,9 @@ def decrypt_value(sealed: EncryptedValue, key: bytes, bound: bytes) -> Value:
 
 
 def encrypt_value(value: Value, key: bytes, bound: bytes, iv: bytes = b"", kind: str = "") -> str:
-    """``value`` encrypted for the place ``bound``, under a fresh ``iv`` where none is given.
+    """Encrypt ``value`` for the place ``bound``, with ``iv`` or a fresh one.
 
-    ``kind`` is its type where that is not the one of the value. An empty text stays empty, as SOPS leaves it.
+    ``kind`` overrides the type. An empty text stays empty, as with SOPS.
     """
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -84,7 +84,7 @@ def encrypt_value(value: Value, key: bytes, bound: bytes, iv: bytes = b"", kind:
 
 
 def as_bytes(value: Value) -> bytes:
-    """``value`` as it is encrypted and hashed: booleans with a capital, numbers without exponent."""
+    """``value`` as it is encrypted and hashed: booleans capitalized, numbers without an exponent."""
     if isinstance(value, bool):
         return b"True" if value else b"False"
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Comments of a document, and what they stand in: SOPS encrypts those in what is encrypted, too."""
+"""Comments of a document and their parents: SOPS also encrypts the comments in encrypted values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COMMENT = re.compile(r"(?:^|(?<=\s))#([^\r\n]*)", re.MULTILINE)
 
 
 class Comment(NamedTuple):
-    """A comment from its ``#`` at ``start`` to its ``end``, its text, and the pointer of what it stands in."""
+    """A comment from its ``#`` at ``start`` to its ``end``, its text, and the pointer of its parent."""
 
     start: int
     end: int
@@ -32,7 +32,7 @@ def comments(text: str, part: DocumentLayout, begin: int) -> Iterator[Comment]:
 
 
 def _holder(text: str, start: int, before: Span, after: Span) -> Pointer:
-    """What a comment stands in: with a scalar on its line, that of it; else that of the next, unless further in."""
+    """The parent of a comment: that of the scalar on its line, else of the next one, unless that is nested deeper."""
     line = text.rfind("\n", 0, start) + 1
     alone = not text[line:start].strip()
     if alone and start - line <= after.column:

@@ -1,4 +1,4 @@
-"""Rules of a ``.sops.yaml``: for whom new files are encrypted, and what of them."""
+"""Rules of a ``.sops.yaml``: the recipients of new files, and the values to encrypt."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ FILE = ".sops.yaml"
 
 
 class Creation(msgspec.Struct, frozen=True):
-    """What a rule asks for."""
+    """The recipients and the encrypted values that a rule sets."""
 
     recipients: tuple[str, ...]
     manner: EncryptionRules = EncryptionRules()
 
 
 def creation_of(raw: bytes, path: str) -> Creation | None:
-    """What the first rule for ``path`` (relative to the file's directory) asks for; None where there is none.
+    """The first rule for ``path`` (relative to the file's directory), None if there is none.
 
-    Raises WritingError where the file is none of SOPS, or the rule asks for what only sops itself does.
+    Raises WritingError if the file is invalid, or the rule needs a feature that only sops has.
     """
     reading = read(raw)
     if reading.faults or len(reading.documents) != 1 or not isinstance(reading.documents[0].value, dict):
@@ -49,11 +49,11 @@ def _fits(pattern: Any, path: str) -> bool:
 def _recipients(rule: dict[str, Any]) -> tuple[str, ...]:
     groups = rule.get("key_groups") or [rule]
     if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):
-        raise WritingError("its rule for this file has several key groups, which only sops itself can write")
+        raise WritingError("its rule for this file has several key groups, which only sops writes")
     age = groups[0].get("age") or ()
     listed = age.split(",") if isinstance(age, str) else age
     if not isinstance(listed, list | tuple) or not all(isinstance(each, str) for each in listed):
-        raise WritingError("in its rule for this file `age` is neither a text nor a list of texts")
+        raise WritingError("`age` in its rule for this file is neither a text nor a list of texts")
     found = tuple(each.strip() for each in listed if each.strip())
     if not found:
         raise WritingError("its rule for this file names no age recipient")
@@ -61,9 +61,9 @@ def _recipients(rule: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _manner(rule: dict[str, Any]) -> EncryptionRules:
-    """What is encrypted; where the rule does not say, only ``data``, so that kinds and names can be read."""
+    """The encrypted values; by default only those in ``data``, so that kinds and names stay readable."""
     named = [name for name in RULES if rule.get(name)]
     if len(named) > 1 or any(name.endswith("comment_regex") for name in named):
-        raise WritingError(f"in its rule for this file, `{named[-1]}` is something that only sops itself can write")
+        raise WritingError(f"in its rule for this file, `{named[-1]}` is a feature that only sops has")
     only = rule.get("mac_only_encrypted") is True
     return EncryptionRules(named[0], str(rule[named[0]]), only) if named else EncryptionRules(mac_only_encrypted=only)

@@ -1,4 +1,4 @@
-"""Encrypted documents of one file, opened in memory: their values, and what is wrong with them."""
+"""Decrypts the documents of one file in memory, and reports their faults."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from reconciler.sops.metadata import FIELD, FormatError, Metadata, metadata_of, 
 from reconciler.sops.result import KEY_WRONG, LOCKED, MAC_BROKEN, METADATA, DecryptedDocument, SopsProblem
 
 ONLY_ENCRYPTED = bytes.fromhex("8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdadec8176f27d69")
-"""What the MAC over encrypted values alone begins with: the SHA-256 of ``sops``."""
+"""The beginning of a MAC that covers only encrypted values: the SHA-256 of ``sops``."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _FREE = "data"
-"""The field whose texts may hold anything."""
-_RESTORE = "take the file as it was from Git, and change it with reconciler secret edit"
+"""The field whose texts may contain control characters."""
+_RESTORE = "restore the file from Git, and change it with reconciler secret edit"
 
 
 class Leaf(NamedTuple):
@@ -38,13 +38,13 @@ class Leaf(NamedTuple):
 
 
 class Group(msgspec.Struct):
-    """The documents of a file that were encrypted in one go, so that one MAC is over all of them."""
+    """The documents of a file that were encrypted together: one MAC covers all of them."""
 
     metadata: Metadata
     documents: list[tuple[Document, DocumentLayout]] = []
 
     def leaves(self) -> Iterator[Leaf]:
-        """Every value in the order of the file, as it is written, but for what stands under ``sops``."""
+        """Every value as written, in the order of the file, except those in ``sops``."""
         for document, part in self.documents:
             for leaf in part.leaves:
                 if leaf.pointer[:1] != (FIELD,):
@@ -52,14 +52,14 @@ class Group(msgspec.Struct):
 
 
 class Revealed(NamedTuple):
-    """The values of a group by document index and pointer: what was encrypted, and with which IV."""
+    """The decrypted values of a group, and their IVs, by document index and pointer."""
 
     values: dict[tuple[int, Pointer], Value]
     ivs: dict[tuple[int, Pointer], bytes]
 
 
 class TamperedValue(EncryptionError):
-    """The value at ``at`` of the document ``index`` cannot be what was encrypted there."""
+    """The value at ``at`` of the document ``index`` is not the one that was encrypted there."""
 
     def __init__(self, index: int, at: Pointer, message: str) -> None:
         super().__init__(message)
@@ -68,9 +68,9 @@ class TamperedValue(EncryptionError):
 
 
 def open_all(raw: bytes, reading: Reading, keyring: Keyring) -> dict[int, DecryptedDocument]:
-    """The encrypted documents of a file by index. Never raises for what is in ``raw``.
+    """The encrypted documents of a file by index; no content of ``raw`` makes it raise.
 
-    The MAC is looked at only where all documents of the file could be read.
+    The MAC is verified only if all documents of the file could be read.
     """
     sealed = [each for each in reading.documents if isinstance(each.value, dict) and FIELD in each.value]
     written = layout_of(raw, {document.index for document in sealed})
@@ -92,7 +92,7 @@ def open_all(raw: bytes, reading: Reading, keyring: Keyring) -> dict[int, Decryp
 
 
 def decrypt_group(group: Group, key: bytes) -> Revealed:
-    """Open every encrypted value of ``group``. Raises TamperedValue."""
+    """Decrypt every value of ``group``. Raises TamperedValue."""
     revealed = Revealed({}, {})
     covers, by_form = group.metadata.covers(), group.metadata.by_comments()
     for document, leaf, value in group.leaves():
@@ -102,15 +102,15 @@ def decrypt_group(group: Group, key: bytes) -> Revealed:
         if not wanted or value in ("", None):
             continue
         if sealed is None:
-            message = "this was put as it is into a document that is encrypted"
+            message = "this value is not encrypted, but its document is"
             raise TamperedValue(document.index, leaf.pointer, message)
         try:
             found = decrypt_value(sealed, key, additional_data(path))
         except DecryptionFailed:
-            message = "this was changed or moved since it was encrypted, or copied from another document"
+            message = "this value was changed or moved since it was encrypted, or copied from another document"
             raise TamperedValue(document.index, leaf.pointer, message) from None
         if path[0] != _FREE and isinstance(found, str) and _CONTROL.search(found):
-            message = "this holds a control character, which is only taken in the data of a secret"
+            message = "this value has a control character, which only the data of a secret may have"
             raise TamperedValue(document.index, leaf.pointer, message)
         revealed.values[document.index, leaf.pointer] = found
         revealed.ivs[document.index, leaf.pointer] = sealed.iv
@@ -131,7 +131,7 @@ def compute_mac(group: Group, revealed: Revealed) -> str:
 
 
 def mac_matches(group: Group, revealed: Revealed, key: bytes) -> bool:
-    """Whether the MAC says that nothing was changed, added, moved or left out."""
+    """Whether the MAC shows that no value was changed, added, moved or removed."""
     sealed = parsed(group.metadata.mac)
     if sealed is None:
         return False
@@ -143,13 +143,13 @@ def mac_matches(group: Group, revealed: Revealed, key: bytes) -> bool:
 
 
 def encrypted_in(part: DocumentLayout) -> frozenset[Pointer]:
-    """Pointers of all values of a document that have the form of encrypted ones."""
+    """Pointers of all values of a document that have the form of an encrypted value."""
     return frozenset(leaf.pointer for leaf in part.leaves
                      if leaf.pointer[:1] != (FIELD,) and parsed(leaf.text) is not None)  # fmt: skip
 
 
 def with_values(document: Document, revealed: Revealed) -> dict[str, Any]:
-    """A document without ``sops``, what was encrypted put in the place where it stood."""
+    """A document without ``sops``, with its decrypted values in place."""
     whole: dict[str, Any] = _copied({name: each for name, each in document.value.items() if name != FIELD})
     for (index, pointer), value in revealed.values.items():
         if index == document.index:
@@ -158,11 +158,11 @@ def with_values(document: Document, revealed: Revealed) -> dict[str, Any]:
 
 
 def _written_plainly(part: DocumentLayout | None) -> DocumentLayout:
-    """``part``. Raises FormatError where SOPS does not write documents so."""
+    """Return ``part``; raises FormatError if SOPS does not write such documents."""
     if part is None:
         raise FormatError("", f"encrypted documents of a file have more than {MOST_SCALARS:,} keys and values")
     if part.shared:
-        raise FormatError("", "an encrypted document has no aliases or merge keys: SOPS writes all values out")
+        raise FormatError("", "an encrypted document has no aliases or merge keys: SOPS does not support them")
     return part
 
 
@@ -177,7 +177,7 @@ def _opened(group: Group, keyring: Keyring, *, whole: bool) -> dict[int, Decrypt
     except TamperedValue as error:
         return _broken(group, error.index, SopsProblem(MAC_BROKEN, error.at, str(error), _RESTORE))
     if whole and not mac_matches(group, revealed, key):
-        message = "since this was encrypted, a plain value was changed, or any was added, moved or taken out"
+        message = "since this was encrypted, a plain value was changed, or a value was added, moved or removed"
         first = group.documents[0][0].index
         return _broken(group, first, SopsProblem(MAC_BROKEN, (FIELD, "mac"), message, _RESTORE))
     return {
@@ -187,7 +187,7 @@ def _opened(group: Group, keyring: Keyring, *, whole: bool) -> dict[int, Decrypt
 
 
 def _broken(group: Group, index: int, trouble: SopsProblem) -> dict[int, DecryptedDocument]:
-    """All documents of ``group`` unopened, with ``trouble`` in the one that has ``index``."""
+    """All documents of ``group``, still encrypted; the one with ``index`` has ``trouble``."""
     return {document.index: _locked(document, part, trouble if document.index == index else None)
             for document, part in group.documents}  # fmt: skip
 
@@ -201,7 +201,7 @@ def _locked(document: Document, part: DocumentLayout, trouble: SopsProblem | Non
 def _refused(document: Document, error: FormatError) -> DecryptedDocument:
     value = {name: each for name, each in document.value.items() if name != FIELD}
     at: Sequence[str] = (FIELD, error.field) if error.field else (FIELD,)
-    trouble = SopsProblem(METADATA, tuple(at), str(error), "have sops or reconciler secret write it")
+    trouble = SopsProblem(METADATA, tuple(at), str(error), "let sops or reconciler secret write it")
     return DecryptedDocument(value, locked=True, troubles=(trouble,))
 
 
@@ -212,7 +212,7 @@ def _at(holder: Any, pointer: Pointer) -> Any:
 
 
 def as_read(pointer: Pointer, value: Value) -> Value:
-    """``value`` as the reader would have given it: as text in fields that hold nothing else."""
+    """``value`` as the reader returns it: as text in fields that contain only text."""
     if isinstance(value, str) or pointer[0] not in TEXT_FIELDS:
         return value
     text = as_bytes(value).decode()

@@ -1,4 +1,4 @@
-"""Encrypted files written: encrypted, shown for an edit, sealed again, given another key; their layout is kept."""
+"""Writes encrypted files: encrypts, decrypts for an edit, encrypts again, rotates keys; the layout stays."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class WritingError(EncryptionError):
-    """A file cannot be encrypted, opened or written; the message says why, never what it holds."""
+    """A file cannot be encrypted, decrypted or changed; the message gives the reason and no content."""
 
 
 class EncryptionRules(msgspec.Struct, frozen=True):
-    """What is encrypted: names of a ``rule`` of SOPS and its pattern; by default all below ``data``."""
+    """The values to encrypt: a ``rule`` of SOPS and its pattern; by default all below ``data``."""
 
     rule: str = "encrypted_regex"
     pattern: str = "^data$"
@@ -52,22 +52,22 @@ class EncryptionRules(msgspec.Struct, frozen=True):
 
 
 class IvCache(msgspec.Struct):
-    """The IVs of what was encrypted, by place, type and value: what has not changed is written as it was."""
+    """The IVs by place, type and value, so that the text of an unchanged value stays the same."""
 
     ivs: dict[tuple[bytes, str, bytes], bytes] = {}
 
     def note(self, bound: bytes, kind: str, value: Value, iv: bytes) -> None:
-        """Remember under which ``iv`` a value was encrypted."""
+        """Remember the ``iv`` of a value."""
         self.ivs[bound, kind, as_bytes(value)] = iv
 
     def seal(self, bound: bytes, key: bytes, value: Value, kind: str = "") -> str:
-        """``value`` encrypted; under its former IV where it was there before."""
+        """Encrypt ``value``, with its former IV if it has one."""
         known = kind or type(value).__name__
         return encrypt_value(value, key, bound, self.ivs.get((bound, known, as_bytes(value)), b""), kind)
 
 
 class DecryptedFile(msgspec.Struct, frozen=True):
-    """An encrypted file as plain text, and all that is needed to encrypt it again. Never to be written to a disk."""
+    """An encrypted file as plain text, with the means to encrypt it again. It must never be written to disk."""
 
     text: bytes
     metadata: Metadata
@@ -76,9 +76,9 @@ class DecryptedFile(msgspec.Struct, frozen=True):
 
 
 def encrypt(raw: bytes, recipients: Sequence[str], manner: EncryptionRules, moment: str) -> bytes:
-    """A file of plain secrets encrypted for ``recipients``; ``moment`` is the time in UTC as RFC 3339.
+    """Encrypt a file of plain secrets for ``recipients``; ``moment`` is the time in UTC as RFC 3339.
 
-    Raises WritingError, and KeyringError where one of the recipients is none.
+    Raises WritingError, and KeyringError for an invalid recipient.
     """
     key = new_key()
     metadata = Metadata(wrapped(key, recipients), moment, "", manner.rule, manner.pattern, manner.mac_only_encrypted)
@@ -86,7 +86,7 @@ def encrypt(raw: bytes, recipients: Sequence[str], manner: EncryptionRules, mome
 
 
 def decrypt_file(raw: bytes, keyring: Keyring) -> DecryptedFile:
-    """An encrypted file with its values as they are. Raises WritingError."""
+    """Decrypt a file. Raises WritingError."""
     raw = fix_json_surrogates(raw.removeprefix(_BOM))
     group = _group(raw)
     try:
@@ -97,7 +97,9 @@ def decrypt_file(raw: bytes, keyring: Keyring) -> DecryptedFile:
     except TamperedValue as error:
         raise WritingError(f"the value at {'.'.join(map(str, error.at))}: {error}") from None
     if not mac_matches(group, revealed, key):
-        raise WritingError("its MAC is broken: values were changed, added, moved or taken out since it was encrypted")
+        raise WritingError(
+            "its MAC does not match: since it was encrypted, values were changed, moved, added or removed"
+        )
     stash = IvCache()
     for at, value in revealed.values.items():
         stash.note(additional_data(path_of(at[1])), type(value).__name__, value, revealed.ivs[at])
@@ -114,15 +116,15 @@ def decrypt_file(raw: bytes, keyring: Keyring) -> DecryptedFile:
 
 
 def reencrypt(disclosed: DecryptedFile, edited: bytes, moment: str) -> bytes:
-    """The text of ``disclosed``, as somebody ``edited`` it, encrypted with the key that it had. Raises WritingError."""
+    """Encrypt the ``edited`` text of ``disclosed`` with the same key. Raises WritingError."""
     metadata = msgspec.structs.replace(disclosed.metadata, lastmodified=moment)
     return _sealed(edited, metadata, disclosed.key, disclosed.stash)
 
 
 def rotate(raw: bytes, keyring: Keyring, add: Iterable[str], remove: Iterable[str], moment: str) -> bytes:
-    """An encrypted file with another data key, for its recipients and those to ``add``, without those to ``remove``.
+    """Encrypt a file with a new data key for its recipients, plus those to ``add``, minus those to ``remove``.
 
-    Raises WritingError, and KeyringError where one to add is none.
+    Raises WritingError, and KeyringError for an invalid recipient.
     """
     disclosed = decrypt_file(raw, keyring)
     dropped = list(remove)
@@ -132,7 +134,7 @@ def rotate(raw: bytes, keyring: Keyring, add: Iterable[str], remove: Iterable[st
         raise WritingError(f"it is not encrypted for {unknown[0]}; it is for {', '.join(had)}")
     recipients = [each for each in dict.fromkeys([*had, *add]) if each not in dropped]
     if not recipients:
-        raise WritingError("without a recipient nobody could open it")
+        raise WritingError("without a recipient it cannot be decrypted")
     key = new_key()
     metadata = msgspec.structs.replace(disclosed.metadata, keys=wrapped(key, recipients), lastmodified=moment)
     return _sealed(disclosed.text, metadata, key, IvCache())
@@ -155,7 +157,7 @@ def _sealed(raw: bytes, metadata: Metadata, key: bytes, stash: IvCache) -> bytes
             revealed.values[document.index, leaf.pointer] = value
             edits.append(_replaced(text, leaf, stash.seal(additional_data(path), key, value)))
     if not edits:
-        raise WritingError(f"nothing in it is to be encrypted: no value fits {metadata.rule} {metadata.pattern}")
+        raise WritingError(f"it has nothing to encrypt: no value matches {metadata.rule} {metadata.pattern}")
     for comment in _all_comments(text, group):
         path = path_of(comment.holder)
         if covers(path) and comment.text and parsed(comment.text) is None:
@@ -175,20 +177,20 @@ def _plain(raw: bytes) -> tuple[Reading, dict[int, DocumentLayout]]:
         raise WritingError(f"line {fault.line}: {fault.message}")
     found = layout_of(raw, range(len(reading.documents)))
     if not reading.documents:
-        raise WritingError("it holds no document")
+        raise WritingError("it has no document")
     for document in reading.documents:
         part = _found(found, document)
         if not isinstance(document.value, dict) or not part.block:
             raise WritingError(f"line {document.line}: only a mapping without braces can be encrypted")
         if FIELD in document.value:
-            raise WritingError("it is encrypted already: change it with edit, its key with rotate")
+            raise WritingError("it is already encrypted: change it with edit, its key with rotate")
         if part.shared:
-            raise WritingError(f"line {document.line}: SOPS knows no aliases and merge keys; write the values out")
+            raise WritingError(f"line {document.line}: SOPS has no aliases and merge keys; write the values out")
     return reading, found
 
 
 def _group(raw: bytes) -> Group:
-    """The documents of an encrypted file, all of which belong together. Raises WritingError."""
+    """The documents of an encrypted file, which must have been encrypted together. Raises WritingError."""
     reading = read(raw)
     if reading.faults:
         fault = reading.faults[0]
@@ -204,14 +206,14 @@ def _group(raw: bytes) -> Group:
         except FormatError as error:
             raise WritingError(f"line {document.line}: {error}") from None
         if _found(found, document).shared:
-            raise WritingError(f"line {document.line}: SOPS knows no aliases and merge keys; write the values out")
+            raise WritingError(f"line {document.line}: SOPS has no aliases and merge keys; write the values out")
         group = groups.setdefault(metadata.mac, Group(metadata))
         group.documents.append((document, found[document.index]))
     if len(groups) > 1:
-        raise WritingError("its documents were encrypted one by one; put each into a file of its own")
+        raise WritingError("its documents were encrypted separately; put each into a file of its own")
     only = next(iter(groups.values()))
     if only.metadata.others or only.metadata.groups > 1 or only.metadata.by_comments():
-        raise WritingError("it is encrypted in a way that only sops itself writes")
+        raise WritingError("it is encrypted with a feature that only sops has")
     return only
 
 
@@ -222,7 +224,7 @@ def _found(layouts: dict[int, DocumentLayout], document: Document) -> DocumentLa
 
 
 def _replaced(text: str, leaf: ScalarSpan, sealed: str) -> Edit:
-    """The value of ``leaf`` encrypted, with the line breaks behind it; in brackets it needs quotes."""
+    """Replace the value of ``leaf``; the line breaks after it stay, and in brackets it gets quotes."""
     old = text[leaf.start : leaf.end]
     ending = old[len(old.rstrip("\r\n")) :]
     return Edit(leaf.start, leaf.end, (f'"{sealed}"' if leaf.flow else sealed) + ending)
@@ -233,13 +235,13 @@ def _shown_values(group: Group, revealed: Revealed) -> Iterator[Edit]:
         at = (document.index, leaf.pointer)
         if at in revealed.values:
             value = as_read(leaf.pointer, revealed.values[at])
-            # Blank lines that follow in the file would become part of a block that keeps its own.
+            # A block that keeps its trailing blank lines would also take those that follow in the file.
             in_line = leaf.flow or (isinstance(value, str) and value.endswith("\n\n"))
             yield Edit(leaf.start, leaf.end, after_key(value, "" if in_line else " " * (leaf.column + 2)))
 
 
 def _shown_comments(text: str, group: Group, key: bytes, stash: IvCache) -> Iterator[Edit]:
-    """Comments that can be opened; others stay as they are, as with SOPS."""
+    """The decrypted comments; others stay unchanged, as with SOPS."""
     for comment in _all_comments(text, group):
         sealed = parsed(comment.text)
         if sealed is None:
@@ -270,7 +272,7 @@ def _without_metadata(text: str, group: Group) -> Iterator[Edit]:
 
 
 def _appended(text: str, part: DocumentLayout, block: str) -> Edit:
-    """The metadata at the end of a document."""
+    """The metadata, at the end of a document."""
     return Edit(part.end, part.end, block if text[: part.end].endswith("\n") else f"\n{block}")
 
 
@@ -283,7 +285,7 @@ def _spliced(text: str, edits: Iterable[Edit]) -> str:
 
 
 def _checked(raw: bytes, before: Reading, key: bytes) -> bytes:
-    """``raw`` once it is sure that it opens to just what was there ``before``. Raises WritingError."""
+    """Return ``raw`` if it decrypts to exactly the values ``before``. Raises WritingError."""
     group = _group(raw)
     try:
         revealed = decrypt_group(group, key)

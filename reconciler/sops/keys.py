@@ -1,4 +1,4 @@
-"""Age: identities in, the data key of a document out; and the data key wrapped for recipients."""
+"""Age: decrypts the data key of a document with identities, and encrypts it for recipients."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SSH = "-----BEGIN"
 
 
 class KeyringError(EncryptionError):
-    """An identity or a recipient is not one; the message never quotes an identity."""
+    """A text is no identity or recipient; the message never quotes an identity."""
 
 
 class Keyring(msgspec.Struct, frozen=True):
-    """What opens documents: the text of identity files, as age or OpenSSH write them.
+    """The identities that decrypt documents: the text of identity files, as age or OpenSSH write them.
 
-    ``absence`` says in words why there is none, ``required`` that what cannot be opened is an error.
+    ``absence`` explains why there is none; ``required``: a document that they cannot decrypt is an error.
     """
 
     identities: tuple[str, ...] = ()
@@ -32,12 +32,12 @@ class Keyring(msgspec.Struct, frozen=True):
     required: bool = False
 
     def __repr__(self) -> str:
-        """Without the identities, which no message may hold."""
+        """Omits the identities, which no message may contain."""
         return f"Keyring({len(self.identities)} identities)"
 
 
 class NoUsableKey(EncryptionError):
-    """No identity opens the data key; the message says what was tried, the suggestion what would help."""
+    """No identity decrypts the data key; the message names what was tried, the suggestion a way out."""
 
     def __init__(self, message: str, suggestion: str) -> None:
         super().__init__(message)
@@ -45,15 +45,15 @@ class NoUsableKey(EncryptionError):
 
 
 def data_key(metadata: Metadata, keyring: Keyring) -> bytes:
-    """The key of a document's values. Raises NoUsableKey."""
+    """Decrypt the key of a document's values. Raises NoUsableKey."""
     if metadata.groups > 1:
-        raise NoUsableKey("the key is split among several groups, all of which would have to be opened",
-                       "encrypt it anew for one group of age recipients")  # fmt: skip
+        raise NoUsableKey("the key is split among several key groups, which is not supported",
+                       "encrypt it again for one group of age recipients")  # fmt: skip
     if not metadata.keys:
-        whom = f"only for {', '.join(metadata.others)}" if metadata.others else "for nobody"
+        whom = f"only for {', '.join(metadata.others)}" if metadata.others else "for no recipient"
         raise NoUsableKey(f"this is encrypted {whom}, not for an age recipient", "add an age recipient with sops")
     if not keyring.identities:
-        raise NoUsableKey(keyring.absence or "there is no identity to open this with",
+        raise NoUsableKey(keyring.absence or "there is no identity to decrypt this with",
                        "name the file with the age identity under `secrets.identity` in the settings")  # fmt: skip
     import pyrage
 
@@ -63,8 +63,8 @@ def data_key(metadata: Metadata, keyring: Keyring) -> bytes:
         if key:
             return key
     listed = ", ".join(_short(each.recipient) for each in metadata.keys)
-    raise NoUsableKey(f"the identity at hand is none of those that this is encrypted for: {listed}",
-                   "have somebody who can open it add this host's recipient: reconciler secret rotate FILE "
+    raise NoUsableKey(f"this is not encrypted for the identity of this host, but for: {listed}",
+                   "let someone who can decrypt it add this host's recipient: reconciler secret rotate FILE "
                    "--add RECIPIENT")  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def new_key() -> bytes:
 
 
 def wrapped(key: bytes, recipients: Iterable[str]) -> tuple[Wrapped, ...]:
-    """``key`` for each of ``recipients``. Raises KeyringError where one is not a recipient."""
+    """Encrypt ``key`` for each of ``recipients``. Raises KeyringError for an invalid one."""
     import pyrage
 
     return tuple(
@@ -99,7 +99,7 @@ def recipient_of(text: str) -> Any:
 def identities_of(text: str) -> tuple[Any, ...]:
     """The identities in the text of a file: lines as age-keygen writes them, or one OpenSSH private key.
 
-    Raises KeyringError where there is none, or a line that is none.
+    Raises KeyringError if there is none, or for an invalid line.
     """
     import pyrage
 
@@ -107,16 +107,16 @@ def identities_of(text: str) -> tuple[Any, ...]:
         try:
             return (pyrage.ssh.Identity.from_buffer(text.strip().encode() + b"\n"),)
         except (ValueError, pyrage.IdentityError):
-            raise KeyringError("it holds no SSH private key of type ed25519 or rsa without passphrase") from None
+            raise KeyringError("it has no SSH private key of type ed25519 or rsa without passphrase") from None
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
     found = tuple(_identity(number, line) for number, line in lines if line and not line.startswith("#"))
     if not found:
-        raise KeyringError("it holds no line that begins with AGE-SECRET-KEY-1")
+        raise KeyringError("it has no line that begins with AGE-SECRET-KEY-1")
     return found
 
 
 def recipients_in(text: str) -> list[str]:
-    """For whom to encrypt so that the identities in ``text`` open it; SSH keys do not say. Raises KeyringError."""
+    """The recipients that belong to the identities in ``text``; those of SSH keys are unknown. Raises KeyringError."""
     return [str(each.to_public()) for each in identities_of(text) if hasattr(each, "to_public")]
 
 
@@ -130,7 +130,7 @@ def _identity(number: int, line: str) -> Any:
 
 
 def _unwrapped(pyrage: Any, enc: str, identities: list[Any]) -> bytes:
-    """The data key, or nothing where no identity fits."""
+    """The data key; empty if no identity fits."""
     try:
         key: bytes = pyrage.decrypt(enc.encode(), identities)
     except (ValueError, pyrage.DecryptError):

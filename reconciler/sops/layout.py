@@ -1,4 +1,4 @@
-"""Where the values of a file stand in its text, in the order of the file: for sealing them and writing them anew."""
+"""The positions of a file's values in its text, in order: for the MAC, and to replace them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from reconciler.documents.scalars import MERGE_KEY, Problem, Scalar, plain
 from reconciler.model.finding import Pointer
 
 MOST_SCALARS = 50_000
-"""Keys and values of the encrypted documents of a file, each of which is laid out, opened and hashed."""
+"""The maximum of keys and values in the encrypted documents of a file; each is located, decrypted and hashed."""
 
 _MOMENT = re.compile(
     r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
@@ -35,8 +35,8 @@ _MOMENT = re.compile(
 class ScalarSpan(NamedTuple):
     """A scalar that is a value: its pointer, and its text from ``start`` to ``end`` (in characters).
 
-    ``plain`` says that it stands without quotes and tag, ``flow`` that it stands in brackets, ``column`` where the line
-    of its key or item begins.
+    ``plain``: it has neither quotes nor a tag. ``flow``: it is inside brackets. ``column``: where its key or item
+    begins.
     """
 
     pointer: Pointer
@@ -49,7 +49,7 @@ class ScalarSpan(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A scalar, key or value, from ``start`` to ``end``, and the pointer of what it stands in."""
+    """A scalar, key or value, from ``start`` to ``end``, and the pointer of its parent."""
 
     start: int
     end: int
@@ -68,8 +68,8 @@ class Edit(NamedTuple):
 class DocumentLayout(msgspec.Struct):
     """One document: its values, and all its scalars, keys among them.
 
-    ``fields`` says where each top-level key begins, ``end`` where its text ends; ``shared`` that it has aliases or
-    merge keys, ``block`` that it is a mapping without braces.
+    ``fields``: where each top-level key begins. ``end``: where the text ends. ``shared``: it has aliases or merge keys.
+    ``block``: it is a mapping without braces.
     """
 
     leaves: list[ScalarSpan] = []
@@ -92,7 +92,7 @@ class _Open(msgspec.Struct):
 def layout_of(raw: bytes, wanted: Collection[int]) -> dict[int, DocumentLayout]:
     """The documents with an index (``Document.index``) in ``wanted``, as far as the reader reads the file.
 
-    What lies behind ``MOST_SCALARS`` is left out. Positions count in ``raw`` as ``fix_json_surrogates`` leaves it.
+    Everything after ``MOST_SCALARS`` is omitted. Positions refer to ``raw`` after ``fix_json_surrogates``.
     """
     found: dict[int, DocumentLayout] = {}
     stream = EventStream(raw)
@@ -109,7 +109,7 @@ def layout_of(raw: bytes, wanted: Collection[int]) -> dict[int, DocumentLayout]:
 
 
 def mac_value(leaf: ScalarSpan, value: Scalar) -> Scalar:
-    """``value`` as SOPS understands the text of ``leaf``, which takes a date for a moment and reads every number."""
+    """``value`` as SOPS reads the text of ``leaf``: dates become timestamps, and every number is parsed."""
     if not leaf.plain:
         return value
     moment = _moment(leaf.text)
@@ -120,7 +120,7 @@ def mac_value(leaf: ScalarSpan, value: Scalar) -> Scalar:
 
 
 def _moment(text: str) -> str:
-    """A date or time as RFC 3339 says it; "" where ``text`` is none."""
+    """A date or time in the form of RFC 3339; "" if ``text`` is neither."""
     found = _MOMENT.fullmatch(text)
     if found is None:
         return ""
@@ -142,7 +142,7 @@ def _part(get: Any, event: Any) -> DocumentLayout:
 
 
 def _walk(get: Any, event: Any, part: DocumentLayout) -> Iterator[int]:
-    """Note every scalar of a document; yields where each node begins."""
+    """Record every scalar of a document; yields where each node begins."""
     stack: list[_Open] = []
     while True:
         kind = type(event)
@@ -185,7 +185,7 @@ def _scalar(event: Any, stack: list[_Open], part: DocumentLayout) -> None:
 
 
 def _next(parent: _Open) -> Pointer:
-    """The pointer of the next node of ``parent``; a key that is no scalar leads to nothing."""
+    """The pointer of the next node of ``parent``; a key that is not a scalar counts as empty."""
     if parent.is_list:
         parent.count += 1
         return (*parent.pointer, parent.count - 1)

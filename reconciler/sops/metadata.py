@@ -1,4 +1,4 @@
-"""The mapping ``sops`` of an encrypted document: who can open it, what is encrypted, and the seal over all values."""
+"""The mapping ``sops`` of an encrypted document: its recipients, which values are encrypted, and the MAC."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _OTHER_KEYS = {"kms": "AWS KMS", "gcp_kms": "GCP KMS", "hckms": "Huawei KMS", "a
 _FRACTION = re.compile(r"(:[0-9]{2})\.[0-9]+")
 _LONGEST_PATTERN = 1_000
 CACHED_PATTERNS = 1_000
-"""Patterns, and names under one, that are remembered."""
+"""The number of cached patterns, and of cached names for each."""
 
 MOST_KEYS = 100
-"""Recipients of a document, each of which costs a try to open it."""
+"""Recipients of a document; each costs an attempt to decrypt."""
 
 Path = tuple[str, ...]
 Covers = Callable[[Path], bool]
 
 
 class FormatError(EncryptionError):
-    """The mapping is not as SOPS writes it; the message says what is wrong with which field."""
+    """The mapping is not as SOPS writes it; the message names the field and the fault."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -48,10 +48,10 @@ class Wrapped(msgspec.Struct, frozen=True):
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    """What stands under ``sops``.
+    """The mapping ``sops``.
 
-    ``rule`` and ``pattern`` say which values are encrypted; ``mac`` is encrypted and tied to ``lastmodified``.
-    ``others`` names sorts of keys besides age, ``groups`` counts the key groups of which several have to be opened.
+    ``rule`` and ``pattern`` select the encrypted values; ``mac`` is encrypted and bound to ``lastmodified``.
+    ``others`` names the kinds of keys besides age; ``groups`` is the number of key groups.
     """
 
     keys: tuple[Wrapped, ...]
@@ -65,15 +65,15 @@ class Metadata(msgspec.Struct, frozen=True):
 
     @property
     def moment(self) -> str:
-        """``lastmodified`` in the form that the MAC is tied to: without fractions of a second."""
+        """``lastmodified`` in the form that the MAC is bound to: without fractions of a second."""
         return _FRACTION.sub(r"\1", self.lastmodified)
 
     def by_comments(self) -> bool:
-        """Whether comments decide what is encrypted, so that only the form of a value tells."""
+        """Whether comments select the encrypted values; the form of a value then shows whether it is encrypted."""
         return self.rule.endswith("comment_regex")
 
     def covers(self) -> Covers:
-        """Whether values below a path of keys are encrypted. Raises FormatError where the pattern is none."""
+        """A function: whether values below a path of keys are encrypted. Raises FormatError for an invalid pattern."""
         return covering(self.rule, self.pattern)
 
     def written(self) -> dict[str, Any]:
@@ -90,15 +90,15 @@ class Metadata(msgspec.Struct, frozen=True):
 
 
 def metadata_of(value: Any) -> Metadata:
-    """The mapping ``sops`` as a type. Raises FormatError where it is not as SOPS writes it."""
+    """The mapping ``sops`` as a struct. Raises FormatError if it is not as SOPS writes it."""
     if not isinstance(value, dict):
-        raise FormatError("", "`sops` is kept for the mapping that SOPS writes there")
+        raise FormatError("", "`sops` is reserved for the mapping that SOPS writes")
     for field in ("lastmodified", "mac"):
         if not isinstance(value.get(field), str):
-            raise FormatError(field, f"`sops` has no text `{field}`, so nothing says whether the values are whole")
+            raise FormatError(field, f"`sops` has no text `{field}`, so the values cannot be verified")
     rules = [name for name in RULES if value.get(name)]
     if len(rules) > 1:
-        raise FormatError(rules[1], f"`{rules[0]}` and `{rules[1]}` cannot both say what is encrypted")
+        raise FormatError(rules[1], f"`{rules[0]}` and `{rules[1]}` cannot both select what is encrypted")
     rule, pattern = (rules[0], value[rules[0]]) if rules else ("unencrypted_suffix", DEFAULT_SUFFIX)
     if not isinstance(pattern, str):
         raise FormatError(rule, f"`{rule}` is not a text")
@@ -109,7 +109,7 @@ def metadata_of(value: Any) -> Metadata:
 
 
 def _group(value: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """Where the keys stand, and how many such groups there are."""
+    """The first group of keys, and the number of groups."""
     groups = value.get("key_groups")
     if not groups:
         return value, 1
@@ -130,7 +130,7 @@ def _wrapped(listed: Any) -> tuple[Wrapped, ...]:
 
 @lru_cache(CACHED_PATTERNS)
 def covering(rule: str, pattern: str) -> Covers:
-    """What decides whether values below a path of keys are encrypted. Raises FormatError where the pattern is none."""
+    """A function: whether values below a path of keys are encrypted. Raises FormatError for an invalid pattern."""
     wanted = rule.startswith("encrypted")
     if rule.endswith("_suffix"):
         return lambda path: any(name.endswith(pattern) for name in path) is wanted
@@ -139,7 +139,7 @@ def covering(rule: str, pattern: str) -> Covers:
 
 
 def _matching(rule: str, pattern: str) -> Callable[[str], bool]:
-    """Whether a regular expression of Go's dialect occurs in a name: by an engine that takes time linear in it."""
+    """A function: whether a regular expression of Go's dialect occurs in a name. Its time is linear."""
     import jsonschema_rs
 
     try:
@@ -152,5 +152,5 @@ def _matching(rule: str, pattern: str) -> Callable[[str], bool]:
 
 
 def path_of(pointer: Sequence[str | int]) -> Path:
-    """The keys of a pointer, which alone make the path that SOPS ties a value to."""
+    """The keys of a pointer without its indices: the path that SOPS binds a value to."""
     return tuple(step for step in pointer if isinstance(step, str))

@@ -1,4 +1,4 @@
-"""What comes of opening an encrypted document."""
+"""The result of decrypting a document."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 from reconciler.model.finding import Pointer
 
 MARK = b"sops"
-"""Without these bytes a file holds no encrypted document."""
+"""A file without these bytes has no encrypted document."""
 
 LOCKED, KEY_WRONG, MAC_BROKEN, METADATA = "secret-locked", "secret-key-wrong", "secret-mac-broken", "secret-metadata"
 
 
 class SopsProblem(NamedTuple):
-    """What is wrong at a value of an encrypted document."""
+    """A fault at a value of an encrypted document."""
 
     rule: str
     at: Pointer
@@ -26,7 +26,7 @@ class SopsProblem(NamedTuple):
 class DecryptedDocument(msgspec.Struct, frozen=True):
     """An encrypted document without its ``sops``.
 
-    ``encrypted`` leads to what is encrypted in the file; where it is ``locked``, that stands in ``value`` as it is.
+    ``encrypted`` has the pointers of the encrypted values; in a ``locked`` document they stay so in ``value``.
     """
 
     value: dict[str, Any]

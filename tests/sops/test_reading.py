@@ -67,7 +67,7 @@ def test_the_wrong_identity_is_told_who_could() -> None:
 
 def test_split_keys_are_known_for_what_they_are() -> None:
     (trouble,) = opened((CASES / "files" / "two-groups.yaml").read_bytes(), keyring("identity", "second"))[0].troubles
-    assert "several groups" in trouble.message
+    assert "several key groups" in trouble.message
 
 
 @pytest.mark.parametrize("path", OURS, ids=named)
