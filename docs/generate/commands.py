@@ -37,7 +37,7 @@ it: exit code 1, and the nearest name. What was deleted has its events, logs and
 NOTES = {
     "describe": """\
 `describe source/NAME` begins with `Live`: `yes`, `no: …` (refused, unreadable, held, suspended, and why), `not all of
-it: …` (steps wait or failed) or `not yet: …` (nobody has looked at the newest commit). Its exit code is 0 whatever the
+it: …` (steps wait or failed) or `not yet: …` (no run has read the newest commit). Its exit code is 0 whatever the
 answer; programs read `ready` below `sources` of `get -o json`.
 """,
     "get": """\

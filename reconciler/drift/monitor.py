@@ -11,7 +11,8 @@ from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.drift.observations import ObservationRecorder
 from reconciler.engines.protocol import Engine, Observation
-from reconciler.errors import EngineError, RecordsError
+from reconciler.engines.registry import engines_for
+from reconciler.errors import EngineError, RecordsError, RefusedError
 from reconciler.model.drift_policy import Ignore
 from reconciler.planning.drift import (
     Drift,
@@ -25,8 +26,9 @@ from reconciler.planning.drift import (
 )
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
-from reconciler.records.tables.drift import DriftRow
+from reconciler.records.tables.drift import DriftCheck, DriftRow
 from reconciler.records.tables.events import NewEvent
+from reconciler.secrets.store import SecretStore
 from reconciler.settings import Settings
 
 OBSERVE_TIMEOUT_SECONDS = 60.0
@@ -69,6 +71,16 @@ async def scan(settings: Settings, records: Records, engines: Mapping[str, Engin
             bug = internal_error(error, f"drift at {place}")
             unseen[place] = f"{bug.reason}: {bug}"
     return DriftScan(sorted(found), frozenset(shown), unseen, shown)
+
+
+async def check_now(settings: Settings, records: Records, clock: Clock) -> DriftCheck:
+    """Observe every location once and record nothing. Raises RefusedError where a location does not answer."""
+    engines = engines_for(settings, records, clock, SecretStore(records, settings).read)
+    found = await scan(settings, records, engines)
+    if found.unreachable:
+        failures = "; ".join(f"{place}: {message}" for place, message in sorted(found.unreachable.items()))
+        raise RefusedError(f"not every location can be looked at: {failures}")
+    return DriftCheck(clock.now() if found.seen else None, rows_of(records, found, clock.now()))
 
 
 def rows_of(records: Records, found: DriftScan, now: float) -> list[DriftRow]:

@@ -96,7 +96,7 @@ def test_a_plan_shows_what_it_heals(desk: Desk) -> None:
 def test_where_nothing_can_drift_it_says_so(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.applied()
-    assert desk.run("drift").out == "Nothing here can differ, or nobody has looked yet.\n"
+    assert desk.run("drift").out == "Nothing here can differ, or nothing was checked yet.\n"
     assert desk.run("drift", "-o", "json").json == {"checked": None, "items": []}
 
 

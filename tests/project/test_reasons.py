@@ -11,8 +11,8 @@ from tests.project.tree import modules
 HOME = "reconciler/reasons.py"
 
 SAME_WORDS = {
-    "reconciler/cli/commands/top.py": {"Loading", "Ready"},
     "reconciler/render/findings.py": {"Refused"},
+    "reconciler/render/replicas.py": {"Loading", "Ready"},
     "reconciler/render/resources.py": {"Applied", "Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
     "reconciler/render/sources.py": {"Applied"},
     "reconciler/engines/host/snapshot.py": {"Loading", "Ready"},

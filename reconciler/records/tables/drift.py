@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,6 +28,13 @@ class DriftRow(msgspec.Struct, frozen=True, gc=False):
     in_conflict: bool = False
 
 
+class DriftCheck(NamedTuple):
+    """The differences of a check, and its time in seconds since the epoch; None before the first check."""
+
+    at: float | None
+    rows: list[DriftRow]
+
+
 class Drifts:
     """One row for each key and location that differs."""
 
@@ -39,6 +47,10 @@ class Drifts:
         where, args = (" WHERE source = ?", (source,)) if source is not None else ("", ())
         rows = self._db.all(f"{sql}{where} ORDER BY key, location", args)
         return [DriftRow(*(*row[:-1], bool(row[-1]))) for row in rows]
+
+    def last_check(self) -> DriftCheck:
+        """The last check of the daemon."""
+        return DriftCheck(self.checked(), self.all())
 
     def put_many(self, rows: Iterable[DriftRow]) -> None:
         """Write differences; each replaces an earlier one of its key and location."""

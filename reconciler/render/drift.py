@@ -1,0 +1,70 @@
+"""Drift as lines of text, with the rules that permit it, and as JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from reconciler.planning.drift import Drift, decode, snippet
+from reconciler.records.sql import stored_row
+from reconciler.records.tables.drift import DriftRow
+from reconciler.render.layout import paint
+from reconciler.render.plan.summary import DIFFERS, differences, shown_pair
+from reconciler.times import iso
+
+_COLOURS = {"missing": "red", "changed": "yellow", "unexpected": "blue"}
+
+
+def drift_lines(checked: float | None, rows: Sequence[DriftRow], colour: bool) -> Iterator[str]:
+    """Each difference with its fields, and the settings that permit them.
+
+    ``checked`` is the time of the check, in seconds since the epoch; None before the first check.
+    """
+    drifts = [_drift(row) for row in rows]
+    for row, drift in zip(rows, drifts, strict=True):
+        yield from _lines(row, drift, colour)
+    when = f" at {iso(checked)}" if checked is not None else ""
+    if not rows:
+        nothing = "Nothing here can differ, or nothing was checked yet."
+        yield nothing if checked is None else f"Nothing differed{when}."
+        return
+    yield f"\n{len(rows)} {'differ' if len(rows) > 1 else 'differs'}{when}. To let that be, put into the settings:\n"
+    yield from snippet(drifts)
+
+
+def drift_document(checked: float | None, rows: Iterable[DriftRow]) -> dict[str, Any]:
+    """The drift as JSON values; times are UTC, ``checked`` null before the first check."""
+    return {"checked": None if checked is None else iso(checked), "items": [_item(row) for row in rows]}
+
+
+def _lines(row: DriftRow, drift: Drift, colour: bool) -> Iterator[str]:
+    place = f" at {drift.location}" if drift.location else ""
+    what = paint(drift.what, _COLOURS[drift.what], colour)
+    aside = ", left alone: healed again and again" if row.in_conflict else "" if row.source else ", without an owner"
+    yield f"{paint(row.key, 'bold', colour)}{place}: {what} since {iso(row.since)}{aside}"
+    for change in drift.changes:
+        pair = shown_pair(change)
+        if pair is None:
+            yield f"    {change.path}  (-: is there, +: was applied)"
+            yield from (f"      {sign} {line}".rstrip() for sign, line in differences(change.before, change.after))
+        else:
+            applied = "applied is another" if pair[1] == DIFFERS else f"applied is {pair[1]}"
+            yield f"    {change.path}  is {pair[0]}, {applied}"
+
+
+def _item(row: DriftRow) -> dict[str, Any]:
+    drift = _drift(row)
+    return {
+        "key": row.key,
+        "location": row.location or None,
+        "source": row.source or None,
+        "what": str(drift.what),
+        "since": iso(row.since),
+        "in_conflict": row.in_conflict,
+        "changes": [{"path": each.path, "there": each.before, "applied": each.after} for each in drift.changes],
+    }
+
+
+def _drift(row: DriftRow) -> Drift:
+    with stored_row("drifts", row.key):
+        return decode(row.packed)

@@ -1,0 +1,62 @@
+"""Replicas and what they use, as a table and as JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from reconciler.engines.host.snapshot import ReplicaRow
+from reconciler.render.layout import columns, strip_control
+from reconciler.times import age
+
+_HEADING = (
+    *("WORKLOAD", "LOCATION", "REPLICA", "VERSION", "STATE"),
+    *("RESTARTS", "CPU", "MEMORY", "AGE", "PORTS", "MESSAGE"),
+)
+_COLOURS = {"Ready": "green", "Loading": "yellow", "Ending": "yellow", "Not ready": "red", "Backoff": "red"}
+
+
+def replica_table(rows: Sequence[ReplicaRow], colour: bool) -> list[str]:
+    """A line for each replica below a heading. A port shows as ``20001->8080``: assigned, then declared."""
+    cells = [_HEADING, *map(_cells, rows)]
+    return columns(cells, colours=_COLOURS if colour else None).splitlines()
+
+
+def replica_document(rows: Iterable[ReplicaRow]) -> dict[str, Any]:
+    """The replicas below ``replicas``; CPU in millicores, memory in bytes, age in seconds."""
+    return {"replicas": [_item(row) for row in rows]}
+
+
+def _cells(row: ReplicaRow) -> tuple[str, ...]:
+    replica = row.replica
+    ports = " ".join(f"{assigned}->{declared}" for declared, assigned in sorted(replica.ports.items()))
+    return (
+        f"{replica.key.gvc}/{replica.key.name}",
+        row.location,
+        replica.name,
+        str(replica.version),
+        str(row.state),
+        str(row.restarts),
+        "-" if row.cpu is None else f"{row.cpu}m",
+        "-" if row.memory is None else f"{row.memory / 2**20:.1f}Mi",
+        age(row.age),
+        ports or "-",
+        strip_control(row.fault),
+    )
+
+
+def _item(row: ReplicaRow) -> dict[str, Any]:
+    replica = row.replica
+    return {
+        "workload": str(replica.key),
+        "location": row.location,
+        "replica": replica.name,
+        "version": replica.version,
+        "state": str(row.state),
+        "message": row.fault,
+        "restarts": row.restarts,
+        "cpuMillicores": row.cpu,
+        "memoryBytes": row.memory,
+        "ageSeconds": round(row.age),
+        "ports": {str(declared): assigned for declared, assigned in sorted(replica.ports.items())},
+    }
