@@ -6,34 +6,29 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
-from zlib import crc32
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from reconciler.cli.options import closed, is_served, load, records_or_none, settings_option
 from reconciler.cli.output.printing import coloured
-from reconciler.errors import NotFoundError, RefusedError, UsageError
+from reconciler.errors import RefusedError, UsageError
 from reconciler.printable import write_unguarded
-from reconciler.render.layout import paint
-from reconciler.times import iso_milliseconds, parse_time
+from reconciler.times import parse_time
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from reconciler.engines.host.logs.blocks import Block
     from reconciler.engines.host.logs.search import Line
     from reconciler.logql.query import LogQuery
+    from reconciler.queries.logs import LogOptions
     from reconciler.settings import Settings
 
 _POLL_SECONDS = 0.3
 _AT_ONCE = 500
 """Lines that are printed together."""
-_NAMED = 10
-"""Limit of workloads, or locations, named where the query matches no stream."""
-_COLOURS = ("green", "yellow", "blue", "bold")
 _LONGEST = 2.0
 """CPU seconds that the expressions of a query may take for the labels of a stream, or for one block."""
 
@@ -41,37 +36,17 @@ _Argument = TypeVar("_Argument")
 _Found = TypeVar("_Found")
 
 
-class LogOptions(NamedTuple):
-    """The search; times in seconds since the epoch."""
-
-    query: LogQuery
-    follow: bool = False
-    since: float | None = None
-    until: float | None = None
-    limit: int = 100
-    location: str | None = None
-
-
 def _query(ctx: click.Context, param: click.Parameter, value: str) -> LogQuery:
     """Callback of the query; a key stands for all its streams."""
-    from reconciler.logql.query import LogQuery, Matcher, QueryError, parse
-    from reconciler.model.key import Key, Kind
+    from reconciler.logql.query import QueryError
+    from reconciler.queries.logs import parse_query
 
-    if not value.lstrip().startswith("{"):
-        try:
-            key = Key.parse(value)
-        except ValueError:
-            key = None
-        if key is None or key.kind not in (Kind.WORKLOAD, Kind.GVC):
-            hint = """write workload/GVC/NAME, gvc/NAME, or streams in braces: '{gvc="shop"} |= "error"'"""
-            raise click.BadParameter(f"{value!r} names no streams; {hint}", ctx, param)
-        if key.kind is Kind.GVC:
-            return LogQuery((Matcher("gvc", "=", key.name),))
-        return LogQuery((Matcher("gvc", "=", key.gvc), Matcher("workload", "=", key.name)))
     try:
-        return parse(value)
+        return parse_query(value)
     except QueryError as error:
         raise click.BadParameter(f"{error}{_pointed(value, error.column)}", ctx, param) from None
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
 
 
 def _pointed(query: str, column: int) -> str:
@@ -106,89 +81,52 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> floa
 @click.option("--location", metavar="NAME", help="Only what was written at this location.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object a line.")
 @settings_option
-def command(settings_file: Path, output: str, **wanted: Any) -> None:
+def command(settings_file: Path, output: str, follow: bool, **wanted: Any) -> None:
     """Show the newest lines that workloads wrote on this host, oldest first.
 
     QUERY is a key (workload/shop/web, gvc/shop), or streams by their labels gvc, workload, location, replica and
     container (= != =~ !~) and then what their lines hold (|= != |~ !~), as in LogQL. A line has the time at which it
     was read. Lines are shown as they were written: a secret that a workload writes stands here too.
     """
-    asked = LogOptions(**wanted)
-    if asked.follow and asked.until is not None:
+    from reconciler.queries.logs import LogOptions
+
+    options = LogOptions(**wanted)
+    if follow and options.until is not None:
         raise UsageError("--follow goes on with what comes, and --until ends before it: give one of them")
     settings = load(settings_file)
-    show = _as_json if output == "json" else _as_text(coloured(sys.stdout), _is_watched())
+    show = _form(output)
     try:
-        for lines in _found(asked, settings):
+        for lines in _read(settings, options, follow):
             _print_lines(lines, show)
     except PermissionError as error:
         raise closed(settings, error) from None
 
 
-def _found(asked: LogOptions, settings: Settings) -> Iterator[Sequence[Line]]:
+def _form(output: str) -> Callable[[Line], str]:
+    """The text of a line; escaped where the output can reach a terminal, here or at a reader whom the daemon serves."""
+    from reconciler.render.logs import log_json, log_line
+
+    if output == "json":
+        return log_json
+    return partial(log_line, colour=coloured(sys.stdout), escape=sys.stdout.isatty() or is_served())
+
+
+def _read(settings: Settings, options: LogOptions, follow: bool) -> Iterator[Sequence[Line]]:
     """The newest lines, and then with ``follow`` new ones as they come."""
-    from reconciler.engines.host.logs.search import Search, Span, select
-    from reconciler.engines.host.logs.segments import roots
-
-    def places() -> dict[str, Path]:
-        return {name: root for name, root in roots(settings.state).items() if asked.location in (None, name)}
-
-    def lines_of(block: Block) -> Sequence[bytes]:
-        return select(asked.query, block)
+    from reconciler.queries.logs import Bounds, LogReader
 
     signal.signal(signal.SIGVTALRM, _give_up)
-    search = Search(places, _in_time(asked.query.selects), _in_time(lines_of))
-    if not any(search.streams()):
-        _check_named(asked, settings)
-        if not asked.follow:
-            click.echo(_nothing(settings.state, asked.location), err=True)
-    span = Span() if asked.since is None else Span(since=int(asked.since * 1000))
-    yield search.newest(asked.limit, span if asked.until is None else span._replace(until=int(asked.until * 1000)))
-    while asked.follow:
+    reader = LogReader(settings, options, Bounds(_limit_time, _limit_time))
+    nothing = reader.nothing_selected(partial(records_or_none, settings))
+    if nothing and not follow:
+        click.echo(nothing, err=True)
+    yield reader.newest()
+    while follow:
         time.sleep(_POLL_SECONDS)
-        yield search.more()
+        yield reader.more()
 
 
-def _check_named(asked: LogOptions, settings: Settings) -> None:
-    """Raise NotFoundError where a named location, GVC or workload does not exist."""
-    from reconciler.engines.host.logs.segments import roots, streams
-    from reconciler.model.key import Key, Kind
-    from reconciler.queries.existence import check_gvc, check_key, did_you_mean
-
-    known = settings.locations.keys() | roots(settings.state).keys()
-    if asked.location is not None and asked.location not in known:
-        raise NotFoundError(f"there is no location {asked.location!r}{did_you_mean(asked.location, known)}")
-    named = {each.label: each.value for each in asked.query.matchers if each.op == "="}
-    if len(named) < len(asked.query.matchers) or named.keys() not in ({"gvc"}, {"gvc", "workload"}):
-        return
-    if any(asked.query.selects(stream.labels()) for stream in streams(roots(settings.state))):
-        return  # deleted workloads can have logs
-    with closing(records_or_none(settings)) as records:
-        try:
-            if "workload" in named:
-                check_key(records, Key(Kind.WORKLOAD, named["gvc"], named["workload"]))
-            else:
-                check_gvc(records, named["gvc"])
-        except NotFoundError as error:
-            end = "" if str(error).endswith("?") else ";"
-            raise NotFoundError(f"{error}{end} {_nothing(settings.state, asked.location)}") from None
-
-
-def _nothing(state: Path, location: str | None) -> str:
-    """The message where the query matches no stream."""
-    from reconciler.engines.host.logs.segments import roots, streams
-
-    there = list(streams(roots(state)))
-    if not there:
-        return "there are no logs on this host"
-    if location is not None and location not in {stream.location for stream in there}:
-        found, begin = {stream.location for stream in there}, f"there are no logs of {location} on this host"
-    else:
-        found, begin = {f"{stream.gvc}/{stream.workload}" for stream in there}, "the query chooses no logs"
-    return f"{begin}; there are those of {', '.join(sorted(found)[:_NAMED])}{', …' if len(found) > _NAMED else ''}"
-
-
-def _in_time(call: Callable[[_Argument], _Found]) -> Callable[[_Argument], _Found]:
+def _limit_time(call: Callable[[_Argument], _Found]) -> Callable[[_Argument], _Found]:
     """``call`` with a limit of CPU time: some expressions would take years."""
 
     def bounded(argument: _Argument) -> _Found:
@@ -205,43 +143,7 @@ def _give_up(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
     raise RefusedError("an expression of the query takes too long; write it without repeats of repeats, such as (a+)+")
 
 
-def _is_watched() -> bool:
-    """Whether the output can reach a terminal, here or at a reader whom the daemon serves."""
-    return sys.stdout.isatty() or is_served()
-
-
 def _print_lines(lines: Sequence[Line], show: Callable[[Line], str]) -> None:
     for begin in range(0, len(lines), _AT_ONCE):
         # A pipe gets the lines as the workload wrote them; for a terminal, ``show`` escapes control characters.
         write_unguarded(sys.stdout, "\n".join(map(show, lines[begin : begin + _AT_ONCE])) + "\n")
-
-
-def _as_text(on: bool, watched: bool) -> Callable[[Line], str]:
-    """A line as time, stream and text, coloured where ``on``; ``watched``: control characters are escaped."""
-
-    def shown(line: Line) -> str:
-        at = line.stream
-        name = f"{at.gvc}/{at.workload}/{at.replica}/{at.container}@{at.location}"
-        text = _read(line.text)
-        stream = paint(name, _COLOURS[crc32(name.encode()) % len(_COLOURS)], on)
-        return f"{paint(iso_milliseconds(line.ms), 'grey', on)} {stream} | {_harmless(text) if watched else text}"
-
-    return shown
-
-
-def _as_json(line: Line) -> str:
-    import msgspec
-
-    fields = {"time": iso_milliseconds(line.ms), **line.stream.labels(), "line": _read(line.text)}
-    return msgspec.json.encode(fields).decode()
-
-
-def _read(text: bytes) -> str:
-    return text.decode("utf-8", "backslashreplace")
-
-
-def _harmless(text: str) -> str:
-    """``text`` with unprintable characters escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)

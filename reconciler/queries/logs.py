@@ -1,0 +1,137 @@
+"""The logs that workloads wrote on this host: the newest lines that a query selects, and then new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from reconciler.engines.host.logs.blocks import Block
+from reconciler.engines.host.logs.search import Choose, Line, Pick, Search, Span, select
+from reconciler.engines.host.logs.segments import roots, streams
+from reconciler.errors import NotFoundError
+from reconciler.logql.query import LogQuery, Matcher, parse
+from reconciler.model.key import Key, Kind
+from reconciler.queries.existence import check_gvc, check_key, did_you_mean
+from reconciler.settings import Settings
+
+if TYPE_CHECKING:
+    from reconciler.records.store import Records
+
+_NAMED = 10
+"""Limit of workloads, or locations, named where the query matches no stream."""
+
+
+class LogOptions(NamedTuple):
+    """The search; times in seconds since the epoch."""
+
+    query: LogQuery
+    since: float | None = None
+    until: float | None = None
+    limit: int = 100
+    location: str | None = None
+
+
+class Bounds(NamedTuple):
+    """Limits on what an expression of a query may take: each returns its argument, with a limit."""
+
+    streams: Callable[[Choose], Choose]
+    lines: Callable[[Pick], Pick]
+
+
+def parse_query(text: str) -> LogQuery:
+    """The query in ``text``: streams in braces with filters, or a key, which stands for all its streams.
+
+    Raises QueryError, and ValueError where ``text`` is neither.
+    """
+    if text.lstrip().startswith("{"):
+        return parse(text)
+    try:
+        key = Key.parse(text)
+    except ValueError:
+        key = None
+    if key is None or key.kind not in (Kind.WORKLOAD, Kind.GVC):
+        hint = """write workload/GVC/NAME, gvc/NAME, or streams in braces: '{gvc="shop"} |= "error"'"""
+        raise ValueError(f"{text!r} names no streams; {hint}")
+    if key.kind is Kind.GVC:
+        return LogQuery((Matcher("gvc", "=", key.name),))
+    return LogQuery((Matcher("gvc", "=", key.gvc), Matcher("workload", "=", key.name)))
+
+
+class LogReader:
+    """Reads the lines that ``options`` select, with limits ``bounds`` on its expressions.
+
+    ``newest`` returns existing lines, oldest first, ``more`` the lines since the last call. Raises PermissionError.
+    """
+
+    def __init__(self, settings: Settings, options: LogOptions, bounds: Bounds) -> None:
+        self._settings = settings
+        self._options = options
+
+        def lines_of(block: Block) -> Sequence[bytes]:
+            return select(options.query, block)
+
+        self._search = Search(self._places, bounds.streams(options.query.selects), bounds.lines(lines_of))
+
+    def newest(self) -> list[Line]:
+        """The newest lines, at most as many as the limit."""
+        since, until = self._options.since, self._options.until
+        span = Span() if since is None else Span(since=int(since * 1000))
+        return self._search.newest(
+            self._options.limit, span if until is None else span._replace(until=int(until * 1000))
+        )
+
+    def more(self) -> list[Line]:
+        """New lines; blocks only while it reads files."""
+        return self._search.more()
+
+    def nothing_selected(self, open_records: Callable[[], Records]) -> str:
+        """Why no stream is selected, "" where one is.
+
+        Raises NotFoundError where a location, GVC or workload that the query names does not exist.
+        """
+        if any(self._search.streams()):
+            return ""
+        self._check_location()
+        self._check_target(open_records)
+        return self._others()
+
+    def _places(self) -> dict[str, Path]:
+        location = self._options.location
+        return {name: root for name, root in roots(self._settings.state).items() if location in (None, name)}
+
+    def _check_location(self) -> None:
+        location = self._options.location
+        known = self._settings.locations.keys() | roots(self._settings.state).keys()
+        if location is not None and location not in known:
+            raise NotFoundError(f"there is no location {location!r}{did_you_mean(location, known)}")
+
+    def _check_target(self, open_records: Callable[[], Records]) -> None:
+        query = self._options.query
+        named = {each.label: each.value for each in query.matchers if each.op == "="}
+        if len(named) < len(query.matchers) or named.keys() not in ({"gvc"}, {"gvc", "workload"}):
+            return
+        if any(query.selects(stream.labels()) for stream in streams(roots(self._settings.state))):
+            return  # deleted workloads can have logs
+        with closing(open_records()) as records:
+            try:
+                if "workload" in named:
+                    check_key(records, Key(Kind.WORKLOAD, named["gvc"], named["workload"]))
+                else:
+                    check_gvc(records, named["gvc"])
+            except NotFoundError as error:
+                end = "" if str(error).endswith("?") else ";"
+                raise NotFoundError(f"{error}{end} {self._others()}") from None
+
+    def _others(self) -> str:
+        """Which logs there are, where the query selects none."""
+        location = self._options.location
+        there = list(streams(roots(self._settings.state)))
+        if not there:
+            return "there are no logs on this host"
+        if location is not None and location not in {stream.location for stream in there}:
+            found, begin = {stream.location for stream in there}, f"there are no logs of {location} on this host"
+        else:
+            found, begin = {f"{stream.gvc}/{stream.workload}" for stream in there}, "the query chooses no logs"
+        return f"{begin}; there are those of {', '.join(sorted(found)[:_NAMED])}{', …' if len(found) > _NAMED else ''}"
