@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from reconciler.model.finding import Finding, Severity, has_errors
+from reconciler.model.finding import Finding, Severity
 from reconciler.model.rule import page
 from reconciler.printable import code_span, printable
 from reconciler.render.excerpt import Excerpts
 from reconciler.render.layout import paint
-
-if TYPE_CHECKING:
-    from reconciler.planning.blame import Blames
-    from reconciler.planning.plan import Plan
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTICE: "blue"}
 
@@ -55,18 +51,6 @@ def explain_hint(findings: Iterable[Finding]) -> str:
     if not rules:
         return ""
     return f"Why, with examples: reconciler explain {rules.pop() if len(rules) == 1 else 'RULE'}\n"
-
-
-def markdown_plan(plan: Plan | None, findings: Sequence[Finding], blames: Blames | None = None, since: str = "") -> str:
-    """A plan (None: refused) as the comment on a pull request, with the findings below it."""
-    from reconciler.render.plan.markdown import markdown
-
-    if plan is None:
-        return markdown_findings(findings, "Refused")
-    if all(finding.severity is Severity.NOTICE for finding in findings):
-        return markdown(plan, blames, since)
-    heading = "Left out" if has_errors(findings) else "Worth a look"
-    return f"{markdown(plan, blames, since)}\n{markdown_findings(findings, heading)}"
 
 
 def markdown_findings(findings: Sequence[Finding], heading: str) -> str:

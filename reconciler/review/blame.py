@@ -30,7 +30,7 @@ MAX_FILE_BYTES = 1 << 20
 """Limit of the size of a file that is searched."""
 
 
-def blamed(line: SourcePipeline, prepared: PlannedRevision, wanted: bool | None) -> PlannedRevision:
+def add_blames(line: SourcePipeline, prepared: PlannedRevision, wanted: bool | None) -> PlannedRevision:
     """``prepared`` with the blame of its changes, where ``wanted``, or (None) they are few. Raises SourceError."""
     plan = prepared.plan
     if plan is None or wanted is False or (wanted is None and count(plan) > UNLIMITED_COMMITS):

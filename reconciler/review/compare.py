@@ -7,42 +7,21 @@ import msgspec
 from reconciler.clock import SystemClock
 from reconciler.engines.registry import ENGINES
 from reconciler.errors import SourceEmpty
-from reconciler.model.finding import Finding
 from reconciler.model.record import Health, Record
-from reconciler.model.revision import Revision
 from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.pipeline.source_pipeline import PlannedRevision, SourcePipeline
-from reconciler.planning.blame import Blames
-from reconciler.planning.plan import Plan
 from reconciler.records.store import Records
-from reconciler.review.blame import blamed
+from reconciler.render.plan.review import PlanReview
+from reconciler.review.blame import add_blames
 from reconciler.settings import LocationSettings, Settings, SourceSettings
-from reconciler.source.file_reader import Read
 from reconciler.source.url import wanted_ref
-
-
-class PlanBetweenCommits(msgspec.Struct, frozen=True):
-    """The plan from one commit to the other, None where the second has errors; and counts of the second.
-
-    ``before`` is the first commit, as requested and with its id. ``read`` returns the bytes of the second one's files,
-    ``blames`` has the commits that caused the changes, if searched for.
-    """
-
-    findings: list[Finding]
-    before: str
-    revision: Revision
-    plan: Plan | None
-    documents: int
-    resources: int
-    read: Read
-    blames: Blames | None = None
 
 
 def plan_between(
     settings: Settings, source: SourceSettings, before: str, after: str, blame: bool | None = None, head: str = ""
-) -> PlanBetweenCommits:
+) -> PlanReview:
     """Plan the changes from ``before`` to ``after``; ``HEAD`` means ``head``, else the newest commit.
 
     Raises SourceError; it is SourceEmpty where ``after`` has no manifest, which is never taken for "delete everything".
@@ -65,11 +44,21 @@ def plan_between(
     if extra:
         bound |= {place: LocationSettings(engine=next(iter(ENGINES))) for place in extra}
         second = _pipeline(msgspec.structs.replace(strict, locations=bound), source, records)
-    prepared = blamed(second, second.plan_revision(after, head=head), blame)
+    prepared = add_blames(second, second.plan_revision(after, head=head), blame)
     delta = prepared.loaded.change_set
     since = before if base is None else str(base.revision)
-    return PlanBetweenCommits(prepared.findings, since, prepared.revision, prepared.plan, delta.documents,
-                    len(delta.added), prepared.read, prepared.blames)  # fmt: skip
+    plan = prepared.plan
+    return PlanReview(
+        prepared.revision,
+        # Its versions come from no records, so it cannot be approved.
+        plan and msgspec.structs.replace(plan, hold_digest=""),
+        prepared.findings,
+        delta.documents,
+        len(delta.added),
+        prepared.read,
+        prepared.blames,
+        since=since,
+    )
 
 
 def _pipeline(settings: Settings, source: SourceSettings, records: Records) -> SourcePipeline:

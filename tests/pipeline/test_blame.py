@@ -12,7 +12,7 @@ import pytest
 from reconciler.planning.blame import pointer_of, shown
 from reconciler.render.plan.json import document
 from reconciler.review import blame
-from reconciler.review.blame import blamed
+from reconciler.review.blame import add_blames
 from tests.pipeline.meddling import KEY, Meddled
 from tests.support.git import GitRepo
 from tests.support.pipeline import BASE, Way, placed
@@ -33,7 +33,7 @@ spec:
 
 def told(way: Way, wanted: bool | None = None) -> dict[str, str]:
     """``COMMIT LINE`` by ``STEP FIELD``, the commit by the first word of its subject."""
-    found = blamed(way.line, way.prepare(), wanted).blames or {}
+    found = add_blames(way.line, way.prepare(), wanted).blames or {}
     names = dict(line.split(" ", 1) for line in way.repo.git("log", "--all", "--format=%H %s").splitlines())
     return {
         f"{step} {path}".rstrip(): f"{names.get(each.commit, 'older')} {each.path}:{each.line}"
@@ -177,7 +177,9 @@ def test_a_search_has_an_end_and_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(blame, "MAX_COMMITS", 3)
     found = told(way)
     assert found["workload/shop/web@here spec.containers[main].image"] == "older shop/web.yaml:0"
-    [text] = {shown(each) for each in (blamed(way.line, way.prepare(), True).blames or {}).values() if not each.commit}
+    [text] = {
+        shown(each) for each in (add_blames(way.line, way.prepare(), True).blames or {}).values() if not each.commit
+    }
     assert text == "older, shop/web.yaml"
 
 
@@ -197,7 +199,7 @@ def test_no_secret_is_in_the_blame(tmp_path: Path) -> None:
     way = Way(tmp_path, {"db.yaml": secret.format("first-canary")})
     way.applied()
     way.commit({"db.yaml": secret.format("second-canary")}, message="secret")
-    prepared = blamed(way.line, way.prepare(), None)
+    prepared = add_blames(way.line, way.prepare(), None)
     assert told(way) == {"secret/db data.password": "secret db.yaml:6"}
     assert prepared.plan is not None
     assert "canary" not in str(document(prepared.plan, prepared.blames))
@@ -209,7 +211,7 @@ def test_a_long_history_is_walked_in_time(tmp_path: Path) -> None:
     _grow(way.repo, 2000)
     prepared = way.prepare()
     began = time.process_time()
-    found = blamed(way.line, prepared, None).blames or {}
+    found = add_blames(way.line, prepared, None).blames or {}
     took = time.process_time() - began
     assert all(each.commit for each in found.values())
     assert took < 1.5, took

@@ -11,7 +11,7 @@ from tests.project.tree import modules
 HOME = "reconciler/reasons.py"
 
 SAME_WORDS = {
-    "reconciler/render/findings.py": {"Refused"},
+    "reconciler/render/plan/review.py": {"Refused"},
     "reconciler/render/replicas.py": {"Loading", "Ready"},
     "reconciler/render/resources.py": {"Applied", "Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
     "reconciler/render/sources.py": {"Applied"},

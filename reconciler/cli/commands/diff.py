@@ -22,7 +22,6 @@ from reconciler.cli.privileges import become_owner
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
-    from reconciler.review.compare import PlanBetweenCommits
     from reconciler.settings import Settings, SourceSettings
 
 
@@ -55,12 +54,18 @@ def command(settings_file: Path, rev1: str, rev2: str, form: str, blame: bool | 
     Needs neither records nor settings, so it works in the CI of a pull request. Exits with 1 if REV2 has errors. HEAD
     is the checked-out commit; for a source in the settings it is the applied one.
     """
+    from reconciler.cli.output.printing import echo_json
+    from reconciler.render.plan.review import plan_document, plan_markdown, plan_text
     from reconciler.review.compare import plan_between
 
     settings, source, is_here = _source(settings_file, CommitOptions(**where))
-    compared = plan_between(settings, source, rev1, rev2, blame, _head(settings, source, (rev1, rev2), is_here))
-    _show(compared, form)
-    return int(compared.plan is None)
+    review = plan_between(settings, source, rev1, rev2, blame, _head(settings, source, (rev1, rev2), is_here))
+    if form == "json":
+        echo_json(plan_document(review))
+    else:
+        shown = plan_markdown(review) if form == "markdown" else plan_text(review, colour=coloured(sys.stdout))
+        click.echo(shown, nl=False)
+    return int(review.plan is None)
 
 
 class _ComparedSource(NamedTuple):
@@ -111,32 +116,3 @@ def _repository() -> Path:
 def _is_repository(folder: Path) -> bool:
     """Whether ``folder`` is a work tree, or a repository without one."""
     return (folder / ".git").exists() or all((folder / part).exists() for part in ("HEAD", "objects", "refs"))
-
-
-def _show(compared: PlanBetweenCommits, form: str) -> None:
-    from msgspec.structs import replace
-
-    from reconciler.cli.output.printing import echo_json, print_findings
-    from reconciler.render.excerpt import Excerpts
-    from reconciler.render.findings import explain_hint, findings_document, markdown_plan, severity_counts
-    from reconciler.render.plan.json import document
-    from reconciler.render.plan.text import text
-
-    findings, plan = compared.findings, compared.plan
-    if plan is not None:
-        # Its versions come from no records, so it cannot be approved.
-        plan = replace(plan, hold_digest="")
-    if form == "json":
-        empty = findings_document(findings, compared.documents, compared.resources)
-        echo_json(empty if plan is None else {**document(plan, compared.blames), "since": compared.before})
-        return
-    if form == "markdown":
-        click.echo(markdown_plan(plan, findings, compared.blames, compared.before), nl=False)
-        return
-    print_findings(findings, Excerpts(compared.read))
-    if plan is None:
-        click.echo(f"{compared.revision} is refused: {severity_counts(findings)}")
-    else:
-        shown = text(plan, colour=coloured(sys.stdout), blames=compared.blames, since=compared.before)
-        click.echo(shown, nl=False)
-    click.echo(explain_hint(findings), nl=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,11 +14,8 @@ from reconciler.cli.output.printing import coloured, source_errors_printed
 from reconciler.errors import ReconcilerError, UsageError
 
 if TYPE_CHECKING:
-    from reconciler.engines.host.foreseen import ForeseenLimitation
-    from reconciler.pipeline.source_pipeline import PlannedRevision
-    from reconciler.records.store import Records
+    from reconciler.render.plan.review import PlanReview
     from reconciler.settings import Settings
-    from reconciler.status.source_status import SourceStatus
 
 
 class PlanOptions(NamedTuple):
@@ -31,8 +27,6 @@ class PlanOptions(NamedTuple):
 
 
 FORMS = ("text", "json", "markdown")
-MAX_LIMITATIONS, MAX_KEYS = 20, 3
-"""Limits of limitations shown, and of workloads named with each; for the rest only the number is shown."""
 CHANGES = 3
 """Exit code of --detailed-exitcode where the plan has steps."""
 
@@ -56,151 +50,53 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
     Deletes beyond the budget, and all deletes of volumes, wait for `reconciler approve DIGEST`. Exits with 1 if
     anything has errors, even if the settings skip it.
     """
-    from reconciler.model.finding import has_errors
+    from reconciler.cli.output.printing import echo_json, print_findings
+    from reconciler.render.excerpt import Excerpts
+    from reconciler.render.plan.review import (
+        failure_document,
+        failure_markdown,
+        plan_document,
+        plan_markdown,
+        plan_text,
+    )
 
     saved = _open_private(out) if out is not None and os.geteuid() == 0 else None
     settings = load(settings_file)
     failed: dict[str, ReconcilerError] = {}
     options = PlanOptions(**wanted)
-    prepared = _plan_sources(settings, options, failed)
     several = len(select_sources(settings, options.name)) > 1
-    documents = [_document(each) for each in prepared]
-    if out is not None and prepared:
+    reviews = _plan_sources(settings, options, failed)
+    documents = [plan_document(each) for each in reviews]
+    if out is not None and reviews:
         _write(out, saved, documents if several else documents[0])
     if form == "json":
-        from reconciler.cli.output.printing import echo_json
-
-        documents += [_failure(name, error) for name, error in failed.items()]
+        documents += [failure_document(each, error) for each, error in failed.items()]
         echo_json(documents if several else documents[0])
-        _complain(prepared)
-    else:
-        shown = [_shown(each, form) for each in prepared]
-        shown += [_failure_markdown(name, error) for name, error in failed.items()] if form == "markdown" else []
+        for each in reviews:
+            if each.plan is not None:  # a plan as JSON has no place for findings
+                print_findings(each.findings, Excerpts(each.read), sys.stderr)
+    elif form == "markdown":
+        shown = [plan_markdown(each) for each in reviews]
+        shown += [failure_markdown(each, error) for each, error in failed.items()]
         click.echo("\n".join(shown), nl=False)
-    if failed or any(each.revision.plan is None or has_errors(each.revision.findings) for each in prepared):
+    else:
+        click.echo("\n".join(plan_text(each, colour=coloured(sys.stdout)) for each in reviews), nl=False)
+    if failed or any(each.has_errors for each in reviews):
         return 1
-    return (
-        CHANGES
-        if detailed_exitcode and any(each.revision.plan and each.revision.plan.steps for each in prepared)
-        else 0
-    )
+    return CHANGES if detailed_exitcode and any(each.plan and each.plan.steps for each in reviews) else 0
 
 
-class PlannedSource(NamedTuple):
-    """The plan of a source, and its present state: nothing of a suspended source is applied.
-
-    ``limitations`` lists what its locations do not enforce.
-    """
-
-    revision: PlannedRevision
-    state: SourceStatus
-    limitations: Sequence[ForeseenLimitation] = ()
-
-
-def _plan_sources(settings: Settings, wanted: PlanOptions, failed: dict[str, ReconcilerError]) -> list[PlannedSource]:
+def _plan_sources(settings: Settings, wanted: PlanOptions, failed: dict[str, ReconcilerError]) -> list[PlanReview]:
     """Plan each source; the errors of sources that cannot be planned are printed and added to ``failed``."""
-    from reconciler.clock import SystemClock
-    from reconciler.pipeline.accept import index_revision
-    from reconciler.pipeline.source_pipeline import SourcePipeline
-    from reconciler.review.blame import blamed
-    from reconciler.status.source_status import read_source_status
+    from reconciler.review.plan import plan_source
 
-    records = records_or_none(settings)
-    found: list[PlannedSource] = []
-    sources = select_sources(settings, wanted.name)
-    first_time = records.path is None and len(sources) > 1
+    records, sources = records_or_none(settings), select_sources(settings, wanted.name)
+    first = records.path is None and len(sources) > 1
+    found: list[PlanReview] = []
     for source in sources:
         with source_errors_printed(source.name, failed):
-            line = SourcePipeline(settings, source, records, SystemClock())
-            line.source.refresh()
-            planned = blamed(line, line.plan_revision(wanted.revision, keep_cache=first_time), wanted.blame)
-            limitations = _limitations(settings, records, planned)
-            found.append(PlannedSource(planned, read_source_status(records, source.name), limitations))
-            if records.path is None:
-                # Nothing is recorded yet, so this makes the source's resources known to the next sources.
-                index_revision(records, planned.loaded, source.name)
+            found.append(plan_source(settings, source, records, wanted.revision, blame=wanted.blame, first=first))
     return found
-
-
-def _limitations(settings: Settings, records: Records, planned: PlannedRevision) -> list[ForeseenLimitation]:
-    """The limitations of the plan at locations on this host; the host engine is imported only where it is used."""
-    if planned.plan is None or all(each.engine != "host" for each in settings.locations.values()):
-        return []
-    from reconciler.engines.host.foreseen import foreseen_limitations
-
-    return foreseen_limitations(settings, records, planned.plan.steps)
-
-
-def _failure(name: str, error: ReconcilerError) -> dict[str, Any]:
-    return {"source": name, "error": {"reason": error.reason, "message": str(error)}}
-
-
-def _failure_markdown(name: str, error: ReconcilerError) -> str:
-    from reconciler.printable import code_span
-
-    return f"### Source {code_span(name)}: no plan\n\n{code_span(str(error))}\n"
-
-
-def _document(prepared: PlannedSource) -> dict[str, Any]:
-    """The plan as JSON values, or the findings that refuse it."""
-    from reconciler.render.findings import findings_document
-    from reconciler.render.plan.json import document
-    from reconciler.render.sources import source_document
-
-    planned, state, limitations = prepared
-    if planned.plan is not None:
-        source_fields = source_document(state)
-        found = document(planned.plan, planned.blames)
-        found["not_enforced"] = [
-            {"message": each.message, "location": each.location, "keys": list(map(str, each.keys))}
-            for each in limitations
-        ]
-        return found | {name: source_fields[name] for name in ("pinned", "suspended")}
-    delta = planned.loaded.change_set
-    return findings_document(planned.findings, delta.documents, len(delta.added))
-
-
-def _shown(prepared: PlannedSource, form: str) -> str:
-    from reconciler.printable import code_span, printable
-    from reconciler.render.excerpt import Excerpts
-    from reconciler.render.findings import explain_hint, findings_text, markdown_plan, severity_counts
-    from reconciler.render.plan.text import text
-    from reconciler.render.sources import hold_lines
-
-    planned, state, limitations = prepared
-    plan, findings, holds = planned.plan, planned.findings, hold_lines(state)
-    if form == "markdown":
-        shown = markdown_plan(plan, findings, planned.blames)
-        shown += "".join(f"\n{code_span(line)}\n" for line in _not_enforced(limitations))
-        return shown + "".join(f"\nSource {code_span(state.name)}: {code_span(line)}\n" for line in holds)
-    colour = coloured(sys.stdout)
-    report = findings_text(findings, Excerpts(planned.read), colour=colour)
-    if plan is None:
-        report += f"{planned.revision} is refused: {severity_counts(findings)}\n"
-    else:
-        report += text(plan, colour=colour, blames=planned.blames)
-        report += "".join(f"{printable(line)}\n" for line in _not_enforced(limitations))
-    return report + "".join(f"Source {state.name}: {line}\n" for line in holds) + explain_hint(findings)
-
-
-def _not_enforced(limitations: Sequence[ForeseenLimitation]) -> Iterator[str]:
-    """A line for each limitation, with its workloads."""
-    for each in limitations[:MAX_LIMITATIONS]:
-        names = ", ".join(map(str, each.keys[:MAX_KEYS]))
-        more_keys = f" and {len(each.keys) - MAX_KEYS} more" if len(each.keys) > MAX_KEYS else ""
-        yield f"Not enforced at {each.location}: {names}{more_keys}: {each.message}"
-    if len(limitations) > MAX_LIMITATIONS:
-        yield f"… and {len(limitations) - MAX_LIMITATIONS} more that is not enforced"
-
-
-def _complain(prepared: list[PlannedSource]) -> None:
-    """Print the findings on stderr, since a plan as JSON has no place for them."""
-    from reconciler.cli.output.printing import print_findings
-    from reconciler.render.excerpt import Excerpts
-
-    for each, *_ in prepared:
-        if each.plan is not None:
-            print_findings(each.findings, Excerpts(each.read), sys.stderr)
 
 
 def _open_private(out: Path) -> int:

@@ -1,0 +1,129 @@
+"""A plan with its findings, as text, Markdown and JSON, for the people and programs that decide about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from reconciler.errors import ReconcilerError
+from reconciler.model.finding import Finding, Severity, has_errors
+from reconciler.model.revision import Revision
+from reconciler.planning.blame import Blames
+from reconciler.planning.plan import Plan
+from reconciler.printable import code_span, printable
+from reconciler.render.excerpt import Excerpts
+from reconciler.render.findings import (
+    explain_hint,
+    findings_document,
+    findings_text,
+    markdown_findings,
+    severity_counts,
+)
+from reconciler.render.plan.json import document
+from reconciler.render.plan.markdown import markdown
+from reconciler.render.plan.text import text
+from reconciler.render.sources import hold_lines, source_document
+from reconciler.status.source_status import SourceStatus
+
+if TYPE_CHECKING:
+    from reconciler.engines.host.foreseen import ForeseenLimitation
+    from reconciler.source.file_reader import Read
+
+MAX_LIMITATIONS, MAX_KEYS = 20, 3
+"""Limits of limitations shown, and of workloads named with each; for the rest only the number is shown."""
+
+
+class PlanReview(msgspec.Struct, frozen=True):
+    """The plan of a revision, None where errors refuse it; and the counts of its documents and resources.
+
+    ``read`` returns the bytes of a file by its path in findings, ``blames`` has the commits that caused the changes, if
+    searched for. ``since`` is the base revision, where that is not the applied one. ``status`` is of the source:
+    nothing of a suspended source is applied. ``limitations`` is what the locations do not enforce.
+    """
+
+    revision: Revision
+    plan: Plan | None
+    findings: list[Finding]
+    documents: int
+    resources: int
+    read: Read
+    blames: Blames | None = None
+    since: str = ""
+    status: SourceStatus | None = None
+    limitations: Sequence[ForeseenLimitation] = ()
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether anything of the revision has errors, even if the settings skip it."""
+        return self.plan is None or has_errors(self.findings)
+
+
+def plan_text(review: PlanReview, *, colour: bool = False) -> str:
+    """The findings with their lines, the plan, and what is not enforced or holds the source."""
+    shown = findings_text(review.findings, Excerpts(review.read), colour=colour)
+    if review.plan is None:
+        shown += f"{review.revision} is refused: {severity_counts(review.findings)}\n"
+    else:
+        shown += text(review.plan, colour=colour, blames=review.blames, since=review.since)
+        shown += "".join(f"{printable(line)}\n" for line in _not_enforced(review.limitations))
+    if review.status is not None:
+        shown += "".join(f"Source {review.status.name}: {line}\n" for line in hold_lines(review.status))
+    return shown + explain_hint(review.findings)
+
+
+def plan_markdown(review: PlanReview) -> str:
+    """The comment on a pull request: the plan, the findings below it, and what is not enforced or holds the source."""
+    shown = _markdown(review)
+    shown += "".join(f"\n{code_span(line)}\n" for line in _not_enforced(review.limitations))
+    if (status := review.status) is not None:
+        shown += "".join(f"\nSource {code_span(status.name)}: {code_span(line)}\n" for line in hold_lines(status))
+    return shown
+
+
+def plan_document(review: PlanReview) -> dict[str, Any]:
+    """The plan as JSON values, or the findings that refuse it."""
+    if review.plan is None:
+        return findings_document(review.findings, review.documents, review.resources)
+    found = document(review.plan, review.blames)
+    if review.since:
+        found["since"] = review.since
+    if review.status is not None:
+        found["not_enforced"] = [
+            {"message": each.message, "location": each.location, "keys": list(map(str, each.keys))}
+            for each in review.limitations
+        ]
+        status = source_document(review.status)
+        found |= {name: status[name] for name in ("pinned", "suspended")}
+    return found
+
+
+def failure_document(source: str, error: ReconcilerError) -> dict[str, Any]:
+    """A source that cannot be planned, in place of its plan."""
+    return {"source": source, "error": {"reason": error.reason, "message": str(error)}}
+
+
+def failure_markdown(source: str, error: ReconcilerError) -> str:
+    """A source that cannot be planned, in place of its plan."""
+    return f"### Source {code_span(source)}: no plan\n\n{code_span(str(error))}\n"
+
+
+def _markdown(review: PlanReview) -> str:
+    if review.plan is None:
+        return markdown_findings(review.findings, "Refused")
+    shown = markdown(review.plan, review.blames, review.since)
+    if all(finding.severity is Severity.NOTICE for finding in review.findings):
+        return shown
+    heading = "Left out" if has_errors(review.findings) else "Worth a look"
+    return f"{shown}\n{markdown_findings(review.findings, heading)}"
+
+
+def _not_enforced(limitations: Sequence[ForeseenLimitation]) -> Iterator[str]:
+    """A line for each limitation, with its workloads."""
+    for each in limitations[:MAX_LIMITATIONS]:
+        names = ", ".join(map(str, each.keys[:MAX_KEYS]))
+        more_keys = f" and {len(each.keys) - MAX_KEYS} more" if len(each.keys) > MAX_KEYS else ""
+        yield f"Not enforced at {each.location}: {names}{more_keys}: {each.message}"
+    if len(limitations) > MAX_LIMITATIONS:
+        yield f"… and {len(limitations) - MAX_LIMITATIONS} more that is not enforced"
