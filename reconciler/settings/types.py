@@ -90,6 +90,26 @@ class HostSettings(msgspec.Struct, frozen=True, rename="camel"):
     pids_limit: int = 2048
 
 
+class PodmanSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """The Podman service; ``socket`` is None for the usual one of the daemon's user."""
+
+    socket: Path | None = None
+
+
+class ImageSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """Where images come from and how long unused ones stay; ``keep`` in seconds, ``budget`` in MiB (None: no bound).
+
+    ``registry`` is that of ``//image/NAME:TAG``. ``insecure`` lists registries that are asked over http.
+    ``credentials`` is a file as ``podman login`` writes it.
+    """
+
+    registry: str = ""
+    keep: float = 86_400.0
+    budget: int | None = None
+    insecure: tuple[str, ...] = ()
+    credentials: Path | None = None
+
+
 class RetrySettings(msgspec.Struct, frozen=True, rename="camel"):
     """When a failed step is tried again; ``base`` and ``cap`` in seconds."""
 
@@ -152,6 +172,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     events: EventSettings = EventSettings()
     locations: dict[str, LocationSettings] = {}
     host: HostSettings = HostSettings()
+    podman: PodmanSettings = PodmanSettings()
+    images: ImageSettings = ImageSettings()
     log: LogSettings = LogSettings()
 
 
