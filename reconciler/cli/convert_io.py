@@ -116,7 +116,7 @@ def _content(path: str) -> bytes:
 def _from_stdin() -> bytes:
     content = sys.stdin.buffer.read(LIMITS.file_bytes + 1)
     if len(content) > LIMITS.file_bytes:
-        raise UsageError(f"standard input is larger than {shown_size(LIMITS.file_bytes)}, so that it is not read")
+        raise UsageError(f"standard input is larger than {shown_size(LIMITS.file_bytes)}, so it is not read")
     return content
 
 

@@ -11,9 +11,9 @@ from reconciler.documents.fault_sink import Sink
 
 
 class Anchor(msgspec.Struct):
-    """A value with a name: how many nodes it has and how many levels, everything in it counted as written out.
+    """A named value, with its numbers of nodes and levels, aliases in it counted as if written out.
 
-    ``text`` is the source of a plain scalar, which means what it would mean where the alias stands.
+    ``text`` is the source of a plain scalar: the place of the alias decides its type.
     """
 
     value: Any
@@ -63,9 +63,9 @@ class Anchors:
             self._opened[-1].deepest = ended.deepest
 
     def alias(self, event: Any, depth: int) -> Anchor | None:
-        """The value of an alias inside ``depth`` levels; None, with a fault, where it has none.
+        """The value of an alias inside ``depth`` levels; None, with a fault, if it has none.
 
-        Raises Stop where the document has too many aliases, or gets too deep by this one.
+        Raises LimitReached if the document has too many aliases, or is too deep with this one.
         """
         self._aliases += 1
         limits = self._sink.limits
@@ -75,11 +75,11 @@ class Anchors:
         anchor = self._named.get(event.anchor or "")
         if anchor is None:
             # Its name is not shown: it may be a password that begins with a star.
-            message = "this alias names nothing that stands before it in this document"
+            message = "this alias names no anchor that precedes it in this document"
             self._sink.add("unknown-alias", event, message, "put text that begins with * in quotes")
             return None
         if not anchor.complete:
-            message = "this alias stands inside the value that it names, which would never end"
+            message = "this alias is inside the value that it names, which would never end"
             self._sink.add("alias-cycle", event, message, "write the value out")
             return None
         self._deepen(event, depth + anchor.levels)
@@ -100,5 +100,5 @@ def too_deep(sink: Sink, event: Event) -> Never:
 
 def too_many_nodes(sink: Sink, event: Event) -> Never:
     """End the reading at ``event``. Raises LimitReached."""
-    message = f"this document has more than {sink.limits.nodes:,} values, aliases counted as what they stand for"
+    message = f"this document has more than {sink.limits.nodes:,} values, aliases counted as if written out"
     sink.end("too-many-nodes", event, message, "split the document, or use fewer aliases")

@@ -29,7 +29,7 @@ from reconciler.documents.types import UNREADABLE, Document, Reading
 from reconciler.model.finding import Fault
 from reconciler.printable import is_name, may_hide
 
-# Holds the place of `<<` in a mapping until the mapping is complete; no key of a document can equal it.
+# Stands for `<<` in a mapping until the mapping is complete; no key of a document can equal it.
 MERGE = object()
 
 
@@ -52,34 +52,33 @@ class Merges:
         sources = into.pop(MERGE)
         for source in sources if type(sources) is list else [sources]:
             if type(source) is not dict:
-                message = "<< merges mappings, and this is something else"
-                self._sink.add("merge-key", event, message, 'give it a mapping or an alias of one, or write "<<"')
+                message = "<< merges mappings, and this is not a mapping"
+                self._sink.add("merge-key", event, message, 'write a mapping or an alias of one, or "<<"')
                 return
             for key, member in source.items():
                 into.setdefault(key, member)
 
 
-# What the next node is to the container being filled: an item of a list, the key of a pair or, where it is
-# neither of these two, the value of that key.
+# The role of the next node in the open container: an item of a list, a key or, if neither, the value of that key.
 _ITEM = object()
 _KEY = object()
 
-# Without one of these bytes a file has no anchor, tag, escape or merge key, and nothing looks for them. Of a merge key
-# one byte is enough to look for: that is ten times as fast as for both.
+# A file without these bytes has no anchor, tag, escape or merge key, so the checks for them are skipped. One byte of
+# the merge key is enough: searching for both takes ten times as long.
 _UNUSUAL = (b"&", b"!", b"\\", MERGE_KEY[:1].encode())
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
-# How many containers are open while the members of a top-level field are read: what holds the root, and the root.
+# The number of open containers while the members of a top-level field are read: the root, and the one around it.
 _IN_FIELD = 2
 
 _ESCAPED_CONTROL = Problem(
-    "control-character", "this text has a control character in it", "remove the escape; only tab and newline are taken"
+    "control-character", "this text has a control character", "remove the escape; only tab and newline are allowed"
 )
 _KEY_TYPE = Problem("key-type", "this key is not text", "put the key in quotes")
 _KEY_HIDES = Problem(
     "control-character",
-    "this key has a character in it that cannot be seen, or that changes how the rest is shown",
-    "type the key anew",
+    "this key has a character that is invisible, or that changes how the rest is shown",
+    "type the key again",
 )
 _KEY_OPENED = Problem("key-type", "a list or mapping is used as a key", "quote text that begins with a bracket")
 
@@ -99,7 +98,7 @@ def compose(raw: bytes, limits: Limits, fields: frozenset[str], collect: Callabl
 class Composer:
     """One pass over the bytes of a file.
 
-    ``key_lines`` notes the line of every key, which only a file with a key given twice needs.
+    ``key_lines`` records the line of every key, which only a file with a duplicate key needs.
     """
 
     def __init__(self, raw: bytes, limits: Limits, text_fields: frozenset[str], *, key_lines: bool) -> None:
@@ -150,12 +149,12 @@ class Composer:
         self._alive: list[Any] = []
 
     def _compose(self, event: Any) -> tuple[Any, Any]:
-        # A first load spends its time here: names are local, and what is rare is elsewhere.
+        # A first load spends its time here: names are local, and rare cases are in other functions.
         get, unusual, every_key, stack = self._get, self._unusual, self._every_key, self._stack
         holder: list[Any] = []
         filled: Any = holder
         role: Any = _ITEM
-        # A node is at most two events, so this bounds what lies between the exact counts at the end of containers.
+        # A node is at most two events, so this bounds the nodes between the exact counts at the ends of containers.
         for _ in repeat(None, 2 * self._limits.nodes + 1):
             kind = type(event)
             if kind is ScalarEvent:
@@ -185,7 +184,7 @@ class Composer:
         return too_many_nodes(self.faults, event)
 
     def _open(self, event: Any, filled: Any, role: Any) -> tuple[Any, Any]:
-        """Add a node that is no scalar; returns the container to fill next, and the role of its next node."""
+        """Add a list, a mapping or an alias; returns the container to fill next, and the role of its next node."""
         kind = type(event)
         value: Any = {} if kind is MappingStartEvent else [] if kind is SequenceStartEvent else self._alias(event)
         if role is _ITEM:
@@ -277,15 +276,15 @@ class Composer:
         if not self._key_lines:
             raise _NeedKeyPositions
         first = self._lines[id(filled), key]
-        # The key is not shown: a lost indentation may have made it of a line of a secret.
-        message = f"this key is given twice in its mapping, first on line {first}"
+        # The key is not shown: after a lost indentation it may be a line of a secret.
+        message = f"this key occurs twice in its mapping, first on line {first}"
         self.faults.add("duplicate-key", event, message, "keep one of the two")
-        # The last key of a mapping is taken for the one being filled.
+        # The last key of a mapping counts as the one whose value is being read.
         del filled[key]
         self._repeats.append((filled, key))
 
     def _marked(self, value: Any) -> Any:
-        """``value`` without duplicate keys: which of the two is meant is unknown."""
+        """``value`` without duplicate keys, whose meaning is unknown."""
         for filled, key in self._repeats:
             if key is MERGE:
                 return UNREADABLE

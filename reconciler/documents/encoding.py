@@ -1,4 +1,4 @@
-"""Bytes of a file before the parser: what is refused at once, and JSON that YAML would refuse."""
+"""Checks and repairs the bytes of a file before the parser reads them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from reconciler.documents.positions import position
 from reconciler.model.finding import Fault
 
 _MOST_BYTES = 4 * LIMITS.document_bytes
-"""A document of more bytes has too many characters, and is refused."""
+"""A larger document has too many characters, and is refused."""
 
 _PAIR = re.compile(rb"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 """A pair of surrogates, as JSON escapes a character beyond the first 65,536."""
 
 _FROM_PAIR = re.compile(_PAIR.pattern + rb'[^"\\]*+(?:\\.[^"\\]*+)*+"')
-"""The first such pair of a string, and the rest of that string."""
+"""The first pair of surrogates in a string, and the rest of the string."""
 
 
 def is_json(raw: bytes) -> bool:
@@ -32,7 +32,7 @@ def is_json(raw: bytes) -> bool:
 def fix_json_surrogates(raw: bytes) -> bytes:
     """``raw``; in a JSON document each pair of surrogates is replaced by its character.
 
-    Spaces behind each changed string make up for its lost length, so that the positions of later values stay.
+    Spaces after each changed string fill its former length, so that the positions of later values stay.
     """
     if raw[:1] not in (b"{", b"[") or len(raw) > _MOST_BYTES or b"\\ud" not in raw.lower():
         return raw
@@ -65,10 +65,10 @@ _MOST_DIRECTIVES = 1_000
 
 
 def check_encoding(raw: bytes, limits: Limits) -> Fault | None:
-    """Why ``raw`` must not be parsed: too large, not UTF-8, or made to keep the parser busy."""
+    """Why ``raw`` must not be parsed: too large, not UTF-8, or slow on purpose."""
     if len(raw) > limits.file_bytes:
         message = f"this file has {len(raw):,} bytes, more than the limit of {limits.file_bytes:,}"
-        return Fault("too-large", message, 1, 1, "split the file; large data does not belong into manifests")
+        return Fault("too-large", message, 1, 1, "split the file; manifests are no place for large data")
     for mark, name in _BYTE_ORDERS.items():
         if raw.startswith(mark):
             return Fault("encoding", f"this file is {name}, not UTF-8", 1, 1, _AS_UTF8)
@@ -81,11 +81,11 @@ def check_encoding(raw: bytes, limits: Limits) -> Fault | None:
         line, column = _after(raw[: raw.index(b"\0")])
         return Fault("encoding", "a NUL byte: the file is UTF-16, or not text at all", line, column, _AS_UTF8)
     if len(text) > limits.document_bytes and is_json(raw):
-        # All of it is one document: its escapes need not be repaired first, nor its values made.
+        # It is one document, so its size is known before its escapes are repaired and its values are made.
         return Fault("too-large", too_large(len(text.rstrip()), limits), 1, 1, "split the document")
     if raw.count(b"%") > _MOST_DIRECTIVES and raw.count(b"%TAG") > _MOST_DIRECTIVES:
         message = f"%TAG occurs more than {_MOST_DIRECTIVES:,} times in this file"
-        return Fault("too-many-directives", message, 1, 1, "remove the directives; no tag but the core ones is known")
+        return Fault("too-many-directives", message, 1, 1, "remove the directives; only the core tags are supported")
     return None
 
 

@@ -31,8 +31,8 @@ _CLOSING = frozenset({MappingEndEvent, SequenceEndEvent})
 class EventStream:
     """The parser's events, one for each call of ``next``; stops no later than the reader does in the same file.
 
-    ``content`` is the text that the positions of the events count in: that of the file, with the escapes of JSON
-    repaired as the reader repairs them; empty where the reader refuses the file unread.
+    The positions of events refer to ``content``: the text of the file with repaired JSON escapes, as in the reader;
+    empty if the reader refuses the file without parsing it.
     """
 
     def __init__(self, raw: bytes, limits: Limits = LIMITS) -> None:
@@ -43,9 +43,9 @@ class EventStream:
         self._depth = self._documents = self._file_events = self._events = self._aliases = self._start = 0
 
     def next(self) -> Any:
-        """The next event; one that breaks a limit is the last.
+        """The next event; one that exceeds a limit is the last.
 
-        Raises LimitReached behind that one, and YAMLError where the file is not well-formed.
+        Raises LimitReached after that one, and YAMLError if the file is not well-formed.
         """
         if self._at_limit:
             raise LimitReached
@@ -77,7 +77,7 @@ class EventStream:
     def document(self) -> Any:
         """The first event of the next document that is not empty, None at the end of the file.
 
-        The caller reads on to the end of that document. Raises what ``next`` raises.
+        The caller must read to the end of that document. Raises the errors of ``next``.
         """
         while type(event := self.next()) is not StreamEndEvent:
             if type(event) is DocumentStartEvent and not is_empty(root := self.next()):

@@ -22,14 +22,14 @@ class Sink:
         self.faults: list[Fault] = []
 
     def add(self, rule: str, event: Event, message: str, suggestion: str = "") -> None:
-        """Add a fault at ``event``. Raises LimitReached where there are enough."""
+        """Add a fault at ``event``. Raises LimitReached at the maximum."""
         line, column = place(event)
         self.faults.append(Fault(rule, message, line, column, suggestion))
         if len(self.faults) >= self.limits.faults:
             raise LimitReached
 
     def end(self, rule: str, event: Event, message: str, suggestion: str = "") -> Never:
-        """Add a fault after which nothing can be read. Raises LimitReached."""
+        """Add a fault that ends the reading. Raises LimitReached."""
         self.add(rule, event, message, suggestion)
         raise LimitReached
 

@@ -14,10 +14,10 @@ MARK = b"reconciler:"
 _TEXT = MARK.decode()
 
 MOST_COMMENTS = 1_000
-"""Comments of one file that count; further ones silence nothing."""
+"""The maximum of comments in a file; further ones silence nothing."""
 
 _MOST_MARKS = 10 * MOST_COMMENTS
-"""Marks of one file that are checked for a comment."""
+"""The maximum of marks in a file that are checked for a comment."""
 
 _BEFORE, _BEHIND = 100, 1_000
 """Characters before and after the mark that may belong to its comment."""
@@ -50,7 +50,7 @@ class UnusedComment(NamedTuple):
 class IgnoreComments:
     """The first ``MOST_COMMENTS`` comments of one file, and the warnings that they silence.
 
-    A text that spells one passes for it. ``overflow`` is the line from which on comments are not read; 0 where all are.
+    Such a comment inside a text counts too. ``overflow`` is the first line whose comments are not read; 0 if all are.
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -80,7 +80,7 @@ class IgnoreComments:
                 block = _COMMENT_LINES.match(text, start)
                 block_end = block.end() if block is not None else start
                 below = number + count_breaks(text, start, block_end)
-            # Where the line holds more than the comment, nothing below is meant.
+            # A comment after a value silences only its own line.
             for line in {number, below if start < block_end else number}:
                 self._silenced[line, comment.rule] = number
 
@@ -96,7 +96,7 @@ class _Mark(NamedTuple):
 def _marked(text: str) -> Iterator[_Mark]:
     number, start, at, last = 1, 0, 0, 0
     while (at := text.find(_TEXT, at)) >= 0:
-        # Only what lies between two marks is looked at for line breaks, so that one long line costs no more than many.
+        # Line breaks are counted between marks only, so that one long line costs no more than many short ones.
         if breaks := count_breaks(text, last, at):
             number, start = number + breaks, start_of_line(text, at, last)
         end = _END.search(text, at, at + _BEHIND)

@@ -1,8 +1,8 @@
-"""Classes for the events of PyYAML's C parser that cost a fraction of its own to make: for decoding processes only.
+"""Classes for the events of PyYAML's C parser that are cheaper to create: for decoding processes only.
 
-The parser makes an event by calling a class that it finds by name in its module. Those classes are written in Python,
-and making them is a third of what parsing a manifest costs. A process that only decodes gives the parser structs with
-the same fields in the same order for the five frequent ones. All other processes leave PyYAML as it is.
+The parser creates an event by calling a class that it finds by name in its module. Those classes are written in
+Python, and creating them is a third of the cost of parsing a manifest. A process that only decodes replaces the five
+frequent ones by structs with the same fields in the same order. All other processes leave PyYAML unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from yaml import _yaml, events
 from yaml._yaml import CParser
 
 IMPORTED = "reconciler.documents.events"
-"""The module that takes the classes of events, for good."""
+"""The module of PyYAML that looks up the classes of events once."""
 
 
 class _Scalar(msgspec.Struct, gc=False):
@@ -60,10 +60,10 @@ _LEAN = {
 
 
 def install_lean_events() -> bool:
-    """Put the lean classes in the place of PyYAML's, before anything imports those; False where it does not take them.
+    """Replace PyYAML's classes by the lean ones, before any import of those; False if that has no effect.
 
-    A process that has imported them already keeps them. So does a release of PyYAML that makes its events in another
-    way. Either is only slower.
+    It has none in a process that has already imported them, and with a release of PyYAML that creates its events in
+    another way. Both are only slower.
     """
     if IMPORTED in sys.modules:
         return False
@@ -83,7 +83,7 @@ def install_lean_events() -> bool:
 
 
 def _taken() -> bool:
-    """Whether the parser makes its events of the lean classes."""
+    """Whether the parser creates its events from the lean classes."""
     get = CParser(b"{a: [b]}").get_event
     made = [type(get()) for _ in range(8)]
     lean = [_MappingStart, _Scalar, _SequenceStart, _Scalar, _SequenceEnd, _MappingEnd]

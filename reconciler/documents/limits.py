@@ -1,4 +1,4 @@
-"""Limits of what the reader takes from one file."""
+"""Limits of the files that the reader accepts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from reconciler.errors import UsageError
 
 
 class Limits(msgspec.Struct, frozen=True, gc=False):
-    """Bounds of one file; depth, aliases, nodes and bytes for each document, an alias counted as what it stands for.
+    """Limits of one file; depth, aliases, nodes and bytes are per document, aliases counted as if written out.
 
-    A file may have ``file_nodes`` nodes, and ``document_share`` more for each document: one that is full of ordinary
-    manifests is not refused, and one bomb of a hundred documents is.
+    A file may have ``file_nodes`` nodes, and ``document_share`` more for each document: many ordinary manifests are
+    accepted, and a hundred large documents are not.
     ``document_bytes`` is compared with the document's characters, which are never more than its bytes.
     """
 
@@ -35,7 +35,7 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
 LIMITS = Limits()
 
 EXCERPT_BYTES = LIMITS.document_bytes
-"""No line of a larger file is shown: to find lines without secrets takes longer than to read it."""
+"""No line of a larger file is shown: finding lines without secrets takes longer than reading it."""
 
 SIZE_RULES = frozenset(
     {
@@ -54,14 +54,14 @@ SIZE_RULES = frozenset(
 def read_within(path: str | os.PathLike[str], limit: int = LIMITS.file_bytes) -> bytes:
     """The content of the file at ``path``, at most ``limit`` bytes.
 
-    Raises UsageError where it is larger, which its size alone decides, and OSError where it cannot be read.
+    Raises UsageError if it is larger, without reading it, and OSError if it cannot be read.
     """
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         content = file.read(limit + 1) if size <= limit else b""
-    # What is no regular file, or grows, does not say its size.
+    # The size of a file that grows, or of a pipe or device, is not known before.
     if size > limit or len(content) > limit:
-        raise UsageError(f"{os.fspath(path)} is larger than {shown_size(limit)}, so that it is not read")
+        raise UsageError(f"{os.fspath(path)} is larger than {shown_size(limit)}, so it is not read")
     return content
 
 

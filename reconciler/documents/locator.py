@@ -1,4 +1,4 @@
-"""Positions of the values of a file: a second, slower parse, for when something is wrong."""
+"""Positions of the values of a file: a second, slower parse, which only faults need."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from reconciler.documents.scalars import NUMERIC, WORDS
 
 
 def walk(stream: EventStream, skipped: int, places: Positions) -> bool:
-    """Record the positions of the document after ``skipped`` more; False where it is missing or unreadable."""
+    """Record the positions of the document after ``skipped`` more; False if it is missing or unreadable."""
     with suppress(*ENDS):
         for _ in range(skipped):
             stream.document()
@@ -87,7 +87,7 @@ def _step(parent: _Open, event: Any, places: Positions) -> Pointer:
         return (*parent.pointer, parent.key)
     pointer = (*parent.pointer, parent.key)
     if parent.key_place and here[0] != parent.key_place[0] and is_empty(event):
-        # `? key` and no value: the parser puts it before whatever comes next, which may be the end of the file.
+        # `? key` without a value: the parser places the value before the next node, which may be the end of the file.
         here = parent.key_place
     places.add(pointer, here, parent.key_place, written)
     parent.key = None

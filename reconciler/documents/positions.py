@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# What ends a line for the parser; counted one by one, since a file may consist of them.
+# The parser's line breaks; they are counted one by one, since a file may consist of them.
 _BREAKS = "\n\r\x85\u2028\u2029"
 
 
@@ -17,7 +17,7 @@ def count_breaks(text: str, begin: int, end: int) -> int:
 
 
 def start_of_line(text: str, index: int, after: int = 0) -> int:
-    """The start of the line of the character at ``index``; 0 where no line ends after ``after``."""
+    """The start of the line of the character at ``index``; 0 if no line ends after ``after``."""
     return 1 + max(text.rfind(each, after, index) for each in _BREAKS)
 
 
@@ -28,7 +28,7 @@ Position = tuple[int, int]
 class Positions:
     """Lines and columns, counted from 1, of the values of one document and of the keys that lead to them.
 
-    Also the text of numbers, booleans and nulls, which their value does not have: 1.10 is the number 1.1.
+    Also the text of numbers, booleans and nulls, since the value loses it: 1.10 becomes 1.1.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Positions:
         return self._keys.get(pointer) or self.value(pointer)
 
     def written(self, pointer: Pointer) -> str | None:
-        """The written text of the number, boolean or null at ``pointer``; None where there is none."""
+        """The written text of the number, boolean or null at ``pointer``; None if there is none."""
         return self._written.get(pointer)
 
     def add(self, pointer: Pointer, value: Position, key: Position | None, written: str | None = None) -> None:

@@ -60,7 +60,7 @@ def _read(raw: bytes, composer: Composer) -> Reading:
 
 
 def _template_fault(raw: bytes, at: int) -> Fault:
-    """The one fault of a file that is YAML only after it is rendered."""
+    """The fault of a file that is YAML only after it is rendered."""
     line = raw.count(b"\n", 0, at) + 1
     column = len(raw[raw.rfind(b"\n", 0, at) + 1 : at].decode("utf-8", "replace")) + 1
     message = "this is a template, such as those of Helm, and no manifest yet"

@@ -1,6 +1,6 @@
 """The lines of a manifest file that may be shown: none that may be part of a secret.
 
-It works on text, since files that are shown are mostly broken ones, and it errs on the side of silence.
+It works on text, since most files that are shown are broken. In doubt it hides a line.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from reconciler.model.kinds.table import TABLE, DataPrivacy
 
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
-"""Line breaks of the parser, whose line numbers findings have."""
+"""Line breaks of the parser, so that line numbers match those of findings."""
 
 _BOUNDARY = re.compile(r"(?:---|\.\.\.)(?=\s|$)(.*)", re.DOTALL)
 _QUIET = re.compile(r"\s*(?:#.*)?", re.DOTALL)
@@ -39,9 +39,9 @@ def lines_of(raw: bytes) -> list[str]:
 def visible_lines(raw: bytes) -> list[str | None]:
     """The lines of a manifest file; None for a line that may have secret data.
 
-    A document is shown whole where it begins with a kind that is known and no secret, and nothing in it looks like a
-    second document that lost its separator. Of any other only the first lines that are plain fields such as ``name``
-    are shown, without their comments.
+    A document is shown as a whole if it begins with a known kind other than secret, and no part of it looks like a
+    second document without a separator. Of any other document only the first lines with plain fields such as ``name``
+    are shown, without comments.
     """
     shown: list[str | None] = []
     for document in _documents(lines_of(raw)):
@@ -63,9 +63,9 @@ def _documents(lines: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _head(document: Sequence[str]) -> Iterator[str | None]:
-    """The first lines as far as nothing but plain fields, comments and a bare separator stands there.
+    """The first lines, as long as they have only plain fields, comments and a bare separator.
 
-    A comment is None, and what stands before one is all there is of its line.
+    A line with only a comment is None; other comments are cut off.
     """
     for number, line in enumerate(document):
         separator = _BOUNDARY.fullmatch(line) if number == 0 else None

@@ -1,57 +1,55 @@
-"""Rules that a file can break before it is checked against a schema."""
+"""Rules for a file as a whole, checked before its schema."""
 
 from __future__ import annotations
 
 from reconciler.documents.limits import LIMITS
 from reconciler.model.rule import error_rule
 
-_LIMITED = (
-    "Without a bound a small file could keep the program busy for hours; no manifest that people write comes near."
-)
+_LIMITED = "Without a limit, a small file could keep the program busy for hours; no ordinary manifest comes near it."
 
 RULES = (
     error_rule(
         "alias-cycle",
-        "An alias stands outside of the node that it names.",
+        "An alias is outside the node that it names.",
         "Written out, such a node would never end. Write the inner part out instead of naming the outer one.",
         "docs/manifests.md#yaml",
     ),
     error_rule(
         "ambiguous-scalar",
-        "No plain value is one that YAML 1.1 and YAML 1.2 read differently, such as no, on, 017 or 12:30.",
-        "What one tool takes for text another takes for a boolean or a number, and each is sure of it. In quotes it is "
-        "text to all; true, false and plain decimal numbers are the same to all.",
+        "YAML 1.1 and YAML 1.2 read every plain value alike; they differ on no, on, 017 or 12:30.",
+        "One tool reads such a value as text, another as a boolean or a number. In quotes it is text for all tools; "
+        "true, false and plain decimal numbers are the same for all.",
         "docs/manifests.md#yaml",
     ),
     error_rule(
         "control-character",
-        "A file has no characters but printable ones, tabs and line breaks, neither raw nor as an escape.",
-        "Nobody sees them in a review, and some of them change what a terminal shows of the rest. In keys, characters "
-        "that are invisible or change the direction of text are refused too; in values they are escaped when shown.",
+        "A file has only printable characters, tabs and line breaks, both raw and in escapes.",
+        "Reviewers do not see others, and some change what a terminal shows. In keys, characters that are invisible or "
+        "change the direction of text are refused too; in values they are escaped when shown.",
         "https://yaml.org/spec/1.2.2/",
     ),
     error_rule(
         "duplicate-key",
-        "A mapping gives each key once.",
-        "Most readers keep the last value and drop the others in silence, so half of what is written has no effect.",
+        "A mapping has each key once.",
+        "Most readers keep the last value and silently drop the others, so part of the file has no effect.",
         "https://yaml.org/spec/1.2.2/",
     ),
     error_rule(
         "encoding",
         "A file is UTF-8 text.",
-        "Any other encoding has to be guessed, and a wrong guess changes names and values.",
+        "Any other encoding would be a guess, and a wrong guess changes names and values.",
         "docs/manifests.md#yaml",
     ),
     error_rule(
         "key-type",
         "The keys of a mapping are text.",
-        "Fields have names. A key such as 8080 or true is a number or a boolean to YAML; in quotes it is a name.",
+        "Fields have names. In YAML a key such as 8080 or true is a number or a boolean; in quotes it is a name.",
         "docs/manifests.md#yaml",
     ),
     error_rule(
         "merge-key",
-        "The merge key << is given a mapping, or a list of mappings.",
-        "It takes over the fields of what it is given, mostly by an alias; nothing else has fields.",
+        "The value of the merge key << is a mapping, or a list of mappings.",
+        "It adds the fields of its value, mostly an alias; only mappings have fields.",
         "https://yaml.org/type/merge.html",
     ),
     error_rule(
@@ -64,32 +62,32 @@ RULES = (
     error_rule(
         "number-range",
         "A number fits into 64 bits.",
-        "A larger one would be rounded by some programs on its way and not by others. If it is text, such as an "
-        "account number, put it in quotes.",
+        "Some programs would round a larger one and others would not. If it is text, such as an account number, put it "
+        "in quotes.",
         "docs/manifests.md#yaml",
     ),
     error_rule(
         "syntax",
         "A file is well-formed YAML.",
-        "From a mistake on, nobody can tell what belongs where, so the rest of the file is not looked at.",
+        "After a syntax error the structure is unknown, so the rest of the file is not checked.",
         "https://yaml.org/spec/1.2.2/",
     ),
     error_rule(
         "tab",
         "Lines are indented with spaces.",
-        "YAML knows no width of a tab, so it allows none where indentation says what belongs together.",
+        "YAML defines no width of a tab, so it allows none where indentation gives the structure.",
         "https://yaml.org/spec/1.2.2/",
     ),
     error_rule(
         "tag-mismatch",
-        "A tag such as !!int is on a value that it fits.",
-        "The value says one thing and its tag another; only one of them can be meant.",
+        "A tag such as !!int fits its value.",
+        "The value and its tag contradict each other; only one of them can be meant.",
         "https://yaml.org/spec/1.2.2/",
     ),
     error_rule(
         "template",
-        "A manifest is YAML as it stands, and no template of it.",
-        "What a template becomes depends on values that are not in the file.",
+        "A manifest is YAML, not a template of it.",
+        "The result of a template depends on values that are not in the file.",
         "docs/manifests.md#yaml",
     ),
     error_rule(
@@ -101,7 +99,7 @@ RULES = (
     error_rule(
         "too-large",
         f"A document has at most {LIMITS.document_bytes >> 20} MiB, a file at most {LIMITS.file_bytes >> 20}.",
-        f"{_LIMITED} A file that is no manifest can be named in .reconcilerignore.",
+        f"{_LIMITED} A file that is no manifest can be listed in .reconcilerignore.",
         "docs/manifests.md#limits",
     ),
     error_rule(
@@ -112,33 +110,33 @@ RULES = (
     ),
     error_rule(
         "too-many-directives",
-        "A file mentions %TAG at most 1,000 times.",
-        f"{_LIMITED} Tags other than the core ones are not known here anyway.",
+        "%TAG occurs at most 1,000 times in a file.",
+        f"{_LIMITED} Only the core tags are supported anyway.",
         "docs/manifests.md#limits",
     ),
     error_rule(
         "too-many-documents",
-        f"A file holds at most {LIMITS.documents:,} documents.",
+        f"A file has at most {LIMITS.documents:,} documents.",
         _LIMITED,
         "docs/manifests.md#limits",
     ),
     error_rule(
         "too-many-nodes",
-        f"A document has at most {LIMITS.nodes:,} values, each alias counted as what it stands for, and a file "
+        f"A document has at most {LIMITS.nodes:,} values, each alias counted as if written out, and a file "
         f"{LIMITS.file_nodes:,} and {LIMITS.document_share:,} more for each of its documents.",
         _LIMITED,
         "docs/manifests.md#limits",
     ),
     error_rule(
         "unknown-alias",
-        "An alias names an anchor that stands before it in the same document.",
-        "Anchors do not reach from one document of a file into the next, so the alias stands for nothing.",
+        "An alias names an anchor that precedes it in the same document.",
+        "Anchors do not reach from one document of a file into the next, so the alias has no value.",
         "https://yaml.org/spec/1.2.2/",
     ),
     error_rule(
         "unknown-tag",
         "A tag is one of YAML's core schema, such as !!str.",
-        "Other tags mean something to one program only. Text that begins with an exclamation mark needs quotes.",
+        "Other tags have a meaning in one program only. Text that begins with an exclamation mark needs quotes.",
         "docs/manifests.md#yaml",
     ),
 )

@@ -19,8 +19,8 @@ _FORMER_BOOLS = {
     for spelling in (word, word.capitalize(), word.upper())
 }
 
-# A plain scalar that is not one of these words and does not begin like a number is text: two cheap tests
-# that spare most scalars the closer look.
+# A plain scalar that is not one of these words and does not begin like a number is text: for most scalars two cheap
+# tests are enough.
 WORDS = _NULLS | _BOOLS.keys() | _FORMER_BOOLS.keys() | {MERGE_KEY}
 NUMERIC = frozenset("0123456789+-.")
 
@@ -38,19 +38,19 @@ _NUMBER = re.compile(
     re.VERBOSE,
 )
 _FORMER_NUMBERS = {
-    "zero": "a number that begins with 0 is octal to some readers and decimal to others",
-    "prefix": "a number with this prefix is text to some readers",
-    "underline": "digits with underscores are a number to some readers and text to others",
-    "sixty": "digits with colons are a number to base 60 to some readers and text to others",
+    "zero": "a number that begins with 0 is octal for some readers and decimal for others",
+    "prefix": "a number with this prefix is text for some readers",
+    "underline": "digits with underscores are a number for some readers and text for others",
+    "sixty": "digits with colons are a number in base 60 for some readers and text for others",
 }
 _LARGEST = 2**63 - 1
 _LONGEST = 20
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False):
-    """A refused scalar: the rule, what is wrong, and what to write instead. Never quotes free text.
+    """A refused scalar: the rule, the message and a correction. Never quotes free text.
 
-    ``key_suggestion`` is what to write where it is a key, which is always text.
+    ``key_suggestion`` is the correction of a key, which is always text.
     """
 
     rule: str
@@ -98,7 +98,7 @@ def _word(text: str) -> Scalar | Problem:
         meant = "true" if _FORMER_BOOLS[text] else "false"
         return Problem(
             "ambiguous-scalar",
-            f"{text} is a boolean to some readers and text to others",
+            f"{text} is a boolean for some readers and text for others",
             f'write "{text}" in quotes, or {meant} for a boolean',
             f'write "{text}" in quotes',
         )
@@ -106,7 +106,7 @@ def _word(text: str) -> Scalar | Problem:
 
 
 def former_boolean(text: str) -> bool | None:
-    """The boolean that YAML 1.1 reads in ``text``; None where it reads none."""
+    """The boolean that YAML 1.1 reads in ``text``; None if it reads none."""
     return _FORMER_BOOLS.get(text)
 
 
@@ -151,7 +151,7 @@ def tagged(tag: str, text: str) -> Scalar | Problem:
 
 
 def collection(tag: str, kind: str) -> Problem | None:
-    """The problem of ``tag`` on a collection of ``kind`` (``map`` or ``seq``), None where there is none."""
+    """The problem of ``tag`` on a collection of ``kind`` (``map`` or ``seq``), None if there is none."""
     found = _kind(tag)
     if tag == "!" or found == kind:
         return None

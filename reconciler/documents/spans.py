@@ -18,7 +18,7 @@ TO_THE_END = 1 << 30
 
 
 def spans(raw: bytes) -> dict[tuple[int, int], int]:
-    """Line and column where each scalar or alias begins, and the column behind its end; as far as it can be parsed.
+    """Line and column where each scalar or alias begins, and the column after its end; as far as it can be parsed.
 
     All count from 1.
     """

@@ -9,19 +9,19 @@ from yaml import Mark, MarkedYAMLError, YAMLError
 from reconciler.documents.positions import position, start_of_line
 from reconciler.model.finding import Fault
 
-# Keyed by the parser's own words; {begin} is the line where what it was reading begins.
+# Message of the parser → its replacement; {begin} is the line where the unfinished part begins.
 _WORDING: dict[str, tuple[str, str]] = {
     "mapping values are not allowed in this context": (
-        "a colon followed by a space cannot stand here",
+        "a colon followed by a space is not allowed here",
         "quote the text if the colon belongs to it, and check the indentation of this line",
     ),
     "mapping keys are not allowed in this context": (
         "a mapping cannot begin here",
-        "put it on a line of its own, indented below its key",
+        "write it on a line of its own, indented below its key",
     ),
     "block sequence entries are not allowed in this context": (
         "a list cannot begin here",
-        "put each `- ` on a line of its own, below its key",
+        "write each `- ` on a line of its own, below its key",
     ),
     "could not find expected ':'": (
         "the text that begins on line {begin} is neither a key nor part of the value before it",
@@ -29,18 +29,18 @@ _WORDING: dict[str, tuple[str, str]] = {
     ),
     "did not find expected key": (
         "this does not fit the mapping that begins on line {begin}",
-        "line it up with that mapping's keys; quote a value that holds quotes itself",
+        "align it with that mapping's keys; quote a value that contains quotes",
     ),
     "did not find expected '-' indicator": (
         "this does not fit the list that begins on line {begin}",
         "begin each entry with `- ` in the same column, and indent what belongs to it",
     ),
     "did not find expected ',' or ']'": (
-        "the list that [ opens on line {begin} goes wrong here",
+        "the list that [ opens on line {begin} has an error here",
         "close it with ], or put a comma between its entries",
     ),
     "did not find expected ',' or '}'": (
-        "the mapping that { opens on line {begin} goes wrong here",
+        "the mapping that { opens on line {begin} has an error here",
         "close it with }, or put a comma between its entries",
     ),
     "did not find expected node content": ("a value is missing here", "write the value, or remove the comma"),
@@ -49,13 +49,13 @@ _WORDING: dict[str, tuple[str, str]] = {
         "the quoted text that begins here is not closed before its document ends",
         "add the closing quote",
     ),
-    "found unexpected ':'": ("a colon cannot stand here", "quote the text if the colon belongs to it"),
+    "found unexpected ':'": ("a colon is not allowed here", "quote the text if the colon belongs to it"),
     "found unknown escape character": (
         "this escape is not known in double quotes",
         "write the backslash twice, or use single quotes",
     ),
     "did not find expected hexdecimal number": (
-        "this escape wants hexadecimal digits",
+        "this escape needs hexadecimal digits",
         "write all its digits, or the backslash twice",
     ),
     "found invalid Unicode character escape code": (
@@ -63,15 +63,15 @@ _WORDING: dict[str, tuple[str, str]] = {
         "write the character itself",
     ),
     "did not find expected alphabetic or numeric character": (
-        "after & or * the name of an anchor must follow",
-        "quote the text if it is to begin with this character",
+        "& or * must be followed by the name of an anchor",
+        "quote the text if it begins with this character",
     ),
     "did not find expected <document start>": (
-        "this stands outside the document that ends before it",
-        "indent it if it belongs to that document, or begin a new one with a line of ---",
+        "this is outside the document that ends before it",
+        "indent it if it belongs to that document, or begin a new one with ---",
     ),
     "did not find expected comment or line break": (
-        "nothing but a comment may follow here",
+        "only a comment may follow here",
         "move the text to the next line",
     ),
     "found unknown directive name": ("this directive is not known", "remove the line, or quote the text"),
@@ -80,7 +80,7 @@ _WORDING: dict[str, tuple[str, str]] = {
 _FROM_THE_BEGINNING = {"found unexpected end of stream", "found unexpected document indicator"}
 _NO_TOKEN = "found character that cannot start any token"
 _NO_TAG = {"found undefined tag handle", "did not find expected tag URI", "did not find expected '!'"}
-_TAB = ("a tab stands where only spaces may indent", "indent with spaces")
+_TAB = ("a tab is used for indentation", "indent with spaces")
 _LAST_RESORT = "correct this line; text with special characters is safe in quotes"
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -93,7 +93,7 @@ def explain(error: YAMLError, raw: bytes) -> Fault:
     found = _UNPRINTABLE.search(text)
     line, column = position(text, found.start() if found else 0)
     message = "this file has a character that is neither printable nor a tab or line break"
-    return Fault("control-character", message, line, column, "remove it; as part of a value it has no meaning here")
+    return Fault("control-character", message, line, column, "remove it")
 
 
 def _explain(problem: str, at: Mark, began: Mark, text: str) -> Fault:

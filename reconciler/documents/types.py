@@ -10,14 +10,14 @@ import msgspec
 from reconciler.model.finding import Fault, Pointer
 
 UNREADABLE = "\0"
-"""The first character of a text or key that stands for an unreadable one; no other text has it."""
+"""The first character of the replacement for an unreadable text or key; no other text has it."""
 
 
 class Document(msgspec.Struct, frozen=True, gc=False):
     """One ``---`` part of a file.
 
-    ``value`` is made of dict, list, str, int, float, bool and None only, and read-only: an alias shares what it names.
-    ``index`` counts the documents of the file that are not empty, from 0, those with faults too; ``line`` is where
+    ``value`` is made of dict, list, str, int, float, bool and None only, and read-only: aliases share values.
+    ``index`` counts the non-empty documents of the file from 0, those with faults too; ``line`` is where
     the document's first node begins, from 1.
     """
 
@@ -29,7 +29,7 @@ class Document(msgspec.Struct, frozen=True, gc=False):
 class Reading(msgspec.Struct, frozen=True):
     """The valid documents of a file, and the faults of the others, sorted by position.
 
-    ``partial`` are those others of which all is known but single values: see ``unreadable_paths``.
+    ``partial`` are those of the others in which only single values are unknown: see ``unreadable_paths``.
     """
 
     documents: list[Document]
@@ -38,7 +38,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def unreadable_paths(value: Any, at: Pointer = ()) -> Iterator[Pointer]:
-    """The pointers of values and keys of a partial document that stand for unreadable ones."""
+    """The pointers of the unreadable values and keys of a partial document."""
     if isinstance(value, str):
         if value.startswith(UNREADABLE):
             yield at

@@ -1,4 +1,4 @@
-"""Write values as block YAML that every reader reads as the same values, our own strict one included."""
+"""Writes values as block YAML that every reader reads alike, including our own strict one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reconciler.printable import UNSAFE
 _INDICATORS = frozenset("-?:,[]{}#&*!|>'\"%@`=~<. ")
 """First characters that need quotes; most of them only before certain others."""
 _NUMERIC = re.compile(r"[-+0-9][-+0-9:._ TZxobe]*", re.IGNORECASE)
-"""Texts that some reader takes for a number, a date or a time of day; it also matches some harmless ones."""
+"""Texts that some reader takes for a number, a date or a time; it also matches some harmless ones."""
 _OPTION = re.compile("--?[a-zA-Z]")
 _FORMER_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _BREAKS = re.compile(rf"[\x00-\x08\x0b-\x1f{UNSAFE}]")
@@ -22,7 +22,7 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 def written(value: Any) -> str:
     """``value`` (dict, list, str, int, float, bool, None) as one YAML document in its own order; ends with a newline.
 
-    Lists stand indented below their key, texts of several lines as literal blocks; nothing is folded.
+    Lists are indented below their key, texts of several lines are literal blocks, and nothing is folded.
     """
     if isinstance(value, dict | list) and value:
         return "".join(f"{line}\n" for line in _lines(value))
@@ -45,7 +45,7 @@ def scalar(text: str) -> str:
 
 
 def after_key(value: str | int | float | bool | None, indent: str) -> str:
-    """A scalar behind a key; lines of a block begin with ``indent``, and without one all is on one line."""
+    """A scalar after a key; lines of a block begin with ``indent``, and without one it is a single line."""
     return _leaf(value, indent)
 
 

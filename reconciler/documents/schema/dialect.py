@@ -1,7 +1,7 @@
 """One JSON Schema for both validators: corrects where jsonschema differs from jsonschema-rs.
 
-Some keywords also say more here than jsonschema tells: the error of a missing or unknown field carries its name as
-the message, and an error about a field's name carries the field in its path.
+Some errors have more details than those of jsonschema: the message of a missing or unknown field is its name, and the
+path of an error about a field's name includes the field.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _pattern(_: Validator, pattern: str, instance: object, schema: Any) -> Iterator[ValidationError]:
-    # Of a text that is too long its length is said, and Python's patterns take memory that grows with it.
+    # For a text that is too long, the length is reported; a pattern of Python would need memory in proportion.
     if not isinstance(instance, str) or len(instance) > schema.get("maxLength", len(instance)):
         return
     if not compiled(pattern).search(instance):
@@ -65,7 +65,7 @@ SchemaValidator = extend(  # type: ignore[no-untyped-call]
         "propertyNames": _property_names,
     },
 )
-"""The validator class that finds every error by itself, slowly."""
+"""The validator class that finds every error, slowly."""
 
 
 def _fits(schema: Any, value: Any) -> bool:
@@ -126,9 +126,9 @@ Sparing = extend(  # type: ignore[no-untyped-call]
 class SchemaError(NamedTuple):
     """One breach of a schema by a document.
 
-    ``keyword`` of ``schema`` asks for ``asked``, and ``value``, at ``path``, is something else. ``field`` is the
-    missing or unknown field; ``naming`` says that the breach is in the name of a field. ``written`` is a number or
-    boolean as the file has it, where that is known; ``required`` says that the mapping around it cannot do without.
+    ``keyword`` of ``schema`` requires ``asked``, and ``value``, at ``path``, does not match. ``field`` is the missing
+    or unknown field; ``naming``: the breach is in the name of a field. ``written`` is the text of a number or boolean,
+    if known; ``required``: the mapping around it must have the field.
     """
 
     keyword: str
@@ -158,7 +158,7 @@ def breaches(validator: Validator, value: Any) -> Iterator[SchemaError]:
 
 
 def schemas_at(schema: dict[str, Any], path: tuple[str | int, ...]) -> Iterator[dict[str, Any]]:
-    """``schema`` and the schema of each step of ``path``, as far as it has them."""
+    """``schema`` and the schema of each step of ``path``, as far as they exist."""
     here: Any = schema
     yield here
     for part in path:

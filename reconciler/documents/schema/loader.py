@@ -14,7 +14,7 @@ KIND_NAMES = tuple(str(kind) for kind in TABLE)
 """The schemas of kinds, named after their kind."""
 
 SCHEMA_NAMES = (*KIND_NAMES, "settings", "status", "run-status")
-"""All schemas: one per kind, the settings, and the two sorts of status files."""
+"""All schemas: one per kind, the settings, and the two types of status files."""
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 
@@ -22,7 +22,7 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 def shipped(relative: str) -> Path:
     """The file or directory ``relative`` (``schemas``, ``examples/repo``) that comes with the program.
 
-    An installed wheel carries it inside the package, a source tree beside it. Raises FileNotFoundError.
+    An installed wheel has it inside the package, a source tree beside it. Raises FileNotFoundError.
     """
     for base in (_PACKAGE / "_shipped", _PACKAGE.parent):
         path = base / relative
@@ -38,9 +38,9 @@ def schema_path(name: str) -> Path:
 
 @cache
 def load_schema(name: str) -> dict[str, Any]:
-    """The schema ``name`` with every ``$ref`` replaced by what it refers to, so that readers meet plain trees.
+    """The schema ``name`` with every ``$ref`` replaced by its target, so that it is a plain tree.
 
-    What stands beside a ``$ref`` (title, description, default) wins. The result is shared: do not change it.
+    Keywords beside a ``$ref`` (title, description, default) take precedence. The result is shared: do not change it.
     Raises FileNotFoundError.
     """
     inlined: dict[str, Any] = _inline(_raw(name), name)

@@ -1,4 +1,4 @@
-"""Breaches of a schema as faults for people: what is wrong, what is allowed, and what was probably meant."""
+"""Breaches of a schema as faults for people: what is wrong, what is allowed, and the probable correction."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _SIZES = {
 _AMOUNT = re.compile("([0-9]+) *(?:s|secs?|seconds?|g|gb|gi|gib)", re.IGNORECASE | re.ASCII)
 """Whole numbers with a unit: seconds or gigabytes."""
 _FIELDS_OF_OTHERS = frozenset({"gvc", "spec", "metadata", "apiVersion"})
-"""Fields that other manifests have and secrets have not."""
+"""Fields of other manifests that secrets do not have."""
 
 
 class Advice(NamedTuple):
-    """What is wrong, under which rule, and a way out."""
+    """The rule, what is wrong, and a way out."""
 
     rule: str
     message: str
@@ -48,7 +48,7 @@ class Advice(NamedTuple):
 def to_faults(found: Iterable[SchemaError], schema: dict[str, Any], places: Positions) -> list[Fault]:
     """Breaches of ``schema`` as faults, sorted by place.
 
-    Nothing that stands below ``x-secret`` is quoted, nor what may have slipped out of there.
+    No value below ``x-secret`` is quoted, nor one that may belong there.
     """
     chosen = _without_echoes(found)
     slippery = any(field.get("x-secret") for field in schema.get("properties", {}).values())
@@ -58,7 +58,7 @@ def to_faults(found: Iterable[SchemaError], schema: dict[str, Any], places: Posi
 
 
 def _without_echoes(found: Iterable[SchemaError]) -> list[SchemaError]:
-    """Where the type is wrong or a text too long, report only that: bounds, forms and values would repeat it."""
+    """For a wrong type or a text that is too long, report only that: other keywords would repeat it."""
     wrong: dict[Pointer, SchemaError] = {}
     rest: list[SchemaError] = []
     for breach in found:
@@ -93,12 +93,12 @@ def _in_place(breach: SchemaError, schema: dict[str, Any], places: Positions) ->
 
 
 def _rule(breach: SchemaError) -> str:
-    """The rule that the schema names for a breach; "" where a general rule applies."""
+    """The rule that the schema names for a breach; "" if a general rule applies."""
     return "" if breach.keyword in _GENERAL else _noted(breach, "x-rule")
 
 
 def _noted(breach: SchemaError, note: str) -> str:
-    """What an annotation says of a breach; in a `not` it is said of that alone."""
+    """The annotation ``note`` for a breach; in a `not`, that of the inner schema first."""
     inner = breach.asked.get(note) if breach.keyword == "not" else None
     found: str = inner or breach.schema.get(note, "")
     return found
@@ -111,7 +111,7 @@ def _unknown(breach: SchemaError, secret: bool) -> Advice:
     suggestion = _shortened(f"known here: {', '.join(missing)}", 200) if missing else ""
     if near:
         suggestion = f"did you mean `{near}`?"
-    # A name that some schema has is no secret, wherever a lost indentation may have put it.
+    # A name in some schema is no secret, even after a lost indentation.
     named = not secret or breach.field in field_names()
     message = f"unknown field {_quoted(breach.field)}" if named else "unknown field"
     return Advice("unknown-field", message, suggestion)
@@ -152,7 +152,7 @@ def _remedy(breach: SchemaError, wanted: list[str], secret: bool) -> str:
 
 
 def _as_text(breach: SchemaError, secret: bool) -> str:
-    """Advice where a number or boolean is in a field for text."""
+    """Advice for a number or boolean in a field for text."""
     if secret:
         return "put quotes around it"
     if breach.written is None and isinstance(breach.value, float):
@@ -247,7 +247,7 @@ def _present(breach: SchemaError) -> list[str]:
 
 
 def _secret(schema: dict[str, Any], path: Pointer) -> bool:
-    """Whether ``path`` leads to or below a place that the schema marks ``x-secret``."""
+    """Whether ``path`` leads to or below a value that the schema marks ``x-secret``."""
     return any(each.get("x-secret") for each in islice(schemas_at(schema, path), 1, None))
 
 
@@ -258,7 +258,7 @@ def _slipped(breach: SchemaError) -> bool:
 
 
 def _nearest(word: str, among: list[str]) -> str:
-    """What ``word`` probably means; "" where nothing is like it."""
+    """The probable meaning of ``word``; "" if no name is similar."""
     # Comparing costs the square of the length.
     if len(word) > QUOTED:
         return ""
@@ -282,7 +282,7 @@ def _shown(breach: SchemaError, secret: bool) -> str:
 
 
 def _as_written(breach: SchemaError) -> str:
-    """The written text of a number or boolean, for the advice to quote it."""
+    """The written text of a number or boolean, to quote it in advice."""
     return _plain(breach.value if breach.written is None else breach.written)
 
 

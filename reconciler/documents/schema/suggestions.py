@@ -23,9 +23,9 @@ _EVERYWHERE = frozenset({"*", "all", "any", "0.0.0.0"})
 
 
 def suggest_fix(text: str, schema: dict[str, Any]) -> str:
-    """``text`` as it fits ``schema``, a place for text with a pattern, after one small change; "" where none helps.
+    """``text`` after one small change that makes it match the pattern of ``schema``; "" if none does.
 
-    None holds a character that a terminal does not show as it is, such as a tab.
+    It has no character that a terminal does not show, such as a tab.
     """
     if len(text) > LONGEST:
         return ""
@@ -36,9 +36,9 @@ def suggest_fix(text: str, schema: dict[str, Any]) -> str:
 
 
 def suggest_spelling(text: str, schema: dict[str, Any]) -> str:
-    """How to write ``text``, a word or number that readers take differently, where ``schema`` says what is wanted.
+    """How to write ``text``, a word or number that readers take differently, according to ``schema``.
 
-    Empty where it does not say so. Numbers are not quoted, since they may be secret.
+    Empty if the schema does not decide. Numbers are not quoted, since they may be secret.
     """
     wanted, meant = schema.get("type"), former_boolean(text)
     if wanted == "string":
@@ -56,7 +56,7 @@ def suggest_spelling(text: str, schema: dict[str, Any]) -> str:
 
 
 def _guesses(text: str, schema: dict[str, Any]) -> Iterator[str]:
-    """Likely meanings, the smallest change first; ``pattern`` shows which sort of text fits."""
+    """Likely meanings, the smallest change first; ``pattern`` shows which form of text fits."""
     pattern = schema.get("pattern", "")
     bare = text.strip()
     path = bare.strip("/")
@@ -85,7 +85,7 @@ def _guesses(text: str, schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _images(bare: str) -> Iterator[str]:
-    """An image without the scheme of an address, its repository in lower case; a tag stays as it is."""
+    """An image without the scheme of an address, its repository in lower case; a tag stays unchanged."""
     image = bare.partition("://")[2] or bare
     start = image.rfind("/") + 1
     name, colon, tag = image[start:].partition(":")

@@ -1,4 +1,4 @@
-"""Checks documents against their schema: a quick yes or no, and for a no every fault in words."""
+"""Checks documents against their schema: a quick yes or no, and every fault with its message."""
 
 from __future__ import annotations
 
@@ -19,57 +19,56 @@ if TYPE_CHECKING:
     from reconciler.documents.schema.dialect import SchemaError
 
 MOST = 100
-"""Faults of one document that are reported."""
+"""The maximum of reported faults of one document."""
 
 
 RULES = (
     error_rule(
         "unknown-field",
-        "Only fields that are known stand in a manifest.",
-        "A field that nothing reads is mostly a misspelt one; taken in silence, it would change nothing and nobody "
-        "would notice.",
+        "A manifest has only known fields.",
+        "An unknown field is mostly a misspelled one; without an error it would silently have no effect.",
         "docs/platform/fields.md#unknown-fields",
     ),
     error_rule(
         "missing-field",
-        "What has to be said is said.",
-        "There is no default for such a field: only you can know it.",
+        "Required fields are present.",
+        "Such a field has no default: only you know its value.",
         "docs/platform/fields.md#manifests",
     ),
     error_rule(
         "wrong-type",
-        "A value has the type that its field takes.",
-        "Text, numbers, true and false, lists and mappings do not stand in for each other. A value in quotes is text.",
+        "A value has the type of its field.",
+        "Text, numbers, true and false, lists and mappings do not replace each other. A value in quotes is text.",
         "docs/platform/fields.md#manifests",
     ),
     error_rule(
         "not-allowed",
-        "A value is one of those that its field allows, and not one that is reserved.",
+        "A value is one of those that its field allows, and not reserved.",
         "Anything else has no meaning to the platform.",
         "docs/platform/fields.md#manifests",
     ),
     error_rule(
         "out-of-bounds",
         "A number, a text, a list or a mapping is neither smaller nor larger than its field allows.",
-        "The platform refuses it later, when it is harder to find.",
+        "The platform would refuse it later, when it is harder to find.",
         "docs/platform/fields.md#manifests",
     ),
     error_rule(
         "bad-format",
-        "A text is written in the form that its field asks for.",
-        "Whatever reads it next expects just that form.",
+        "A text has the form that its field requires.",
+        "Its readers expect exactly that form.",
         "docs/platform/fields.md#manifests",
     ),
     error_rule(
         "exactly-one",
-        "Of fields that stand for one choice, one is given.",
-        "With none there is nothing to go by, with two it is anybody's guess which one counts.",
+        "Of the fields of one choice, exactly one is set.",
+        "With none the choice is missing, with two it is ambiguous.",
         "docs/platform/fields.md#manifests",
     ),
     error_rule(
         "exclusive",
-        "Two fields that exclude each other are not given together.",
-        "One of them would have to be dropped in silence.",
+        "Two fields that exclude each other are not set together.",
+        "One of them would be silently ignored.",
         "docs/platform/fields.md#manifests",
     ),
 )
@@ -80,7 +79,7 @@ class Checker:
     """One schema, compiled once."""
 
     def __init__(self, name: str) -> None:
-        """Compile the schema ``name``. Raises FileNotFoundError where there is none."""
+        """Compile the schema ``name``. Raises FileNotFoundError if there is none."""
         import jsonschema_rs
 
         self.schema = load_schema(name)
@@ -92,7 +91,7 @@ class Checker:
         return bool(self._quick.is_valid(value))
 
     def breaches(self, value: object, but: Callable[[Pointer], bool] = lambda _: False) -> list[SchemaError]:
-        """The breaches by ``value``, at most ``MOST``, without those at the places that ``but`` excludes."""
+        """The breaches by ``value``, at most ``MOST``, without those that ``but`` excludes."""
         from reconciler.documents.schema.dialect import Sparing, breaches
 
         if self._dialect is None:
@@ -123,11 +122,11 @@ class Checker:
         ]  # fmt: skip
 
     def faults(self, value: object, places: Positions) -> list[Fault]:
-        """The faults of ``value`` in words, sorted by position; empty where it fits."""
+        """The faults of ``value``, sorted by position; empty if it is valid."""
         return self.phrased(self.breaches(value), places)
 
 
 @cache
 def checker(name: str) -> Checker:
-    """The cached checker of the schema ``name``. Raises FileNotFoundError where there is none."""
+    """The cached checker of the schema ``name``. Raises FileNotFoundError if there is none."""
     return Checker(name)
